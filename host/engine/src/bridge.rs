@@ -1,0 +1,211 @@
+//! What a cell may reach beyond its folders: tools, models, agents, input, hosts.
+//!
+//! The engine carries calls; whoever embeds it answers them, through [`Bridges`]. The engine knows no HTTP, starts no
+//! process and holds no credential.
+
+use std::{future::Future, pin::Pin};
+
+use crate::{cell::CellId, event::Bridge};
+
+/// A tool as cells see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSpec {
+    /// The `name` in `tool.<name>(…)`.
+    pub name: String,
+    /// What it does, for people and models.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub schema: Option<String>,
+}
+
+/// One call, with typed arguments. JSON appears only where a tool, a model or an agent wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the calls in the cell")]
+pub enum Call {
+    /// `tool.<name>(…)`; `arguments` is a JSON object.
+    Tool { name: String, arguments: String },
+    /// `llm(prompt, …)`
+    Llm { prompt: String, model: String, system: Option<String>, schema: Option<String> },
+    /// `agent(prompt, …)`
+    Agent(AgentCall),
+    /// `input(prompt)`
+    Input { prompt: String },
+    /// `fetch(url, …)`
+    Http(HttpCall),
+}
+
+impl Call {
+    /// Which door it goes through.
+    pub fn bridge(&self) -> Bridge {
+        match self {
+            Call::Tool { .. } => Bridge::Tool,
+            Call::Llm { .. } => Bridge::Llm,
+            Call::Agent(_) => Bridge::Agent,
+            Call::Input { .. } => Bridge::Input,
+            Call::Http(_) => Bridge::Http,
+        }
+    }
+
+    /// What is called: the tool, the tier, the agent type, the URL.
+    pub fn name(&self) -> &str {
+        match self {
+            Call::Tool { name, .. } => name,
+            Call::Llm { model, .. } => model,
+            Call::Agent(call) => &call.agent_type,
+            Call::Input { .. } => "",
+            Call::Http(call) => &call.url,
+        }
+    }
+}
+
+/// Arguments of `agent(…)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the call in the cell")]
+pub struct AgentCall {
+    pub prompt: String,
+    pub agent_type: String,
+    pub model: Option<String>,
+    pub context: Option<String>,
+    pub label: Option<String>,
+    pub schema: Option<String>,
+}
+
+/// Arguments of a request to a granted host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of an HTTP request")]
+pub struct HttpCall {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Vec<u8>>,
+}
+
+/// What a call returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// A JSON text: from tools, and from models and agents that were given a schema.
+    Json(String),
+    /// Text: from models, agents and input.
+    Text(String),
+    /// From a granted host.
+    Http(HttpResponse),
+}
+
+impl Response {
+    /// Bytes of payload.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Response::Json(text) | Response::Text(text) => text.len(),
+            Response::Http(response) => response.body.len(),
+        }
+    }
+}
+
+/// An answer of a granted host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of an HTTP response")]
+pub struct HttpResponse {
+    pub status: u16,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Why a call failed. The message reaches the cell as an exception: no credential and no host path belongs in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// The class of failure.
+    pub kind: CallErrorKind,
+    /// What was tried, what was found, what to do.
+    pub message: String,
+}
+
+impl CallError {
+    /// An error of this kind.
+    pub fn new(kind: CallErrorKind, message: impl Into<String>) -> CallError {
+        CallError { kind, message: message.into() }
+    }
+}
+
+/// Class of a [`CallError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallErrorKind {
+    /// The call was made and failed.
+    Failed,
+    /// The session has no grant for it.
+    Denied,
+    /// No such tool, tier or agent.
+    Unknown,
+    /// The arguments do not fit.
+    Invalid,
+    /// It was cancelled.
+    Cancelled,
+    /// It went past a limit.
+    Limit,
+}
+
+/// Where a call comes from.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The calling session. An agent may run cells in it with [`crate::Session::for_agent`].
+    pub session: crate::session::Session,
+    /// The calling cell.
+    pub cell: CellId,
+    /// How many agents deep the calling run is; 0 for a run of the session's owner.
+    pub depth: u32,
+}
+
+/// The answer to a call, to be polled on the engine's runtime.
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Response, CallError>> + Send>>;
+
+/// Answers calls. One value serves every session it is given to.
+pub trait Bridges: Send + Sync {
+    /// The tools that cells may call.
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    /// Begins a call. Called at once, before any permit is awaited: do the work inside the future.
+    ///
+    /// # Cancel safety
+    /// The future is dropped when the call's run is cancelled: it must leave nothing running.
+    fn call(&self, call: Call, caller: Caller) -> CallFuture;
+}
+
+/// Grants nothing: every call is denied, with a message that says how to grant it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBridges;
+
+impl Bridges for NoBridges {
+    fn call(&self, call: Call, _caller: Caller) -> CallFuture {
+        let error = denied(&call);
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+/// The refusal for a bridge that a session was not granted.
+pub fn denied(call: &Call) -> CallError {
+    let (kind, message) = match call {
+        Call::Tool { name, .. } => {
+            (CallErrorKind::Unknown, format!("no tool named `{name}`; tools are granted under [tools] in cellar.toml"))
+        }
+        Call::Llm { .. } => (
+            CallErrorKind::Denied,
+            "no language model is granted; set [llm] endpoint and [llm.tiers] in cellar.toml".to_owned(),
+        ),
+        Call::Agent(call) => (
+            CallErrorKind::Unknown,
+            format!("no agent named `{}`; agents are granted under [agents] in cellar.toml", call.agent_type),
+        ),
+        Call::Input { .. } => (
+            CallErrorKind::Denied,
+            "Kernel requested stdin; interactive input is not supported".to_owned(),
+        ),
+        Call::Http(_) => (
+            CallErrorKind::Denied,
+            "the network is off; hosts are granted under [http] allow in cellar.toml".to_owned(),
+        ),
+    };
+    CallError::new(kind, message)
+}

@@ -1,0 +1,107 @@
+//! What can go wrong with the engine or its caller. A cell that fails is not here: see [`crate::Outcome`].
+
+use std::path::PathBuf;
+
+use crate::{bridge::CallError, cell::Language};
+
+/// The cause of an error, as the layer below reported it.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error of the engine or its caller.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are named in the messages")]
+pub enum Error {
+    /// The guest of a language is not there, or the language is switched off.
+    #[error("{} is not available: no guest at `{}`", language.title(), path.display())]
+    GuestMissing { language: Language, path: PathBuf },
+
+    /// A guest's folder is there and cannot be used.
+    #[error("guest `{}` cannot be loaded", path.display())]
+    GuestBroken { path: PathBuf, #[source] source: Cause },
+
+    /// A guest implements another version of the kernel world.
+    #[error("guest `{}` was built for cellar:kernel@{found}, this host speaks cellar:kernel@{wanted}", path.display())]
+    GuestVersion { path: PathBuf, found: String, wanted: String },
+
+    /// A guest imports something the kernel world does not have.
+    #[error("guest `{}` imports `{import}`, which is not part of cellar:kernel", path.display())]
+    GuestImport { path: PathBuf, import: String },
+
+    /// A guest has not been baked by this build of the engine.
+    #[error("guest `{name}` is not baked for this host: {reason}")]
+    NotBaked { name: String, reason: String },
+
+    /// Baking failed.
+    #[error("cannot bake guest `{name}` while {doing}")]
+    Bake { name: String, doing: String, #[source] source: Cause },
+
+    /// wasmtime refused its configuration or could not reserve memory.
+    #[error("cannot start the wasm engine")]
+    Engine(#[source] Cause),
+
+    /// A kernel could not be started.
+    #[error("cannot start a {} kernel", language.title())]
+    Kernel { language: Language, #[source] source: Cause },
+
+    /// All kernels are in use.
+    #[error("all {max} kernels of this host are in use")]
+    KernelsExhausted { max: u32 },
+
+    /// A folder cannot be granted.
+    #[error("cannot grant folder `{}` as `{guest}`: {reason}", host.display())]
+    Mount { host: PathBuf, guest: String, reason: String, #[source] source: Option<Cause> },
+
+    /// A private workspace could not be made.
+    #[error("cannot make a private workspace")]
+    Workspace(#[source] std::io::Error),
+
+    /// A request that makes no sense, found after parsing.
+    #[error("{0}")]
+    Request(String),
+
+    /// A run would wait for a kernel that waits for that very run.
+    #[error("the {} kernel is blocked by a synchronous {bridge}() call in <cell {cell}>", language.title())]
+    Deadlock { language: Language, bridge: &'static str, cell: u32 },
+
+    /// Agents nested too deep.
+    #[error("agents are nested {depth} deep, at most {max} are allowed")]
+    AgentDepth { depth: u32, max: u32 },
+
+    /// There is no such input request, or it has been answered.
+    #[error("no input request `{0}` is open")]
+    InputRequest(String),
+
+    /// The session was closed.
+    #[error("session `{0}` is closed")]
+    SessionClosed(String),
+
+    /// A bridge refused a call made on the host's side.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Error {
+    /// A stable word for the error, for clients to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::GuestMissing { .. } => "guest-missing",
+            Error::GuestBroken { .. } => "guest-broken",
+            Error::GuestVersion { .. } => "guest-version",
+            Error::GuestImport { .. } => "guest-import",
+            Error::NotBaked { .. } => "not-baked",
+            Error::Bake { .. } => "bake",
+            Error::Engine(_) => "engine",
+            Error::Kernel { .. } => "kernel",
+            Error::KernelsExhausted { .. } => "kernels-exhausted",
+            Error::Mount { .. } => "mount",
+            Error::Workspace(_) => "workspace",
+            Error::Request(_) => "request",
+            Error::Deadlock { .. } => "deadlock",
+            Error::AgentDepth { .. } => "agent-depth",
+            Error::InputRequest(_) => "input-request",
+            Error::SessionClosed(_) => "session-closed",
+            Error::Call(_) => "call",
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The stream of a run.
+
+use std::time::Duration;
+
+use crate::{
+    cell::{Cell, CellId},
+    mime::MimeBundle,
+    outcome::{Outcome, Usage},
+};
+
+/// One thing that happened in a run. `seq` rises by one from 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Place in the run's stream.
+    pub seq: u64,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened. `index` is the cell's place in its run, from 0.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
+pub enum EventKind {
+    /// First event of every run.
+    RunStarted { session: String, cells: Vec<Cell> },
+    /// A cell is about to run as `<cell id>`.
+    CellStarted { index: usize, cell: CellId },
+    /// Text on standard output.
+    Stdout { index: usize, text: String },
+    /// Text on standard error.
+    Stderr { index: usize, text: String },
+    /// A displayed value.
+    Display { index: usize, data: MimeBundle, display_id: Option<String> },
+    /// Replaces the display of that id.
+    UpdateDisplay { index: usize, data: MimeBundle, display_id: String },
+    /// Drops the cell's output so far; with `wait`, when the next output comes.
+    ClearOutput { index: usize, wait: bool },
+    /// What a helper or the engine did.
+    Status { index: usize, op: String, fields: Vec<(String, Scalar)> },
+    /// A bridge call left the cell.
+    CallStarted { index: usize, call: u64, bridge: Bridge, name: String },
+    /// It came back. `error` is its message.
+    CallFinished { index: usize, call: u64, duration: Duration, error: Option<String> },
+    /// The cell waits for a line of input; see [`crate::Session::submit_input`].
+    InputRequest { index: usize, request_id: String, prompt: String, idle_timeout: Duration },
+    /// A cell ended.
+    CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage },
+    /// Last event of every run that was not dropped.
+    RunFinished { is_error: bool },
+}
+
+/// Which door a call went through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bridge {
+    /// `tool.<name>(…)`
+    Tool,
+    /// `llm(…)`
+    Llm,
+    /// `agent(…)`
+    Agent,
+    /// `input(…)`
+    Input,
+    /// `fetch(…)` and its kin
+    Http,
+}
+
+impl Bridge {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bridge::Tool => "tool",
+            Bridge::Llm => "llm",
+            Bridge::Agent => "agent",
+            Bridge::Input => "input",
+            Bridge::Http => "http",
+        }
+    }
+}
+
+/// A typed value in a status event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// Any number.
+    Number(f64),
+    /// Yes or no.
+    Boolean(bool),
+}

@@ -1,0 +1,77 @@
+//! Every bound, with its default, its maximum and its reason.
+
+use std::time::Duration;
+
+/// Shortest cell timeout.
+pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Longest cell timeout.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Cells of one run.
+pub const CELLS_MAX: usize = 1_000;
+/// Source of one cell, in bytes.
+pub const CODE_BYTES_MAX: usize = 16 << 20;
+/// Events that wait for the reader of a run; more suspend the guest.
+pub const EVENTS_QUEUED_MAX: usize = 64;
+/// Calls that a kernel may have begun and not seen answered, queued ones included.
+pub const CALLS_QUEUED_MAX: usize = 4_096;
+/// Bytes of the arguments of one bridge call, and of its answer.
+pub const CALL_BYTES_MAX: usize = 64 << 20;
+/// Depth of agents that run cells in their parent's session.
+pub const AGENT_DEPTH_MAX: u32 = 3;
+/// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.
+pub const CROSSING_BYTES_MAX: usize = 80 << 20;
+/// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.
+pub const EPOCH_TICK: Duration = Duration::from_millis(10);
+
+/// What a cell, its kernel and its session may use. A cell may tighten `timeout`; nothing widens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall-clock time of a cell that asks for none.
+    pub timeout: Duration,
+    /// The longest that a cell may ask for, [`TIMEOUT_MAX`] at most.
+    pub timeout_max: Duration,
+    /// Time between the soft stop, which keeps the session's state, and the hard stop, which may not.
+    pub grace: Duration,
+    /// Fuel of a cell, in wasm instructions as wasmtime counts them; `None` is unlimited and faster.
+    pub fuel: Option<u64>,
+    /// Linear memory of a kernel, in bytes.
+    pub memory_bytes: u64,
+    /// Text that a cell may print, in bytes.
+    pub output_bytes: u64,
+    /// One displayed value, in bytes over all its representations.
+    pub display_bytes: usize,
+    /// Bridge calls of a session that run at the same time; more wait.
+    pub calls_in_flight: usize,
+    /// Bytes a session may add to its folders.
+    pub disk_bytes: u64,
+    /// Files and folders it may create.
+    pub disk_files: u64,
+    /// Open files of a kernel.
+    pub descriptors: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            timeout: Duration::from_secs(30),
+            timeout_max: TIMEOUT_MAX,
+            grace: Duration::from_secs(1),
+            fuel: None,
+            memory_bytes: 512 << 20,
+            output_bytes: 64 << 20,
+            display_bytes: 16 << 20,
+            calls_in_flight: 64,
+            disk_bytes: 256 << 20,
+            disk_files: 10_000,
+            descriptors: 256,
+        }
+    }
+}
+
+impl Limits {
+    /// The timeout of a cell that asks for `asked`, within [`TIMEOUT_MIN`] and [`Limits::timeout_max`].
+    pub fn cell_timeout(&self, asked: Option<Duration>) -> Duration {
+        let longest = self.timeout_max.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
+        asked.unwrap_or(self.timeout).clamp(TIMEOUT_MIN, longest)
+    }
+}

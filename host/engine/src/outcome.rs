@@ -1,0 +1,121 @@
+//! How a cell ended.
+
+use std::time::Duration;
+
+/// How one cell ended. A cell that raises is not an error of the engine: it is `Failed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran to its end.
+    Complete,
+    /// It ended itself with an exit status (`sys.exit`, `process.exit`).
+    Exited(i32),
+    /// It failed, or was stopped.
+    Failed(Box<Failure>),
+}
+
+impl Outcome {
+    /// Whether later cells of the run may go on.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Outcome::Complete | Outcome::Exited(0))
+    }
+}
+
+/// Why a cell failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It raised or threw, or did not compile.
+    Raised,
+    /// It ran past its deadline.
+    Timeout,
+    /// Its run was cancelled, or its kernel was reset under it.
+    Interrupted,
+    /// Its fuel was spent.
+    Fuel,
+    /// Memory ran out.
+    Memory,
+    /// It printed more than it may.
+    Output,
+    /// It asked for input that its session does not provide.
+    Stdin,
+    /// The interpreter itself crashed: stack exhausted, `abort`, a broken guest.
+    Trap,
+}
+
+impl FailureKind {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Raised => "raised",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Interrupted => "interrupted",
+            FailureKind::Fuel => "fuel",
+            FailureKind::Memory => "memory",
+            FailureKind::Output => "output",
+            FailureKind::Stdin => "stdin",
+            FailureKind::Trap => "trap",
+        }
+    }
+}
+
+/// What is known of a failure. Lines and columns are the cell's own, from 1; columns count characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The class of failure.
+    pub kind: FailureKind,
+    /// Name of the exception class or error constructor.
+    pub name: String,
+    /// What it says.
+    pub message: String,
+    /// Line at fault.
+    pub line: Option<u32>,
+    /// Column at fault.
+    pub column: Option<u32>,
+    /// The source line at fault.
+    pub snippet: Option<String>,
+    /// A caret line that marks the fault under `snippet`.
+    pub pointer: Option<String>,
+    /// The user's frames only, ending with the exception.
+    pub traceback: String,
+    /// Whether the session's names outlived the failure. `false`: the next cell of the language starts afresh.
+    pub state_kept: bool,
+}
+
+impl Failure {
+    /// A failure that the host found, with no place in the source.
+    pub fn new(kind: FailureKind, name: &str, message: impl Into<String>) -> Failure {
+        let message = message.into();
+        Failure {
+            kind,
+            name: name.to_owned(),
+            traceback: format!("{name}: {message}"),
+            message,
+            line: None,
+            column: None,
+            snippet: None,
+            pointer: None,
+            state_kept: true,
+        }
+    }
+
+    /// One line for lists and logs: type, message and place.
+    pub fn summary(&self) -> String {
+        let what = if self.message.is_empty() { self.name.clone() } else { format!("{}: {}", self.name, self.message) };
+        let what = what.lines().next().unwrap_or_default().to_owned();
+        match (self.line, self.column) {
+            (Some(line), Some(column)) => format!("{what} (line {line}, column {column})"),
+            (Some(line), None) => format!("{what} (line {line})"),
+            _ => what,
+        }
+    }
+}
+
+/// What a cell used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Fuel spent; `None` when the session has no fuel limit, because counting costs speed.
+    pub fuel: Option<u64>,
+    /// Processor time, with the host's part of bridge calls left out.
+    pub cpu: Duration,
+    /// The largest linear memory so far, in bytes.
+    pub memory_peak_bytes: u64,
+}
