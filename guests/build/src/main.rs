@@ -1,1 +1,100 @@
-fn main() {}
+//! Builds the Cellar guests: the WebAssembly components that run cells.
+//!
+//! Every guest is built from pinned sources with a pinned compiler, and imports nothing but the kernel world. The
+//! result is `target/guests/<name>/` with `guest.wasm` and `manifest.json`; baking and precompiling are the engine's.
+//! To read the code, start with [`guest::Guest`].
+
+mod cache;
+mod component;
+mod guest;
+mod inputs;
+mod javascript;
+mod link;
+mod probe;
+mod process;
+mod progress;
+mod sources;
+mod toolchain;
+mod workshop;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+
+use crate::guest::Guest;
+use crate::workshop::Workshop;
+
+/// All guests, in the order they are built.
+const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript];
+
+#[derive(Debug, Parser)]
+#[command(name = "cellar-guests", about, version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build guests, all of them unless named. What the cache has is not built again.
+    Build {
+        /// Guests to build.
+        names: Vec<String>,
+        /// Where the finished guests go [default: target/guests in the checkout].
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Build again what the cache has.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Name the guests that can be built.
+    List,
+}
+
+fn main() -> ExitCode {
+    match execute(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A closed standard error must not turn a failure into a panic.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
+        Command::Build { names, out, force } => {
+            let workshop = Workshop::open()?;
+            let out = out.unwrap_or_else(|| workshop.root.join("target/guests"));
+            for guest in select(&names)? {
+                guest::build(&workshop, guest, &out, force)?;
+            }
+        }
+        Command::List => {
+            for guest in GUESTS {
+                writeln!(std::io::stdout(), "{}\t{}", guest.name(), guest.language())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The guests of these names, or all when there is no name.
+fn select(names: &[String]) -> Result<Vec<&'static dyn Guest>> {
+    if names.is_empty() {
+        return Ok(GUESTS.to_vec());
+    }
+    let mut selected = Vec::new();
+    for name in names {
+        let Some(guest) = GUESTS.iter().find(|guest| guest.name() == name) else {
+            let known: Vec<_> = GUESTS.iter().map(|guest| guest.name()).collect();
+            bail!("no guest `{name}`; there are {}", known.join(", "));
+        };
+        selected.push(*guest);
+    }
+    Ok(selected)
+}

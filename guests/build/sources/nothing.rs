@@ -1,0 +1,1 @@
+//! Empty: the package beside this file exists for its lock file alone.

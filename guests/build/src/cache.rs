@@ -1,0 +1,119 @@
+//! The builder's cache: everything that was fetched or made, each thing under the digest of what it was made from.
+//!
+//! It lies outside the checkout, at `$CELLAR_CACHE` or `~/.cache/cellar`. A thing is either complete under its final
+//! name or absent: it is made beside that name and renamed into place. Two builders may share the cache; a lock file
+//! for each thing makes the second wait for the first.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::inputs::Inputs;
+use crate::progress::Progress;
+
+/// The folder that holds all products.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    root: PathBuf,
+}
+
+/// Where one product is being made.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    /// What ends up in the cache.
+    pub(crate) out: PathBuf,
+    /// Scratch space, gone when the product is complete. Survives an interrupted build, so that the next one goes on.
+    pub(crate) work: PathBuf,
+    /// Says what is being done.
+    pub(crate) progress: Progress,
+}
+
+impl Cache {
+    /// Opens the cache, making its folder when there is none.
+    pub(crate) fn open() -> Result<Self> {
+        let root = match std::env::var_os("CELLAR_CACHE").filter(|value| !value.is_empty()) {
+            Some(folder) => std::path::absolute(PathBuf::from(folder))?,
+            None => {
+                let home = std::env::home_dir().context("no home folder: set CELLAR_CACHE to a folder for the cache")?;
+                home.join(".cache/cellar")
+            }
+        };
+        fs::create_dir_all(&root).with_context(|| format!("could not create the cache `{}`", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// Where the product `kind/name` made from `inputs` lies or will lie.
+    pub(crate) fn place(&self, kind: &str, name: &str, inputs: &Inputs) -> PathBuf {
+        self.root.join(kind).join(format!("{name}-{}", &inputs.digest()[..16]))
+    }
+
+    /// The folder of a product, made by `make` unless the cache has it.
+    ///
+    /// `make` fills `bench.out`. When it fails, what it left stays for the next attempt; see [`Bench::step`].
+    pub(crate) fn product(
+        &self,
+        kind: &str,
+        name: &str,
+        inputs: &Inputs,
+        make: impl FnOnce(&Bench) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let place = self.place(kind, name, inputs);
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let progress = Progress::new(name);
+        let _lock = self.lock(&place, &progress)?;
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let partial = place.with_extension("partial");
+        let bench = Bench { out: partial.join("out"), work: partial.join("work"), progress };
+        fs::create_dir_all(&bench.out)?;
+        fs::create_dir_all(&bench.work)?;
+        make(&bench)?;
+        fs::rename(&bench.out, &place)?;
+        fs::remove_dir_all(&partial)?;
+        Ok(place)
+    }
+
+    /// Removes a product, so that it is made again.
+    pub(crate) fn forget(&self, kind: &str, name: &str, inputs: &Inputs) -> Result<()> {
+        let place = self.place(kind, name, inputs);
+        for folder in [place.with_extension("partial"), place] {
+            if folder.exists() {
+                fs::remove_dir_all(&folder).with_context(|| format!("could not remove `{}`", folder.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self, place: &Path, progress: &Progress) -> Result<File> {
+        let path = place.with_extension("lock");
+        fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
+        let file = File::create(&path).with_context(|| format!("could not create the lock `{}`", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                progress.note("another build is making this; waiting for it");
+                file.lock()?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        Ok(file)
+    }
+}
+
+impl Bench {
+    /// Does `action` once: an interrupted build that is started again skips the steps it had finished.
+    pub(crate) fn step(&self, title: &str, action: impl FnOnce() -> Result<()>) -> Result<()> {
+        let slug: String = title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let stamp = self.work.join(format!(".done-{slug}"));
+        if stamp.exists() {
+            return Ok(());
+        }
+        self.progress.timed(title, action)?;
+        File::create(&stamp)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! From a linked core module to a component of the kernel world.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use wasmparser::{Parser, Payload};
+use wit_bindgen_core::Files;
+use wit_bindgen_core::wit_parser::Resolve;
+use wit_component::ComponentEncoder;
+
+/// The only imports a guest may have.
+const ALLOWED_IMPORTS: &str = "cellar:kernel/";
+
+/// Writes `kernel.c`, `kernel.h` and `kernel_component_type.o` for the world in `wit` into `folder`.
+pub(crate) fn write_bindings(wit: &Path, folder: &Path) -> Result<()> {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(wit).with_context(|| format!("could not parse `{}`", wit.display()))?;
+    let world = resolve.select_world(&[package], Some("kernel"))?;
+    let mut files = Files::default();
+    wit_bindgen_c::Opts::default().build().generate(&mut resolve, world, &mut files)?;
+    fs::create_dir_all(folder)?;
+    for (name, content) in files.iter() {
+        fs::write(folder.join(name), content)?;
+    }
+    Ok(())
+}
+
+/// Turns a linked core module into a component.
+///
+/// # Errors
+/// When the module imports anything but the kernel world: a guest has no other way out.
+pub(crate) fn encode(core: &[u8]) -> Result<Vec<u8>> {
+    let core = strip(core)?;
+    audit_imports(&core)?;
+    let component = ComponentEncoder::default().module(&core)?.validate(true).encode();
+    component.context("could not make a component of the core module")
+}
+
+/// Names every import that is not of the kernel world.
+fn audit_imports(core: &[u8]) -> Result<()> {
+    let mut strangers = Vec::new();
+    for payload in Parser::new(0).parse_all(core) {
+        let Payload::ImportSection(reader) = payload? else { continue };
+        for import in reader.into_imports() {
+            let import = import?;
+            if !import.module.starts_with(ALLOWED_IMPORTS) {
+                strangers.push(format!("`{}` from `{}`", import.name, import.module));
+            }
+        }
+    }
+    if !strangers.is_empty() {
+        bail!("the guest imports more than the kernel world: {}", strangers.join(", "));
+    }
+    Ok(())
+}
+
+/// Drops debugging and name sections; keeps the section that says which world the module is of.
+fn strip(core: &[u8]) -> Result<Vec<u8>> {
+    let mut module = wasm_encoder::Module::new();
+    for payload in Parser::new(0).parse_all(core) {
+        let payload = payload?;
+        if let Payload::CustomSection(section) = &payload
+            && !section.name().starts_with("component-type")
+        {
+            continue;
+        }
+        if let Some((id, range)) = payload.as_section() {
+            let range = usize::try_from(range.start)?..usize::try_from(range.end)?;
+            module.section(&wasm_encoder::RawSection { id, data: &core[range] });
+        }
+    }
+    Ok(module.finish())
+}

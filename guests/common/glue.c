@@ -1,0 +1,97 @@
+// Strings, the current cell and steps; see glue.h.
+#include "glue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t glue_cell;
+
+kernel_string_t glue_view(const char *bytes, size_t length) {
+    return (kernel_string_t){(uint8_t *)bytes, length};
+}
+
+kernel_string_t glue_copy(const char *bytes, size_t length) {
+    kernel_string_t copy = {NULL, 0};
+    if (length == 0)
+        return copy;
+    copy.ptr = malloc(length);
+    if (copy.ptr == NULL)
+        return copy;
+    memcpy(copy.ptr, bytes, length);
+    copy.len = length;
+    return copy;
+}
+
+kernel_option_string_t glue_some(const char *bytes, size_t length) {
+    return (kernel_option_string_t){.is_some = true, .val = glue_copy(bytes, length)};
+}
+
+void glue_log(const char *text) {
+    kernel_string_t message = glue_view(text, utf8_valid_prefix(text, strlen(text)));
+    cellar_kernel_control_log(&message);
+}
+
+// ---- Steps
+
+typedef cellar_kernel_types_tuple2_cell_id_outcome_t finished_t;
+
+// Grown by doubling, handed to the host whole, and then freed by the generated post-return code.
+static finished_t *finished;
+static size_t finished_count, finished_room;
+
+void glue_finish(uint32_t cell, const cellar_kernel_types_outcome_t *outcome) {
+    if (finished_count == finished_room) {
+        size_t room = finished_room == 0 ? 4 : finished_room * 2;
+        finished_t *grown = realloc(finished, room * sizeof *grown);
+        if (grown == NULL)
+            __builtin_trap(); // a cell whose end is never told would hang its session
+        finished = grown;
+        finished_room = room;
+    }
+    finished[finished_count++] = (finished_t){cell, *outcome};
+}
+
+void glue_step(kernel_step_t *step, const uint64_t *wake_at) {
+    if (finished_count == 0)
+        free(finished); // post-return frees a list only when it has elements
+    step->finished.ptr = finished_count == 0 ? NULL : finished;
+    step->finished.len = finished_count;
+    finished = NULL;
+    finished_count = finished_room = 0;
+    step->wake_at.is_some = wake_at != NULL;
+    step->wake_at.val = wake_at == NULL ? 0 : *wake_at;
+}
+
+// ---- Session
+
+extern char *__wasilibc_cwd;
+
+static char *c_string(kernel_string_t string) {
+    char *copy = malloc(string.len + 1);
+    if (copy == NULL)
+        return NULL;
+    if (string.len > 0)
+        memcpy(copy, string.ptr, string.len);
+    copy[string.len] = '\0';
+    return copy;
+}
+
+void glue_configure(const kernel_configuration_t *configuration) {
+    // Not chdir(): the host has vouched for the folder, and asking it again would cost a call at every start.
+    static char *directory;
+    char *fresh = c_string(configuration->working_directory);
+    if (fresh != NULL) {
+        __wasilibc_cwd = fresh;
+        free(directory);
+        directory = fresh;
+    }
+    clearenv();
+    for (size_t i = 0; i < configuration->environment.len; i++) {
+        char *name = c_string(configuration->environment.ptr[i].f0);
+        char *value = c_string(configuration->environment.ptr[i].f1);
+        if (name != NULL && value != NULL)
+            setenv(name, value, 1);
+        free(name);
+        free(value);
+    }
+}

@@ -1,0 +1,83 @@
+// What every guest's shim shares: strings of the component ABI, the current cell, output, steps, memory access.
+//
+// The glue knows no language. It keeps everything that is per session in linear memory, so that an image of the
+// memory is the whole state; nothing here holds a host handle.
+#ifndef CELLAR_GLUE_H
+#define CELLAR_GLUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernel.h"
+
+// ---- Strings
+
+// A view of `length` bytes, which must be UTF-8: the host traps a guest that hands it anything else.
+kernel_string_t glue_view(const char *bytes, size_t length);
+
+// A copy that the generated post-return code frees. Empty when memory is exhausted.
+kernel_string_t glue_copy(const char *bytes, size_t length);
+
+// A present option holding a copy.
+kernel_option_string_t glue_some(const char *bytes, size_t length);
+
+// ---- UTF-8
+
+// Length of the longest prefix that is whole, valid UTF-8.
+size_t utf8_valid_prefix(const char *bytes, size_t length);
+
+// Whether the bytes after the valid prefix are the beginning of a longer sequence, rather than wrong.
+bool utf8_is_incomplete(const char *bytes, size_t length);
+
+// Replaces what is not UTF-8 in place. Lone surrogates, which some interpreters encode as three bytes, become U+FFFD;
+// any other wrong byte becomes a question mark.
+void utf8_repair(char *bytes, size_t length);
+
+// Number of Unicode scalar values in valid UTF-8.
+size_t utf8_count(const char *bytes, size_t length);
+
+// ---- The current cell
+
+// The cell that the interpreter now runs code for; 0 when none. The shim sets it whenever it enters or switches.
+extern uint32_t glue_cell;
+
+// ---- Output
+
+// Writes UTF-8 of the current cell. `text` must be valid.
+void glue_write(cellar_kernel_output_stream_name_t to, const char *text, size_t length);
+
+// Writes bytes that may be invalid or end inside a character; see `stdio.c`.
+void glue_write_bytes(cellar_kernel_output_stream_name_t to, const char *bytes, size_t length);
+
+// Writes what is held back of an incomplete character. Call at the end of a cell.
+void glue_flush(void);
+
+// For the people who build guests.
+void glue_log(const char *text);
+
+// ---- Steps
+
+// Notes that `cell` ended. Takes over the strings inside `outcome`.
+void glue_finish(uint32_t cell, const cellar_kernel_types_outcome_t *outcome);
+
+// Hands all that ended since the last call to the host, with the earliest timer when `wake_at` is not null.
+void glue_step(kernel_step_t *step, const uint64_t *wake_at);
+
+// ---- Session
+
+// Sets the C library's working directory and environment.
+void glue_configure(const kernel_configuration_t *configuration);
+
+// ---- Memory
+
+// Makes the next list that the host lowers land in `buffer`, if it has at most `capacity` bytes.
+void glue_aim(void *buffer, size_t capacity);
+
+// Takes back what `glue_aim` did when no list came. Returns whether one did.
+bool glue_landed(void);
+
+// Fills `buffer` with random bytes from the host.
+void glue_random(void *buffer, size_t length);
+
+#endif

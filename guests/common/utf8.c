@@ -1,0 +1,82 @@
+// UTF-8 as the component ABI wants it: no surrogates, no overlong forms, nothing above U+10FFFF.
+#include "glue.h"
+
+#include <string.h>
+
+// Length of the sequence that begins at `p`: positive when it is valid, 0 when it is wrong, and minus what it lacks
+// when it is a beginning cut off by `end`.
+static int sequence(const uint8_t *p, const uint8_t *end) {
+    static const struct { uint8_t first, last, low, high, length; } forms[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
+        {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
+        {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+    if (*p < 0x80)
+        return 1;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (*p < forms[i].first || *p > forms[i].last)
+            continue;
+        int have = end - p < forms[i].length ? (int)(end - p) : forms[i].length;
+        for (int k = 1; k < have; k++) {
+            uint8_t low = k == 1 ? forms[i].low : 0x80, high = k == 1 ? forms[i].high : 0xBF;
+            if (p[k] < low || p[k] > high)
+                return 0;
+        }
+        return have == forms[i].length ? have : have - forms[i].length;
+    }
+    return 0;
+}
+
+// Skips ASCII eight bytes at a time: most text is nothing else.
+static const uint8_t *skip_ascii(const uint8_t *p, const uint8_t *end) {
+    while (end - p >= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        if (word & 0x8080808080808080u)
+            break;
+        p += 8;
+    }
+    while (p < end && *p < 0x80)
+        p++;
+    return p;
+}
+
+size_t utf8_valid_prefix(const char *bytes, size_t length) {
+    const uint8_t *start = (const uint8_t *)bytes, *end = start + length, *p = start;
+    while ((p = skip_ascii(p, end)) < end) {
+        int n = sequence(p, end);
+        if (n <= 0)
+            break;
+        p += n;
+    }
+    return (size_t)(p - start);
+}
+
+bool utf8_is_incomplete(const char *bytes, size_t length) {
+    return length > 0 && sequence((const uint8_t *)bytes, (const uint8_t *)bytes + length) < 0;
+}
+
+void utf8_repair(char *bytes, size_t length) {
+    size_t done = 0;
+    for (;;) {
+        done += utf8_valid_prefix(bytes + done, length - done);
+        if (done == length)
+            return;
+        uint8_t *p = (uint8_t *)bytes + done;
+        bool surrogate = length - done >= 3 && p[0] == 0xED && p[1] >= 0xA0 && p[1] <= 0xBF && (p[2] & 0xC0) == 0x80;
+        if (surrogate) {
+            memcpy(p, "\xEF\xBF\xBD", 3);
+            done += 3;
+        } else {
+            *p = '?';
+            done += 1;
+        }
+    }
+}
+
+size_t utf8_count(const char *bytes, size_t length) {
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++)
+        count += ((uint8_t)bytes[i] & 0xC0) != 0x80;
+    return count;
+}
