@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{bridge::CallError, cell::Language};
+use crate::{bridge::CallError, cell::Language, files::MountError};
 
 /// The cause of an error, as the layer below reported it.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -45,12 +45,12 @@ pub enum Error {
     Kernel { language: Language, #[source] source: Cause },
 
     /// All kernels are in use.
-    #[error("all {max} kernels of this host are in use")]
-    KernelsExhausted { max: u32 },
+    #[error("every kernel of this host is in use")]
+    KernelsExhausted,
 
     /// A folder cannot be granted.
-    #[error("cannot grant folder `{}` as `{guest}`: {reason}", host.display())]
-    Mount { host: PathBuf, guest: String, reason: String, #[source] source: Option<Cause> },
+    #[error(transparent)]
+    Mount(#[from] MountError),
 
     /// A private workspace could not be made.
     #[error("cannot make a private workspace")]
@@ -93,8 +93,8 @@ impl Error {
             Error::Bake { .. } => "bake",
             Error::Engine(_) => "engine",
             Error::Kernel { .. } => "kernel",
-            Error::KernelsExhausted { .. } => "kernels-exhausted",
-            Error::Mount { .. } => "mount",
+            Error::KernelsExhausted => "kernels-exhausted",
+            Error::Mount(_) => "mount",
             Error::Workspace(_) => "workspace",
             Error::Request(_) => "request",
             Error::Deadlock { .. } => "deadlock",

@@ -1,1 +1,74 @@
+//! Runs cells of Python and JavaScript inside WebAssembly sandboxes, and keeps their state from cell to cell.
+//!
+//! # Brief overview
+//!
+//! A [`Host`] is a process's engine. It opens [`Session`]s, each with its own grants and limits. A session runs
+//! [`Cell`]s: [`Session::run`] gives a [`Run`], the stream of [`Event`]s of those cells. What a cell may reach beyond
+//! its folders (tools, models, agents) is answered by the embedder through [`Bridges`].
+//!
+//! # Example
+//!
+//! ```no_run
+//! use cellar_engine::{Cell, Host, HostConfig, Language, SessionConfig};
+//!
+//! # async fn example() -> Result<(), cellar_engine::Error> {
+//! let host = Host::open(HostConfig::new("target/guests".into(), "/var/cache/cellar".into()))?;
+//! let session = host.session(SessionConfig::default())?;
+//! let run = session.run(vec![
+//!     Cell::new(Language::Python, "squares = [n * n for n in range(10)]"),
+//!     Cell::new(Language::Python, "sum(squares)"),
+//! ])?;
+//! let result = run.collect_result().await;
+//! assert_eq!(result.text(), "285");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What holds
+//!
+//! - One run path: everything that executes is a [`Run`], and its output leaves once, as events.
+//! - A cell that raises, runs too long or uses too much is an [`Outcome`], not an [`Error`].
+//! - Dropping a run cancels it; dropping a session or the host frees everything they hold.
+//! - The engine holds no credential, opens no socket and starts no process.
 
+#![deny(unsafe_code)]
+
+mod artifact;
+mod bindings;
+mod bridge;
+mod calls;
+mod cell;
+mod error;
+mod event;
+mod files;
+mod guest;
+mod host;
+mod kernel;
+pub mod limits;
+mod manifest;
+mod meter;
+mod mime;
+mod outcome;
+mod reactor;
+mod result;
+mod run;
+mod session;
+mod store;
+mod store_files;
+
+pub use artifact::{BakeReport, bake};
+pub use bridge::{
+    AgentCall, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse, NoBridges,
+    Response, ToolSpec, denied,
+};
+pub use cell::{Cell, CellId, Language};
+pub use error::Error;
+pub use event::{Bridge, Event, EventKind, Scalar};
+pub use files::{Access, Mount, MountError};
+pub use host::{GuestState, GuestStatus, Host, HostConfig, guest_status};
+pub use limits::Limits;
+pub use mime::{MimeBundle, MimeData};
+pub use outcome::{Failure, FailureKind, Outcome, Usage};
+pub use result::*;
+pub use run::{Canceller, Run};
+pub use session::{CompletionItem, CompletionList, Session, SessionConfig, Variable, WORKSPACE};

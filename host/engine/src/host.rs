@@ -1,0 +1,145 @@
+//! The door to the engine: guests, wasmtime engines and sessions of one process.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use crate::{
+    artifact::{Artifacts, Flavour, wasm_engine},
+    cell::Language,
+    error::Error,
+    guest::Guest,
+    meter::{lock, start_ticker},
+    session::{Session, SessionConfig},
+};
+
+/// Where a host finds its guests, and how much it may hold at once.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Folder with one folder per guest, as `make guests` leaves it.
+    pub guests: PathBuf,
+    /// Folder for baked and compiled artifacts. Must be writable by this user alone: it holds machine code.
+    pub cache: PathBuf,
+    /// Live kernels per flavour, warm spares included. Each reserves 4 GiB of address space and no memory.
+    pub kernels_max: u32,
+    /// Warm spares per guest and flavour.
+    pub spares: usize,
+}
+
+impl HostConfig {
+    /// A host for thousands of sessions.
+    pub fn new(guests: PathBuf, cache: PathBuf) -> HostConfig {
+        HostConfig { guests, cache, kernels_max: 2_048, spares: 4 }
+    }
+}
+
+/// A process's engine. A cheap handle; everything ends with the last one and the last session.
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: HostConfig,
+    /// One engine per flavour, in the order of [`Flavour::ALL`]. The ticker holds them weakly.
+    engines: Arc<Vec<wasmtime::Engine>>,
+    guests: Mutex<HashMap<(Language, &'static str), Arc<Guest>>>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Opens the engine. Guests are loaded when they are first needed.
+    ///
+    /// # Errors
+    /// `Engine` when the address space cannot be reserved or the ticker's thread cannot be started.
+    pub fn open(config: HostConfig) -> Result<Host, Error> {
+        let engines: Result<Vec<_>, Error> =
+            Flavour::ALL.into_iter().map(|flavour| wasm_engine(flavour, config.kernels_max)).collect();
+        let engines = Arc::new(engines?);
+        start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default() }) })
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `Mount` or `Workspace` when a folder cannot be granted.
+    pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
+        Session::open(self.clone(), config)
+    }
+
+    /// Loads the guest of a language and begins to make warm spares of it. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
+    pub fn preload(&self, language: Language) -> Result<(), Error> {
+        self.guest(language, Flavour::Epoch)?.refill();
+        Ok(())
+    }
+
+    /// The guest of a language, loaded at first use.
+    pub(crate) fn guest(&self, language: Language, flavour: Flavour) -> Result<Arc<Guest>, Error> {
+        let mut guests = lock(&self.inner.guests);
+        if let Some(guest) = guests.get(&(language, flavour.name())) {
+            return Ok(guest.clone());
+        }
+        let artifacts = Artifacts::locate(&self.inner.config, language)?;
+        let engine = &self.inner.engines[usize::from(flavour == Flavour::Fuel)];
+        let guest = Guest::load(&artifacts, language, flavour, engine, self.inner.config.spares)?;
+        guests.insert((language, flavour.name()), guest.clone());
+        Ok(guest)
+    }
+}
+
+/// What a guest's folder and the cache hold, for people who wonder.
+#[derive(Clone, Debug)]
+pub struct GuestStatus {
+    /// The language it runs.
+    pub language: Language,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Whether it can be used.
+    pub state: GuestState,
+    /// SHA-256 of its component, when its manifest can be read.
+    pub digest: Option<String>,
+    /// Version of the kernel world it implements.
+    pub world: Option<String>,
+}
+
+/// Whether a guest can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuestState {
+    /// It was not built.
+    Missing,
+    /// It was built and cannot be used, for this reason.
+    Broken(String),
+    /// It must be baked first, for this reason.
+    NotBaked(String),
+    /// It is ready.
+    Ready,
+}
+
+/// Looks at a guest without starting anything.
+pub fn guest_status(config: &HostConfig, language: Language) -> GuestStatus {
+    let path = config.guests.join(language.guest_name());
+    let (state, digest, world) = match Artifacts::locate(config, language) {
+        Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
+        Err(error) => (GuestState::Broken(error.to_string()), None, None),
+        Ok(artifacts) => {
+            let problem = Flavour::ALL.into_iter().find_map(|flavour| {
+                let engine = wasm_engine(flavour, 1).map_err(|error| error.to_string());
+                engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
+            });
+            let state = problem.map_or(GuestState::Ready, GuestState::NotBaked);
+            (state, Some(artifacts.manifest.digest), Some(artifacts.manifest.world))
+        }
+    };
+    GuestStatus { language, path, state, digest, world }
+}

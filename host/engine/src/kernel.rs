@@ -1,0 +1,230 @@
+//! One live interpreter: one store and one instance, owned by one task, entered by one caller at a time.
+//!
+//! A kernel that trapped, or whose call was dropped, is dead and must be dropped: wasmtime closes its store for good.
+//! The session outlives it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use wasmtime::{Store, Trap, UpdateDeadline};
+
+use crate::{
+    artifact::Flavour,
+    bindings::{self, KernelPre, types, types::StopReason},
+    cell::Language,
+    error::Error,
+    limits::CROSSING_BYTES_MAX,
+    meter::CpuMeter,
+    outcome::FailureKind,
+    store::{Binding, FUEL_RESERVE, StoreData},
+};
+
+/// Fuel for entries that no cell is charged for: warm-up, configuration, introspection.
+const FUEL_UNCHARGED: u64 = u64::MAX / 2;
+
+/// Why a kernel died.
+#[derive(Clone, Debug)]
+pub(crate) struct Death {
+    pub(crate) kind: FailureKind,
+    /// What an exception of that kind would be called.
+    pub(crate) name: &'static str,
+    pub(crate) message: String,
+}
+
+/// See the module's documentation.
+pub(crate) struct Kernel {
+    store: Store<StoreData>,
+    exports: bindings::Kernel,
+    flavour: Flavour,
+    language: Language,
+    cpu: Arc<CpuMeter>,
+}
+
+impl Kernel {
+    /// Instantiates a guest.
+    ///
+    /// # Errors
+    /// `KernelsExhausted` when every slot of the pool is in use, `Kernel` when the guest traps.
+    pub(crate) async fn start(
+        engine: &wasmtime::Engine,
+        linked: &KernelPre<StoreData>,
+        language: Language,
+        flavour: Flavour,
+        binding: Binding,
+    ) -> Result<Kernel, Error> {
+        let data = StoreData::new(binding);
+        let cpu = data.cpu.clone();
+        let mut store = Store::new(engine, data);
+        store.limiter(|data| &mut data.limiter);
+        store.set_hostcall_fuel(CROSSING_BYTES_MAX);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut context| match context.data_mut().must_trap() {
+            true => Ok(UpdateDeadline::Interrupt),
+            false => Ok(UpdateDeadline::Yield(1)),
+        });
+        if flavour == Flavour::Fuel {
+            store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
+        }
+        let exports = linked.instantiate_async(&mut store).await.map_err(|error| {
+            match error.downcast_ref::<wasmtime::PoolConcurrencyLimitError>() {
+                Some(_) => Error::KernelsExhausted,
+                None => Error::Kernel { language, source: error.into() },
+            }
+        })?;
+        Ok(Kernel { store, exports, flavour, language, cpu })
+    }
+
+    /// Runs an empty cell that leaves no trace, so that the first real cell is as quick as the second.
+    pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
+        let cell = types::Cell { id: 0, code: String::new() };
+        let language = self.language;
+        self.step(Entry::Start(cell)).await.map_err(|death| Error::Kernel { language, source: death.message.into() })?;
+        Ok(())
+    }
+
+    /// Makes the kernel a session's own.
+    pub(crate) async fn bind(
+        &mut self,
+        binding: Binding,
+        configuration: types::Configuration,
+    ) -> Result<(), Death> {
+        let data = self.store.data_mut();
+        data.limiter.set_limit(binding.limits.memory_bytes);
+        data.binding = binding;
+        data.enter(0);
+        let call = self.exports.call_configure(&mut self.store, &configuration);
+        let result = self.cpu.measure(call).await;
+        result.map_err(|error| self.death(&error))
+    }
+
+    /// Enters the guest, charges the cell at hand, and reports what happened.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping the future kills the kernel.
+    pub(crate) async fn step(&mut self, entry: Entry) -> Result<types::Step, Death> {
+        let cell = entry.cell();
+        self.store.data_mut().enter(cell);
+        let charged = self.fill_up(cell);
+        let cpu = self.cpu.clone();
+        let result = match &entry {
+            Entry::Start(cell) => cpu.measure(self.exports.call_start(&mut self.store, cell)).await,
+            Entry::Resume(_, completions) => {
+                cpu.measure(self.exports.call_resume(&mut self.store, completions)).await
+            }
+            Entry::Interrupt(cell, reason) => {
+                cpu.measure(self.exports.call_interrupt(&mut self.store, *cell, *reason)).await
+            }
+        };
+        self.charge(cell, charged);
+        result.map_err(|error| self.death(&error))
+    }
+
+    /// Forgets every name and task; the kernel lives on.
+    pub(crate) async fn clear(&mut self) -> Result<(), Death> {
+        self.store.data_mut().enter(0);
+        let cpu = self.cpu.clone();
+        let result = cpu.measure(self.exports.call_reset(&mut self.store)).await;
+        result.map_err(|error| self.death(&error))
+    }
+
+    /// Names that cells have bound.
+    pub(crate) async fn variables(&mut self) -> Result<Vec<types::Variable>, Death> {
+        self.store.data_mut().enter(0);
+        let cpu = self.cpu.clone();
+        let result = cpu.measure(self.exports.call_variables(&mut self.store)).await;
+        result.map_err(|error| self.death(&error))
+    }
+
+    /// Completions at a cursor, which counts characters.
+    pub(crate) async fn complete(&mut self, code: &str, cursor: u32) -> Result<types::CompletionList, Death> {
+        self.store.data_mut().enter(0);
+        let cpu = self.cpu.clone();
+        let result = cpu.measure(self.exports.call_complete(&mut self.store, code, cursor)).await;
+        result.map_err(|error| self.death(&error))
+    }
+
+    /// What the host keeps for this kernel.
+    pub(crate) fn data(&mut self) -> &mut StoreData {
+        self.store.data_mut()
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.cpu.total()
+    }
+
+    /// Sets the fuel for an entry; returns it when it is to be charged.
+    fn fill_up(&mut self, cell: u32) -> Option<u64> {
+        if self.flavour == Flavour::Epoch {
+            return None;
+        }
+        let left = match self.store.data().cells.get(&cell) {
+            Some(live) => live.fuel_left,
+            None => self.store.data().binding.limits.fuel,
+        };
+        let fuel = left.map_or(FUEL_UNCHARGED, |left| left.saturating_add(FUEL_RESERVE));
+        // Only fails when the engine counts no fuel, which this flavour does.
+        let _ = self.store.set_fuel(fuel);
+        Some(fuel)
+    }
+
+    fn charge(&mut self, cell: u32, charged: Option<u64>) {
+        let (Some(charged), Ok(left)) = (charged, self.store.get_fuel()) else { return };
+        if let Some(fuel_left) = self.store.data_mut().cells.get_mut(&cell).and_then(|live| live.fuel_left.as_mut()) {
+            *fuel_left = fuel_left.saturating_sub(charged.saturating_sub(left));
+        }
+    }
+
+    fn death(&self, error: &wasmtime::Error) -> Death {
+        let data = self.store.data();
+        let lost = format!("the session's {} state is lost", self.language.title());
+        let grace = data.binding.limits.grace;
+        if let Some(reason) = data.killed {
+            let (kind, name, what) = match reason {
+                StopReason::Timeout => (FailureKind::Timeout, "CellTimeout", "ran past its deadline"),
+                StopReason::Interrupted => (FailureKind::Interrupted, "CellInterrupted", "was interrupted"),
+                StopReason::Fuel => (FailureKind::Fuel, "FuelExhausted", "spent its fuel"),
+                StopReason::Output => (FailureKind::Output, "OutputExceeded", "printed more than it may"),
+            };
+            let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed, {lost}");
+            return Death { kind, name, message };
+        }
+        let (kind, name, what) = match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => (FailureKind::Fuel, "FuelExhausted", "the cell spent its fuel".to_owned()),
+            Some(Trap::StackOverflow) => (FailureKind::Trap, "StackOverflow", "the native stack overflowed".to_owned()),
+            Some(_) if data.limiter.refused => {
+                let megabytes = data.binding.limits.memory_bytes >> 20;
+                (FailureKind::Memory, "OutOfMemory", format!("memory ran out at {megabytes} MiB"))
+            }
+            Some(trap) => (FailureKind::Trap, "Trap", format!("the interpreter crashed ({trap})")),
+            None => (FailureKind::Trap, "Trap", format!("the interpreter broke its contract ({})", error.root_cause())),
+        };
+        Death { kind, name, message: format!("{what}; its kernel was killed, {lost}") }
+    }
+}
+
+/// A reason to enter the guest.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Start(types::Cell),
+    /// On behalf of the first completion's cell.
+    Resume(u32, Vec<types::Completion>),
+    Interrupt(u32, StopReason),
+}
+
+impl Entry {
+    /// The cell that the guest works for, as far as is known; 0 is none.
+    fn cell(&self) -> u32 {
+        match self {
+            Entry::Start(cell) => cell.id,
+            Entry::Resume(cell, _) | Entry::Interrupt(cell, _) => *cell,
+        }
+    }
+}
+
+/// When the guest wants to be resumed.
+pub(crate) fn wake_time(step: &types::Step) -> Option<Instant> {
+    step.wake_at.and_then(crate::store::nanos_instant)
+}

@@ -1,0 +1,168 @@
+//! Time and memory of kernels: the one epoch ticker of a host, stop flags, processor time, the memory limiter.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
+use wasmtime::ResourceLimiter;
+
+use crate::limits::EPOCH_TICK;
+
+/// Advances the epoch of every engine of a host, for as long as the host lives.
+///
+/// There is one ticker, and stores compare clocks instead of counting ticks: the epoch belongs to the engine, so a
+/// ticker per run would shorten every other run's deadline.
+pub(crate) fn start_ticker(engines: Weak<Vec<wasmtime::Engine>>) -> std::io::Result<()> {
+    std::thread::Builder::new().name("cellar-epoch".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(EPOCH_TICK);
+            let Some(engines) = engines.upgrade() else { return };
+            engines.iter().for_each(wasmtime::Engine::increment_epoch);
+        }
+    })?;
+    Ok(())
+}
+
+/// Asks one run to stop. Held by the run, read by the kernel that works for it.
+#[derive(Debug)]
+pub(crate) struct StopFlag {
+    stopped: AtomicBool,
+    /// Wakes the kernel that works for the run; replaced when the run moves to another one.
+    kernel: std::sync::Mutex<Option<Arc<Notify>>>,
+}
+
+impl StopFlag {
+    pub(crate) fn new() -> Arc<StopFlag> {
+        Arc::new(StopFlag { stopped: AtomicBool::new(false), kernel: std::sync::Mutex::new(None) })
+    }
+
+    /// Whether somebody asked.
+    pub(crate) fn is_set(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Asks. The kernel notices at its next poll, or at once when it waits.
+    pub(crate) fn set(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        if let Some(kernel) = &*lock(&self.kernel) {
+            kernel.notify_one();
+        }
+    }
+
+    /// Names the kernel to wake.
+    pub(crate) fn watch(&self, kernel: Arc<Notify>) {
+        *lock(&self.kernel) = Some(kernel);
+    }
+}
+
+/// Locks a mutex whose data stays valid whatever a panicking holder did.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Processor time that a kernel has used, over whatever threads it ran on.
+#[derive(Debug, Default)]
+pub(crate) struct CpuMeter {
+    /// Nanoseconds of finished polls.
+    total: AtomicU64,
+    /// Thread time at which the poll that now runs began.
+    began: AtomicU64,
+}
+
+fn thread_time() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+impl CpuMeter {
+    /// Time of finished polls.
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.total.load(Ordering::Relaxed))
+    }
+
+    /// Time up to now; only meaningful on the thread that polls the kernel.
+    pub(crate) fn now(&self) -> u64 {
+        let running = thread_time().saturating_sub(self.began.load(Ordering::Relaxed));
+        self.total.load(Ordering::Relaxed) + running
+    }
+
+    /// Counts the polls of `future`.
+    pub(crate) fn measure<F: Future>(self: &Arc<CpuMeter>, future: F) -> Measured<F> {
+        Measured { meter: self.clone(), future: Box::pin(future) }
+    }
+}
+
+/// A future whose polls are counted; see [`CpuMeter::measure`].
+pub(crate) struct Measured<F> {
+    meter: Arc<CpuMeter>,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Measured<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let began = thread_time();
+        self.meter.began.store(began, Ordering::Relaxed);
+        let poll = self.future.as_mut().poll(cx);
+        self.meter.total.fetch_add(thread_time().saturating_sub(began), Ordering::Relaxed);
+        poll
+    }
+}
+
+/// Lets linear memory grow to a limit, and tells the guest no beyond it.
+#[derive(Debug)]
+pub(crate) struct MemoryLimiter {
+    limit_bytes: u64,
+    /// The largest size so far.
+    pub(crate) peak_bytes: u64,
+    /// Whether growth was refused since the flag was last cleared: tells an abort for lack of memory from others.
+    pub(crate) refused: bool,
+}
+
+impl MemoryLimiter {
+    pub(crate) fn new(limit_bytes: u64) -> MemoryLimiter {
+        MemoryLimiter { limit_bytes, peak_bytes: 0, refused: false }
+    }
+
+    /// Changes the limit of a kernel that passes to a session.
+    pub(crate) fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+}
+
+/// Largest table of a guest, in elements. Guests do not grow theirs.
+const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let desired_bytes = u64::try_from(desired).unwrap_or(u64::MAX);
+        if desired_bytes > self.limit_bytes || maximum.is_some_and(|maximum| desired > maximum) {
+            self.refused = true;
+            return Ok(false);
+        }
+        self.peak_bytes = self.peak_bytes.max(desired_bytes);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+}
+
+/// The earlier of two moments, either of which may be absent.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

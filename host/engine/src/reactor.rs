@@ -1,0 +1,336 @@
+//! The task that owns a kernel: takes cells in, feeds completions and timers to the guest, stops what must stop.
+//!
+//! Nothing here blocks while a cell awaits: the loop sleeps until a command, a completion, a timer or a deadline comes.
+//! The guest is entered for one thing at a time, so steps of different runs interleave only where cells await.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    bindings::{stop_kind, types, types::StopReason},
+    calls::CallEnd,
+    event::{EventKind, Scalar},
+    guest::Guest,
+    kernel::{Death, Entry, Kernel, wake_time},
+    meter::earlier,
+    outcome::{Failure, FailureKind, Outcome, Usage},
+    store::{Binding, KernelLink, LiveCell},
+};
+
+/// Completions handed to the guest in one entry.
+const COMPLETIONS_MAX: usize = 256;
+/// Cells that were given up on although the guest never reported their end.
+const ABANDONED_MAX: usize = 1_024;
+/// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
+const IDLE_SPINS_MAX: u32 = 16;
+
+/// What a session asks of its kernel.
+pub(crate) enum Command {
+    /// Run a cell; its events, `CellFinished` last, go to its own channel.
+    Start { id: u32, code: String, cell: LiveCell },
+    /// Forget all names and tasks.
+    Clear(oneshot::Sender<()>),
+    /// List the names.
+    Variables(oneshot::Sender<Vec<types::Variable>>),
+    /// Complete code at a cursor.
+    Complete { code: String, cursor: u32, reply: oneshot::Sender<types::CompletionList> },
+}
+
+/// See the module's documentation.
+pub(crate) struct Reactor {
+    kernel: Kernel,
+    commands: mpsc::Receiver<Command>,
+    link: Arc<KernelLink>,
+    wake_at: Option<Instant>,
+    abandoned: VecDeque<u32>,
+    idle_spins: u32,
+}
+
+/// What the loop woke up for.
+enum Wake {
+    Command(Command),
+    Call(CallEnd),
+    Timer,
+    /// A deadline passed or a stop flag was set.
+    Stop,
+    /// The session gave the kernel up.
+    Close,
+}
+
+/// Starts a kernel and works for a session until the session gives it up or the guest dies.
+///
+/// Events of cells that were sent but never started are closed unanswered; the run sees that its channel ended.
+pub(crate) async fn run(
+    guest: Arc<Guest>,
+    commands: mpsc::Receiver<Command>,
+    binding: Binding,
+    configuration: types::Configuration,
+) {
+    let link = binding.link.clone();
+    let language = guest.language;
+    let mut kernel = match guest.kernel().await {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            let death = Death { kind: FailureKind::Trap, name: "KernelError", message: describe(&error) };
+            return refuse(commands, &death).await;
+        }
+    };
+    drop(guest);
+    if let Err(death) = kernel.bind(binding, configuration).await {
+        return refuse(commands, &death).await;
+    }
+    let mut reactor = Reactor {
+        kernel,
+        commands,
+        link,
+        wake_at: None,
+        abandoned: VecDeque::new(),
+        idle_spins: 0,
+    };
+    if let Err(death) = reactor.work().await {
+        tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
+        reactor.bury(&death).await;
+    }
+}
+
+/// An error and its causes in one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Fails every cell that is asked for.
+async fn refuse(mut commands: mpsc::Receiver<Command>, death: &Death) {
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        if let Command::Start { cell, .. } = command {
+            finish(&cell, death_outcome(death), Usage::default()).await;
+        }
+    }
+}
+
+fn death_outcome(death: &Death) -> Outcome {
+    let mut failure = Failure::new(death.kind, death.name, death.message.clone());
+    failure.state_kept = false;
+    Outcome::Failed(Box::new(failure))
+}
+
+/// Sends the last event of a cell. A reader that went away is no concern.
+async fn finish(cell: &LiveCell, outcome: Outcome, usage: Usage) {
+    let event = EventKind::CellFinished { index: cell.index, outcome, duration: cell.began.elapsed(), usage };
+    let _ = cell.events.send(event).await;
+}
+
+impl Reactor {
+    /// Works until the session gives the kernel up (`Ok`) or the kernel dies.
+    async fn work(&mut self) -> Result<(), Death> {
+        loop {
+            match self.next().await {
+                Wake::Command(command) => self.command(command).await?,
+                Wake::Call(end) => self.resume(end).await?,
+                Wake::Timer => self.tick().await?,
+                Wake::Stop => self.stop_cells().await?,
+                Wake::Close => {
+                    let death = Death {
+                        kind: FailureKind::Interrupted,
+                        name: "CellInterrupted",
+                        message: "the kernel was reset".to_owned(),
+                    };
+                    self.bury(&death).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Wake {
+        if self.link.closing.load(Ordering::Relaxed) {
+            return Wake::Close;
+        }
+        let data = self.kernel.data();
+        let now = Instant::now();
+        if data.cells.values().any(|cell| cell.is_due(now)) {
+            return Wake::Stop;
+        }
+        let deadline = data.cells.values().map(LiveCell::due).min();
+        let wake_at = self.wake_at;
+        let next = earlier(deadline, wake_at);
+        let sleep = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            command = self.commands.recv() => command.map_or(Wake::Close, Wake::Command),
+            () = self.link.wake.notified() => Wake::Stop,
+            end = data.binding.calls.next() => Wake::Call(end),
+            () = sleep => match wake_at {
+                Some(wake_at) if wake_at <= Instant::now() => Wake::Timer,
+                _ => Wake::Stop,
+            },
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Result<(), Death> {
+        match command {
+            Command::Start { id, code, mut cell } => {
+                cell.cpu_before = self.kernel.cpu_time();
+                self.kernel.data().cells.insert(id, cell);
+                let step = self.kernel.step(Entry::Start(types::Cell { id, code })).await?;
+                self.apply(step).await
+            }
+            // Whoever asked may have gone away; that is no concern here.
+            Command::Clear(reply) => {
+                self.kernel.clear().await?;
+                let _ = reply.send(());
+                Ok(())
+            }
+            Command::Variables(reply) => {
+                let _ = reply.send(self.kernel.variables().await?);
+                Ok(())
+            }
+            Command::Complete { code, cursor, reply } => {
+                let _ = reply.send(self.kernel.complete(&code, cursor).await?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands over a completion, and with it all that are there already.
+    async fn resume(&mut self, first: CallEnd) -> Result<(), Death> {
+        let cell = first.cell;
+        let mut completions = Vec::new();
+        let mut next = Some(first);
+        while let Some(end) = next {
+            self.kernel.data().report_end(&end).await;
+            let response = end.result.map(Into::into).map_err(Into::into);
+            completions.push(types::Completion { call: end.call, response });
+            next = if completions.len() < COMPLETIONS_MAX {
+                self.kernel.data().binding.calls.try_next()
+            } else {
+                None
+            };
+        }
+        let step = self.kernel.step(Entry::Resume(cell, completions)).await?;
+        self.apply(step).await
+    }
+
+    async fn tick(&mut self) -> Result<(), Death> {
+        // A guest that is always due must not keep its thread.
+        self.idle_spins += 1;
+        if self.idle_spins % IDLE_SPINS_MAX == 0 {
+            tokio::task::yield_now().await;
+        }
+        let waiting = self.kernel.data().cells.first_key_value().map_or(0, |(id, _)| *id);
+        let step = self.kernel.step(Entry::Resume(waiting, Vec::new())).await?;
+        self.apply(step).await
+    }
+
+    /// Stops the cells that wait although they must not any more. A cell that awaits something on its way out gets
+    /// the grace for it.
+    async fn stop_cells(&mut self) -> Result<(), Death> {
+        let now = Instant::now();
+        let data = self.kernel.data();
+        let due: Vec<u32> = data.cells.iter().filter(|(_, cell)| cell.is_due(now)).map(|(id, _)| *id).collect();
+        for id in due {
+            let data = self.kernel.data();
+            let Some(reason) = data.stop_reason(id, None) else { continue };
+            let give_up = Instant::now() + data.binding.limits.grace;
+            match data.cells.get_mut(&id) {
+                Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
+                Some(cell) => {
+                    cell.give_up = Some(give_up);
+                    data.binding.calls.cancel_cell(id);
+                    let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
+                    self.apply(step).await?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a cell that does not end itself. Its kernel lives on.
+    async fn abandon(&mut self, id: u32, reason: StopReason) {
+        let kind = stop_kind(reason);
+        let message = "the cell went on awaiting after it was told to stop, and was given up";
+        let failure = Failure::new(kind, "CellTimeout", message);
+        if self.abandoned.len() >= ABANDONED_MAX {
+            self.abandoned.pop_front();
+        }
+        self.abandoned.push_back(id);
+        self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+    }
+
+    /// Takes in what an entry led to.
+    async fn apply(&mut self, step: types::Step) -> Result<(), Death> {
+        self.wake_at = wake_time(&step);
+        if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
+            self.idle_spins = 0;
+        }
+        for (id, outcome) in step.finished {
+            if self.kernel.data().cells.contains_key(&id) {
+                self.end_cell(id, outcome.into()).await;
+            } else if let Some(place) = self.abandoned.iter().position(|abandoned| *abandoned == id) {
+                self.abandoned.remove(place);
+            } else {
+                let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
+                return Err(Death { kind: FailureKind::Trap, name: "Trap", message });
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_cell(&mut self, id: u32, outcome: Outcome) {
+        let cpu = self.kernel.cpu_time();
+        let data = self.kernel.data();
+        let Some(cell) = data.cells.remove(&id) else { return };
+        if let Outcome::Failed(failure) = &outcome
+            && failure.kind != FailureKind::Raised
+        {
+            data.binding.calls.cancel_cell(id);
+        }
+        let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
+        let usage = Usage {
+            fuel,
+            cpu: cpu.saturating_sub(cell.cpu_before),
+            memory_peak_bytes: data.limiter.peak_bytes,
+        };
+        finish(&cell, outcome, usage).await;
+    }
+
+    /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.
+    async fn bury(&mut self, death: &Death) {
+        self.commands.close();
+        let culprit = self.kernel.data().executing;
+        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        for id in cells {
+            let bystander = Death {
+                kind: FailureKind::Interrupted,
+                name: "CellInterrupted",
+                message: format!("the kernel died under it: {}", death.message),
+            };
+            let death = if id == culprit || death.kind == FailureKind::Interrupted { death } else { &bystander };
+            let fields = vec![("reason".to_owned(), Scalar::Text(death.message.clone()))];
+            self.kernel.data().report_status(id, "kernel_lost", fields).await;
+            self.end_cell(id, death_outcome(death)).await;
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Start { cell, .. } = command {
+                finish(&cell, death_outcome(death), Usage::default()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A run in progress: the stream of its events.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
+
+use crate::{
+    cell::Cell,
+    event::{Event, EventKind},
+    limits::EVENTS_QUEUED_MAX,
+    meter::StopFlag,
+    outcome::{Failure, FailureKind, Outcome, Usage},
+    result::RunResult,
+    session::Session,
+};
+
+/// The events of a run, `RunStarted` first and `RunFinished` last. Cells run in order; the first that fails is the
+/// last that runs.
+///
+/// The run goes on only while it is polled: a reader that stops reading suspends the guest, and dropping the run
+/// cancels it. What its cells have done to the session stays.
+pub struct Run {
+    session: Session,
+    cells: Vec<Cell>,
+    stop: Arc<StopFlag>,
+    /// The next cell to start.
+    next: usize,
+    /// Events of the cell that runs; its kernel holds the other end.
+    running: Option<mpsc::Receiver<EventKind>>,
+    /// Events of the run itself that were not read yet.
+    pending: VecDeque<EventKind>,
+    finished: bool,
+    seq: u64,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("session", &self.session).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    pub(crate) fn new(session: Session, cells: Vec<Cell>) -> Run {
+        let started = EventKind::RunStarted { session: session.id().to_owned(), cells: cells.clone() };
+        Run {
+            session,
+            cells,
+            stop: StopFlag::new(),
+            next: 0,
+            running: None,
+            pending: VecDeque::from([started]),
+            finished: false,
+            seq: 0,
+        }
+    }
+
+    /// Asks the run to stop and keep its state. The stream goes on to its proper end.
+    pub fn cancel(&self) {
+        self.stop.set();
+    }
+
+    /// Something that can cancel the run from elsewhere while the run itself is being read.
+    pub fn canceller(&self) -> Canceller {
+        Canceller(self.stop.clone())
+    }
+
+    /// Reads the run to its end.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the run.
+    pub async fn collect_result(mut self) -> RunResult {
+        let mut result = RunResult::default();
+        while let Some(event) = self.next().await {
+            result.apply(&event);
+        }
+        result
+    }
+
+    /// Starts the next cell, or ends the run.
+    fn advance(&mut self) {
+        let index = self.next;
+        let Some(cell) = self.cells.get(index) else {
+            return self.end(false);
+        };
+        self.next += 1;
+        if self.stop.is_set() {
+            let failure = Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled");
+            return self.fail(index, failure);
+        }
+        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
+        match self.session.start_cell(index, cell, self.stop.clone(), sender) {
+            Ok(cell) => {
+                self.pending.push_back(EventKind::CellStarted { index, cell });
+                self.running = Some(receiver);
+            }
+            Err(error) => {
+                let name = match error.code() {
+                    "deadlock" => "Deadlock",
+                    _ => "KernelError",
+                };
+                self.fail(index, Failure::new(FailureKind::Trap, name, error.to_string()));
+            }
+        }
+    }
+
+    /// Ends the run with a failure that the kernel did not report itself.
+    fn fail(&mut self, index: usize, failure: Failure) {
+        self.pending.push_back(EventKind::CellFinished {
+            index,
+            outcome: Outcome::Failed(Box::new(failure)),
+            duration: std::time::Duration::ZERO,
+            usage: Usage::default(),
+        });
+        self.end(true);
+    }
+
+    fn end(&mut self, is_error: bool) {
+        self.running = None;
+        self.finished = true;
+        self.pending.push_back(EventKind::RunFinished { is_error });
+    }
+}
+
+impl Stream for Run {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let kind = loop {
+            if let Some(kind) = self.pending.pop_front() {
+                break kind;
+            }
+            let index = self.next.saturating_sub(1);
+            let finished = self.finished;
+            match &mut self.running {
+                None if finished => return Poll::Ready(None),
+                None => self.advance(),
+                Some(running) => match ready!(running.poll_recv(cx)) {
+                    Some(kind) => {
+                        if let EventKind::CellFinished { outcome, .. } = &kind {
+                            self.running = None;
+                            if !outcome.is_success() {
+                                self.end(true);
+                            }
+                        }
+                        break kind;
+                    }
+                    None => {
+                        let message = "the kernel went away before the cell ended";
+                        let mut failure = Failure::new(FailureKind::Trap, "KernelError", message);
+                        failure.state_kept = false;
+                        self.fail(index, failure);
+                    }
+                },
+            }
+        };
+        let seq = self.seq;
+        self.seq += 1;
+        Poll::Ready(Some(Event { seq, kind }))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.stop.set();
+        }
+    }
+}
+
+/// Cancels a run from elsewhere; see [`Run::canceller`].
+#[derive(Clone, Debug)]
+pub struct Canceller(Arc<StopFlag>);
+
+impl Canceller {
+    /// Asks the run to stop and keep its state.
+    pub fn cancel(&self) {
+        self.0.set();
+    }
+}

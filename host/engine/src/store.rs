@@ -1,0 +1,508 @@
+//! What belongs to one kernel's store, and the answers to the guest's imports (but for files, see
+//! [`crate::store_files`]).
+//!
+//! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
+//! without end.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rand::TryRngCore;
+use tokio::sync::{
+    Notify,
+    mpsc::{self, error::TrySendError},
+};
+use wasmtime::{StoreContextMut, component::Linker};
+
+use crate::{
+    bindings::{
+        WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools, types,
+        types::StopReason,
+    },
+    bridge::{Bridges, Call, CallError, CallErrorKind, Caller, NoBridges, denied},
+    calls::{CallEnd, CallResult, Calls},
+    cell::CellId,
+    event::{Bridge, EventKind},
+    files::Files,
+    limits::{CALL_BYTES_MAX, Limits},
+    meter::{CpuMeter, MemoryLimiter, StopFlag},
+    session::WeakSession,
+};
+
+/// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
+pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
+/// Random bytes the guest may ask for at once.
+const RANDOM_BYTES_MAX: u32 = 64 << 10;
+/// Fields of a status event.
+const STATUS_FIELDS_MAX: usize = 64;
+
+/// A cell that was started and has not ended.
+#[derive(Debug)]
+pub(crate) struct LiveCell {
+    /// Place in its run.
+    pub(crate) index: usize,
+    /// The run's end of the event stream; the run holds the other end.
+    pub(crate) events: mpsc::Sender<EventKind>,
+    pub(crate) stop: Arc<StopFlag>,
+    pub(crate) began: Instant,
+    pub(crate) deadline: Instant,
+    /// When it will be given up, once it was told to stop.
+    pub(crate) give_up: Option<Instant>,
+    /// Processor time of its kernel when it began.
+    pub(crate) cpu_before: Duration,
+    /// Bytes it may still print; `None` once it went past.
+    pub(crate) output_left: Option<u64>,
+    /// Fuel it may still burn; `None` is unlimited.
+    pub(crate) fuel_left: Option<u64>,
+    /// Agents between the session's owner and this run.
+    pub(crate) depth: u32,
+}
+
+impl LiveCell {
+    /// When something must be done about it, if nothing happens before.
+    pub(crate) fn due(&self) -> Instant {
+        self.give_up.unwrap_or(self.deadline)
+    }
+
+    /// Whether something must be done about it now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.due() <= now || (self.give_up.is_none() && self.stop.is_set())
+    }
+}
+
+/// What a kernel gets from its session. A spare has that of [`Binding::spare`].
+pub(crate) struct Binding {
+    pub(crate) session: WeakSession,
+    pub(crate) limits: Limits,
+    pub(crate) bridges: Arc<dyn Bridges>,
+    pub(crate) files: Files,
+    pub(crate) calls: Calls,
+    pub(crate) link: Arc<KernelLink>,
+}
+
+/// What a session and its kernel's task share.
+#[derive(Debug, Default)]
+pub(crate) struct KernelLink {
+    /// Wakes the kernel when a stop flag was set.
+    pub(crate) wake: Arc<Notify>,
+    /// The session gave the kernel up: end its cells as interrupted.
+    pub(crate) closing: AtomicBool,
+    /// The cell whose synchronous `agent()` call holds the kernel; 0 is none.
+    pub(crate) agent_block: AtomicU32,
+}
+
+/// The store data of a kernel.
+pub(crate) struct StoreData {
+    pub(crate) binding: Binding,
+    pub(crate) limiter: MemoryLimiter,
+    pub(crate) cpu: Arc<CpuMeter>,
+    pub(crate) cells: BTreeMap<u32, LiveCell>,
+    /// The cell whose code runs now, as far as is known; 0 is none.
+    pub(crate) executing: u32,
+    /// When the guest was entered.
+    pub(crate) entered: Instant,
+    /// When it was first seen that the executing cell must stop. Cleared at entry.
+    stop_seen: Option<(Instant, StopReason)>,
+    /// Set when the epoch callback traps the guest.
+    pub(crate) killed: Option<StopReason>,
+}
+
+/// Monotonic time as guests see it: nanoseconds since this process first asked.
+pub(crate) fn instant_nanos(instant: Instant) -> u64 {
+    let origin = *ORIGIN;
+    u64::try_from(instant.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The inverse of [`instant_nanos`]; `None` for a moment that no clock will reach.
+pub(crate) fn nanos_instant(nanos: u64) -> Option<Instant> {
+    ORIGIN.checked_add(Duration::from_nanos(nanos))
+}
+
+static ORIGIN: LazyLock<Instant> = LazyLock::new(|| Instant::now() - Duration::from_secs(1));
+
+impl Binding {
+    /// For a kernel that belongs to nobody yet: no folder, no bridge.
+    pub(crate) fn spare(limits: Limits, files: Files) -> Binding {
+        Binding {
+            session: WeakSession::default(),
+            limits,
+            bridges: Arc::new(NoBridges),
+            files,
+            calls: Calls::new(Arc::new(tokio::sync::Semaphore::new(0))),
+            link: Arc::default(),
+        }
+    }
+}
+
+impl StoreData {
+    pub(crate) fn new(binding: Binding) -> StoreData {
+        let limiter = MemoryLimiter::new(binding.limits.memory_bytes);
+        StoreData {
+            binding,
+            limiter,
+            cpu: Arc::default(),
+            cells: BTreeMap::new(),
+            executing: 0,
+            entered: Instant::now(),
+            stop_seen: None,
+            killed: None,
+        }
+    }
+
+    /// Notes that the guest is entered on behalf of `cell`.
+    pub(crate) fn enter(&mut self, cell: u32) {
+        self.executing = cell;
+        self.entered = Instant::now();
+        self.stop_seen = None;
+        self.limiter.refused = false;
+    }
+
+    /// Why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
+    /// default timeout, counted from the entry.
+    pub(crate) fn stop_reason(&self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
+        if self.binding.link.closing.load(Ordering::Relaxed) {
+            return Some(StopReason::Interrupted);
+        }
+        let Some(live) = self.cells.get(&cell) else {
+            return (self.entered.elapsed() > self.binding.limits.timeout).then_some(StopReason::Timeout);
+        };
+        if live.stop.is_set() {
+            Some(StopReason::Interrupted)
+        } else if live.output_left.is_none() {
+            Some(StopReason::Output)
+        } else if live.fuel_left.is_some() && fuel_left.is_some_and(|left| left <= FUEL_RESERVE) {
+            Some(StopReason::Fuel)
+        } else if Instant::now() >= live.deadline {
+            Some(StopReason::Timeout)
+        } else {
+            None
+        }
+    }
+
+    fn note_stop(&mut self, reason: Option<StopReason>) -> Option<StopReason> {
+        if let (Some(reason), None) = (reason, self.stop_seen) {
+            self.stop_seen = Some((Instant::now(), reason));
+        }
+        reason
+    }
+
+    /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
+    pub(crate) fn must_trap(&mut self) -> bool {
+        let reason = self.stop_reason(self.executing, None);
+        self.note_stop(reason);
+        match self.stop_seen {
+            Some((since, reason)) if since.elapsed() >= self.binding.limits.grace => {
+                self.killed = Some(reason);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
+    fn route(&mut self, cell: u32) -> Option<&mut LiveCell> {
+        let cell = if self.cells.contains_key(&cell) { cell } else { *self.cells.last_key_value()?.0 };
+        self.cells.get_mut(&cell)
+    }
+
+    /// Sends an event; waits while the reader is behind, but not past the cell's end.
+    async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        let grace = self.binding.limits.grace;
+        let wake = self.binding.link.wake.clone();
+        let Some(live) = self.route(cell) else { return };
+        let mut event = event(live.index);
+        loop {
+            event = match live.events.try_send(event) {
+                Ok(()) => return,
+                Err(TrySendError::Closed(_)) => return live.stop.set(),
+                Err(TrySendError::Full(event)) => event,
+            };
+            tokio::select! {
+                _ = live.events.reserve() => {}
+                () = wake.notified() => {}
+                () = tokio::time::sleep_until((live.deadline + grace).into()) => return,
+            }
+            if live.stop.is_set() {
+                return;
+            }
+        }
+    }
+
+    /// Makes the future of a call, or the refusal.
+    fn prepare(&self, cell: u32, call: Call) -> Result<crate::bridge::CallFuture, CallError> {
+        let size = call_bytes(&call);
+        if size > CALL_BYTES_MAX {
+            let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
+            return Err(CallError::new(CallErrorKind::Limit, message));
+        }
+        let Some(session) = self.binding.session.upgrade() else { return Err(denied(&call)) };
+        let depth = self.cells.get(&cell).map_or(0, |live| live.depth);
+        Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
+    }
+
+    async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
+        let number = self.binding.calls.number();
+        let (bridge, name) = (call.bridge(), call.name().to_owned());
+        let future = match self.prepare(cell, call) {
+            Ok(future) => future,
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        };
+        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        self.binding.calls.start(number, cell, future).map_err(wasmtime::Error::new)?;
+        Ok(number)
+    }
+
+    async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
+        let number = self.binding.calls.number();
+        let (bridge, name) = (call.bridge(), call.name().to_owned());
+        let began = Instant::now();
+        let future = self.prepare(cell, call);
+        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        let result = match future {
+            Ok(future) => self.block_on(cell, bridge, future).await,
+            Err(error) => Err(error),
+        };
+        let end = CallEnd { call: number, cell, duration: began.elapsed(), result };
+        self.report_end(&end).await;
+        end.result
+    }
+
+    /// Waits for a call, its cell's deadline or its cancellation.
+    async fn block_on(&mut self, cell: u32, bridge: Bridge, future: crate::bridge::CallFuture) -> CallResult {
+        let link = self.binding.link.clone();
+        if bridge == Bridge::Agent {
+            link.agent_block.store(cell, Ordering::Relaxed);
+        }
+        let mut future = std::pin::pin!(self.binding.calls.block_on(future));
+        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
+        let result = loop {
+            tokio::select! {
+                biased;
+                result = &mut future => break result,
+                () = link.wake.notified() => {}
+                () = tokio::time::sleep_until(deadline.into()) => {}
+            }
+            if self.stop_reason(cell, None).is_some() {
+                break Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"));
+            }
+        };
+        link.agent_block.store(0, Ordering::Relaxed);
+        result
+    }
+
+    /// Emits the `call_finished` event of a call.
+    pub(crate) async fn report_end(&mut self, end: &CallEnd) {
+        let (call, duration) = (end.call, end.duration);
+        let error = end.result.as_ref().err().map(ToString::to_string);
+        self.send(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
+    }
+
+    /// Tells the run of `cell` what the engine did.
+    pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, crate::event::Scalar)>) {
+        let op = op.to_owned();
+        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+    }
+}
+
+fn call_bytes(call: &Call) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match call {
+        Call::Tool { name, arguments } => name.len() + arguments.len(),
+        Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
+        Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
+        Call::Input { prompt } => prompt.len(),
+        Call::Http(call) => {
+            let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+            call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
+        }
+    }
+}
+
+/// Longest prefix of `text` within `bytes` that ends between characters.
+fn prefix(text: &str, bytes: u64) -> &str {
+    let mut end = usize::try_from(bytes).unwrap_or(usize::MAX).min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+impl output::Host for StoreData {
+    async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
+        let Some(live) = self.route(cell) else { return Ok(()) };
+        let Some(left) = live.output_left else { return Ok(()) };
+        let size = text.len() as u64;
+        live.output_left = left.checked_sub(size);
+        if live.output_left.is_none() {
+            text.truncate(prefix(&text, left).len());
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.send(cell, |index| match to {
+            output::StreamName::Stdout => EventKind::Stdout { index, text },
+            output::StreamName::Stderr => EventKind::Stderr { index, text },
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
+        let data = mime_bundle(display.data);
+        let (size, limit) = (data.size_bytes(), self.binding.limits.display_bytes);
+        if size > limit {
+            let text = format!("a display of {size} bytes was left out; at most {limit} are allowed\n");
+            return output::Host::write(self, cell, output::StreamName::Stderr, text).await;
+        }
+        let display_id = display.display_id;
+        self.send(cell, |index| match (display.update, display_id) {
+            (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
+            (_, display_id) => EventKind::Display { index, data, display_id },
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn clear(&mut self, cell: u32, wait: bool) -> wasmtime::Result<()> {
+        self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
+        Ok(())
+    }
+
+    async fn status(&mut self, cell: u32, op: String, fields: Vec<(String, types::Scalar)>) -> wasmtime::Result<()> {
+        let fields = fields.into_iter().take(STATUS_FIELDS_MAX).map(|(name, value)| (name, value.into())).collect();
+        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+        Ok(())
+    }
+}
+
+type JsonResult = Result<String, types::CallError>;
+type ResponseResult = Result<types::Response, types::CallError>;
+
+fn response(result: CallResult) -> ResponseResult {
+    result.map(Into::into).map_err(Into::into)
+}
+
+impl tools::Host for StoreData {
+    fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
+        Ok(self.binding.bridges.tools().into_iter().map(Into::into).collect())
+    }
+
+    async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
+        let result = self.block_call(cell, Call::Tool { name, arguments }).await;
+        Ok(match result {
+            Ok(crate::bridge::Response::Json(json)) => Ok(json),
+            Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
+    }
+
+    fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
+        self.binding.calls.forget(call);
+        Ok(())
+    }
+}
+
+/// The bridges whose calls differ in nothing but the request.
+macro_rules! bridge_host {
+    ($interface:ident, $request:ty, $to_call:expr) => {
+        impl $interface::Host for StoreData {
+            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
+                Ok(response(self.block_call(cell, $to_call(request)).await))
+            }
+
+            async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
+                StoreData::start_call(self, cell, $to_call(request)).await
+            }
+        }
+    };
+}
+
+bridge_host!(llm, types::LlmRequest, Call::from);
+bridge_host!(agents, types::AgentRequest, Call::from);
+bridge_host!(http, types::HttpRequest, Call::from);
+bridge_host!(input, String, |prompt| Call::Input { prompt });
+
+impl StoreData {
+    /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
+    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
+        if self.cells.contains_key(&cell) {
+            self.executing = cell;
+        }
+        let reason = self.stop_reason(cell, fuel_left);
+        self.note_stop(reason)
+    }
+}
+
+/// Replaces `should-stop` in a linker for the fuel flavour, where the answer depends on the store's fuel: a cell that
+/// is told in time that its fuel is spent keeps its state.
+pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let control = format!("{WORLD_PACKAGE}control@{WORLD_VERSION}");
+    linker.instance(&control)?.func_wrap(
+        "should-stop",
+        |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
+            let fuel_left = context.get_fuel().ok();
+            Ok((context.data_mut().poll_stop(cell, fuel_left),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+impl control::Host for StoreData {
+    fn should_stop(&mut self, cell: u32) -> wasmtime::Result<Option<StopReason>> {
+        Ok(self.poll_stop(cell, None))
+    }
+
+    fn wall_clock(&mut self) -> wasmtime::Result<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
+        Ok(instant_nanos(Instant::now()))
+    }
+
+    fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.cpu.now())
+    }
+
+    async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
+        let wake = self.binding.link.wake.clone();
+        let until = nanos_instant(until);
+        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
+                return Ok(());
+            }
+            let next = until.map_or(deadline, |until| until.min(deadline));
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = wake.notified() => {}
+            }
+        }
+    }
+
+    fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
+        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
+        Ok(bytes)
+    }
+
+    fn log(&mut self, message: String) -> wasmtime::Result<()> {
+        tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
+        Ok(())
+    }
+}
+
+impl types::Host for StoreData {}
