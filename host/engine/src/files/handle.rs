@@ -1,0 +1,130 @@
+//! An open regular file.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use cap_std::fs::File;
+use rustix::buffer::spare_capacity;
+use rustix::io::{pread, pwrite, retry_on_intr};
+
+use super::error::FileError;
+use super::quota::{FileId, Ledger, Quota};
+use super::stat::Stat;
+
+/// Most bytes that one call moves. The guest loops; between two turns it can be stopped.
+pub(super) const TRANSFER_MAX: usize = 1 << 20;
+
+/// Reads up to this size just allocate what is asked for; above it, it is worth asking how much there is.
+const UNASKED_MAX: usize = 16 << 10;
+
+/// Files end here: offsets are signed on the host.
+const OFFSET_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// An open regular file, known to the ledger until it is dropped.
+#[derive(Debug)]
+pub(super) struct Handle {
+    file: File,
+    id: FileId,
+    quota: Arc<Quota>,
+}
+
+impl Handle {
+    /// Takes the ledger that `quota` guards, held since before the file was opened: no kernel of the session can have
+    /// removed the file in between.
+    pub(super) fn new(file: File, id: FileId, quota: &Arc<Quota>, ledger: &mut Ledger) -> Self {
+        ledger.opened(id);
+        Self { file, id, quota: Arc::clone(quota) }
+    }
+
+    /// # Errors
+    /// `Invalid` for an offset no file has, or what the host says.
+    pub(super) fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+        if offset > OFFSET_MAX {
+            return Err(FileError::Invalid);
+        }
+        let mut length = usize::try_from(length).unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX);
+        if length > UNASKED_MAX {
+            let left = Stat::of(&self.file)?.size.saturating_sub(offset);
+            length = length.min(usize::try_from(left).unwrap_or(length));
+        }
+        let mut data = Vec::with_capacity(length);
+        if length > 0 {
+            retry_on_intr(|| pread(&self.file, spare_capacity(&mut data), offset))?;
+            // The allocator may have given more room than was asked for, and the host filled it.
+            data.truncate(length);
+        }
+        Ok(data)
+    }
+
+    /// # Errors
+    /// `FileTooLarge`, `Quota`, or what the host says.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<u32, FileError> {
+        let mut ledger = self.quota.lock();
+        let size = Stat::of(&self.file)?.size;
+        self.write_locked(&mut ledger, size, offset, data)
+    }
+
+    /// # Errors
+    /// As [`Handle::write`].
+    pub(super) fn append(&self, data: &[u8]) -> Result<u64, FileError> {
+        // Under the lock the end stays where it is. O_APPEND would not do: it makes Linux ignore every offset.
+        let mut ledger = self.quota.lock();
+        let size = Stat::of(&self.file)?.size;
+        let written = self.write_locked(&mut ledger, size, size, data)?;
+        Ok(size.saturating_add(u64::from(written)))
+    }
+
+    fn write_locked(&self, ledger: &mut Ledger, size: u64, offset: u64, data: &[u8]) -> Result<u32, FileError> {
+        let data = data.get(..TRANSFER_MAX).unwrap_or(data);
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+        let end = end.ok_or(FileError::FileTooLarge)?;
+        ledger.check_growth(size, end.max(size))?;
+        let written = retry_on_intr(|| pwrite(&self.file, data, offset))?;
+        ledger.resized(size, size.max(offset + written as u64));
+        // At most TRANSFER_MAX.
+        u32::try_from(written).map_err(|_| FileError::Io)
+    }
+
+    /// # Errors
+    /// `FileTooLarge`, `Quota`, or what the host says.
+    pub(super) fn set_size(&self, size: u64) -> Result<(), FileError> {
+        resize(&self.file, &mut self.quota.lock(), size)
+    }
+
+    /// # Errors
+    /// What the host says.
+    pub(super) fn sync(&self) -> Result<(), FileError> {
+        Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?)
+    }
+}
+
+/// Sets the size of a file and books the difference.
+///
+/// # Errors
+/// `FileTooLarge`, `Quota`, or what the host says.
+pub(super) fn resize(file: &File, ledger: &mut Ledger, size: u64) -> Result<(), FileError> {
+    if size > OFFSET_MAX {
+        return Err(FileError::FileTooLarge);
+    }
+    let before = Stat::of(file)?.size;
+    ledger.check_growth(before, size)?;
+    retry_on_intr(|| rustix::fs::ftruncate(file, size))?;
+    ledger.resized(before, size);
+    Ok(())
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let size = || Stat::of(&self.file).map_or(0, |stat| stat.size);
+        self.quota.lock().closed(self.id, size);
+    }
+}

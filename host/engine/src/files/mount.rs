@@ -1,0 +1,191 @@
+//! Granting a folder: the one place where a host path is opened with ambient authority.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, MetadataExt as _};
+
+use super::error::FileError;
+use super::stat::Stat;
+use super::tree;
+
+/// What a guest may do in a granted folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Look, never change.
+    #[default]
+    ReadOnly,
+    /// Look and change, within the session's quota.
+    ReadWrite,
+}
+
+/// A host folder to be granted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mount {
+    /// The host folder.
+    pub host: PathBuf,
+    /// Where the guest sees it: an absolute path without `..`.
+    pub guest: String,
+    /// What the guest may do there.
+    pub access: Access,
+}
+
+/// Why a folder could not be granted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The guest path is not one the tree can have.
+    #[error("cannot mount `{}` at `{guest}`: a guest path is absolute and has no `..` or NUL", .host.display())]
+    GuestPath {
+        /// The host folder.
+        host: PathBuf,
+        /// The guest path at fault.
+        guest: String,
+    },
+    /// The host folder could not be opened.
+    #[error("cannot open the folder `{}` to mount it at `{guest}`", .host.display())]
+    Open {
+        /// The host folder.
+        host: PathBuf,
+        /// Where the guest was to see it.
+        guest: String,
+        /// What the host said.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder is a window into the host's kernel: its files reach far more than the folder.
+    #[error("cannot mount `{}` at `{guest}`: it holds kernel interfaces, not files", .host.display())]
+    KernelInterface {
+        /// The host folder.
+        host: PathBuf,
+        /// Where the guest was to see it.
+        guest: String,
+    },
+}
+
+impl Mount {
+    /// Opens the folder. Done once per session; the kernels of the session share the result.
+    ///
+    /// # Errors
+    /// The guest path is malformed, the host folder cannot be opened, or it is `/proc` or its like.
+    pub fn open(&self) -> Result<OpenMount, MountError> {
+        let (host, guest) = (self.host.clone(), self.guest.clone());
+        let Some(point) = mount_point(&guest) else {
+            return Err(MountError::GuestPath { host, guest });
+        };
+        let opened = Dir::open_ambient_dir(&host, ambient_authority())
+            .and_then(|dir| dir.dir_metadata().map(|metadata| (dir, metadata)));
+        let (dir, metadata) = match opened {
+            Ok(opened) => opened,
+            Err(source) => return Err(MountError::Open { host, guest, source }),
+        };
+        if is_kernel_interface(&dir) {
+            return Err(MountError::KernelInterface { host, guest });
+        }
+        Ok(OpenMount(Arc::new(Opened {
+            point,
+            access: self.access,
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            dir: Arc::new(dir),
+        })))
+    }
+}
+
+/// A granted folder, open. Cheap to clone; it holds the folder itself, so that renaming it on the host changes
+/// nothing for the guest.
+#[derive(Clone)]
+pub struct OpenMount(Arc<Opened>);
+
+struct Opened {
+    point: String,
+    access: Access,
+    device: u64,
+    inode: u64,
+    dir: Arc<Dir>,
+}
+
+impl OpenMount {
+    /// The mount point without its last slash, so `""` for the root.
+    pub(super) fn point(&self) -> &str {
+        &self.0.point
+    }
+
+    /// What the guest may do there.
+    pub fn access(&self) -> Access {
+        self.0.access
+    }
+
+    /// The device of the folder. A file on another one lies in a file system that the host has mounted below it.
+    fn device(&self) -> u64 {
+        self.0.device
+    }
+
+    pub(super) fn inode(&self) -> u64 {
+        self.0.inode
+    }
+
+    pub(super) fn dir(&self) -> &Arc<Dir> {
+        &self.0.dir
+    }
+
+    /// Is it the same grant, not merely the same folder?
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// # Errors
+    /// `ReadOnly` when the folder was granted for reading alone.
+    pub(super) fn writable(&self) -> Result<(), FileError> {
+        match self.0.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(FileError::ReadOnly),
+        }
+    }
+}
+
+impl fmt::Debug for OpenMount {
+    /// Leaves the host path out: this may be printed where a tenant can read it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenMount").field("point", &self.0.point).field("access", &self.0.access).finish_non_exhaustive()
+    }
+}
+
+/// The guest path in the tree's own form, or `None` if it has none.
+fn mount_point(guest: &str) -> Option<String> {
+    if !guest.starts_with('/') || tree::check(guest).is_err() || guest.split('/').any(|name| name == "..") {
+        return None;
+    }
+    let mut point = String::with_capacity(guest.len());
+    tree::push_names(&mut point, guest);
+    Some(point)
+}
+
+/// Does an opened file belong to the host's kernel rather than to the granted folder? Only a file on another device can.
+pub(super) fn is_foreign(mount: &OpenMount, stat: &Stat, file: impl AsFd) -> bool {
+    stat.device != mount.device() && is_kernel_interface(file)
+}
+
+/// Is this a file system whose files are the kernel's own interfaces? Their "regular files" block, act on being read,
+/// or show another process's memory, so none is ever opened, wherever it is mounted.
+#[cfg(target_os = "linux")]
+fn is_kernel_interface(file: impl AsFd) -> bool {
+    /// From `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, selinuxfs, cgroup, cgroup2, bpf, pstore,
+    /// configfs, efivarfs, binfmt_misc.
+    const MAGIC: [u32; 13] = [
+        0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xf97c_ff8c, 0x0027_e0eb, 0x6367_7270, 0xcafe_4a11,
+        0x6165_676c, 0x6265_6570, 0xde5e_81e4, 0x4249_4e4d,
+    ];
+    // The type of `f_type` differs between machines; the numbers are 32 bits wide on all of them.
+    rustix::fs::fstatfs(file).is_ok_and(|found| MAGIC.contains(&(found.f_type as u32)))
+}
+
+/// Other systems have no such file systems in reach of a granted folder.
+#[cfg(not(target_os = "linux"))]
+fn is_kernel_interface(_: impl AsFd) -> bool {
+    false
+}
