@@ -36,7 +36,7 @@ impl Guest for Probe {
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
         let folder = workshop.root.join("guests/probe");
         let module = Module {
-            own: vec![folder.join("shim.c"), folder.join("commands.c")],
+            own: vec![folder.join("shim.c"), folder.join("commands.c"), folder.join("lies.c")],
             includes: vec![folder],
             stack_bytes: STACK_BYTES,
             ..Module::default()

@@ -23,9 +23,11 @@ const REQUIREMENTS: &str = include_str!("../toolchain/requirements.txt");
 #[derive(Debug)]
 pub(crate) struct Toolchain {
     zig: PathBuf,
-    /// zig's own cache. Zig can return a stale object for a source of the same relative name elsewhere, so every
-    /// product has its own.
-    zig_cache: PathBuf,
+    /// zig's cache of what it compiled for us. Zig can return a stale object for a source of the same relative name
+    /// elsewhere, so every product has its own, and all paths given to it are absolute.
+    local_cache: PathBuf,
+    /// zig's cache of its own C library, which is the same for all.
+    global_cache: PathBuf,
 }
 
 impl Workshop {
@@ -52,7 +54,11 @@ impl Workshop {
                 run(pip.arg("-r").arg(&requirements), &bench.work.join("pip.log"))
             })
         })?;
-        Ok(Toolchain { zig: folder.join("ziglang/zig"), zig_cache: work.join("zig-cache") })
+        Ok(Toolchain {
+            zig: folder.join("ziglang/zig"),
+            local_cache: work.join("zig-cache"),
+            global_cache: folder.with_extension("library"),
+        })
     }
 }
 
@@ -61,8 +67,8 @@ impl Toolchain {
     fn tool(&self, tool: &str) -> Command {
         let mut command = Command::new(&self.zig);
         command.arg(tool);
-        command.env("ZIG_LOCAL_CACHE_DIR", &self.zig_cache);
-        command.env("ZIG_GLOBAL_CACHE_DIR", &self.zig_cache);
+        command.env("ZIG_LOCAL_CACHE_DIR", &self.local_cache);
+        command.env("ZIG_GLOBAL_CACHE_DIR", &self.global_cache);
         command
     }
 
@@ -85,8 +91,9 @@ impl Toolchain {
         fs::create_dir_all(folder)?;
         for (name, arguments) in [("cc", format!("cc -target {TARGET}")), ("ar", "ar".into()), ("ranlib", "ranlib".into())] {
             let script = format!(
-                "#!/bin/sh\nexport ZIG_LOCAL_CACHE_DIR='{cache}' ZIG_GLOBAL_CACHE_DIR='{cache}'\nexec '{zig}' {arguments} \"$@\"\n",
-                cache = self.zig_cache.display(),
+                "#!/bin/sh\nexport ZIG_LOCAL_CACHE_DIR='{local}' ZIG_GLOBAL_CACHE_DIR='{global}'\nexec '{zig}' {arguments} \"$@\"\n",
+                local = self.local_cache.display(),
+                global = self.global_cache.display(),
                 zig = self.zig.display(),
             );
             let path = folder.join(name);
