@@ -13,6 +13,8 @@ mod link;
 mod probe;
 mod process;
 mod progress;
+mod quickjs;
+mod python;
 mod sources;
 mod toolchain;
 mod workshop;
@@ -28,7 +30,7 @@ use crate::guest::Guest;
 use crate::workshop::Workshop;
 
 /// All guests, in the order they are built.
-const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript];
+const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript, &python::Python];
 
 #[derive(Debug, Parser)]
 #[command(name = "cellar-guests", about, version)]

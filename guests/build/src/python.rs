@@ -1,0 +1,166 @@
+//! The Python guest: CPython as one static module, a shim, and a prelude written in Python.
+//!
+//! It is made in stages, each with its own place in the cache: CPython's sources, a native Python to build with, the
+//! static libraries, the standard library, and last the shim and the prelude, so that an edit of the prelude does not
+//! compile CPython again.
+
+mod audit;
+mod build_python;
+mod cpython;
+mod library;
+mod source;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cache::Bench;
+use crate::guest::{Built, Guest, Mount};
+use crate::inputs::{Inputs, files_below};
+use crate::link::Module;
+use crate::workshop::Workshop;
+
+/// The recipe of the Python guest.
+#[derive(Debug)]
+pub(crate) struct Python;
+
+/// The C stack. CPython's own limits on recursion are met long before it is full.
+const STACK_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Where the guest sees the standard library.
+const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
+
+/// Files of the prelude in the order in which they are run; each may use those before it.
+const PRELUDE: &[&str] = &[
+    "sandbox", "streams", "loop", "markdown", "display", "bridges", "rewrite", "faults", "helpers", "cells", "editor",
+    "warm", "entry",
+];
+
+/// A compiled extension module that is linked in.
+#[derive(Debug)]
+struct Extension {
+    /// As it is imported, with dots.
+    module: &'static str,
+    /// The C function that makes it.
+    init: &'static str,
+}
+
+/// Extension modules besides CPython's own.
+const EXTENSIONS: &[Extension] = &[];
+
+/// Libraries of the toolchain that CPython needs.
+const SYSTEM_LIBRARIES: &[&str] =
+    &["-lwasi-emulated-signal", "-lwasi-emulated-getpid", "-lwasi-emulated-process-clocks", "-lm"];
+
+impl Guest for Python {
+    fn name(&self) -> &'static str {
+        "python"
+    }
+
+    fn language(&self) -> &'static str {
+        "py"
+    }
+
+    fn recipe(&self) -> &'static str {
+        concat!(include_str!("python.rs"), include_str!("python/audit.rs"))
+    }
+
+    fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+        inputs.value("libraries", cpython::inputs(workshop)?.digest());
+        inputs.value("standard library", library::inputs(workshop)?.digest());
+        inputs.tree("guests/python", &workshop.root.join("guests/python"))?;
+        Ok(())
+    }
+
+    fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
+        let libraries = cpython::libraries(workshop)?;
+        let library = library::library(workshop)?;
+        bench.step("copy the standard library", || copy_tree(&library, &bench.out.join("lib")))?;
+
+        let folder = workshop.root.join("guests/python");
+        let generated = bench.work.join("generated");
+        fs::create_dir_all(&generated)?;
+        fs::write(generated.join("prelude.c"), prelude_source(&folder)?)?;
+        fs::write(generated.join("extensions.c"), extensions_source())?;
+
+        let objects = archives(&libraries)?;
+        bench.progress.timed("look for colliding symbols", || audit::audit(&objects))?;
+        let includes = ["include", "include/internal", "include/internal/mimalloc"];
+        let module = Module {
+            own: c_files(&folder)?,
+            foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
+            includes: [folder.join("include"), folder.clone()]
+                .into_iter()
+                .chain(includes.map(|name| libraries.join(name)))
+                .collect(),
+            // CPython's headers are not written for all warnings.
+            flags: ["-Wno-sign-compare", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+                .map(str::to_owned)
+                .to_vec(),
+            objects,
+            link_flags: SYSTEM_LIBRARIES.iter().map(|&flag| flag.to_owned()).collect(),
+            stack_bytes: STACK_BYTES,
+        };
+        let core = workshop.link(bench, &module)?;
+        let mount = Mount { host: "lib".to_owned(), guest: LIBRARY_MOUNT.to_owned() };
+        Ok(Built { core, mounts: vec![mount] })
+    }
+}
+
+/// The C files of the shim.
+fn c_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = files_below(folder)?;
+    Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "c")).collect())
+}
+
+/// The static libraries to link, in a fixed order.
+fn archives(libraries: &Path) -> Result<Vec<PathBuf>> {
+    let files = files_below(&libraries.join("lib"))?;
+    Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "a")).collect())
+}
+
+/// The prelude's files as one table in C. The digest in it ties the guest to its standard library, which is baked too.
+fn prelude_source(folder: &Path) -> Result<String> {
+    let mut source = String::from("#include \"prelude.h\"\n\n");
+    for name in PRELUDE {
+        let path = folder.join("prelude").join(format!("{name}.py"));
+        writeln!(
+            source,
+            "static const char source_{name}[] = {{\n#embed \"{}\"\n, 0}};",
+            path.to_str().context("the checkout's path must be UTF-8")?
+        )?;
+    }
+    source.push_str("\nconst struct cellar_prelude_file cellar_prelude[] = {\n");
+    for name in PRELUDE {
+        writeln!(source, "    {{\"{name}\", source_{name}}},")?;
+    }
+    source.push_str("    {0, 0},\n};\n");
+    writeln!(source, "const char cellar_library_digest[] = \"{}\";", library::digest_constant())?;
+    Ok(source)
+}
+
+/// The table of extension modules in C.
+fn extensions_source() -> String {
+    let mut source = String::from("#include <Python.h>\n\n");
+    for extension in EXTENSIONS {
+        source.push_str(&format!("PyObject *{}(void);\n", extension.init));
+    }
+    source.push_str("\nstruct _inittab cellar_extensions[] = {\n");
+    for extension in EXTENSIONS {
+        source.push_str(&format!("    {{\"{}\", {}}},\n", extension.module, extension.init));
+    }
+    source.push_str("    {0, 0},\n};\n");
+    source
+}
+
+/// Copies all regular files below a folder.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    for file in files_below(from)? {
+        let copy = to.join(file.strip_prefix(from)?);
+        fs::create_dir_all(copy.parent().unwrap_or(to))?;
+        fs::copy(&file, &copy).with_context(|| format!("could not copy `{}`", file.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,437 @@
+/* The functions of `_cellar` that reach the host. */
+#include "shim.h"
+
+#include <time.h>
+
+/* What `call` and `start` take as their first argument; the prelude has the same list. */
+enum bridge { TOOL, LLM, AGENT, INPUT, HTTP };
+
+/* Up to this many texts are borrowed for one call. */
+#define TEXTS_MAX 8
+
+/* Texts that one call borrows from Python objects. */
+typedef struct {
+    PyObject *owners[TEXTS_MAX];
+    int count;
+} borrowed_t;
+
+static int borrow(borrowed_t *borrowed, PyObject *text, kernel_string_t *out) {
+    if (!PyUnicode_Check(text)) {
+        PyErr_Format(PyExc_TypeError, "a bridge takes str, not %.200s", Py_TYPE(text)->tp_name);
+        return -1;
+    }
+    if (cellar_borrow_text(text, out, &borrowed->owners[borrowed->count]) < 0) {
+        return -1;
+    }
+    borrowed->count++;
+    return 0;
+}
+
+static int borrow_option(borrowed_t *borrowed, PyObject *text, bool *is_some, kernel_string_t *out) {
+    *is_some = text != Py_None;
+    return *is_some ? borrow(borrowed, text, out) : 0;
+}
+
+static void release(borrowed_t *borrowed) {
+    while (borrowed->count > 0) {
+        Py_DECREF(borrowed->owners[--borrowed->count]);
+    }
+}
+
+/* One call, ready to be made. */
+typedef struct {
+    enum bridge bridge;
+    union {
+        struct {
+            kernel_string_t name;
+            kernel_string_t arguments;
+        } tool;
+        cellar_kernel_types_llm_request_t llm;
+        cellar_kernel_types_agent_request_t agent;
+        kernel_string_t prompt;
+        cellar_kernel_types_http_request_t http;
+    } request;
+    borrowed_t borrowed;
+} call_t;
+
+static int prepare_agent(call_t *call, PyObject *args) {
+    PyObject *prompt, *type, *model, *context, *label, *schema;
+    cellar_kernel_types_agent_request_t *agent = &call->request.agent;
+    borrowed_t *borrowed = &call->borrowed;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &prompt, &type, &model, &context, &label, &schema)) {
+        return -1;
+    }
+    return borrow(borrowed, prompt, &agent->prompt) || borrow(borrowed, type, &agent->agent_type)
+        || borrow_option(borrowed, model, &agent->model.is_some, &agent->model.val)
+        || borrow_option(borrowed, context, &agent->context.is_some, &agent->context.val)
+        || borrow_option(borrowed, label, &agent->label.is_some, &agent->label.val)
+        || borrow_option(borrowed, schema, &agent->schema.is_some, &agent->schema.val);
+}
+
+static int prepare_llm(call_t *call, PyObject *args) {
+    PyObject *prompt, *model, *system, *schema;
+    cellar_kernel_types_llm_request_t *llm = &call->request.llm;
+    borrowed_t *borrowed = &call->borrowed;
+    if (!PyArg_ParseTuple(args, "OOOO", &prompt, &model, &system, &schema)) {
+        return -1;
+    }
+    return borrow(borrowed, prompt, &llm->prompt) || borrow(borrowed, model, &llm->model)
+        || borrow_option(borrowed, system, &llm->system.is_some, &llm->system.val)
+        || borrow_option(borrowed, schema, &llm->schema.is_some, &llm->schema.val);
+}
+
+/* (method, url, header text of "name\0value\0…", body or None): the headers as one text keep the borrowing simple. */
+static int prepare_http(call_t *call, PyObject *args) {
+    PyObject *method, *url, *headers, *body;
+    cellar_kernel_types_http_request_t *http = &call->request.http;
+    borrowed_t *borrowed = &call->borrowed;
+    if (!PyArg_ParseTuple(args, "OOOO", &method, &url, &headers, &body) || borrow(borrowed, method, &http->method)
+        || borrow(borrowed, url, &http->url)) {
+        return -1;
+    }
+    kernel_string_t text;
+    if (borrow(borrowed, headers, &text) < 0) {
+        return -1;
+    }
+    size_t pieces = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        pieces += text.ptr[i] == 0;
+    }
+    http->headers.len = pieces / 2;
+    http->headers.ptr = PyMem_Calloc(pieces + 1, sizeof(kernel_tuple2_string_string_t));
+    if (http->headers.ptr == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    uint8_t *at = text.ptr;
+    for (size_t i = 0; i < http->headers.len; i++) {
+        kernel_tuple2_string_string_t *pair = &http->headers.ptr[i];
+        pair->f0 = (kernel_string_t){at, strlen((char *)at)};
+        at += pair->f0.len + 1;
+        pair->f1 = (kernel_string_t){at, strlen((char *)at)};
+        at += pair->f1.len + 1;
+    }
+    http->body.is_some = body != Py_None;
+    if (http->body.is_some) {
+        if (!PyBytes_Check(body)) {
+            PyErr_SetString(PyExc_TypeError, "a request's body must be bytes");
+            return -1;
+        }
+        http->body.val = (kernel_list_u8_t){(uint8_t *)PyBytes_AS_STRING(body), (size_t)PyBytes_GET_SIZE(body)};
+        borrowed->owners[borrowed->count++] = Py_NewRef(body);
+    }
+    return 0;
+}
+
+static void finish(call_t *call) {
+    if (call->bridge == HTTP) {
+        PyMem_Free(call->request.http.headers.ptr);
+    }
+    release(&call->borrowed);
+}
+
+/* Reads (bridge, *arguments). What is gathered of the output goes first, so that the order of events is kept. */
+static int prepare(call_t *call, PyObject *args) {
+    *call = (call_t){0};
+    int failed = -1;
+    long bridge = PyTuple_GET_SIZE(args) > 0 ? PyLong_AsLong(PyTuple_GET_ITEM(args, 0)) : -1;
+    PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+    if (rest == NULL) {
+        return -1;
+    }
+    call->bridge = (enum bridge)bridge;
+    PyObject *name, *arguments;
+    switch (bridge) {
+    case TOOL:
+        failed = !PyArg_ParseTuple(rest, "OO", &name, &arguments)
+            || borrow(&call->borrowed, name, &call->request.tool.name)
+            || borrow(&call->borrowed, arguments, &call->request.tool.arguments);
+        break;
+    case LLM:
+        failed = prepare_llm(call, rest);
+        break;
+    case AGENT:
+        failed = prepare_agent(call, rest);
+        break;
+    case INPUT:
+        failed = !PyArg_ParseTuple(rest, "O", &name) || borrow(&call->borrowed, name, &call->request.prompt);
+        break;
+    case HTTP:
+        failed = prepare_http(call, rest);
+        break;
+    default:
+        PyErr_SetString(PyExc_ValueError, "no such bridge");
+    }
+    Py_DECREF(rest);
+    if (failed) {
+        finish(call);
+        return -1;
+    }
+    cellar_stream_flush();
+    return 0;
+}
+
+static PyObject *call_error_class;
+
+static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
+    PyObject *value = cellar_call_error(error);
+    cellar_kernel_types_call_error_free(error);
+    if (value != NULL) {
+        PyErr_SetObject(call_error_class != NULL ? call_error_class : PyExc_RuntimeError, value);
+        Py_DECREF(value);
+    }
+    return NULL;
+}
+
+/* call(bridge, *arguments) -> (tag, payload): suspends the guest until the answer is there. */
+static PyObject *bridge_call(PyObject *module, PyObject *args) {
+    call_t call;
+    if (prepare(&call, args) < 0) {
+        return NULL;
+    }
+    uint32_t cell = cellar_current_cell();
+    cellar_kernel_types_response_t response = {0};
+    cellar_kernel_types_call_error_t error = {0};
+    bool ok = false;
+    switch (call.bridge) {
+    case TOOL:
+        response.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
+        ok = cellar_kernel_tools_call(cell, &call.request.tool.name, &call.request.tool.arguments, &response.val.json,
+                                      &error);
+        break;
+    case LLM:
+        ok = cellar_kernel_llm_call(cell, &call.request.llm, &response, &error);
+        break;
+    case AGENT:
+        ok = cellar_kernel_agents_call(cell, &call.request.agent, &response, &error);
+        break;
+    case INPUT:
+        ok = cellar_kernel_input_call(cell, &call.request.prompt, &response, &error);
+        break;
+    case HTTP:
+        ok = cellar_kernel_http_call(cell, &call.request.http, &response, &error);
+        break;
+    }
+    finish(&call);
+    if (!ok) {
+        return raise_call_error(&error);
+    }
+    PyObject *result = cellar_response(&response);
+    cellar_kernel_types_response_free(&response);
+    return result;
+}
+
+/* start(bridge, *arguments) -> number of the call, whose completion comes with a later `resume`. */
+static PyObject *bridge_start(PyObject *module, PyObject *args) {
+    call_t call;
+    if (prepare(&call, args) < 0) {
+        return NULL;
+    }
+    uint32_t cell = cellar_current_cell();
+    uint64_t number = 0;
+    switch (call.bridge) {
+    case TOOL:
+        number = cellar_kernel_tools_start_call(cell, &call.request.tool.name, &call.request.tool.arguments);
+        break;
+    case LLM:
+        number = cellar_kernel_llm_start_call(cell, &call.request.llm);
+        break;
+    case AGENT:
+        number = cellar_kernel_agents_start_call(cell, &call.request.agent);
+        break;
+    case INPUT:
+        number = cellar_kernel_input_start_call(cell, &call.request.prompt);
+        break;
+    case HTTP:
+        number = cellar_kernel_http_start_call(cell, &call.request.http);
+        break;
+    }
+    finish(&call);
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+static PyObject *bridge_cancel(PyObject *module, PyObject *number) {
+    uint64_t call = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_kernel_tools_cancel(call);
+    Py_RETURN_NONE;
+}
+
+/* granted() -> [(name, description, schema or None)] */
+static PyObject *bridge_granted(PyObject *module, PyObject *unused) {
+    cellar_kernel_tools_list_tool_t tools;
+    cellar_kernel_tools_granted(&tools);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < tools.len; i++) {
+        cellar_kernel_tools_tool_t *tool = &tools.ptr[i];
+        PyObject *schema = tool->schema.is_some ? cellar_text(&tool->schema.val) : Py_NewRef(Py_None);
+        PyObject *item = Py_BuildValue("(NNN)", cellar_text(&tool->name), cellar_text(&tool->description), schema);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    cellar_kernel_tools_list_tool_free(&tools);
+    return list;
+}
+
+static PyObject *bridge_set_error_class(PyObject *module, PyObject *class) {
+    Py_XSETREF(call_error_class, Py_NewRef(class));
+    Py_RETURN_NONE;
+}
+
+/* display(bundle, display id or None, update) */
+static PyObject *bridge_display(PyObject *module, PyObject *args) {
+    PyObject *pairs, *id;
+    int update;
+    cellar_kernel_output_display_data_t display = {0};
+    borrowed_t borrowed = {0};
+    if (!PyArg_ParseTuple(args, "OOp", &pairs, &id, &update)
+        || borrow_option(&borrowed, id, &display.display_id.is_some, &display.display_id.val) < 0) {
+        return NULL;
+    }
+    if (cellar_copy_bundle(pairs, &display.data) < 0) {
+        release(&borrowed);
+        return NULL;
+    }
+    display.update = update;
+    cellar_stream_flush();
+    cellar_kernel_output_display(cellar_current_cell(), &display);
+    kernel_mime_bundle_free(&display.data);
+    release(&borrowed);
+    Py_RETURN_NONE;
+}
+
+static PyObject *bridge_clear(PyObject *module, PyObject *wait) {
+    cellar_stream_flush();
+    cellar_kernel_output_clear(cellar_current_cell(), PyObject_IsTrue(wait) == 1);
+    Py_RETURN_NONE;
+}
+
+static int copy_scalar(PyObject *value, cellar_kernel_types_scalar_t *out) {
+    if (PyBool_Check(value)) {
+        out->tag = CELLAR_KERNEL_TYPES_SCALAR_BOOLEAN;
+        out->val.boolean = value == Py_True;
+    } else if (PyLong_Check(value)) {
+        out->tag = CELLAR_KERNEL_TYPES_SCALAR_INTEGER;
+        out->val.integer = PyLong_AsLongLong(value);
+    } else if (PyFloat_Check(value)) {
+        out->tag = CELLAR_KERNEL_TYPES_SCALAR_NUMBER;
+        out->val.number = PyFloat_AS_DOUBLE(value);
+    } else {
+        out->tag = CELLAR_KERNEL_TYPES_SCALAR_TEXT;
+        cellar_copy_text(value, &out->val.text);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* status(op, {field: str | int | float | bool}) */
+static PyObject *bridge_status(PyObject *module, PyObject *args) {
+    PyObject *op, *fields, *name, *value;
+    if (!PyArg_ParseTuple(args, "UO!", &op, &PyDict_Type, &fields)) {
+        return NULL;
+    }
+    cellar_kernel_output_list_tuple2_string_scalar_t list = {0};
+    list.ptr = calloc((size_t)PyDict_GET_SIZE(fields) + 1, sizeof *list.ptr);
+    if (list.ptr == NULL) {
+        return PyErr_NoMemory();
+    }
+    Py_ssize_t position = 0;
+    while (!PyErr_Occurred() && PyDict_Next(fields, &position, &name, &value)) {
+        cellar_copy_text(name, &list.ptr[list.len].f0);
+        copy_scalar(value, &list.ptr[list.len].f1);
+        list.len++;
+    }
+    if (!PyErr_Occurred()) {
+        kernel_string_t name;
+        cellar_copy_text(op, &name);
+        cellar_stream_flush();
+        cellar_kernel_output_status(cellar_current_cell(), &name, &list);
+        kernel_string_free(&name);
+    }
+    for (size_t i = 0; i < list.len; i++) {
+        cellar_kernel_output_tuple2_string_scalar_free(&list.ptr[i]);
+    }
+    free(list.ptr);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *bridge_flush(PyObject *module, PyObject *unused) {
+    cellar_stream_flush();
+    Py_RETURN_NONE;
+}
+
+/* sleep(seconds): suspends the guest. Raises when the cell must stop. */
+static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
+    double duration = PyFloat_AsDouble(seconds);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!(duration >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "sleep length must be non-negative");
+        return NULL;
+    }
+    if (duration > 1e9) {
+        PyErr_SetString(PyExc_OverflowError, "sleep length is too large");
+        return NULL;
+    }
+    cellar_stream_flush();
+    uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)(duration * 1e9);
+    cellar_kernel_control_sleep_until(cellar_current_cell(), until);
+    if (PyErr_CheckSignals() < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* should_stop(cell) -> index of the reason, or None */
+static PyObject *bridge_should_stop(PyObject *module, PyObject *cell) {
+    uint32_t number = (uint32_t)PyLong_AsUnsignedLong(cell);
+    cellar_kernel_control_stop_reason_t reason;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (cellar_kernel_control_should_stop(number, &reason)) {
+        return PyLong_FromLong(reason);
+    }
+    Py_RETURN_NONE;
+}
+
+/* enable_stop(flag) -> what it was */
+static PyObject *bridge_enable_stop(PyObject *module, PyObject *flag) {
+    return PyBool_FromLong(cellar_poll_enable(flag == Py_True));
+}
+
+static PyObject *bridge_log(PyObject *module, PyObject *message) {
+    kernel_string_t text;
+    cellar_copy_text(message, &text);
+    cellar_kernel_control_log(&text);
+    kernel_string_free(&text);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cellar_bridge_methods[] = {
+    {"call", bridge_call, METH_VARARGS, NULL},
+    {"start", bridge_start, METH_VARARGS, NULL},
+    {"cancel", bridge_cancel, METH_O, NULL},
+    {"granted", bridge_granted, METH_NOARGS, NULL},
+    {"set_error_class", bridge_set_error_class, METH_O, NULL},
+    {"display", bridge_display, METH_VARARGS, NULL},
+    {"clear", bridge_clear, METH_O, NULL},
+    {"status", bridge_status, METH_VARARGS, NULL},
+    {"flush", bridge_flush, METH_NOARGS, NULL},
+    {"sleep", bridge_sleep, METH_O, NULL},
+    {"should_stop", bridge_should_stop, METH_O, NULL},
+    {"enable_stop", bridge_enable_stop, METH_O, NULL},
+    {"set_stop_classes", cellar_poll_set_classes, METH_O, NULL},
+    {"set_live_cells", cellar_poll_set_live, METH_O, NULL},
+    {"write", (PyCFunction)(void (*)(void))cellar_stream_write, METH_FASTCALL, NULL},
+    {"compile", (PyCFunction)(void (*)(void))cellar_compile, METH_FASTCALL, NULL},
+    {"log", bridge_log, METH_O, NULL},
+    {0},
+};

@@ -1,0 +1,392 @@
+"""Functions that the host answers: tools, language models, agents, input, network.
+
+Each has two forms. Called plainly it suspends the whole kernel until the answer is there. `.aio(...)` gives a coroutine:
+the call is made when the coroutine starts, and other code runs while the answer is awaited. Plain calls at the top level
+of a cell are rewritten to the second form; see `rewrite`.
+"""
+
+import asyncio
+import inspect
+import json
+
+import _cellar
+from _cellar_prelude.sandbox import BridgeError, CallError, StdinNotImplementedError, ToolError
+
+# The native module's numbers.
+TOOL, LLM, AGENT, INPUT, HTTP = range(5)
+
+# Calls that were started and are awaited: number -> future.
+_pending = {}
+
+CONCURRENCY = 4
+CONCURRENCY_MAX = 16
+
+
+def complete(number, ok, answer):
+    """Delivers the end of a started call. An unknown number is one that was given up."""
+    future = _pending.pop(number, None)
+    if future is None or future.done():
+        return
+    if ok:
+        future.set_result(answer)
+    else:
+        future.set_exception(CallError(*answer))
+
+
+def forget_calls():
+    """Gives up all calls."""
+    for number in list(_pending):
+        _cellar.cancel(number)
+    _pending.clear()
+
+
+async def _start(*arguments):
+    """Makes a call and waits for its end without holding anything else up."""
+    number = _cellar.start(*arguments)
+    future = asyncio.get_running_loop().create_future()
+    _pending[number] = future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if _pending.pop(number, None) is not None:
+            _cellar.cancel(number)
+        raise
+
+
+def _answer(tag, payload):
+    return json.loads(payload) if tag == "json" else payload
+
+
+def _json(value, what):
+    if value is None:
+        return None
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} must be plain data (JSON): {error}") from None
+
+
+def _plain(value):
+    """Things that are as good as plain data."""
+    for name in ("tolist", "isoformat", "__fspath__"):
+        method = getattr(value, name, None)
+        if callable(method):
+            return method()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _text(value, what):
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+    return value
+
+
+def _option(value, what):
+    return None if value is None else _text(value, what)
+
+
+class Bridge:
+    """A function that the host answers."""
+
+    def __init__(self, name, prepare, error=BridgeError, finish=_answer):
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = prepare.__doc__
+        self.__signature__ = inspect.signature(prepare)
+        self._prepare = prepare
+        self._error = error
+        self._finish = finish
+
+    def _fail(self, call_error):
+        kind, message = call_error.args
+        return self._error(message, kind, self.__name__)
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return self._finish(*_cellar.call(*self._prepare(*args, **kwargs)))
+        except CallError as error:
+            failure = self._fail(error)
+        raise failure
+
+    async def aio(self, *args, **kwargs):
+        """The awaitable form."""
+        try:
+            return self._finish(*await _start(*self._prepare(*args, **kwargs)))
+        except CallError as error:
+            failure = self._fail(error)
+        raise failure
+
+    def __repr__(self):
+        return f"<function {self.__name__}{self.__signature__}>"
+
+
+def _prepare_llm(prompt, *, model="default", system=None, schema=None):
+    """Asks a language model once, without history or tools.
+
+    `model` is a tier: "smol", "default" or "slow". With `schema`, a JSON Schema as a dict, the answer is an object that
+    satisfies it; else it is text.
+    """
+    return (
+        LLM, _text(prompt, "prompt"), _text(model, "model"), _option(system, "system"), _json(schema, "schema"),
+    )
+
+
+def _prepare_agent(prompt, *, agent_type="task", model=None, context=None, label=None, schema=None):
+    """Has a sub-agent do a job; it may run cells in this session meanwhile. Returns its text, or with `schema` an object."""
+    return (
+        AGENT, _text(prompt, "prompt"), _text(agent_type, "agent_type"), _option(model, "model"),
+        _option(context, "context"), _option(label, "label"), _json(schema, "schema"),
+    )
+
+
+def _prepare_input(prompt=""):
+    """Asks whoever watches the run for a line."""
+    return (INPUT, str(prompt))
+
+
+class _InputError(StdinNotImplementedError):
+    """Made from (message, kind, name); the kind decides the class."""
+
+    def __new__(cls, message, kind, _name):
+        if kind in ("denied", "unknown"):
+            return StdinNotImplementedError("Kernel requested stdin; interactive input is not supported")
+        return EOFError(message)
+
+
+class Tool(Bridge):
+    """One tool of the host, as a function of keyword arguments."""
+
+    def __init__(self, name):
+        self._tool = name
+        super().__init__(name, self._prepare_tool, ToolError)
+
+    def _prepare_tool(self, *args, **kwargs):
+        """Calls a tool of the host. Arguments are passed by keyword."""
+        if args:
+            if len(args) == 1 and isinstance(args[0], dict):
+                kwargs = {**args[0], **kwargs}
+            else:
+                raise TypeError(f"tool.{self._tool}() takes keyword arguments only")
+        return (TOOL, self._tool, _json(kwargs, f"the arguments of tool.{self._tool}"))
+
+    def _fail(self, call_error):
+        kind, message = call_error.args
+        if self._tool not in message:
+            message = f"{self._tool}: {message}"
+        return ToolError(message, kind, self._tool)
+
+    @property
+    def schema(self):
+        """JSON Schema of the arguments, or None."""
+        for name, _, schema in _cellar.granted():
+            if name == self._tool and schema is not None:
+                return json.loads(schema)
+        return None
+
+
+class _Tools:
+    """`tool`: every attribute is a tool of the host."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = Tool(name)
+        self.__dict__[name] = made
+        return made
+
+    def __getitem__(self, name):
+        """For names that are not identifiers."""
+        return self.__dict__.get(name) or getattr(self, name)
+
+    def __dir__(self):
+        return [name for name, _, _ in _cellar.granted()]
+
+    def __repr__(self):
+        return f"<tools: {', '.join(self.__dir__()) or 'none granted'}>"
+
+
+def _limit(concurrency):
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise ValueError("concurrency must be a positive integer")
+    return min(concurrency, CONCURRENCY_MAX)
+
+
+async def _value(made):
+    """The value of what a thunk or stage returned: it may be awaitable."""
+    return await made if inspect.isawaitable(made) else made
+
+
+async def _pool(jobs, concurrency):
+    """Runs coroutine functions, at most `concurrency` at once; results in order. The first error cancels the rest."""
+    results = [None] * len(jobs)
+    waiting = iter(enumerate(jobs))
+
+    async def work():
+        for index, job in waiting:
+            results[index] = await job()
+
+    workers = [asyncio.ensure_future(work()) for _ in range(min(concurrency, len(jobs)))]
+    try:
+        await asyncio.gather(*workers)
+    except BaseException:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        raise
+    return results
+
+
+def _now(made, name):
+    """The same in synchronous code, where nothing can be awaited."""
+    if inspect.isawaitable(made):
+        if inspect.iscoroutine(made):
+            made.close()
+        raise RuntimeError(f"{name}() in a function that is not async runs one after the other: use `await {name}(...)`")
+    return made
+
+
+class Parallel:
+    """`parallel`."""
+
+    __name__ = __qualname__ = "parallel"
+
+    def __call__(self, thunks, *, concurrency=CONCURRENCY):
+        """Calls functions without arguments and returns their results in order.
+
+        At the top level of a cell and awaited in `async` code, up to `concurrency` (16 at most) of them wait for the host
+        at once. In synchronous functions they run one after the other.
+        """
+        _limit(concurrency)
+        return [_now(thunk(), "parallel") for thunk in thunks]
+
+    async def aio(self, thunks, *, concurrency=CONCURRENCY):
+        """The awaitable form."""
+
+        def job(thunk):
+            if inspect.isawaitable(thunk):
+                return lambda: _value(thunk)
+            if not callable(thunk):
+                raise TypeError(f"parallel() takes functions, not {type(thunk).__name__}")
+            return lambda: _call(thunk)
+
+        return await _pool([job(thunk) for thunk in thunks], _limit(concurrency))
+
+    def __repr__(self):
+        return "<function parallel>"
+
+
+async def _call(function, *args):
+    return await _value(function(*args))
+
+
+class Pipeline:
+    """`pipeline`."""
+
+    __name__ = __qualname__ = "pipeline"
+
+    def __call__(self, items, *stages, concurrency=CONCURRENCY):
+        """Sends each item through all stages and returns the results in order; see `parallel`."""
+        _limit(concurrency)
+        results = []
+        for item in items:
+            for stage in stages:
+                item = _now(stage(item), "pipeline")
+            results.append(item)
+        return results
+
+    async def aio(self, items, *stages, concurrency=CONCURRENCY):
+        """The awaitable form."""
+
+        async def through(item):
+            for stage in stages:
+                item = await _call(stage, item)
+            return item
+
+        return await _pool([lambda item=item: through(item) for item in items], _limit(concurrency))
+
+    def __repr__(self):
+        return "<function pipeline>"
+
+
+def _finish_input(_tag, payload):
+    return payload
+
+
+def _prepare_http(method, url, headers, body):
+    """One request to a host that the session was granted."""
+    text = "".join(f"{name}\0{value}\0" for name, value in headers)
+    return (HTTP, method, url, text, body)
+
+
+tool = _Tools()
+llm = Bridge("llm", _prepare_llm)
+agent = Bridge("agent", _prepare_agent)
+input_ = Bridge("input", _prepare_input, _InputError, _finish_input)
+http = Bridge("http", _prepare_http)
+parallel = Parallel()
+pipeline = Pipeline()
+
+# What has an `.aio` form; see `rewrite`.
+_AWAITABLE = (Bridge, Parallel, Pipeline)
+
+
+def awaitable_form(function):
+    """What a rewritten plain call calls, to be awaited: any function will do, for the name may have been rebound."""
+    if isinstance(function, _AWAITABLE):
+        return function.aio
+
+    async def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+def awaited_form(function):
+    """What `await f(...)` calls instead of `f`."""
+    return function.aio if isinstance(function, _AWAITABLE) else function
+
+
+class _Pack:
+    """A pack of primitives."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Tool(f"{self._name}.{name}")
+
+    def __repr__(self):
+        return f"<runtime pack {self._name}>"
+
+
+class _Runtime:
+    """`runtime`: what the host has installed."""
+
+    def list_primitives(self):
+        """Names of all primitives: those of packs have a dot in them."""
+        return sorted(name for name, _, _ in _cellar.granted())
+
+    def get_primitive_spec(self, name):
+        """Description and argument schema of one primitive."""
+        for known, description, schema in _cellar.granted():
+            if known == name:
+                return {
+                    "name": name,
+                    "description": description,
+                    "schema": json.loads(schema) if schema is not None else None,
+                }
+        raise KeyError(f"no primitive {name!r}; runtime.list_primitives() names all")
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Pack(name)
+
+    def __repr__(self):
+        return "<runtime>"
+
+
+runtime = _Runtime()

@@ -1,0 +1,383 @@
+"""Runs cells: from source to outcome."""
+
+import ast
+import asyncio
+import contextvars
+import importlib
+import sys
+import tokenize
+import types
+
+import _cellar
+from _cellar_prelude import display, faults, rewrite
+from _cellar_prelude.loop import install as install_loop
+from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
+
+_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_COROUTINE = 0x80  # inspect.CO_COROUTINE
+
+loop = install_loop()
+
+# The namespace of all cells.
+main = sys.modules["__main__"]
+names = main.__dict__
+
+# Sources and results by cell number, as IPython has them.
+sources = {}
+results = {}
+
+# Numbers of the cells that have not ended. The native poll reads it.
+live = set()
+_cellar.set_live_cells(live)
+
+# Tasks of the cells that wait.
+_tasks = {}
+# What ended since the host last heard of it: (cell, outcome).
+_finished = []
+
+# Synchronous cells run in one context, so that what they set in context variables stays.
+_context = contextvars.copy_context()
+
+# Modules from the session's folders, by name, with what their file looked like when they were imported.
+_local_modules = {}
+_modules_seen = 0
+
+
+class _Async(Exception):
+    """Tells that a cell awaits: (body, expression)."""
+
+
+def file_name(cell):
+    """The name that a cell's code has in tracebacks."""
+    return f"<cell {cell}>"
+
+
+# --- Compiling
+
+
+def _compile_tree(source, filename):
+    """The slow way, through a syntax tree in Python, for cells that call bridges."""
+    tree = compile(source, filename, "exec", _FLAGS | ast.PyCF_ONLY_AST)
+    if not rewrite.rewrite(tree):
+        return _cellar.compile(source, filename)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = compile(ast.Expression(tree.body.pop().value), filename, "eval", _FLAGS)
+    body = compile(tree, filename, "exec", _FLAGS) if tree.body else None
+    return body, last
+
+
+def _compile(source, filename):
+    if rewrite.needed(source):
+        return _compile_tree(source, filename)
+    return _cellar.compile(source, filename)
+
+
+def _is_silenced(source):
+    """Whether the cell ends with a semicolon, which keeps its last value from being shown."""
+    if ";" not in source:
+        return False
+    stripped = source.rstrip()
+    if stripped.endswith(";"):
+        return True
+    last_line = stripped.rsplit("\n", 1)[-1]
+    if ";" not in last_line or "#" not in last_line:
+        return False
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.DEDENT, tokenize.INDENT}
+    last = ""
+    try:
+        lines = iter(stripped.splitlines(True))
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type not in skipped:
+                last = token.string
+    except (tokenize.TokenError, SyntaxError):
+        return False
+    return last == ";"
+
+
+# --- Running
+
+
+def _keep_result(cell, value, silenced):
+    """Binds `_` and its kin, and shows the value."""
+    if value is None:
+        return
+    if not silenced:
+        display.show_result(value)
+    results[cell] = value
+    names["___"] = names.get("__")
+    names["__"] = names.get("_")
+    names["_"] = value
+    names[f"_{cell}"] = value
+
+
+def _run_now(cell, body, last, silenced):
+    """Runs code without awaits. The context is the one that all such cells share."""
+    _cellar.cell.set(cell)
+    if body is not None:
+        _cellar.enable_stop(True)
+        exec(body, names)
+    if last is not None:
+        _cellar.enable_stop(True)
+        value = eval(last, names)
+        if value is not None:
+            _keep_result(cell, value, silenced)
+    _cellar.enable_stop(False)
+
+
+async def _run_waiting(cell, body, last, silenced):
+    """Runs code of which some awaits."""
+    if body is not None:
+        made = eval(body, names)
+        if body.co_flags & _COROUTINE:
+            await made
+    if last is not None:
+        value = eval(last, names)
+        if last.co_flags & _COROUTINE:
+            value = await value
+        _keep_result(cell, value, silenced)
+
+
+def _exit_status(error):
+    """What `sys.exit` was given, as a process would end with."""
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return max(-(2**31), min(code, 2**31 - 1))
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _outcome(cell, error):
+    """The end of a cell that raised."""
+    if isinstance(error, SystemExit):
+        return _context.run(_in_cell, cell, _exit_status, error)
+    return faults.describe(error, file_name(cell))
+
+
+def _in_cell(cell, function, *args):
+    _cellar.cell.set(cell)
+    return function(*args)
+
+
+def _end(cell, outcome):
+    """Notes that a cell ended."""
+    live.discard(cell)
+    _tasks.pop(cell, None)
+    if cell:
+        _finished.append((cell, outcome))
+
+
+def _spread(context):
+    """Takes over what a cell that awaited set in context variables."""
+    for variable, value in context.items():
+        if variable is not _cellar.cell and _context.get(variable) is not value:
+            _context.run(variable.set, value)
+
+
+def _task_done(cell, context, task):
+    """A cell that awaited has ended."""
+    if cell not in live:
+        # It was given up before; whatever came of it is not wanted.
+        if not task.cancelled():
+            task.exception()
+        return
+    _spread(context)
+    if task.cancelled():
+        _end(cell, faults.describe(asyncio.CancelledError(), file_name(cell)))
+        return
+    error = task.exception()
+    _end(cell, None if error is None else _outcome(cell, error))
+
+
+async def _cancellable(cell, body, last, silenced):
+    """The task of a cell. A cell that was cancelled because it must stop ends with the reason."""
+    try:
+        await _run_waiting(cell, body, last, silenced)
+    except asyncio.CancelledError as error:
+        reason = _stopping.pop(cell, None)
+        if reason is None:
+            raise
+        stop = STOP_CLASSES[reason]().with_traceback(error.__traceback__)
+        stop.__suppress_context__ = True
+        raise stop from None
+
+
+# Cells that were told to stop, with the reason.
+_stopping = {}
+
+
+def _start_task(cell, body, last, silenced):
+    context = _context.copy()
+    context.run(_cellar.cell.set, cell)
+    coroutine = _cancellable(cell, body, last, silenced)
+    task = loop.create_task(coroutine, name=file_name(cell), context=context)
+    _tasks[cell] = task
+    task.add_done_callback(lambda done: _task_done(cell, context, done), context=context)
+
+
+def start(cell, source):
+    """Runs a cell until it ends or waits; then whatever else can go on."""
+    filename = file_name(cell)
+    live.add(cell)
+    try:
+        if cell:
+            faults.remember(filename, source)
+            sources[cell] = source
+            if "import" in source:
+                _refresh_modules()
+        body, last = _compile(source, filename)
+        silenced = _is_silenced(source)
+        if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
+            _start_task(cell, body, last, silenced)
+        else:
+            _context.run(_run_now, cell, body, last, silenced)
+            _end(cell, None)
+    except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
+        _cellar.enable_stop(False)
+        _end(cell, _outcome(cell, error))
+        error = None
+    return go_on()
+
+
+def go_on():
+    """Runs what is ready; says what ended and when the guest wants to be entered again."""
+    global _finished
+    loop.drain(_check_live)
+    finished, _finished = _finished, []
+    wake_at = loop.wake_at()
+    return finished, wake_at
+
+
+def _check_live():
+    """Ends the cells that must stop although other code is busy."""
+    for cell in list(live):
+        reason = _cellar.should_stop(cell)
+        if reason is not None:
+            stop(cell, reason)
+
+
+def stop(cell, reason):
+    """Ends one cell that waits; the others go on."""
+    task = _tasks.get(cell)
+    if task is None:
+        return
+    attempts = getattr(task, "cancelling", int)()
+    _stopping[cell] = reason
+    if attempts < 3:
+        task.cancel()
+    else:
+        # It keeps swallowing the cancellation: leave it to itself.
+        error = STOP_CLASSES[reason]()
+        _stopping.pop(cell, None)
+        _end(cell, faults.describe(error, file_name(cell)))
+        task.cancel()
+
+
+def interrupt(cell, reason):
+    """Stops a cell; what it awaits is cancelled. A cell that swallows the cancellation is given up."""
+    for _ in range(4):
+        stop(cell, reason)
+        loop.drain(_check_nothing)
+        if cell not in live:
+            break
+    return go_on()
+
+
+def _check_nothing():
+    pass
+
+
+def _on_fatal(context, error):
+    """A callback or task raised what asyncio does not swallow: the stop of a cell, or `sys.exit`."""
+    cell = context.get(_cellar.cell, 0)
+    task = _tasks.get(cell)
+    if task is None or task.done():
+        # The cell's own task reports its end itself; a left-over task just ends.
+        return
+    if isinstance(error, SystemExit):
+        _end(cell, _outcome(cell, error))
+        task.cancel()
+    elif isinstance(error, CellStopped):
+        stop(cell, error.reason)
+    else:
+        _end(cell, _outcome(cell, error))
+        task.cancel()
+
+
+def _on_unhandled(context):
+    """The exception of a task that nobody awaited, on the standard error of the cell that made it."""
+    error = context.get("exception")
+    message = context.get("message") or "Unhandled exception in the event loop"
+    task = context.get("task") or context.get("future")
+    if task is not None:
+        message = f"{message.rstrip('.')}: {getattr(task, 'get_name', lambda: task)()}"
+    text = message if error is None else f"{message}\n{faults.format_exception(error)}"
+    print(text, file=sys.stderr)
+
+
+loop.on_fatal = _on_fatal
+loop.on_unhandled = _on_unhandled
+
+
+# --- Modules of the session's folders
+
+
+def _stamp(path):
+    import os
+
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _refresh_modules():
+    """Forgets modules of the session's folders whose file has changed, so that `import` reads it again."""
+    global _modules_seen
+    importlib.invalidate_caches()
+    if len(sys.modules) != _modules_seen:
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, "__file__", None)
+            if name not in _local_modules and isinstance(path, str) and faults.is_user_file(path) and path[0] == "/":
+                _local_modules[name] = (path, _stamp(path))
+    changed = {path for path, stamp in _local_modules.values() if _stamp(path) != stamp}
+    if changed:
+        for name, (path, _) in list(_local_modules.items()):
+            if path in changed or "/site-packages/" not in path:
+                # A module that imported the changed one holds the old: forget all local ones.
+                sys.modules.pop(name, None)
+                del _local_modules[name]
+    _modules_seen = len(sys.modules)
+
+
+def reset(fresh_names, baked_modules):
+    """Forgets names, tasks and modules of the session."""
+    global _context
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.drain(_check_nothing)
+    loop.clear()
+    live.clear()
+    _tasks.clear()
+    _stopping.clear()
+    _finished.clear()
+    sources.clear()
+    results.clear()
+    _local_modules.clear()
+    faults.forget_sources()
+    names.clear()
+    names.update(fresh_names)
+    for name in list(sys.modules):
+        if name not in baked_modules:
+            del sys.modules[name]
+    _context = contextvars.copy_context()
+
+
+def make_main():
+    """A module for the cells' names."""
+    module = types.ModuleType("__main__")
+    module.__builtins__ = sys.modules["builtins"]
+    return module

@@ -1,0 +1,124 @@
+"""The entry points that the native shim calls, and what is done once, while the guest is baked."""
+
+import gc
+import os
+import random
+import sys
+import time
+
+import _cellar
+from _cellar_prelude import bridges, cells, display, editor, helpers, sandbox, streams, warm
+
+# --- Bridges and names of every cell
+
+streams.install(bridges.input_)
+time.sleep = _cellar.sleep
+
+import builtins  # noqa: E402
+
+builtins.input = bridges.input_
+
+_GLOBALS = {
+    "display": display.display,
+    "read": helpers.read,
+    "write": helpers.write,
+    "append": helpers.append,
+    "sort": helpers.sort,
+    "uniq": helpers.uniq,
+    "counter": helpers.counter,
+    "diff": helpers.diff,
+    "tree": helpers.tree,
+    "env": helpers.env,
+    "output": helpers.make_output(bridges.tool),
+    "tool": bridges.tool,
+    "llm": bridges.llm,
+    "agent": bridges.agent,
+    "parallel": bridges.parallel,
+    "pipeline": bridges.pipeline,
+    "runtime": bridges.runtime,
+}
+
+
+def _fresh_names():
+    """What the namespace of cells begins with."""
+    return {
+        "__name__": "__main__",
+        "__doc__": None,
+        "__package__": None,
+        "__loader__": None,
+        "__spec__": None,
+        "__annotations__": {},
+        "__builtins__": builtins,
+        "In": cells.sources,
+        "Out": cells.results,
+        **_GLOBALS,
+    }
+
+
+start = cells.start
+interrupt = cells.interrupt
+complete = editor.complete
+inspect = editor.inspect
+value = editor.value
+
+
+def configure(seed, environment, folder):
+    """Makes the kernel belong to a session."""
+    random.seed(seed)
+    for name in list(os.environ):
+        if name not in environment:
+            del os.environ[name]
+    environment.setdefault("HOME", folder)
+    os.environ.update(environment)
+    os.chdir(folder)
+    paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
+    sys.path[:] = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/")]
+    sys.path_importer_cache.clear()
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        # Names of temporary files must differ between sessions; where they go depends on the environment.
+        tempfile._name_sequence = None
+        tempfile.tempdir = None
+    for hook in warm.CONFIGURE_HOOKS:
+        hook(seed)
+
+
+def resume(completions):
+    """Delivers answers and runs due timers."""
+    for number, ok, answer in completions:
+        bridges.complete(number, ok, answer)
+    return cells.go_on()
+
+
+def reset():
+    """Forgets the session's names and tasks; bridges, grants and seeds stay."""
+    bridges.forget_calls()
+    cells.reset(_fresh_names(), _baked_modules)
+
+
+def variables():
+    """What cells bound."""
+    return editor.variables(_GLOBALS | {"In": cells.sources, "Out": cells.results})
+
+
+# --- Baking
+
+display.install(sys.modules)
+sandbox.install_threads()
+warm.import_modules()
+sandbox.install_processes()
+sandbox.install_sockets()
+cells.names.clear()
+cells.names.update(_fresh_names())
+# Warms up what a first cell touches: specialised bytecode, caches, the compiler's tables.
+for _source in warm.CELLS:
+    for _ in range(4):
+        cells.start(0, _source)
+cells.names.clear()
+cells.names.update(_fresh_names())
+cells.sources.clear()
+cells.results.clear()
+random.seed(0)
+_baked_modules = frozenset(sys.modules)
+gc.collect()
+gc.freeze()

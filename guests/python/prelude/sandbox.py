@@ -1,0 +1,149 @@
+"""Exceptions of the sandbox, and what takes the place of the parts of Python that cannot work in it."""
+
+import builtins
+import os
+import threading
+import _thread
+
+import _cellar
+
+# Prelude and library frames are not the user's.
+LIBRARY_FOLDER = "/usr/lib/python3.13/"
+PRELUDE_FOLDER = "/cellar/prelude/"
+
+
+class CellStopped(KeyboardInterrupt):
+    """The cell must stop. Only raised as one of the subclasses."""
+
+    reason = 1
+
+    def __str__(self):
+        return super().__str__() or self.default
+
+
+class CellTimeout(CellStopped):
+    """The cell has run for longer than it may."""
+
+    reason = 0
+    default = "the cell ran past its time limit"
+
+
+class CellInterrupted(CellStopped):
+    """The cell's run was cancelled."""
+
+    reason = 1
+    default = "the cell was interrupted"
+
+
+class CellOutOfFuel(CellStopped):
+    """The cell has used up its instruction budget."""
+
+    reason = 2
+    default = "the cell used up its fuel"
+
+
+class CellOutputExceeded(CellStopped):
+    """The cell has printed more than it may."""
+
+    reason = 3
+    default = "the cell printed more than it may"
+
+
+# In the order of the host's reasons.
+STOP_CLASSES = (CellTimeout, CellInterrupted, CellOutOfFuel, CellOutputExceeded)
+
+
+class StdinNotImplementedError(RuntimeError):
+    """The session answers no requests for input."""
+
+
+class SandboxError(RuntimeError, OSError):
+    """Something that does not exist in the sandbox. The message names an alternative."""
+
+
+class BridgeError(RuntimeError):
+    """A call of a tool, a model, an agent or the network failed. `kind` says how."""
+
+    def __init__(self, message, kind="failed", name=None):
+        super().__init__(message)
+        self.kind = kind
+        self.name = name
+
+
+class ToolError(BridgeError):
+    """A tool call failed; `name` is the tool's."""
+
+
+class CallError(Exception):
+    """What the native module raises: (kind, message). Bridges turn it into their own."""
+
+
+for each in (*STOP_CLASSES, SandboxError, BridgeError, ToolError):
+    # As seen by users: in messages and in `except` clauses.
+    each.__module__ = "builtins"
+    setattr(builtins, each.__name__, each)
+
+_cellar.set_stop_classes(STOP_CLASSES)
+_cellar.set_error_class(CallError)
+
+
+def _refusal(message):
+    def refuse(*_args, **_kwargs):
+        raise SandboxError(message)
+
+    return refuse
+
+
+_PROCESSES = (
+    "processes cannot be started in this sandbox: use Python itself, or call a tool that the host offers "
+    "(tool.<name>(...), see runtime.list_primitives() and dir(tool))"
+)
+_SOCKETS = (
+    "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
+    "or call a tool that the host offers (tool.<name>(...))"
+)
+_THREADS = (
+    "threads cannot be started in this sandbox: use asyncio (await, asyncio.gather, asyncio.create_task) "
+    "or parallel(...)"
+)
+
+
+def install_threads():
+    """Makes every way to start a thread say why it cannot."""
+    refuse = _refusal(_THREADS)
+    _thread.start_new_thread = _thread.start_new = _thread.start_joinable_thread = refuse
+    threading._start_joinable_thread = refuse
+
+
+def install_processes():
+    """Makes every way to start a process say why it cannot."""
+    import subprocess
+
+    refuse = _refusal(_PROCESSES)
+    subprocess.Popen.__init__ = refuse
+    for name in ("system", "popen", "fork", "forkpty", "execv", "execve", "execvp", "posix_spawn", "spawnv", "spawnl"):
+        setattr(os, name, refuse)
+
+
+def patch_multiprocessing(module):
+    """Called when `multiprocessing.process` is imported."""
+    module.BaseProcess.start = _refusal(_PROCESSES)
+
+
+def install_sockets():
+    """Makes every way to open a socket say why it cannot."""
+    import socket
+
+    refuse = _refusal(_SOCKETS)
+    socket.socket.__init__ = refuse
+    # A socket that was never made has nothing to close.
+    socket.socket.__del__ = lambda _self: None
+    for name in ("create_connection", "create_server", "getaddrinfo", "gethostbyname", "gethostbyaddr", "socketpair"):
+        setattr(socket, name, refuse)
+
+
+def is_user_file(filename):
+    """Whether code of this file is the user's: not the prelude's, not the library's."""
+    return not filename.startswith((LIBRARY_FOLDER, PRELUDE_FOLDER, "<frozen ")) or (
+        "/site-packages/" in filename
+    )

@@ -1,0 +1,317 @@
+/* The kernel world's exports: each crosses into the prelude and back. */
+#include "shim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "glue.h"
+#include "prelude.h"
+
+/* Extension modules that are linked in besides CPython's own, from the build; dotted names are allowed. */
+extern struct _inittab cellar_extensions[];
+
+/* Memory that is given back when Python runs out of it, so that the failure can still be told. */
+#define RESERVE_BYTES (512 * 1024)
+static void *reserve;
+
+static PyObject *cell_variable;
+/* The prelude's module of entry points. */
+static PyObject *entry;
+
+uint32_t cellar_current_cell(void) {
+    PyObject *value = NULL;
+    if (cell_variable == NULL || PyContextVar_Get(cell_variable, NULL, &value) < 0 || value == NULL) {
+        return 0;
+    }
+    uint32_t cell = (uint32_t)PyLong_AsUnsignedLong(value);
+    Py_DECREF(value);
+    return cell;
+}
+
+static PyObject *release_reserve(PyObject *module, PyObject *unused) {
+    free(reserve);
+    reserve = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef own_methods[] = {
+    {"release_reserve", release_reserve, METH_NOARGS, NULL},
+    {0},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_cellar", .m_size = -1};
+
+PyObject *cellar_module_init(void) {
+    PyObject *module = PyModule_Create(&definition);
+    cell_variable = PyContextVar_New("cellar_cell", NULL);
+    if (module == NULL || cell_variable == NULL || PyModule_AddFunctions(module, own_methods) < 0
+        || PyModule_AddFunctions(module, cellar_bridge_methods) < 0
+        || PyModule_AddObjectRef(module, "cell", cell_variable) < 0) {
+        return NULL;
+    }
+    return module;
+}
+
+/* --- Start-up --- */
+
+static _Noreturn void give_up(const char *what) {
+    glue_log(what);
+    if (PyErr_Occurred()) {
+        PyErr_Print();
+        cellar_stream_flush();
+    }
+    __builtin_trap();
+}
+
+static void start_interpreter(void) {
+    PyPreConfig before;
+    PyPreConfig_InitIsolatedConfig(&before);
+    before.utf8_mode = 1;
+    if (PyStatus_Exception(Py_PreInitialize(&before))) {
+        give_up("the interpreter does not pre-initialise");
+    }
+    PyConfig config;
+    PyConfig_InitIsolatedConfig(&config);
+    config.install_signal_handlers = 0;
+    config.write_bytecode = 0;
+    config.site_import = 0;
+    config.use_hash_seed = 1;
+    config.hash_seed = 1;
+    config.module_search_paths_set = 1;
+    PyConfig_SetString(&config, &config.home, L"/usr");
+    PyConfig_SetString(&config, &config.program_name, L"python3");
+    PyConfig_SetString(&config, &config.executable, L"/usr/bin/python3");
+    PyConfig_SetString(&config, &config.stdlib_dir, L"/usr/lib/python3.13");
+    PyWideStringList_Append(&config.module_search_paths, L"/usr/lib/python3.13");
+    PyStatus status = Py_InitializeFromConfig(&config);
+    PyConfig_Clear(&config);
+    if (PyStatus_Exception(status)) {
+        give_up(status.err_msg != NULL ? status.err_msg : "the interpreter does not start");
+    }
+}
+
+/* The prelude's files are part of the image: a package that no path finder finds. */
+static void import_prelude(void) {
+    PyObject *package = PyImport_AddModuleRef("_cellar_prelude");
+    PyObject *path = PyList_New(0);
+    if (package == NULL || path == NULL || PyModule_AddObject(package, "__path__", path) < 0) {
+        give_up("the prelude's package cannot be made");
+    }
+    PyModule_AddStringConstant(package, "LIBRARY", cellar_library_digest);
+    for (const struct cellar_prelude_file *file = cellar_prelude; file->name != NULL; file++) {
+        char name[64], path[80];
+        snprintf(name, sizeof name, "_cellar_prelude.%s", file->name);
+        snprintf(path, sizeof path, "/cellar/prelude/%s.py", file->name);
+        PyObject *code = Py_CompileString(file->source, path, Py_file_input);
+        PyObject *module = code != NULL ? PyImport_ExecCodeModuleEx(name, code, path) : NULL;
+        if (module == NULL || PyObject_SetAttrString(package, file->name, module) < 0) {
+            give_up(name);
+        }
+        Py_XSETREF(entry, module);
+        Py_DECREF(code);
+    }
+    Py_DECREF(package);
+}
+
+void exports_kernel_init(void) {
+    if (entry != NULL) {
+        return;
+    }
+    PyImport_AppendInittab("_cellar", cellar_module_init);
+    PyImport_ExtendInittab(cellar_extensions);
+    start_interpreter();
+    import_prelude();
+    reserve = malloc(RESERVE_BYTES);
+    cellar_stream_flush();
+    glue_flush();
+}
+
+/* --- Entering the prelude --- */
+
+/* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
+static PyObject *enter(const char *name, PyObject *arguments) {
+    if (reserve == NULL) {
+        reserve = malloc(RESERVE_BYTES);
+    }
+    PyObject *function = PyObject_GetAttrString(entry, name);
+    PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
+    Py_XDECREF(function);
+    Py_XDECREF(arguments);
+    cellar_poll_enable(0);
+    cellar_stream_flush();
+    glue_flush();
+    return result;
+}
+
+/* What is left to say when even the prelude failed. */
+static void describe_exception(cellar_kernel_types_failure_t *failure) {
+    release_reserve(NULL, NULL);
+    PyObject *raised = PyErr_GetRaisedException();
+    memset(failure, 0, sizeof *failure);
+    int memory = raised != NULL && PyErr_GivenExceptionMatches(raised, PyExc_MemoryError);
+    failure->kind.tag = memory ? CELLAR_KERNEL_TYPES_FAILURE_KIND_MEMORY : CELLAR_KERNEL_TYPES_FAILURE_KIND_RAISED;
+    const char *name = raised != NULL ? Py_TYPE(raised)->tp_name : "SystemError";
+    PyObject *text = raised != NULL ? PyObject_Str(raised) : NULL;
+    failure->name = glue_copy(name, strlen(name));
+    cellar_copy_text(text, &failure->message);
+    failure->traceback = glue_copy(name, strlen(name));
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(raised);
+}
+
+/* Turns what an entry point returned into a step. `cell` is the one to blame for a failure of the prelude itself. */
+static void conclude(PyObject *result, uint32_t cell, kernel_step_t *step) {
+    memset(step, 0, sizeof *step);
+    if (result != NULL && cellar_copy_step(result, step) == 0) {
+        Py_DECREF(result);
+        return;
+    }
+    Py_XDECREF(result);
+    cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
+    describe_exception(&outcome.val.failed);
+    if (cell == 0) {
+        glue_log("the prelude failed outside of a cell");
+        cellar_kernel_types_outcome_free(&outcome);
+        return;
+    }
+    glue_finish(cell, &outcome);
+    glue_step(step, NULL);
+}
+
+void exports_kernel_configure(kernel_configuration_t *configuration) {
+    glue_configure(configuration);
+    PyObject *environment = PyDict_New();
+    for (size_t i = 0; environment != NULL && i < configuration->environment.len; i++) {
+        PyObject *name = cellar_text(&configuration->environment.ptr[i].f0);
+        PyObject *value = cellar_text(&configuration->environment.ptr[i].f1);
+        if (name == NULL || value == NULL || PyDict_SetItem(environment, name, value) < 0) {
+            Py_CLEAR(environment);
+        }
+        Py_XDECREF(name);
+        Py_XDECREF(value);
+    }
+    PyObject *folder = cellar_text(&configuration->working_directory);
+    unsigned long long seed = configuration->seed;
+    kernel_configuration_free(configuration);
+    PyObject *result = enter("configure", Py_BuildValue("(KNN)", seed, environment, folder));
+    if (result == NULL) {
+        give_up("the prelude cannot be configured");
+    }
+    Py_DECREF(result);
+}
+
+void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
+    uint32_t id = cell->id;
+    PyObject *code = cellar_text(&cell->code);
+    kernel_cell_free(cell);
+    glue_cell = id;
+    conclude(enter("start", Py_BuildValue("(IN)", id, code)), id, step);
+}
+
+static PyObject *completion_list(const kernel_list_completion_t *completions) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < completions->len; i++) {
+        const kernel_completion_t *completion = &completions->ptr[i];
+        PyObject *answer = completion->response.is_err ? cellar_call_error(&completion->response.val.err)
+                                                       : cellar_response(&completion->response.val.ok);
+        PyObject *item = answer != NULL ? Py_BuildValue("(KON)", (unsigned long long)completion->call,
+                                                        completion->response.is_err ? Py_False : Py_True, answer)
+                                        : NULL;
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
+    PyObject *list = completion_list(completions);
+    kernel_list_completion_free(completions);
+    conclude(enter("resume", list != NULL ? Py_BuildValue("(N)", list) : NULL), 0, step);
+}
+
+void exports_kernel_interrupt(kernel_cell_id_t cell, kernel_stop_reason_t reason, kernel_step_t *step) {
+    conclude(enter("interrupt", Py_BuildValue("(Ii)", cell, (int)reason)), cell, step);
+}
+
+void exports_kernel_reset(void) {
+    PyObject *result = enter("reset", PyTuple_New(0));
+    if (result == NULL) {
+        give_up("the prelude cannot be reset");
+    }
+    Py_DECREF(result);
+}
+
+/* --- For editors --- */
+
+/* An exception here is no one's concern: the answer is just empty. */
+static PyObject *ask(const char *name, PyObject *arguments) {
+    PyObject *result = enter(name, arguments);
+    if (result == NULL) {
+        PyErr_Clear();
+        release_reserve(NULL, NULL);
+    }
+    return result;
+}
+
+void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *out) {
+    memset(out, 0, sizeof *out);
+    out->start = out->end = cursor;
+    PyObject *result = ask("complete", Py_BuildValue("(NI)", cellar_text(code), cursor));
+    kernel_string_free(code);
+    PyObject *items;
+    if (result != NULL && PyArg_ParseTuple(result, "IIO!", &out->start, &out->end, &PyList_Type, &items)) {
+        size_t count = (size_t)PyList_GET_SIZE(items);
+        out->items.ptr = count > 0 ? calloc(count, sizeof *out->items.ptr) : NULL;
+        out->items.len = out->items.ptr != NULL ? count : 0;
+        for (size_t i = 0; i < out->items.len; i++) {
+            PyObject *pair = PyList_GET_ITEM(items, i);
+            cellar_copy_text(PyTuple_GetItem(pair, 0), &out->items.ptr[i].text);
+            cellar_copy_text(PyTuple_GetItem(pair, 1), &out->items.ptr[i].kind);
+        }
+    }
+    PyErr_Clear();
+    Py_XDECREF(result);
+}
+
+/* A bundle or None. */
+static bool copy_optional_bundle(PyObject *result, kernel_mime_bundle_t *out) {
+    bool some = result != NULL && result != Py_None && cellar_copy_bundle(result, out) == 0;
+    PyErr_Clear();
+    Py_XDECREF(result);
+    return some;
+}
+
+bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_bundle_t *out) {
+    PyObject *arguments = Py_BuildValue("(NI)", cellar_text(code), cursor);
+    kernel_string_free(code);
+    return copy_optional_bundle(ask("inspect", arguments), out);
+}
+
+void exports_kernel_variables(kernel_list_variable_t *out) {
+    memset(out, 0, sizeof *out);
+    PyObject *result = ask("variables", PyTuple_New(0));
+    size_t count = result != NULL && PyList_Check(result) ? (size_t)PyList_GET_SIZE(result) : 0;
+    out->ptr = count > 0 ? calloc(count, sizeof *out->ptr) : NULL;
+    out->len = out->ptr != NULL ? count : 0;
+    for (size_t i = 0; i < out->len; i++) {
+        PyObject *name, *type, *size, *preview;
+        if (PyArg_ParseTuple(PyList_GET_ITEM(result, (Py_ssize_t)i), "UUOU", &name, &type, &size, &preview)) {
+            cellar_copy_text(name, &out->ptr[i].name);
+            cellar_copy_text(type, &out->ptr[i].type_name);
+            out->ptr[i].size.is_some = size != Py_None;
+            out->ptr[i].size.val = size != Py_None ? PyLong_AsUnsignedLongLong(size) : 0;
+            cellar_copy_text(preview, &out->ptr[i].preview);
+        }
+        PyErr_Clear();
+    }
+    Py_XDECREF(result);
+}
+
+bool exports_kernel_value(kernel_string_t *name, kernel_mime_bundle_t *out) {
+    PyObject *arguments = Py_BuildValue("(N)", cellar_text(name));
+    kernel_string_free(name);
+    return copy_optional_bundle(ask("value", arguments), out);
+}

@@ -1,0 +1,59 @@
+/* What the C files of the Python guest share. The shim is thin: it carries values across the world's border and asks
+   the prelude (Python) for everything else. */
+#ifndef CELLAR_PYTHON_SHIM_H
+#define CELLAR_PYTHON_SHIM_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "kernel.h"
+
+/* The `_cellar` module: what the prelude is given to work with. */
+PyObject *cellar_module_init(void);
+
+/* Cell that the running code belongs to; 0 when there is none. Never fails, leaves exceptions alone. */
+uint32_t cellar_current_cell(void);
+
+/* --- values.c: from and to Python. What goes out is allocated with malloc and freed by the bindings. --- */
+
+/* Borrows the UTF-8 of `text`; lone surrogates become `?`. `*owner` must be released when the borrow ends. */
+int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner);
+/* A copy, for what the bindings free. Falls back to the empty string when memory is short. */
+void cellar_copy_text(PyObject *text, kernel_string_t *out);
+PyObject *cellar_text(const kernel_string_t *text);
+/* Turns a list of (mime, str | bytes) into a bundle that the caller frees with kernel_mime_bundle_free. */
+int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);
+/* (tag, payload): ("json" | "text", str) or ("http", (status, url, headers, body)). */
+PyObject *cellar_response(const cellar_kernel_types_response_t *response);
+/* (kind, message) */
+PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error);
+/* Reads the (finished, wake_at) of the prelude. */
+int cellar_copy_step(PyObject *result, kernel_step_t *step);
+
+/* --- stream.c: standard output and error, gathered before they go to the host. --- */
+
+PyObject *cellar_stream_write(PyObject *module, PyObject *const *args, Py_ssize_t count);
+/* Sends what is gathered. Safe at any time. */
+void cellar_stream_flush(void);
+/* Sends what is gathered when it has waited for too long. */
+void cellar_stream_flush_if_old(uint64_t now);
+
+/* --- poll.c: stopping a cell softly. --- */
+
+/* Says whether user code runs: only then may the poll raise. Returns what it was. */
+int cellar_poll_enable(int enable);
+/* (timeout, interrupted, fuel, output): the exception classes for the reasons, in the world's order. */
+PyObject *cellar_poll_set_classes(PyObject *module, PyObject *classes);
+/* The set of cells that have not ended. What is left over of others runs under number 0. */
+PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
+
+/* --- bridge.c --- */
+
+extern PyMethodDef cellar_bridge_methods[];
+
+/* --- compile.c --- */
+
+/* (source, filename) -> (body or None, expression or None): the cell's code, its last expression apart. */
+PyObject *cellar_compile(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+#endif
