@@ -103,10 +103,10 @@ impl Files {
     }
 
     fn remove(&mut self, spot: &Spot, flags: AtFlags) -> Result<(), FileError> {
-        spot.mount.writable()?;
         if spot.pinned {
             return Err(FileError::Busy);
         }
+        spot.mount.writable()?;
         let entry = spot.entry()?;
         let mut ledger = self.quota.lock();
         let stat = entry.stat()?;
@@ -136,10 +136,10 @@ impl Files {
         if !from.mount.is(&to.mount) {
             return Err(FileError::CrossDevice);
         }
-        from.mount.writable()?;
         if from.pinned || to.pinned {
             return Err(FileError::Busy);
         }
+        from.mount.writable()?;
         let (old, new) = (from.entry()?, to.entry()?);
         let mut ledger = self.quota.lock();
         let moved = old.stat()?;

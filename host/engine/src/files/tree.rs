@@ -312,6 +312,13 @@ impl Tree {
         if spot.is_mount_point() {
             return Ok(None);
         }
+        let parent = at.get(..at.rfind('/').unwrap_or(0)).unwrap_or_default();
+        if !spot.pinned && self.has_below(parent) && parent != spot.mount.point() {
+            // In a folder that may be the tree's own, where nothing of the outer mount is to be seen.
+            if let Place::Ancestor(_) = self.place_walked(parent.to_owned())? {
+                return Err(FileError::NotCapable);
+            }
+        }
         match spot.stat() {
             Ok(stat) if stat.kind == FileKind::SymbolicLink && !spot.pinned => {
                 if last && !follow {
