@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::{Dir, File};
 
 mod error;
 mod handle;
@@ -18,28 +18,26 @@ mod listing;
 mod mount;
 mod names;
 mod quota;
+mod restore;
+mod slot;
 mod stat;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use error::FileError;
-pub use listing::DirectoryEntry;
-pub use mount::{Access, Mount, MountError, OpenMount};
-pub use quota::{FileLimits, Quota};
-pub use stat::{FileKind, Stat};
+pub(crate) use error::FileError;
+pub(crate) use listing::DirectoryEntry;
+pub(crate) use mount::OpenMount;
+pub use mount::{Access, Mount, MountError};
+pub(crate) use quota::{FileLimits, Quota};
+pub(crate) use slot::{Descriptor, OpenFile, OpenHow, ROOT};
+pub(crate) use stat::{FileKind, Stat};
 
 use handle::Handle;
 use listing::Listing;
 use quota::Ledger;
+use slot::{Node, Slot};
 use tree::{Place, Spot, Tree};
-
-/// Number of an open file or folder.
-pub type Descriptor = u32;
-
-/// The descriptor of the root folder, which is always open. Those below it are the guest's own streams, so that files
-/// get the numbers from 4 on.
-pub const ROOT: Descriptor = 3;
 
 /// Most listed entries kept for all open folders of a kernel.
 const LISTED_MAX: usize = 2 * listing::ENTRIES_MAX;
@@ -47,123 +45,12 @@ const LISTED_MAX: usize = 2 * listing::ENTRIES_MAX;
 /// Tries at opening a file that other processes make, remove or move at the same time.
 const OPEN_ATTEMPTS: usize = 4;
 
-/// How to open. Mirrors `open-flags` of the kernel world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct OpenHow {
-    /// Make the file if it is missing.
-    pub create: bool,
-    /// Fail unless it is a folder.
-    pub directory: bool,
-    /// With `create`: fail if it is there.
-    pub exclusive: bool,
-    /// Empty the file.
-    pub truncate: bool,
-    /// Follow the last name if it is a symbolic link.
-    pub follow_symlinks: bool,
-    /// Allow reading.
-    pub read: bool,
-    /// Allow writing.
-    pub write: bool,
-    /// The guest will write at the end only. Implies `write`.
-    pub append: bool,
-}
-
-impl OpenHow {
-    fn writes(self) -> bool {
-        self.write || self.append
-    }
-
-    /// Does opening so need the right to change the file?
-    fn changes(self) -> bool {
-        self.writes() || self.truncate
-    }
-
-    /// What lasts after the opening.
-    fn lasting(self) -> Self {
-        Self { create: false, exclusive: false, truncate: false, ..self }
-    }
-
-    fn options(self) -> OpenOptions {
-        let mut options = OpenOptions::new();
-        // Neither truncating nor appending is left to the host: the one must be counted, and the other would ignore
-        // offsets.
-        options.read(self.read || !self.changes()).write(self.changes());
-        options
-    }
-}
-
-/// An open descriptor, as a snapshot keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenFile {
-    /// Its number.
-    pub descriptor: Descriptor,
-    /// Absolute guest path.
-    pub path: String,
-    /// How it was opened, without what only mattered then.
-    pub how: OpenHow,
-    /// The path no longer names this file: it was removed, replaced or moved. It cannot be opened again.
-    pub stale: bool,
-}
-
-/// What a descriptor stands for.
-#[derive(Debug)]
-enum Node {
-    File(Handle),
-    /// `dir` is absent for a folder that the tree makes up.
-    Folder { dir: Option<Arc<Dir>>, listing: Option<Listing> },
-    /// Could not be opened again after a restore. It keeps its number until the guest closes it, lest the guest take
-    /// a new file for the lost one.
-    Lost { error: FileError, stale: bool },
-}
-
-#[derive(Debug)]
-struct Slot {
-    /// In the tree's form; kept up to date when this kernel moves it.
-    path: String,
-    how: OpenHow,
-    /// Does it lie in a mount that may be changed?
-    writable: bool,
-    node: Node,
-}
-
-impl Slot {
-    fn folder(path: String, how: OpenHow, writable: bool, dir: Option<Arc<Dir>>) -> Self {
-        Self { path, how: how.lasting(), writable, node: Node::Folder { dir, listing: None } }
-    }
-
-    /// # Errors
-    /// `IsDirectory`, or why the file was lost.
-    fn file(&self) -> Result<&Handle, FileError> {
-        match &self.node {
-            Node::File(file) => Ok(file),
-            Node::Folder { .. } => Err(FileError::IsDirectory),
-            Node::Lost { error, .. } => Err(*error),
-        }
-    }
-
-    /// # Errors
-    /// `BadDescriptor` when it was not opened for writing, or as [`Slot::file`].
-    fn file_to_write(&self) -> Result<&Handle, FileError> {
-        let file = self.file()?;
-        if self.how.writes() { Ok(file) } else { Err(FileError::BadDescriptor) }
-    }
-
-    fn stat(&self) -> Result<Stat, FileError> {
-        match &self.node {
-            Node::File(file) => Stat::of(file),
-            Node::Folder { dir: Some(dir), .. } => Stat::of(dir),
-            Node::Folder { dir: None, .. } => Ok(Stat::of_ancestor(&self.path)),
-            Node::Lost { error, .. } => Err(*error),
-        }
-    }
-}
-
 /// The file tree and the open descriptors of one kernel.
 ///
 /// Every call is one or a few system calls on local files and returns at once; none is ever half done. A descriptor
 /// closes with the `Files` that has it.
 #[derive(Debug)]
-pub struct Files {
+pub(crate) struct Files {
     tree: Tree,
     quota: Arc<Quota>,
     /// The descriptors from [`ROOT`] on; the first is the root and never closes.
@@ -173,7 +60,7 @@ pub struct Files {
 impl Files {
     /// A tree of these mounts, with nothing open but the root. Of two mounts at the same point the later one wins; one
     /// below another hides what the other has there.
-    pub fn new(mounts: Vec<OpenMount>, quota: Arc<Quota>) -> Self {
+    pub(crate) fn new(mounts: Vec<OpenMount>, quota: Arc<Quota>) -> Self {
         let tree = Tree::new(mounts);
         let how = OpenHow { directory: true, read: true, ..OpenHow::default() };
         let root = match tree.resolve("", "/", true) {
@@ -187,7 +74,7 @@ impl Files {
     }
 
     /// Bytes and names that the session, not this kernel alone, has written.
-    pub fn usage(&self) -> (u64, u64) {
+    pub(crate) fn usage(&self) -> (u64, u64) {
         self.quota.usage()
     }
 
@@ -196,7 +83,7 @@ impl Files {
     /// # Errors
     /// `NotCapable` when the path leads out of every mount; `NotPermitted` for devices, FIFOs, sockets and the host
     /// kernel's interfaces, which are never opened; `ReadOnly`, `Quota`, `TooManyOpen`, or what the host says.
-    pub fn open(&mut self, dir: Descriptor, path: &str, how: OpenHow) -> Result<Descriptor, FileError> {
+    pub(crate) fn open(&mut self, dir: Descriptor, path: &str, how: OpenHow) -> Result<Descriptor, FileError> {
         let place = self.resolve(dir, path, how.follow_symlinks)?;
         // Before anything is made or emptied.
         let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
@@ -212,7 +99,7 @@ impl Files {
     ///
     /// # Errors
     /// `BadDescriptor`; `NotPermitted` for the root.
-    pub fn close(&mut self, file: Descriptor) -> Result<(), FileError> {
+    pub(crate) fn close(&mut self, file: Descriptor) -> Result<(), FileError> {
         if file == ROOT {
             return Err(FileError::NotPermitted);
         }
@@ -224,7 +111,7 @@ impl Files {
     ///
     /// # Errors
     /// `BadDescriptor`, `IsDirectory`, `Invalid` for an offset no file has, or what the host says.
-    pub fn read(&mut self, file: Descriptor, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+    pub(crate) fn read(&mut self, file: Descriptor, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
         let slot = self.slot(file)?;
         let file = slot.file()?;
         if slot.how.read { file.read(offset, length) } else { Err(FileError::BadDescriptor) }
@@ -235,7 +122,7 @@ impl Files {
     /// # Errors
     /// `Quota` when not all of it fits, and then nothing is written; `BadDescriptor`, `IsDirectory`, `FileTooLarge`, or
     /// what the host says.
-    pub fn write(&mut self, file: Descriptor, offset: u64, data: &[u8]) -> Result<u32, FileError> {
+    pub(crate) fn write(&mut self, file: Descriptor, offset: u64, data: &[u8]) -> Result<u32, FileError> {
         self.slot(file)?.file_to_write()?.write(offset, data)
     }
 
@@ -243,7 +130,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::write`].
-    pub fn append(&mut self, file: Descriptor, data: &[u8]) -> Result<u64, FileError> {
+    pub(crate) fn append(&mut self, file: Descriptor, data: &[u8]) -> Result<u64, FileError> {
         self.slot(file)?.file_to_write()?.append(data)
     }
 
@@ -251,7 +138,7 @@ impl Files {
     ///
     /// # Errors
     /// `BadDescriptor`, or what the host says.
-    pub fn sync(&mut self, file: Descriptor) -> Result<(), FileError> {
+    pub(crate) fn sync(&mut self, file: Descriptor) -> Result<(), FileError> {
         let slot = self.slot(file)?;
         match &slot.node {
             Node::File(file) if slot.how.writes() => file.sync(),
@@ -265,7 +152,7 @@ impl Files {
     ///
     /// # Errors
     /// `BadDescriptor`, or what the host says.
-    pub fn stat(&mut self, file: Descriptor) -> Result<Stat, FileError> {
+    pub(crate) fn stat(&mut self, file: Descriptor) -> Result<Stat, FileError> {
         self.slot(file)?.stat()
     }
 
@@ -273,7 +160,7 @@ impl Files {
     ///
     /// # Errors
     /// `Quota` when it would grow too far, `BadDescriptor`, `IsDirectory`, `FileTooLarge`, or what the host says.
-    pub fn set_size(&mut self, file: Descriptor, size: u64) -> Result<(), FileError> {
+    pub(crate) fn set_size(&mut self, file: Descriptor, size: u64) -> Result<(), FileError> {
         self.slot(file)?.file_to_write()?.set_size(size)
     }
 
@@ -281,7 +168,7 @@ impl Files {
     ///
     /// # Errors
     /// `ReadOnly`, `BadDescriptor`, or what the host says.
-    pub fn set_times(
+    pub(crate) fn set_times(
         &mut self,
         file: Descriptor,
         accessed: Option<u64>,
@@ -305,7 +192,7 @@ impl Files {
     ///
     /// # Errors
     /// `NotDirectory`, `BadDescriptor`, `FileTooLarge` for more than 100,000 entries, or what the host says.
-    pub fn read_directory(&mut self, dir: Descriptor, skip: u64) -> Result<Vec<DirectoryEntry>, FileError> {
+    pub(crate) fn read_directory(&mut self, dir: Descriptor, skip: u64) -> Result<Vec<DirectoryEntry>, FileError> {
         let slot = self.slot(dir)?;
         let fresh = match &slot.node {
             Node::Folder { listing: Some(_), .. } if skip > 0 => None,
@@ -326,50 +213,6 @@ impl Files {
             *listing = None;
         }
         Ok(piece)
-    }
-
-    /// All open descriptors but the root, lowest first, for a snapshot.
-    pub fn table(&self) -> Vec<OpenFile> {
-        let open = self.slots.iter().enumerate().skip(1);
-        let open = open.filter_map(|(index, slot)| slot.as_ref().map(|slot| (descriptor_of(index), slot)));
-        open.map(|(descriptor, slot)| OpenFile {
-            descriptor,
-            path: if slot.path.is_empty() { "/".to_owned() } else { slot.path.clone() },
-            how: slot.how,
-            stale: self.is_stale(slot),
-        })
-        .collect()
-    }
-
-    /// Makes the descriptors what [`Files::table`] said they were: closes all, and opens each again by its path, with
-    /// nothing made and nothing emptied. Returns those that could not be; the guest gets their error at each use until
-    /// it closes them.
-    pub fn reopen(&mut self, table: &[OpenFile]) -> Vec<(Descriptor, FileError)> {
-        self.slots.truncate(1);
-        let mut failed = Vec::new();
-        for open in table {
-            let max = self.descriptors_max();
-            let free = index_of(open.descriptor).filter(|index| (1..=max).contains(index) && self.is_free(*index));
-            let Some(index) = free else {
-                failed.push((open.descriptor, FileError::BadDescriptor));
-                continue;
-            };
-            let how = open.how.lasting();
-            let opened = if open.stale { Err(FileError::NotFound) } else { self.reopened(&open.path, how) };
-            let slot = opened.unwrap_or_else(|error| {
-                failed.push((open.descriptor, error));
-                let mut path = String::new();
-                tree::push_names(&mut path, &open.path);
-                Slot { path, how, writable: false, node: Node::Lost { error, stale: open.stale } }
-            });
-            self.put(index, slot);
-        }
-        failed
-    }
-
-    fn reopened(&self, path: &str, how: OpenHow) -> Result<Slot, FileError> {
-        let place = self.tree.resolve("", path, how.follow_symlinks)?;
-        self.open_place(place, how)
     }
 
     fn open_place(&self, place: Place, how: OpenHow) -> Result<Slot, FileError> {
@@ -476,21 +319,6 @@ impl Files {
             if let Some(rest) = tree::below(&slot.path, from) {
                 slot.path = format!("{to}{rest}");
             }
-        }
-    }
-
-    fn is_stale(&self, slot: &Slot) -> bool {
-        if let Node::Lost { stale, .. } = slot.node {
-            return stale;
-        }
-        let named = match self.tree.resolve("", if slot.path.is_empty() { "/" } else { &slot.path }, true) {
-            Ok(Place::Mounted(spot)) => spot.stat(),
-            Ok(Place::Ancestor(path)) => Ok(Stat::of_ancestor(&path)),
-            Err(error) => Err(error),
-        };
-        match (named, slot.stat()) {
-            (Ok(named), Ok(open)) => named.id() != open.id(),
-            _ => true,
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 ///
 /// It names no path on purpose: the guest knows the path it gave, and must not learn the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum FileError {
+pub(crate) enum FileError {
     /// The host's permission bits forbid it.
     #[error("permission denied")]
     Access,

@@ -14,13 +14,13 @@ const PIECE_MAX: usize = 512;
 
 /// One name in a folder. Mirrors `directory-entry` of the kernel world.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryEntry {
+pub(crate) struct DirectoryEntry {
     /// The name alone.
-    pub name: String,
+    pub(crate) name: String,
     /// The host's inode number.
-    pub inode: u64,
+    pub(crate) inode: u64,
     /// What it is; `Unknown` also when the host's file system does not say.
-    pub kind: FileKind,
+    pub(crate) kind: FileKind,
 }
 
 /// All entries of a folder at one moment, sorted by name: the order is then the same on every host, and going on

@@ -17,7 +17,7 @@ impl Files {
     ///
     /// # Errors
     /// `NotCapable` when it leads out of every mount, `NotFound` and the like.
-    pub fn stat_at(&mut self, dir: Descriptor, path: &str, follow_symlinks: bool) -> Result<Stat, FileError> {
+    pub(crate) fn stat_at(&mut self, dir: Descriptor, path: &str, follow_symlinks: bool) -> Result<Stat, FileError> {
         match self.resolve(dir, path, follow_symlinks)? {
             Place::Ancestor(path) => Ok(Stat::of_ancestor(&path)),
             Place::Mounted(spot) => spot.stat(),
@@ -28,7 +28,7 @@ impl Files {
     ///
     /// # Errors
     /// `ReadOnly`, `NotPermitted` for devices and the like, or as [`Files::stat_at`].
-    pub fn set_times_at(
+    pub(crate) fn set_times_at(
         &mut self,
         dir: Descriptor,
         path: &str,
@@ -59,7 +59,7 @@ impl Files {
     ///
     /// # Errors
     /// `Exists`, `ReadOnly`, `Quota`, or as [`Files::stat_at`].
-    pub fn create_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+    pub(crate) fn create_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
         // A trailing slash is as good as none here, and must not make a link be followed.
         let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Exists) };
         // Making all folders of a path ends in places that are there and may not be written: say so first.
@@ -84,7 +84,7 @@ impl Files {
     ///
     /// # Errors
     /// `NotEmpty`, `NotDirectory`, `Busy` for a mount point or what holds one, `ReadOnly`, or as [`Files::stat_at`].
-    pub fn remove_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+    pub(crate) fn remove_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
         let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Busy) };
         self.remove(&spot, AtFlags::REMOVEDIR)
     }
@@ -93,7 +93,7 @@ impl Files {
     ///
     /// # Errors
     /// `IsDirectory`, `ReadOnly`, or as [`Files::stat_at`].
-    pub fn remove_file(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+    pub(crate) fn remove_file(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
         let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::IsDirectory) };
         if spot.folder {
             // Fails with `NotDirectory` when it is none.
@@ -123,7 +123,7 @@ impl Files {
     ///
     /// # Errors
     /// `CrossDevice` between mounts, `Busy` for a mount point or what holds one, `ReadOnly`, or what the host says.
-    pub fn rename(
+    pub(crate) fn rename(
         &mut self,
         dir: Descriptor,
         path: &str,
@@ -167,7 +167,7 @@ impl Files {
     /// # Errors
     /// `CrossDevice` between mounts, `NotPermitted` for what is neither file nor symbolic link, `ReadOnly`, `Quota`, or
     /// what the host says.
-    pub fn link(&mut self, dir: Descriptor, path: &str, new_dir: Descriptor, new_path: &str) -> Result<(), FileError> {
+    pub(crate) fn link(&mut self, dir: Descriptor, path: &str, new_dir: Descriptor, new_path: &str) -> Result<(), FileError> {
         let from = self.resolve(dir, path, false)?;
         let to = self.resolve(new_dir, new_path, false)?;
         let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::NotPermitted) };
@@ -195,7 +195,7 @@ impl Files {
     /// # Errors
     /// `NotCapable` for a target that is absolute or climbs out of the mount, `Exists`, `ReadOnly`, `Quota`, or as
     /// [`Files::stat_at`].
-    pub fn symlink(&mut self, target: &str, dir: Descriptor, path: &str) -> Result<(), FileError> {
+    pub(crate) fn symlink(&mut self, target: &str, dir: Descriptor, path: &str) -> Result<(), FileError> {
         tree::check(target)?;
         let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::Exists) };
         spot.mount.writable()?;
@@ -224,7 +224,7 @@ impl Files {
     /// # Errors
     /// `Invalid` when it is none; `NotCapable` when the target is absolute, since it would tell of the host; or as
     /// [`Files::stat_at`].
-    pub fn read_link(&mut self, dir: Descriptor, path: &str) -> Result<String, FileError> {
+    pub(crate) fn read_link(&mut self, dir: Descriptor, path: &str) -> Result<String, FileError> {
         match self.resolve(dir, path, false)? {
             Place::Ancestor(_) => Err(FileError::Invalid),
             Place::Mounted(spot) if spot.folder => spot.stat().and(Err(FileError::Invalid)),

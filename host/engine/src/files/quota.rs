@@ -8,13 +8,13 @@ use super::stat::{FileKind, Stat};
 
 /// How much of the host's disk and tables a session may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileLimits {
+pub(crate) struct FileLimits {
     /// Bytes by which files may grow, all in all. Logical sizes: a hole counts like data.
-    pub bytes_max: u64,
+    pub(crate) bytes_max: u64,
     /// Names that may be made: files, folders and links.
-    pub files_max: u64,
+    pub(crate) files_max: u64,
     /// Descriptors that one kernel may have open.
-    pub descriptors_max: u32,
+    pub(crate) descriptors_max: u32,
 }
 
 impl Default for FileLimits {
@@ -29,31 +29,31 @@ impl Default for FileLimits {
 /// two kernels write the same file. Growth is counted and shrinking is given back; what was there before the session
 /// never counts, and removing it frees room, but never below zero.
 #[derive(Debug)]
-pub struct Quota {
+pub(crate) struct Quota {
     limits: FileLimits,
     ledger: Mutex<Ledger>,
 }
 
 impl Quota {
     /// Counters at zero.
-    pub fn new(limits: FileLimits) -> Arc<Self> {
+    pub(crate) fn new(limits: FileLimits) -> Arc<Self> {
         Self::with_usage(limits, 0, 0)
     }
 
     /// Counters as [`Quota::usage`] told them, for a session that is restored.
-    pub fn with_usage(limits: FileLimits, bytes: u64, files: u64) -> Arc<Self> {
+    pub(crate) fn with_usage(limits: FileLimits, bytes: u64, files: u64) -> Arc<Self> {
         let ledger = Ledger { limits, bytes, files, open: HashMap::new() };
         Arc::new(Self { limits, ledger: Mutex::new(ledger) })
     }
 
     /// Bytes and names in use.
-    pub fn usage(&self) -> (u64, u64) {
+    pub(crate) fn usage(&self) -> (u64, u64) {
         let ledger = self.lock();
         (ledger.bytes, ledger.files)
     }
 
     /// What the session was given.
-    pub fn limits(&self) -> FileLimits {
+    pub(crate) fn limits(&self) -> FileLimits {
         self.limits
     }
 

@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     /// A device, a FIFO, a socket: seen in listings, never opened.
     Unknown,
     /// A folder.
@@ -36,23 +36,23 @@ impl From<FileType> for FileKind {
 
 /// What is known about a file. Mirrors `file-stat` of the kernel world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stat {
+pub(crate) struct Stat {
     /// The host's device number; 0 for folders that exist only as ancestors of mount points.
-    pub device: u64,
+    pub(crate) device: u64,
     /// The host's inode number.
-    pub inode: u64,
+    pub(crate) inode: u64,
     /// What it is.
-    pub kind: FileKind,
+    pub(crate) kind: FileKind,
     /// Names that it has.
-    pub links: u64,
+    pub(crate) links: u64,
     /// Bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Last read, in nanoseconds since the Unix epoch; earlier times become 0.
-    pub accessed: u64,
+    pub(crate) accessed: u64,
     /// Last written, likewise.
-    pub modified: u64,
+    pub(crate) modified: u64,
     /// Last changed in any way, likewise.
-    pub changed: u64,
+    pub(crate) changed: u64,
 }
 
 impl Stat {
