@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint32_t glue_cell;
 
@@ -65,6 +66,8 @@ void glue_step(kernel_step_t *step, const uint64_t *wake_at) {
 // ---- Session
 
 extern char *__wasilibc_cwd;
+// libc resolves relative paths against it only where chdir() is linked, which a guest itself may not call.
+__attribute__((used)) static int (*const relative_paths)(const char *) = chdir;
 
 static char *c_string(kernel_string_t string) {
     char *copy = malloc(string.len + 1);

@@ -290,25 +290,25 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
     let mut wizer = wasmtime_wizer::Wizer::new();
     // The export must stay: the component aliases it.
     wizer.init_func("init").keep_init_func(true);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bake = wizer.run_component(&mut store, &wasm, async |store, component| {
         check_imports(component, store.engine(), manifest).map_err(wasmtime::Error::new)?;
         linker.instantiate_async(store, component).await
     });
-    let (image, _) = run_on_thread(&runtime, bake)?;
+    let (image, _) = block_on(bake)?;
     Ok(image)
 }
 
-/// Blocks on a future from a thread of its own: the caller may be inside another runtime.
-fn run_on_thread<T, F>(runtime: &tokio::runtime::Runtime, future: F) -> Result<T, Cause>
+/// Blocks on a future from a thread and a runtime of its own: the caller may be inside another runtime.
+fn block_on<T, F>(future: F) -> Result<T, Cause>
 where
     T: Send,
     F: Future<Output = wasmtime::Result<T>> + Send,
 {
-    std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(future)).join() {
-        Ok(result) => result.map_err(Cause::from),
-        Err(_) => Err("baking panicked".into()),
-    })
+    let drive = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(future).map_err(Cause::from)
+    };
+    std::thread::scope(|scope| scope.spawn(drive).join()).unwrap_or_else(|_| Err("baking panicked".into()))
 }
 
 /// What every kernel of a guest sees besides its session's folders, and an empty workspace for baking.

@@ -31,6 +31,8 @@ pub(crate) struct CallEnd {
     pub(crate) cell: u32,
     pub(crate) duration: Duration,
     pub(crate) result: CallResult,
+    /// Whether its run has heard of it.
+    pub(crate) reported: bool,
 }
 
 /// A call whose completion the guest has not seen.
@@ -84,7 +86,7 @@ impl Calls {
         if self.open.len() >= CALLS_QUEUED_MAX {
             let message = format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer");
             let result = Err(CallError::new(CallErrorKind::Limit, message));
-            self.ended.push_back(CallEnd { call, cell, duration: Duration::ZERO, result });
+            self.ended.push_back(CallEnd { call, cell, duration: Duration::ZERO, result, reported: false });
             return Ok(());
         }
         let task = self.running.spawn(with_permit(self.permits.clone(), future));
@@ -111,17 +113,22 @@ impl Calls {
         }
     }
 
-    /// Cancels the open calls of a cell: each completes with a `cancelled` error.
-    pub(crate) fn cancel_cell(&mut self, cell: u32) {
+    /// Cancels the open calls of a cell; returns their ends, to be reported and given to [`Calls::deliver`].
+    pub(crate) fn cancel_cell(&mut self, cell: u32) -> Vec<CallEnd> {
         let calls: Vec<u64> = self.open.iter().filter(|(_, open)| open.cell == cell).map(|(call, _)| *call).collect();
-        for call in calls {
-            if let Some(open) = self.open.remove(&call) {
-                self.by_task.remove(&open.task.id());
-                open.task.abort();
-                let result = Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped"));
-                self.ended.push_back(CallEnd { call, cell, duration: open.began.elapsed(), result });
-            }
-        }
+        let cancel = |call| {
+            let open = self.open.remove(&call)?;
+            self.by_task.remove(&open.task.id());
+            open.task.abort();
+            let result = Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped"));
+            Some(CallEnd { call, cell, duration: open.began.elapsed(), result, reported: false })
+        };
+        calls.into_iter().filter_map(cancel).collect()
+    }
+
+    /// Queues ends for [`Calls::next`].
+    pub(crate) fn deliver(&mut self, ends: impl IntoIterator<Item = CallEnd>) {
+        self.ended.extend(ends);
     }
 
     /// The next call to end; waits for ever when none is open.
@@ -166,7 +173,7 @@ impl Calls {
 
     fn close(&mut self, call: u64, result: CallResult) -> Option<CallEnd> {
         let open = self.open.remove(&call)?;
-        Some(CallEnd { call, cell: open.cell, duration: open.began.elapsed(), result })
+        Some(CallEnd { call, cell: open.cell, duration: open.began.elapsed(), result, reported: false })
     }
 }
 

@@ -213,8 +213,8 @@ impl Reactor {
         let cell = first.cell;
         let mut completions = Vec::new();
         let mut next = Some(first);
-        while let Some(end) = next {
-            self.kernel.data().report_end(&end).await;
+        while let Some(mut end) = next {
+            self.kernel.data().report_end(&mut end).await;
             let response = end.result.map(Into::into).map_err(Into::into);
             completions.push(types::Completion { call: end.call, response });
             next = if completions.len() < COMPLETIONS_MAX {
@@ -252,7 +252,7 @@ impl Reactor {
                 Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
                 Some(cell) => {
                     cell.give_up = Some(give_up);
-                    data.binding.calls.cancel_cell(id);
+                    self.cancel_calls(id).await;
                     let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
                     self.apply(step).await?;
                 }
@@ -260,6 +260,15 @@ impl Reactor {
             }
         }
         Ok(())
+    }
+
+    /// Cancels the calls of a cell that is stopped. The guest hears of it once it was told to stop.
+    async fn cancel_calls(&mut self, id: u32) {
+        let mut ends = self.kernel.data().binding.calls.cancel_cell(id);
+        for end in &mut ends {
+            self.kernel.data().report_end(end).await;
+        }
+        self.kernel.data().binding.calls.deliver(ends);
     }
 
     /// Ends a cell that does not end itself. Its kernel lives on.
@@ -293,15 +302,21 @@ impl Reactor {
         Ok(())
     }
 
-    async fn end_cell(&mut self, id: u32, outcome: Outcome) {
+    async fn end_cell(&mut self, id: u32, mut outcome: Outcome) {
         let cpu = self.kernel.cpu_time();
+        if let Outcome::Failed(failure) = &mut outcome {
+            // An exception on the way out of a stopped cell is the stop's doing, whatever it says.
+            if failure.kind == FailureKind::Raised
+                && let Some(reason) = self.kernel.data().stop_reason(id, None)
+            {
+                failure.kind = stop_kind(reason);
+            }
+            if failure.kind != FailureKind::Raised {
+                self.cancel_calls(id).await;
+            }
+        }
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
-        if let Outcome::Failed(failure) = &outcome
-            && failure.kind != FailureKind::Raised
-        {
-            data.binding.calls.cancel_cell(id);
-        }
         let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
         let usage = Usage {
             fuel,

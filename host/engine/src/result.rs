@@ -120,8 +120,8 @@ struct Display {
 pub struct Image<'a> {
     /// `image/png` and its kin.
     pub mime_type: &'a str,
-    /// Bytes of the image file.
-    pub data: &'a [u8],
+    /// Its file; text for a vector image, or where a cell gave base64.
+    pub data: &'a MimeData,
 }
 
 impl RunResult {
@@ -175,9 +175,14 @@ impl RunResult {
         languages
     }
 
+    /// The combined text of all cells; see [`RunResult::shown`].
+    pub fn text(&self) -> String {
+        self.shown().text
+    }
+
     /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`] and
     /// [`WINDOW_LINES`]. Never empty: a run that showed nothing says so.
-    pub fn text(&self) -> Shown {
+    pub fn shown(&self) -> Shown {
         let mut window = Window::default();
         let mut cut = Totals::default();
         for (index, result) in self.cells.iter().enumerate() {
@@ -464,10 +469,6 @@ impl MimeBundle {
     pub fn image(&self) -> Option<Image<'_>> {
         let images = || self.0.iter().filter(|(mime_type, _)| mime_type.starts_with("image/"));
         let (mime_type, data) = images().find(|(mime_type, _)| mime_type != "image/svg+xml").or(images().next())?;
-        let data = match data {
-            MimeData::Binary(bytes) => bytes.as_slice(),
-            MimeData::Text(text) => text.as_bytes(),
-        };
         Some(Image { mime_type, data })
     }
 

@@ -268,8 +268,8 @@ impl StoreData {
             Ok(future) => self.block_on(cell, bridge, future).await,
             Err(error) => Err(error),
         };
-        let end = CallEnd { call: number, cell, duration: began.elapsed(), result };
-        self.report_end(&end).await;
+        let mut end = CallEnd { call: number, cell, duration: began.elapsed(), result, reported: false };
+        self.report_end(&mut end).await;
         end.result
     }
 
@@ -296,8 +296,11 @@ impl StoreData {
         result
     }
 
-    /// Emits the `call_finished` event of a call.
-    pub(crate) async fn report_end(&mut self, end: &CallEnd) {
+    /// Emits the `call_finished` event of a call, once.
+    pub(crate) async fn report_end(&mut self, end: &mut CallEnd) {
+        if std::mem::replace(&mut end.reported, true) {
+            return;
+        }
         let (call, duration) = (end.call, end.duration);
         let error = end.result.as_ref().err().map(ToString::to_string);
         self.send(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;

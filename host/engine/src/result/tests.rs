@@ -58,13 +58,13 @@ fn both_streams_and_plain_displays_make_one_text_in_order() {
 
 #[test]
 fn blank_lines_around_a_text_go_and_its_indentation_stays() {
-    assert_eq!(fold(1, [out("\n\n   x  y\n0  1  2\n \n")]).text().text, "   x  y\n0  1  2");
+    assert_eq!(fold(1, [out("\n\n   x  y\n0  1  2\n \n")]).text(), "   x  y\n0  1  2");
 }
 
 #[test]
 fn markdown_is_preferred_over_plain_text() {
     let result = fold(1, [shows(text_bundle(&[("text/plain", "<Markdown>"), ("text/markdown", "# Hi")]))]);
-    assert_eq!(result.text().text, "# Hi");
+    assert_eq!(result.text(), "# Hi");
     assert_eq!(result.markdowns().collect::<Vec<_>>(), ["# Hi"]);
     assert!(result.cells[0].has_markdown());
 }
@@ -72,10 +72,10 @@ fn markdown_is_preferred_over_plain_text() {
 #[test]
 fn images_and_json_leave_no_text() {
     let result = fold(1, [shows(png()), shows(png())]);
-    assert_eq!(result.text().text, "(displayed 2 image(s); no text output)");
-    assert_eq!(result.images().next(), Some(Image { mime_type: "image/png", data: &[1, 2, 3] }));
+    assert_eq!(result.text(), "(displayed 2 image(s); no text output)");
+    assert_eq!(result.images().next(), Some(Image { mime_type: "image/png", data: &MimeData::Binary(vec![1, 2, 3]) }));
     let result = fold(1, [shows(text_bundle(&[("application/json", "{}"), ("text/plain", "{}")]))]);
-    assert_eq!(result.text().text, "(no text output)");
+    assert_eq!(result.text(), "(no text output)");
     assert_eq!(result.jsons().collect::<Vec<_>>(), ["{}"]);
 }
 
@@ -89,9 +89,9 @@ fn a_chart_with_an_image_is_an_image_alone() {
 
 #[test]
 fn nothing_shown_is_said() {
-    assert_eq!(fold(2, [ends(0, Outcome::Complete)]).text().text, "(no output)");
-    assert_eq!(fold(1, [out(" \n")]).text().text, "(no text output)");
-    assert_eq!(fold(1, [shows(text_bundle(&[("text/html", "<b>x</b>")]))]).text().text, "(no text output)");
+    assert_eq!(fold(2, [ends(0, Outcome::Complete)]).text(), "(no output)");
+    assert_eq!(fold(1, [out(" \n")]).text(), "(no text output)");
+    assert_eq!(fold(1, [shows(text_bundle(&[("text/html", "<b>x</b>")]))]).text(), "(no text output)");
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn an_update_replaces_wherever_the_display_is() {
 fn clearing_drops_what_was_shown_at_once_or_with_the_next_output() {
     let clear = |wait| EventKind::ClearOutput { index: 0, wait };
     let result = fold(1, [out("old"), shows(png()), clear(false)]);
-    assert_eq!(result.text().text, "(no output)");
+    assert_eq!(result.text(), "(no output)");
     let waiting = [out("old"), clear(true)];
-    assert_eq!(fold(1, waiting.clone()).text().text, "old");
-    assert_eq!(fold(1, waiting.into_iter().chain([out("new"), out("er")])).text().text, "newer");
+    assert_eq!(fold(1, waiting.clone()).text(), "old");
+    assert_eq!(fold(1, waiting.into_iter().chain([out("new"), out("er")])).text(), "newer");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn several_cells_are_numbered_and_titled_and_a_failure_says_what_did_not_run() {
     let second = EventKind::Stdout { index: 1, text: "half\n".to_owned() };
     let result = fold(0, [started, out("one\n"), ends(0, Outcome::Complete), second, fails(1)]);
     assert_eq!(
-        result.text().text,
+        result.text(),
         "[1/4]\none\n\n[2/4] load\nhalf\nValueError: no\n\nCell 2 failed; cells 3 to 4 did not run. \
          What earlier cells made is kept."
     );
@@ -139,7 +139,7 @@ fn an_exit_status_is_a_failure_unless_0() {
     assert_eq!(fold(1, [ends(0, Outcome::Exited(0))]).cells[0].exit_code(), Some(0));
     let result = fold(1, [ends(0, Outcome::Exited(3))]);
     assert_eq!(result.cells[0].exit_code(), Some(1));
-    assert_eq!(result.text().text, "SystemExit: the cell exited with status 3");
+    assert_eq!(result.text(), "SystemExit: the cell exited with status 3");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_result_is_bounded() {
     let many = (0..DISPLAYS_MAX + 5).map(|_| shows(png()));
     let result = fold(1, many);
     assert_eq!(result.images().count(), DISPLAYS_MAX);
-    assert_eq!(result.text().text.lines().count(), 5);
+    assert_eq!(result.text().lines().count(), 5);
     let status = EventKind::Status { index: 0, op: "read".to_owned(), fields: Vec::new() };
     let result = fold(1, std::iter::repeat_n(status, STATUSES_MAX + 7));
     assert_eq!((result.cells[0].statuses.len(), result.statuses_left_out), (STATUSES_MAX, 7));
@@ -163,7 +163,7 @@ fn the_combined_text_counts_all_that_was_left_out() {
     let result = fold(2, [long(0), long(1)]);
     let cell = result.cells[0].output().truncation.expect("the cell is cut");
     assert_eq!((cell.total_bytes, cell.total_lines), (200_000, 2_000));
-    let shown = result.text();
+    let shown = result.shown();
     let run = shown.truncation.expect("the run is cut");
     assert!(shown.text.len() < WINDOW_BYTES + 100);
     assert!((399_900..400_200).contains(&run.total_bytes), "{run:?}");
@@ -174,6 +174,6 @@ fn the_combined_text_counts_all_that_was_left_out() {
 fn events_out_of_place_are_ignored() {
     let elsewhere = EventKind::Stdout { index: 9, text: "x".to_owned() };
     let result = fold(1, [elsewhere, fails(9), EventKind::ClearOutput { index: 9, wait: false }]);
-    assert_eq!(result.text().text, "(no output)");
+    assert_eq!(result.text(), "(no output)");
     assert!(!result.is_finished);
 }

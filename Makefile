@@ -1,0 +1,58 @@
+# Every target is a command or two; `make help` lists them. CI calls these and nothing else.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+# Baked images, compiled code, guest builds and toolchains live here, by digest, outside the checkout.
+export CELLAR_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cellar
+CELLAR := target/release/cellar
+GUESTS := target/release/cellar-guests
+# What the example analyses: see fixtures/analysis/README.md.
+DATA := target/datasets
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build guests probe data run test test-fast check bless bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing on a Debian machine
+	@.ci/setup
+
+build: setup ## Build the command line
+	@$(CARGO) build --release --locked -p cellar -p cellar-guests
+
+guests: build ## Build, bake and compile the guests (minutes the first time, then nothing)
+	@$(GUESTS) build
+	@$(CELLAR) bake
+
+probe: build
+	@$(GUESTS) build probe
+	@$(CELLAR) bake probe
+
+data: setup ## Fetch the data set of the example
+	@.ci/datasets $(DATA)
+
+run: guests data ## Set everything up and run a real analysis
+	@fixtures/analysis/run $(CELLAR) $(DATA)
+
+test: guests data ## Run every test
+	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
+	@$(CARGO) test --release --locked --workspace --doc
+
+test-fast: probe ## Run the tests that need no interpreter
+	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
+
+check: setup ## Check format, lints, licences and documentation
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
+	@.ci/deny
+
+bless: guests ## Accept the events that the transcripts lead to now
+	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
+
+bench: guests ## Measure, and compare with the targets
+	@$(CARGO) bench --bench bench
+
+clean: ## Remove what was built here; caches stay
+	@$(CARGO) clean

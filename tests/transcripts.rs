@@ -1,0 +1,372 @@
+//! One test per fixture in `fixtures/transcripts/<subject>/`: cells, and the events they must lead to.
+//!
+//! A fixture is source in the `# %%` cell format; its extension names the language, and `# %% js` changes it for one
+//! cell. Comments before the first cell that look like `# key: value` set limits and grants (see [`Header`]). The
+//! events stand beside it in `<case>.<extension>.events`. `make bless` rewrites those; the diff is the review.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use cellar_engine::{
+    Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, Host,
+    HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Response, Scalar, SessionConfig, ToolSpec, bake,
+    denied,
+};
+use futures::StreamExt;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let trials = match fixtures(&root.join("fixtures/transcripts")) {
+        Ok(fixtures) => fixtures.into_iter().map(trial).collect(),
+        Err(error) => vec![Trial::test("fixtures", move || Err(error.into()))],
+    };
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(path: PathBuf) -> Trial {
+    let subject = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let case = path.file_name().unwrap_or_default().to_string_lossy();
+    // The language leads, so that a filter can leave the slow guests out.
+    let language = path.extension().unwrap_or_default().to_string_lossy();
+    Trial::test(format!("{language}::{subject}::{case}"), move || check(&path))
+}
+
+/// Every fixture; a file that is neither a fixture nor the events of one is an error.
+fn fixtures(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for subject in read_folder(folder)? {
+        for path in read_folder(&subject)? {
+            let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+            if extension == "events" {
+                if !path.with_extension("").exists() {
+                    return Err(format!("`{}` belongs to no fixture", path.display()));
+                }
+            } else if Language::from_code(&extension).is_some() {
+                found.push(path);
+            } else {
+                return Err(format!("`{}` is no fixture: unknown extension", path.display()));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("`{}`: {error}", folder.display()))?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(|error| error.to_string())).collect()
+}
+
+fn check(path: &Path) -> Result<(), Failed> {
+    let source = std::fs::read_to_string(path)?;
+    let language = path.extension().and_then(|code| Language::from_code(&code.to_string_lossy()));
+    let (header, cells) = parse(&source, language.ok_or("unknown language")?)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let found = runtime.block_on(play(header, cells))?;
+    let expected_path = PathBuf::from(format!("{}.events", path.display()));
+    if std::env::var_os("CELLAR_BLESS").is_some() {
+        std::fs::write(&expected_path, found)?;
+        return Ok(());
+    }
+    let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
+    if expected == found {
+        return Ok(());
+    }
+    let diff = similar::TextDiff::from_lines(&expected, &found).unified_diff().header("expected", "found").to_string();
+    Err(format!("events differ (`make bless` accepts them)\n{diff}").into())
+}
+
+/// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
+/// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
+/// `file: path` and `secret: name` (below), `keep-going: yes` to run later cells after a failure.
+#[derive(Default)]
+struct Header {
+    config: SessionConfig,
+    /// Each cell is a run of its own, so that a failed one does not end the transcript.
+    keep_going: bool,
+    /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
+    data: bool,
+}
+
+fn parse(source: &str, default: Language) -> Result<(Header, Vec<Cell>), Failed> {
+    let mut header = Header::default();
+    header.config.bridges = Arc::new(TestTools);
+    let mut cells: Vec<Cell> = Vec::new();
+    for line in source.lines() {
+        let comment = line.strip_prefix("# ").or(line.strip_prefix("// "));
+        if let Some(marker) = comment.and_then(|comment| comment.strip_prefix("%%")) {
+            cells.push(new_cell(marker.trim(), default));
+        } else if let Some(cell) = cells.last_mut() {
+            cell.code.push_str(line);
+            cell.code.push('\n');
+        } else if let Some((key, value)) = comment.and_then(|comment| comment.split_once(": ")) {
+            header.set(key, value)?;
+        }
+    }
+    for cell in &mut cells {
+        cell.code.truncate(cell.code.trim_end().len());
+    }
+    Ok((header, cells))
+}
+
+/// `%% [language] [reset] [timeout=SECONDS] [title]`
+fn new_cell(marker: &str, default: Language) -> Cell {
+    let mut cell = Cell::new(default, "");
+    for word in marker.split_whitespace() {
+        if let Some(language) = Language::from_code(word) {
+            cell.language = language;
+        } else if word == "reset" {
+            cell.reset = true;
+        } else if let Some(seconds) = word.strip_prefix("timeout=").and_then(|value| value.parse().ok()) {
+            cell.timeout = Some(Duration::from_secs(seconds));
+        } else {
+            cell.title = Some(word.to_owned());
+        }
+    }
+    cell
+}
+
+impl Header {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Failed> {
+        let limits = &mut self.config.limits;
+        match key {
+            "timeout" => limits.timeout = Duration::from_secs_f64(value.parse()?),
+            "grace" => limits.grace = Duration::from_secs_f64(value.parse()?),
+            "fuel" => limits.fuel = Some(value.replace('_', "").parse()?),
+            "memory" => limits.memory_bytes = value.parse::<u64>()? << 20,
+            "output" => limits.output_bytes = value.parse()?,
+            "disk" => limits.disk_bytes = value.parse()?,
+            "disk-files" => limits.disk_files = value.parse()?,
+            "descriptors" => limits.descriptors = value.parse()?,
+            "keep-going" => self.keep_going = value == "yes",
+            "data" => self.data = value == "yes",
+            "environment" => {
+                let (name, value) = value.split_once('=').ok_or("expected NAME=value")?;
+                self.config.environment.push((name.to_owned(), value.to_owned()));
+            }
+            "why" => {}
+            _ => return Err(format!("unknown key `{key}` in the header").into()),
+        }
+        Ok(())
+    }
+}
+
+async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
+    let host = open_host(cells.iter().map(|cell| cell.language))?;
+    let folder = tempfile::tempdir()?;
+    if header.data {
+        header.config.mounts.push(data_mount(folder.path())?);
+    }
+    header.config.id = Some("test".to_owned());
+    let session = host.session(header.config)?;
+    let mut text = String::new();
+    let runs = if header.keep_going { cells.into_iter().map(|cell| vec![cell]).collect() } else { vec![cells] };
+    let mut number = 0;
+    for cells in runs {
+        let count = cells.len();
+        let mut run = session.run(cells)?;
+        let mut transcript = Transcript { text: &mut text, offset: number, stream: None };
+        while let Some(event) = run.next().await {
+            transcript.add(&event);
+        }
+        number += count;
+    }
+    Ok(collapse(&text))
+}
+
+/// Says a line that repeats once, with its count.
+fn collapse(text: &str) -> String {
+    let mut collapsed = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut count = 1;
+        while lines.next_if_eq(&line).is_some() {
+            count += 1;
+        }
+        collapsed.push_str(line);
+        if count > 1 {
+            let _ = write!(collapsed, " ({count} times)");
+        }
+        collapsed.push('\n');
+    }
+    collapsed
+}
+
+/// Opens a host on the guests that `make guests` built, baked when they are not.
+fn open_host(languages: impl Iterator<Item = Language>) -> Result<Host, Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
+    let config = HostConfig { kernels_max: 16, spares: 0, ..HostConfig::new(root.join("target/guests"), cache) };
+    for language in languages {
+        bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    }
+    Ok(Host::open(config)?)
+}
+
+fn data_mount(folder: &Path) -> Result<Mount, Failed> {
+    let data = folder.join("data");
+    std::fs::create_dir(&data)?;
+    std::fs::write(data.join("greeting.txt"), "hello\n")?;
+    std::fs::write(folder.join("secret.txt"), "the secret\n")?;
+    std::os::unix::fs::symlink(folder.join("secret.txt"), data.join("absolute-link"))?;
+    std::os::unix::fs::symlink("../secret.txt", data.join("relative-link"))?;
+    std::os::unix::fs::symlink("..", data.join("up"))?;
+    Ok(Mount { host: data, guest: "/data".to_owned(), access: Access::ReadOnly })
+}
+
+/// The tools of every transcript.
+struct TestTools;
+
+impl Bridges for TestTools {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let names = ["echo", "fail", "hang", "panic", "sleep"];
+        let spec = |name: &str| ToolSpec { name: name.to_owned(), description: String::new(), schema: None };
+        names.into_iter().map(spec).collect()
+    }
+
+    fn call(&self, call: Call, _caller: Caller) -> CallFuture {
+        let Call::Tool { name, arguments } = &call else {
+            let error = denied(&call);
+            return Box::pin(async { Err(error) });
+        };
+        let arguments = arguments.clone();
+        match name.as_str() {
+            "echo" => Box::pin(async move { Ok(Response::Json(arguments)) }),
+            "fail" => Box::pin(async { Err(CallError::new(CallErrorKind::Failed, "the tool failed on purpose")) }),
+            "hang" => Box::pin(std::future::pending()),
+            "panic" => Box::pin(async { panic!("a bridge that panics") }),
+            "sleep" => Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Ok(Response::Json(arguments))
+            }),
+            _ => {
+                let error = denied(&call);
+                Box::pin(async { Err(error) })
+            }
+        }
+    }
+}
+
+/// Events as text. Neighbouring pieces of one stream are joined: how output is cut is nobody's business.
+struct Transcript<'a> {
+    text: &'a mut String,
+    /// Cells of earlier runs.
+    offset: usize,
+    stream: Option<(usize, &'static str, String)>,
+}
+
+impl Transcript<'_> {
+    fn add(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Stdout { index, text } => return self.stream(*index, "stdout", text),
+            EventKind::Stderr { index, text } => return self.stream(*index, "stderr", text),
+            _ => self.flush(),
+        }
+        let offset = self.offset + 1;
+        let text = &mut *self.text;
+        match &event.kind {
+            EventKind::Display { index, data, display_id } => {
+                let id = display_id.as_ref().map(|id| format!(" id={id}")).unwrap_or_default();
+                let _ = writeln!(text, "[{}] display{id}{}", index + offset, bundle(data));
+            }
+            EventKind::UpdateDisplay { index, data, display_id } => {
+                let _ = writeln!(text, "[{}] update_display id={display_id}{}", index + offset, bundle(data));
+            }
+            EventKind::ClearOutput { index, wait } => {
+                let _ = writeln!(text, "[{}] clear_output wait={wait}", index + offset);
+            }
+            EventKind::Status { index, op, fields } => {
+                let fields: String = fields.iter().map(|(name, value)| format!(" {name}={}", scalar(value))).collect();
+                let _ = writeln!(text, "[{}] status {op}{fields}", index + offset);
+            }
+            EventKind::CallStarted { index, bridge, name, .. } => {
+                let _ = writeln!(text, "[{}] call_started {} {name}", index + offset, bridge.as_str());
+            }
+            EventKind::CallFinished { index, error, .. } => {
+                let error = error.as_ref().map(|error| format!(" error {error:?}")).unwrap_or_default();
+                let _ = writeln!(text, "[{}] call_finished{error}", index + offset);
+            }
+            EventKind::CellFinished { index, outcome, .. } => {
+                let _ = writeln!(text, "[{}] {}", index + offset, ending(outcome));
+            }
+            _ => {}
+        }
+    }
+
+    fn stream(&mut self, index: usize, name: &'static str, text: &str) {
+        match &mut self.stream {
+            Some((place, stream, joined)) if *place == index && *stream == name => joined.push_str(text),
+            _ => {
+                self.flush();
+                self.stream = Some((index, name, text.to_owned()));
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some((index, name, text)) = self.stream.take() {
+            let _ = writeln!(self.text, "[{}] {name} {}", index + self.offset + 1, shown(&text));
+        }
+    }
+}
+
+/// Long output by its ends and length: enough to notice a change.
+fn shown(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= 2_000 {
+        return format!("{text:?}");
+    }
+    let head: String = text.chars().take(100).collect();
+    let tail: String = text.chars().skip(count - 100).collect();
+    format!("{head:?} … {tail:?} ({count} characters)")
+}
+
+fn bundle(bundle: &MimeBundle) -> String {
+    let item = |(name, data): &(String, MimeData)| match data {
+        MimeData::Text(text) => format!("\n    {name} {}", shown(text)),
+        MimeData::Binary(bytes) => format!("\n    {name} {} bytes", bytes.len()),
+    };
+    bundle.0.iter().map(item).collect()
+}
+
+fn scalar(scalar: &Scalar) -> String {
+    match scalar {
+        Scalar::Text(text) => format!("{text:?}"),
+        Scalar::Integer(number) => number.to_string(),
+        Scalar::Number(number) => number.to_string(),
+        Scalar::Boolean(yes) => yes.to_string(),
+    }
+}
+
+fn ending(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Complete => "done".to_owned(),
+        Outcome::Exited(status) => format!("exited {status}"),
+        Outcome::Failed(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: &Failure) -> String {
+    let mut text = format!("failed {} {}: {}", failure.kind.as_str(), failure.name, failure.message);
+    if let (Some(line), Some(column)) = (failure.line, failure.column) {
+        let _ = write!(text, "\n    at {line}:{column}");
+    }
+    for part in [&failure.snippet, &failure.pointer].into_iter().flatten() {
+        let _ = write!(text, "\n    > {part}");
+    }
+    for line in failure.traceback.lines() {
+        let _ = write!(text, "\n    | {line}");
+    }
+    if !failure.state_kept {
+        text.push_str("\n    state lost");
+    }
+    text
+}
