@@ -1,1 +1,74 @@
-fn main() {}
+//! The `cellar` command: reads the command line, starts the runtime, turns the outcome into an exit code.
+
+mod args;
+mod bake;
+mod bridges;
+mod check;
+mod config;
+mod doctor;
+mod json;
+mod output;
+mod render;
+mod report;
+mod run;
+mod setup;
+mod socket;
+mod source;
+mod terminal;
+mod wire;
+
+use std::{io, process::ExitCode, time::Duration};
+
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    args::{Arguments, Command},
+    report::{CliError, EXIT_COMPLETE},
+};
+
+/// How long calls that are still under way may take to clean up behind themselves.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log_to_stderr();
+    let code = match dispatch(arguments) {
+        Ok(code) => code,
+        Err(error) if error.is_reader_gone() => EXIT_COMPLETE,
+        Err(error) => {
+            report::print_error(&error);
+            error.exit_code()
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Logs what `RUST_LOG` asks for; warnings otherwise.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
+fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
+    let folders = arguments.folders;
+    match arguments.command {
+        Command::Run(arguments) => on_runtime(run::run(&folders, arguments)),
+        Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
+        Command::Doctor(arguments) => doctor::doctor(&folders, &arguments),
+        Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "cellar", &mut script);
+            output::print(&script)?;
+            Ok(EXIT_COMPLETE)
+        }
+    }
+}
+
+fn on_runtime(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Start)?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    result
+}

@@ -46,13 +46,16 @@ fn fails(index: usize) -> EventKind {
 
 #[test]
 fn both_streams_and_plain_displays_make_one_text_in_order() {
-    let result = fold(1, [
-        out("a\nb"),
-        EventKind::Stderr { index: 0, text: "!\n".to_owned() },
-        out("unended"),
-        shows(text_bundle(&[("text/plain", "42")])),
-        out("c\n\n"),
-    ]);
+    let result = fold(
+        1,
+        [
+            out("a\nb"),
+            EventKind::Stderr { index: 0, text: "!\n".to_owned() },
+            out("unended"),
+            shows(text_bundle(&[("text/plain", "42")])),
+            out("c\n\n"),
+        ],
+    );
     assert_eq!(result.cells[0].output().text, "a\nb!\nunended\n42\nc");
 }
 

@@ -1,0 +1,175 @@
+//! The command line, as types. What they mean is decided where they are used.
+
+use std::path::PathBuf;
+
+use cellar_engine::Language;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
+#[derive(Debug, Parser)]
+#[command(name = "cellar", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
+}
+
+/// Where Cellar keeps its own things.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Folders")]
+pub(crate) struct Folders {
+    /// Folder of the guests [default: guests beside the program's folder, else in the user's data folder]
+    #[arg(long, global = true, value_name = "DIR", env = "CELLAR_GUESTS", hide_env_values = true)]
+    pub(crate) guests: Option<PathBuf>,
+    /// Folder for baked and compiled guests [default: cellar in the user's cache folder]
+    #[arg(long, global = true, value_name = "DIR", env = "CELLAR_CACHE", hide_env_values = true)]
+    pub(crate) cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run cells from a file and show what they did
+    Run(RunArguments),
+    /// Run one cell and print its output
+    Eval(EvalArguments),
+    /// Tell what is installed, what is in force and what is missing
+    Doctor(DoctorArguments),
+    /// Make guests ready to start, which `run` and `eval` do themselves when they must
+    Bake(BakeArguments),
+    /// Print a completion script for a shell
+    Completions {
+        /// Shell to write it for
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// A run as JSON, or a .py or .js file with cells after `# %%` or `// %%`; `-` for standard input
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// What FILE is written in, when its name does not say
+    #[arg(short, long, value_name = "LANGUAGE")]
+    pub(crate) language: Option<LanguageCode>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+    /// Save displayed images into this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events"])]
+    pub(crate) images: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvalArguments {
+    /// What CODE is written in
+    #[arg(short, long, value_name = "LANGUAGE")]
+    pub(crate) language: LanguageCode,
+    /// Source of the cell; `-` for standard input
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) code: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+}
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArguments {
+    /// Print the result alone, as JSON, when the run has ended
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print every event as it happens, one JSON object a line
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) events: bool,
+}
+
+/// What the session is given.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct SessionArguments {
+    /// Run in the live session behind this socket [default: CELLAR_SESSION_SOCKET, unless a session is described here]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) connect: Option<PathBuf>,
+    /// Folder that cells see as /workspace and may write to [default: a private empty one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Folder that cells see as GUEST, to read or also to write
+    #[arg(long = "mount", value_name = "HOST:GUEST[:rw]")]
+    pub(crate) mounts: Vec<String>,
+    /// File that grants tools, models, agents and folders, and sets limits
+    #[arg(long, value_name = "cellar.toml")]
+    pub(crate) config: Option<PathBuf>,
+    /// Instructions that one cell may take [default: unlimited]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) fuel: Option<u64>,
+    /// Memory of one kernel, in MiB [default: 512]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(32..=4096))]
+    pub(crate) memory: Option<u64>,
+    /// Seconds for cells that do not say how long they may take [default: 30]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) timeout: Option<u64>,
+    /// Environment variable that cells see
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub(crate) environment: Vec<String>,
+}
+
+impl SessionArguments {
+    /// Whether a session of one's own is described.
+    pub(crate) fn describes_session(&self) -> bool {
+        let limits = [self.fuel, self.memory, self.timeout];
+        self.workspace.is_some()
+            || self.config.is_some()
+            || !self.mounts.is_empty()
+            || !self.environment.is_empty()
+            || limits.iter().any(Option::is_some)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// File to explain
+    #[arg(long, value_name = "cellar.toml")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BakeArguments {
+    /// Languages to bake [default: all whose guests are there]
+    #[arg(value_name = "LANGUAGE")]
+    pub(crate) languages: Vec<LanguageCode>,
+    /// Bake again what is ready
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// A language on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LanguageCode {
+    /// Python
+    #[value(name = "py", alias = "python")]
+    Python,
+    /// JavaScript
+    #[value(name = "js", alias = "javascript")]
+    JavaScript,
+    /// The toy language of the engine's own tests
+    #[value(name = "probe", hide = true)]
+    Probe,
+}
+
+impl From<LanguageCode> for Language {
+    fn from(code: LanguageCode) -> Language {
+        match code {
+            LanguageCode::Python => Language::Python,
+            LanguageCode::JavaScript => Language::JavaScript,
+            LanguageCode::Probe => Language::Probe,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Answers the calls of cells as `cellar.toml` says: tools and agents are commands, models are behind an endpoint.
+//!
+//! Credentials stay on this side: they go into a request or a command's environment, never into a message. What cells
+//! are not granted is refused by the engine's own words. Read [`HostBridges`] first.
+
+mod agent;
+mod command;
+mod llm;
+pub(crate) mod schema;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cellar_engine::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Response, ToolSpec, denied};
+
+use crate::config::{Agent, Config, Tool};
+pub(crate) use agent::SOCKET_VARIABLE;
+use llm::Models;
+use schema::Schema;
+
+/// The bridges of one `cellar.toml`.
+pub(crate) struct HostBridges {
+    tools: BTreeMap<String, Arc<Tool>>,
+    agents: BTreeMap<String, Arc<Agent>>,
+    models: Option<Arc<Models>>,
+}
+
+impl HostBridges {
+    /// The bridges that `config` grants. Nothing is started or asked before a cell calls.
+    pub(crate) fn new(config: &Config) -> HostBridges {
+        let tools = config.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.clone()))).collect();
+        let agents = config.agents.iter().map(|(name, agent)| (name.clone(), Arc::new(agent.clone()))).collect();
+        HostBridges { tools, agents, models: config.llm.clone().map(|llm| Arc::new(Models::new(llm))) }
+    }
+}
+
+impl Bridges for HostBridges {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let spec = |(name, tool): (&String, &Arc<Tool>)| ToolSpec {
+            name: name.clone(),
+            description: tool.description.clone(),
+            schema: tool.schema.as_ref().map(serde_json::Value::to_string),
+        };
+        self.tools.iter().map(spec).collect()
+    }
+
+    fn call(&self, call: Call, caller: Caller) -> CallFuture {
+        match &call {
+            Call::Tool { name, arguments } => {
+                if let Some(tool) = self.tools.get(name) {
+                    return Box::pin(call_tool(Arc::clone(tool), name.clone(), arguments.clone()));
+                }
+            }
+            Call::Llm { prompt, model, system, schema } => {
+                if let Some(models) = &self.models {
+                    let question = llm::Question {
+                        prompt: prompt.clone(),
+                        tier: model.clone(),
+                        system: system.clone(),
+                        schema: schema.clone(),
+                    };
+                    return Box::pin(Arc::clone(models).ask(question));
+                }
+            }
+            Call::Agent(asked) => {
+                if let Some(agent) = self.agents.get(&asked.agent_type) {
+                    return Box::pin(agent::call(Arc::clone(agent), asked.clone(), caller));
+                }
+            }
+            Call::Input { .. } | Call::Http(_) => {}
+        }
+        let error = self.refusal(&call);
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+impl HostBridges {
+    /// The engine's refusal, with the names that would have been understood.
+    fn refusal(&self, call: &Call) -> CallError {
+        let names: Vec<&str> = match call {
+            Call::Tool { .. } => self.tools.keys().map(String::as_str).collect(),
+            Call::Agent(_) => self.agents.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let mut error = denied(call);
+        if !names.is_empty() {
+            error.message = format!("{}; known are: {}", error.message, names.join(", "));
+        }
+        error
+    }
+}
+
+/// Runs a tool's command.
+///
+/// # Cancel safety
+/// Dropping the future kills the command and all that it started in its process group.
+async fn call_tool(tool: Arc<Tool>, name: String, arguments: String) -> Result<Response, CallError> {
+    let who = format!("tool `{name}`");
+    if let Some(schema) = &tool.schema {
+        check_arguments(&who, schema, &arguments)?;
+    }
+    let output = command::run(&tool.command, &who, arguments.into_bytes(), &[]).await?;
+    let text = json_text(&who, output)?;
+    Ok(Response::Json(text))
+}
+
+fn check_arguments(who: &str, schema: &serde_json::Value, arguments: &str) -> Result<(), CallError> {
+    let invalid = |fault: String| {
+        CallError::new(CallErrorKind::Invalid, format!("{who}: the arguments do not fit its schema: {fault}"))
+    };
+    let value: serde_json::Value = serde_json::from_str(arguments).map_err(|error| invalid(error.to_string()))?;
+    Schema::compile(schema).map_err(invalid)?.check(&value).map_err(invalid)
+}
+
+/// The output of a command as a JSON text.
+fn json_text(who: &str, output: Vec<u8>) -> Result<String, CallError> {
+    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+    let text = String::from_utf8(output).map_err(|_| failed("printed bytes that are not UTF-8".to_owned()))?;
+    if text.trim().is_empty() {
+        return Err(failed("printed nothing; its result must be a JSON value on standard output".to_owned()));
+    }
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            let start = crate::check::quote(text.trim());
+            Err(failed(format!("printed what is not one JSON value ({error}): {start}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

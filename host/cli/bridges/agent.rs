@@ -1,0 +1,71 @@
+//! `agent(…)`: a command that may run cells in the session that called it.
+
+use std::sync::Arc;
+
+use cellar_engine::{AgentCall, CallError, CallErrorKind, Caller, Response, limits::AGENT_DEPTH_MAX};
+use serde_json::{Value, json};
+
+use super::{
+    command, json_text,
+    schema::{Schema, object_of},
+};
+use crate::{config::Agent, socket::Door};
+
+/// The variable that tells an agent where its session is.
+pub(crate) const SOCKET_VARIABLE: &str = "CELLAR_SESSION_SOCKET";
+
+/// Runs an agent to its end.
+///
+/// # Cancel safety
+/// Dropping the future kills the command and ends the runs it made in the session.
+pub(super) async fn call(agent: Arc<Agent>, asked: AgentCall, caller: Caller) -> Result<Response, CallError> {
+    let who = format!("agent `{}`", asked.agent_type);
+    let depth = caller.depth + 1;
+    if depth > AGENT_DEPTH_MAX {
+        let message = format!("{who} would be nested {depth} deep, at most {AGENT_DEPTH_MAX} are allowed");
+        return Err(CallError::new(CallErrorKind::Limit, message));
+    }
+    let schema = asked.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
+        CallError::new(CallErrorKind::Invalid, format!("{who} cannot be given this schema: {fault}"))
+    })?;
+    let request = json!({
+        "prompt": asked.prompt,
+        "context": asked.context,
+        "label": asked.label,
+        "model": asked.model,
+        "schema": schema.as_ref().map(|(value, _)| value),
+        "session": caller.session.id(),
+        "depth": depth,
+    });
+    let door = Door::open(caller.session.for_agent(depth)).map_err(|error| {
+        CallError::new(CallErrorKind::Failed, format!("{who} cannot be given its session: {error}"))
+    })?;
+    let socket = door.path().to_string_lossy().into_owned();
+    let input = request.to_string().into_bytes();
+    let output = command::run(&agent.command, &who, input, &[(SOCKET_VARIABLE, &socket)]).await?;
+    drop(door);
+    answer(&who, schema.map(|(_, schema)| schema), json_text(&who, output)?)
+}
+
+/// The `output` of an agent, as the caller asked for it.
+fn answer(who: &str, schema: Option<Schema>, text: String) -> Result<Response, CallError> {
+    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+    let mut reply: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    let Some(output) = reply.get_mut("output").map(Value::take) else {
+        return Err(failed("printed no `output`; it must print {\"output\": …}".to_owned()));
+    };
+    let Some(schema) = schema else {
+        return Ok(Response::Text(match output {
+            Value::String(text) => text,
+            other => other.to_string(),
+        }));
+    };
+    // Agents that only have text to give put the object into it.
+    let object = match &output {
+        Value::String(text) => serde_json::from_str(text).unwrap_or(output),
+        _ => output,
+    };
+    let object =
+        object_of(&schema, &object).map_err(|fault| failed(format!("gave no object of the schema: {fault}")))?;
+    Ok(Response::Json(object))
+}

@@ -1,0 +1,181 @@
+//! Runs a configured command: bytes in on standard input, bytes out on standard output.
+//!
+//! Each command has its own process group, a bare environment, a deadline, and a bound on what it may print. Whatever
+//! way the call ends, the group is killed: a command leaves nothing running behind it, unless it left its group.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+};
+
+use cellar_engine::{CallError, CallErrorKind};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin},
+};
+
+use crate::config::Command;
+
+/// Bytes a command may print as its result.
+const OUTPUT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of its standard error that are kept, the last ones.
+const ERROR_BYTES_MAX: usize = 8 << 10;
+/// Lines of its standard error that a message repeats, the last ones.
+const ERROR_LINES_MAX: usize = 10;
+/// What a command sees of Cellar's own environment unless more is granted.
+const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "LANG"];
+
+/// Runs `command` with `input` on its standard input and returns what it printed. `who` names it in messages, `extra`
+/// are variables for this call.
+///
+/// # Errors
+/// It cannot be started, ran past its deadline, printed too much, or ended with a status other than 0: then with the
+/// last lines of its standard error.
+///
+/// # Cancel safety
+/// Dropping the future kills the process group.
+pub(super) async fn run(
+    command: &Command,
+    who: &str,
+    input: Vec<u8>,
+    extra: &[(&str, &str)],
+) -> Result<Vec<u8>, CallError> {
+    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+    let mut child = start(command, extra).map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let group = Group::of(&child);
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let work = async {
+        tokio::try_join!(
+            feed(stdin, &input),
+            read_all(stdout, OUTPUT_BYTES_MAX),
+            read_tail(stderr),
+            wait(&mut child, &group)
+        )
+    };
+    let ended = tokio::time::timeout(command.timeout, work).await.map_err(|_| {
+        let seconds = command.timeout.as_secs();
+        CallError::new(CallErrorKind::Limit, format!("{who} did not end within {seconds} s and was stopped"))
+    })?;
+    let ((), output, errors, status) = ended.map_err(|error| match error {
+        Fault::TooMuch => {
+            let mib = OUTPUT_BYTES_MAX >> 20;
+            CallError::new(CallErrorKind::Limit, format!("{who} printed more than {mib} MiB and was stopped"))
+        }
+        Fault::Io(error) => failed(format!("cannot be talked to: {error}")),
+    })?;
+    if status.success() {
+        return Ok(output);
+    }
+    Err(failed(format!("{}{}", ending(status), last_lines(&errors))))
+}
+
+fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
+    let (program, arguments) =
+        command.argv.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no program"))?;
+    let program = if program.contains('/') { command.folder.join(program) } else { PathBuf::from(program) };
+    let inherited = ENVIRONMENT.into_iter().chain(command.inherit.iter().map(String::as_str));
+    let inherited = inherited.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+    tokio::process::Command::new(program)
+        .args(arguments)
+        .current_dir(&command.folder)
+        .env_clear()
+        .envs(inherited)
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
+        .envs(extra.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// A command's process group; killed when dropped.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Group {
+        Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+
+    fn kill(&self) {
+        if let Some(leader) = self.0 {
+            // The group may be gone already.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+enum Fault {
+    TooMuch,
+    Io(io::Error),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        Fault::Io(error)
+    }
+}
+
+/// Writes `input` and closes. A command need not read all of it.
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Fault> {
+    let Some(mut stdin) = stdin else { return Ok(()) };
+    match stdin.write_all(input).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+async fn read_all(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    let Some(from) = from else { return Ok(bytes) };
+    from.take(bytes_max as u64 + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() > bytes_max { Err(Fault::TooMuch) } else { Ok(bytes) }
+}
+
+async fn read_tail(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, Fault> {
+    let mut tail = Vec::new();
+    let Some(mut from) = from else { return Ok(tail) };
+    let mut chunk = [0; 4096];
+    loop {
+        let count = from.read(&mut chunk).await?;
+        if count == 0 {
+            return Ok(tail);
+        }
+        tail.extend_from_slice(&chunk[..count]);
+        let excess = tail.len().saturating_sub(ERROR_BYTES_MAX);
+        tail.drain(..excess);
+    }
+}
+
+/// Waits for the command, then ends what it left running, which would hold its pipes open.
+async fn wait(child: &mut Child, group: &Group) -> Result<ExitStatus, Fault> {
+    let status = child.wait().await?;
+    group.kill();
+    Ok(status)
+}
+
+fn ending(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("failed with exit status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "failed".to_owned(),
+    }
+}
+
+/// The last lines of standard error, to stand behind a message.
+fn last_lines(errors: &[u8]) -> String {
+    let text = String::from_utf8_lossy(errors);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    let start = lines.len().saturating_sub(ERROR_LINES_MAX);
+    if lines.is_empty() { String::new() } else { format!(":\n{}", lines[start..].join("\n")) }
+}

@@ -1,0 +1,137 @@
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::config::Command;
+
+fn shell(script: &str) -> Command {
+    Command {
+        argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
+        folder: PathBuf::from("/"),
+        environment: vec![("GIVEN".to_owned(), "given".to_owned())],
+        inherit: vec!["CARGO_MANIFEST_DIR".to_owned()],
+        timeout: Duration::from_secs(10),
+    }
+}
+
+async fn run(script: &str, input: &[u8]) -> Result<String, CallError> {
+    let output = command::run(&shell(script), "tool `t`", input.to_vec(), &[("EXTRA", "extra")]).await?;
+    Ok(String::from_utf8(output).expect("text"))
+}
+
+async fn tool(script: &str, schema: Option<serde_json::Value>, arguments: &str) -> Result<Response, CallError> {
+    let tool = Tool { command: shell(script), description: String::new(), schema };
+    call_tool(Arc::new(tool), "t".to_owned(), arguments.to_owned()).await
+}
+
+fn error(kind: CallErrorKind, message: &str) -> CallError {
+    CallError::new(kind, message)
+}
+
+#[tokio::test]
+async fn input_goes_in_and_output_comes_out() {
+    let large = vec![b'x'; 1 << 20];
+    assert_eq!(run("cat", &large).await.map(|output| output.len()), Ok(1 << 20));
+    assert_eq!(run("exec <&-; echo 1", &large).await, Ok("1\n".to_owned()));
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_granted() {
+    let output = run("env | sed 's/=.*//' | sort | tr '\\n' ' '", b"").await.expect("ran");
+    let expected = ["CARGO_MANIFEST_DIR", "EXTRA", "GIVEN", "HOME", "LANG", "PATH", "PWD"];
+    let surplus: Vec<_> = output.split(' ').filter(|name| !expected.contains(name) && name.len() > 1).collect();
+    assert_eq!(surplus, Vec::<&str>::new(), "{output}");
+    assert!(output.contains("EXTRA GIVEN "), "{output}");
+}
+
+#[tokio::test]
+async fn a_failed_command_says_its_status_and_its_last_words() {
+    let script = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $n >&2; done; exit 3";
+    let lines: Vec<String> = (3..=12).map(|n| format!("line {n}")).collect();
+    let message = format!("tool `t` failed with exit status 3:\n{}", lines.join("\n"));
+    assert_eq!(run(script, b"").await, Err(error(CallErrorKind::Failed, &message)));
+    assert_eq!(run("kill -9 $$", b"").await, Err(error(CallErrorKind::Failed, "tool `t` was killed by signal 9")));
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_says_so() {
+    let command = Command { argv: vec!["./no-such-program".to_owned()], ..shell("") };
+    let result = command::run(&command, "tool `t`", Vec::new(), &[]).await;
+    let message = "tool `t` cannot be started: No such file or directory (os error 2)";
+    assert_eq!(result, Err(error(CallErrorKind::Failed, message)));
+}
+
+#[tokio::test]
+async fn too_much_output_stops_a_command() {
+    let began = Instant::now();
+    let message = "tool `t` printed more than 16 MiB and was stopped";
+    assert_eq!(run("cat /dev/zero", b"").await, Err(error(CallErrorKind::Limit, message)));
+    assert!(began.elapsed() < Duration::from_secs(8));
+}
+
+#[tokio::test]
+async fn a_deadline_stops_a_command_and_all_it_started() {
+    let file = std::env::temp_dir().join(format!("cellar-bridges-{}", std::process::id()));
+    let script = format!("(sleep 1.2; echo late > {}) & sleep 30", file.display());
+    let command = Command { timeout: Duration::from_millis(300), ..shell(&script) };
+    let result = command::run(&command, "tool `t`", Vec::new(), &[]).await;
+    assert_eq!(result, Err(error(CallErrorKind::Limit, "tool `t` did not end within 0 s and was stopped")));
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(!file.exists(), "a child outlived the deadline");
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_nothing_running() {
+    let file = std::env::temp_dir().join(format!("cellar-dropped-{}", std::process::id()));
+    let script = format!("(sleep 1; echo late > {}) & sleep 30", file.display());
+    let command = shell(&script);
+    let call = command::run(&command, "tool `t`", Vec::new(), &[]);
+    assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert!(!file.exists(), "a child outlived its call");
+}
+
+#[tokio::test]
+async fn a_background_process_does_not_hold_up_the_answer() {
+    let began = Instant::now();
+    assert_eq!(run("sleep 30 & echo done", b"").await, Ok("done\n".to_owned()));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_tool_answers_with_one_json_value() {
+    assert_eq!(tool("cat", None, r#"{"a": 1}"#).await, Ok(Response::Json(r#"{"a": 1}"#.to_owned())));
+    let nothing = "tool `t` printed nothing; its result must be a JSON value on standard output";
+    assert_eq!(tool("true", None, "{}").await, Err(error(CallErrorKind::Failed, nothing)));
+    let debug = "tool `t` printed what is not one JSON value (expected value at line 1 column 1): \"debug: 1\"";
+    assert_eq!(tool("echo debug: 1", None, "{}").await, Err(error(CallErrorKind::Failed, debug)));
+    let bytes = "tool `t` printed bytes that are not UTF-8";
+    assert_eq!(tool("printf '\\377'", None, "{}").await, Err(error(CallErrorKind::Failed, bytes)));
+}
+
+#[tokio::test]
+async fn arguments_are_checked_before_a_tool_starts() {
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": false
+    });
+    assert!(tool("cat", Some(schema.clone()), r#"{"a": 1}"#).await.is_ok());
+    let refused = tool("echo started >&2; exit 1", Some(schema), r#"{"a": "x", "b": 2}"#).await;
+    let error = refused.expect_err("refused");
+    assert_eq!(error.kind, CallErrorKind::Invalid);
+    assert!(error.message.starts_with("tool `t`: the arguments do not fit its schema: "), "{error}");
+    assert!(error.message.contains("\"x\" is not of type \"integer\" (at `$.a`)"), "{error}");
+}
+
+#[test]
+fn schemas_for_answers_must_describe_objects() {
+    let fault = |text| schema::Schema::of_object(text).err().expect("refused");
+    assert!(fault("{").starts_with("it is not JSON: "));
+    assert_eq!(fault("[]"), "it must be a JSON object");
+    assert_eq!(fault(r#"{"type": "array"}"#), "it must describe an object: `\"type\": \"object\"`");
+    assert!(schema::Schema::of_object(r#"{"properties": {}}"#).is_ok());
+}

@@ -1,0 +1,185 @@
+//! `cellar.toml`: what sessions are granted and how far they may go.
+//!
+//! One file, given with `--config`, and never looked for: a folder that one happens to stand in must not hand out
+//! commands. Every key is a field below, with its meaning. Unknown keys are refused. Relative paths and commands are
+//! taken from the file's own folder. Read [`Config`] first.
+
+mod parse;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cellar_engine::{Limits, Mount};
+
+use crate::{check::Invalid, report::CliError};
+
+/// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    /// `[tools.NAME]`: what `tool.NAME(…)` runs.
+    pub(crate) tools: BTreeMap<String, Tool>,
+    /// `[llm]`: what `llm(…)` asks.
+    pub(crate) llm: Option<Llm>,
+    /// `[agents.NAME]`: what `agent(…, agent_type="NAME")` runs. `task` is the one that cells call by default.
+    pub(crate) agents: BTreeMap<String, Agent>,
+    /// `[http]`: the hosts that cells may reach. Kept for the day when the bridge is built: until then every request
+    /// is denied.
+    pub(crate) http: Http,
+    /// `[limits]`: how far a session may go.
+    pub(crate) limits: LimitsTable,
+    /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
+    /// is not.
+    pub(crate) mounts: Vec<Mount>,
+    /// `[environment]`: variables that cells see. `NAME = "value"`.
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+/// How a command is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// `command`: the program and its arguments. A program with a `/` in it is relative to the file's folder, and the
+    /// command runs there; others are looked for on `PATH`.
+    pub(crate) argv: Vec<String>,
+    /// The folder of the file.
+    pub(crate) folder: PathBuf,
+    /// `environment`: variables the command gets besides `PATH`, `HOME` and `LANG`. `NAME = "value"`.
+    pub(crate) environment: Vec<(String, String)>,
+    /// `inherit`: names of variables that it gets from Cellar's own environment, such as credentials.
+    pub(crate) inherit: Vec<String>,
+    /// `timeout`: seconds it may take, 1 to 3600; 600 for an agent, 60 for a tool unless given.
+    pub(crate) timeout: Duration,
+}
+
+/// A tool.
+#[derive(Debug, Clone)]
+pub(crate) struct Tool {
+    /// `command`, `environment`, `inherit`, `timeout`. The command reads its arguments as one JSON object and writes
+    /// its result as one JSON value.
+    pub(crate) command: Command,
+    /// `description`: what it does, for people and models.
+    pub(crate) description: String,
+    /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the command starts.
+    pub(crate) schema: Option<serde_json::Value>,
+}
+
+/// The language model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Llm {
+    /// `endpoint`: base URL of an OpenAI-compatible service, such as `http://127.0.0.1:9999/v1`.
+    pub(crate) endpoint: String,
+    /// `api_key_env`: the environment variable that holds the key. Without it, no key is sent.
+    pub(crate) api_key_env: Option<String>,
+    /// `timeout`: seconds one answer may take, 1 to 3600; 120 unless given.
+    pub(crate) timeout: Duration,
+    /// `[llm.tiers]`: the models behind `smol`, `default` and `slow`. A tier that is absent cannot be asked.
+    pub(crate) tiers: BTreeMap<String, String>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Agent {
+    /// `command`, `environment`, `inherit`, `timeout`. The command reads one JSON object (`prompt`, `context`,
+    /// `label`, `model`, `schema`, `session`, `depth`) and writes `{"output": …}`. `CELLAR_SESSION_SOCKET` lets it run
+    /// cells in the session that called it.
+    pub(crate) command: Command,
+    /// `description`: what it is good at.
+    pub(crate) description: String,
+}
+
+/// The hosts that cells may reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Http {
+    /// `allow`: one entry for each host.
+    pub(crate) allow: Vec<HttpRule>,
+}
+
+/// A host that cells may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpRule {
+    /// `host`: its name.
+    pub(crate) host: String,
+    /// `methods`: such as `GET`; all when absent.
+    pub(crate) methods: Vec<String>,
+    /// `ports`: 443 when absent.
+    pub(crate) ports: Vec<u16>,
+}
+
+/// Limits of a session. What is absent keeps its default; `cellar doctor` prints those in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LimitsTable {
+    /// `timeout`: seconds a cell may take when it does not say, 1 to 600.
+    pub(crate) timeout: Option<u64>,
+    /// `timeout_max`: seconds a cell may ask for, 1 to 600.
+    pub(crate) timeout_max: Option<u64>,
+    /// `grace_ms`: milliseconds between the soft stop of a cell and the hard one, 10 to 60000.
+    pub(crate) grace_ms: Option<u64>,
+    /// `fuel`: instructions a cell may take. Counting them makes cells slower.
+    pub(crate) fuel: Option<u64>,
+    /// `memory_mib`: memory of a kernel, 32 to 4096.
+    pub(crate) memory_mib: Option<u64>,
+    /// `output_mib`: text a cell may print, 1 to 1024.
+    pub(crate) output_mib: Option<u64>,
+    /// `display_mib`: one displayed value, 1 to 64.
+    pub(crate) display_mib: Option<u64>,
+    /// `calls_in_flight`: bridge calls that run at the same time, 1 to 1024.
+    pub(crate) calls_in_flight: Option<u64>,
+    /// `disk_mib`: what a session may add to its folders, 0 to 1048576.
+    pub(crate) disk_mib: Option<u64>,
+    /// `disk_files`: files and folders it may create, 0 to 10000000.
+    pub(crate) disk_files: Option<u64>,
+    /// `descriptors`: files a kernel may hold open, 8 to 65536.
+    pub(crate) descriptors: Option<u64>,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not TOML, or says something that this version does not know.
+    pub(crate) fn load(path: &Path) -> Result<Config, CliError> {
+        let cannot_read = |source| CliError::Read { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(cannot_read)?;
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().map_err(cannot_read)?;
+        Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(CliError::Invalid)
+    }
+
+    /// Reads the text of a file that lies in `folder`; `what` names it in messages.
+    ///
+    /// # Errors
+    /// Every fault, with the path to it.
+    pub(crate) fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
+        parse::config(text, folder, what)
+    }
+}
+
+impl LimitsTable {
+    /// The limits of a session: these, and the defaults for the rest.
+    pub(crate) fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        set(&mut limits.timeout, self.timeout.map(Duration::from_secs));
+        set(&mut limits.timeout_max, self.timeout_max.map(Duration::from_secs));
+        set(&mut limits.grace, self.grace_ms.map(Duration::from_millis));
+        limits.fuel = self.fuel.or(limits.fuel);
+        set(&mut limits.memory_bytes, self.memory_mib.map(|mib| mib << 20));
+        set(&mut limits.output_bytes, self.output_mib.map(|mib| mib << 20));
+        set(&mut limits.display_bytes, self.display_mib.and_then(|mib| usize::try_from(mib << 20).ok()));
+        set(&mut limits.calls_in_flight, self.calls_in_flight.and_then(|calls| usize::try_from(calls).ok()));
+        set(&mut limits.disk_bytes, self.disk_mib.map(|mib| mib << 20));
+        set(&mut limits.disk_files, self.disk_files);
+        set(&mut limits.descriptors, self.descriptors.and_then(|count| u32::try_from(count).ok()));
+        limits
+    }
+}
+
+fn set<T>(limit: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *limit = value;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! From the text of a `cellar.toml` to [`Config`].
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cellar_engine::{Access, Mount};
+
+use super::{Agent, Command, Config, Http, HttpRule, LimitsTable, Llm, Tool};
+use crate::{
+    bridges::schema::Schema,
+    check::{At, Fields, Invalid, Problems, quote},
+    json::Node,
+};
+
+/// Tiers that cells may name.
+const TIERS: [&str; 3] = ["smol", "default", "slow"];
+/// Seconds a command or a model may be given.
+const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+
+pub(super) fn config(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
+    let mut problems = Problems::default();
+    let value = match text.parse::<toml::Table>() {
+        Ok(table) => Node::from(toml::Value::Table(table)),
+        Err(error) => {
+            problems.add("", format_args!("expected TOML: {}", place(text, &error)));
+            return problems.finish(what, None);
+        }
+    };
+    let mut parser = Parser { folder, problems };
+    let config = parser.config(&At::root(&value, ""));
+    parser.problems.finish(what, config)
+}
+
+/// What the parser says, with line and column, on one line.
+fn place(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => {
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            format!("{message} at line {line} column {column}")
+        }
+        None => message,
+    }
+}
+
+struct Parser<'a> {
+    folder: &'a Path,
+    problems: Problems,
+}
+
+impl Parser<'_> {
+    fn config(&mut self, at: &At<'_>) -> Option<Config> {
+        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "environment"];
+        let fields = at.fields(&known, &mut self.problems)?;
+        Some(Config {
+            tools: self.named(&fields, "tools", Parser::tool),
+            llm: fields.get("llm").and_then(|at| self.llm(&at)),
+            agents: self.named(&fields, "agents", Parser::agent),
+            http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
+            limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
+            mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
+            environment: self.environment(&fields),
+        })
+    }
+
+    /// A table of tables whose keys are names that cells write.
+    fn named<T>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        read: impl Fn(&mut Self, &At<'_>) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        let Some(entries) = fields.get(key).and_then(|at| at.entries(&mut self.problems)) else {
+            return BTreeMap::new();
+        };
+        let mut named = BTreeMap::new();
+        for (name, at) in entries {
+            if !is_name(name) {
+                let expected = "a name of letters, digits, `_` and `-` that begins with a letter or `_`";
+                self.problems.add(&at.path, format_args!("expected {expected}, found {}", quote(name)));
+            } else if let Some(value) = read(self, &at) {
+                named.insert(name.to_owned(), value);
+            }
+        }
+        named
+    }
+
+    fn tool(&mut self, at: &At<'_>) -> Option<Tool> {
+        let known = ["command", "description", "schema", "environment", "inherit", "timeout"];
+        let fields = at.fields(&known, &mut self.problems)?;
+        let command = self.command(&fields, 60);
+        let description = self.text(&fields, "description").unwrap_or_default();
+        let schema = fields.get("schema").and_then(|at| self.schema(&at));
+        Some(Tool { command: command?, description, schema })
+    }
+
+    fn agent(&mut self, at: &At<'_>) -> Option<Agent> {
+        let known = ["command", "description", "environment", "inherit", "timeout"];
+        let fields = at.fields(&known, &mut self.problems)?;
+        let command = self.command(&fields, 600);
+        let description = self.text(&fields, "description").unwrap_or_default();
+        Some(Agent { command: command?, description })
+    }
+
+    fn command(&mut self, fields: &Fields<'_>, timeout_seconds: u64) -> Option<Command> {
+        let expected = "an array of strings, the program first";
+        let at = fields.required("command", expected, &mut self.problems)?;
+        let argv = at.texts("string", &mut self.problems);
+        if argv.as_ref().is_some_and(|argv| argv.iter().take(1).any(String::is_empty)) {
+            self.problems.add(&format!("{}[0]", at.path), "expected a program, found \"\"");
+        }
+        let inherit = fields.get("inherit").and_then(|at| at.texts("name", &mut self.problems)).unwrap_or_default();
+        let environment = self.environment(fields);
+        let timeout = self.timeout(fields, timeout_seconds);
+        Some(Command { argv: argv?, folder: self.folder.to_owned(), environment, inherit, timeout })
+    }
+
+    fn llm(&mut self, at: &At<'_>) -> Option<Llm> {
+        let fields = at.fields(&["endpoint", "api_key_env", "timeout", "tiers"], &mut self.problems)?;
+        let endpoint = fields
+            .required("endpoint", "the base URL of an OpenAI-compatible service", &mut self.problems)
+            .and_then(|at| self.endpoint(&at));
+        let api_key_env = fields.get("api_key_env").and_then(|at| at.filled_text(&mut self.problems));
+        let timeout = self.timeout(&fields, 120);
+        let tiers = fields.required("tiers", "a table with a model for each tier", &mut self.problems);
+        let tiers = tiers.map(|at| self.tiers(&at)).unwrap_or_default();
+        Some(Llm { endpoint: endpoint?, api_key_env: api_key_env.map(str::to_owned), timeout, tiers })
+    }
+
+    fn endpoint(&mut self, at: &At<'_>) -> Option<String> {
+        let text = at.text(&mut self.problems)?;
+        let url = reqwest::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        if url.is_none() {
+            at.expected("an http or https URL", &mut self.problems);
+        }
+        url.map(|_| text.trim_end_matches('/').to_owned())
+    }
+
+    fn tiers(&mut self, at: &At<'_>) -> BTreeMap<String, String> {
+        let Some(fields) = at.fields(&TIERS, &mut self.problems) else { return BTreeMap::new() };
+        let mut tiers = BTreeMap::new();
+        for tier in TIERS {
+            if let Some(model) = fields.get(tier).and_then(|at| at.filled_text(&mut self.problems)) {
+                tiers.insert(tier.to_owned(), model.to_owned());
+            }
+        }
+        tiers
+    }
+
+    fn http(&mut self, at: &At<'_>) -> Option<Http> {
+        let fields = at.fields(&["allow"], &mut self.problems)?;
+        let items = fields.get("allow").and_then(|at| at.items("host", &mut self.problems)).unwrap_or_default();
+        Some(Http { allow: items.iter().filter_map(|item| self.http_rule(item)).collect() })
+    }
+
+    fn http_rule(&mut self, at: &At<'_>) -> Option<HttpRule> {
+        let fields = at.fields(&["host", "methods", "ports"], &mut self.problems)?;
+        let host = fields
+            .required("host", "the name of a host", &mut self.problems)
+            .and_then(|at| at.filled_text(&mut self.problems));
+        let methods = fields.get("methods").and_then(|at| at.texts("method", &mut self.problems)).unwrap_or_default();
+        let ports = match fields.get("ports").and_then(|at| at.items("port", &mut self.problems)) {
+            None => vec![443],
+            Some(items) => items
+                .iter()
+                .filter_map(|item| item.integer(1..=u64::from(u16::MAX), &mut self.problems))
+                .filter_map(|port| u16::try_from(port).ok())
+                .collect(),
+        };
+        Some(HttpRule { host: host?.to_owned(), methods, ports })
+    }
+
+    fn limits(&mut self, at: &At<'_>) -> Option<LimitsTable> {
+        let mut table = LimitsTable::default();
+        let mut slots = [
+            ("timeout", 1..=600, &mut table.timeout),
+            ("timeout_max", 1..=600, &mut table.timeout_max),
+            ("grace_ms", 10..=60_000, &mut table.grace_ms),
+            ("fuel", 1..=u64::MAX, &mut table.fuel),
+            ("memory_mib", 32..=4_096, &mut table.memory_mib),
+            ("output_mib", 1..=1_024, &mut table.output_mib),
+            ("display_mib", 1..=64, &mut table.display_mib),
+            ("calls_in_flight", 1..=1_024, &mut table.calls_in_flight),
+            ("disk_mib", 0..=1 << 20, &mut table.disk_mib),
+            ("disk_files", 0..=10_000_000, &mut table.disk_files),
+            ("descriptors", 8..=65_536, &mut table.descriptors),
+        ];
+        let known = slots.each_ref().map(|(key, ..)| *key);
+        let fields = at.fields(&known, &mut self.problems)?;
+        for (key, range, slot) in &mut slots {
+            **slot = fields.get(key).and_then(|at| at.integer(range.clone(), &mut self.problems));
+        }
+        Some(table)
+    }
+
+    fn mounts(&mut self, at: &At<'_>) -> Vec<Mount> {
+        let entries = at.entries(&mut self.problems).unwrap_or_default();
+        entries.into_iter().filter_map(|(guest, at)| self.mount(guest, &at)).collect()
+    }
+
+    fn mount(&mut self, guest: &str, at: &At<'_>) -> Option<Mount> {
+        if !guest.starts_with('/') {
+            let found = quote(guest);
+            self.problems.add(&at.path, format_args!("expected an absolute path in the sandbox, found {found}"));
+            return None;
+        }
+        let (host, is_writable) = match at.node {
+            Node::Text(host) => (host.as_str(), false),
+            Node::Object(_) => {
+                let fields = at.fields(&["host", "write"], &mut self.problems)?;
+                let host = fields.required("host", "a folder", &mut self.problems)?.filled_text(&mut self.problems)?;
+                let write = fields.get("write").and_then(|at| at.boolean(&mut self.problems));
+                (host, write.unwrap_or_default())
+            }
+            _ => {
+                at.expected("a folder, or a table with `host` and `write`", &mut self.problems);
+                return None;
+            }
+        };
+        let access = if is_writable { Access::ReadWrite } else { Access::ReadOnly };
+        Some(Mount { host: self.path(host), guest: guest.to_owned(), access })
+    }
+
+    /// `environment`, which is the same table wherever it stands.
+    fn environment(&mut self, fields: &Fields<'_>) -> Vec<(String, String)> {
+        let Some(at) = fields.get("environment") else { return Vec::new() };
+        let entries = at.entries(&mut self.problems).unwrap_or_default();
+        let mut variables = Vec::new();
+        for (name, at) in entries {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                self.problems.add(&at.path, "expected the name of an environment variable");
+            } else if let Some(value) = at.text(&mut self.problems) {
+                variables.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        variables
+    }
+
+    fn schema(&mut self, at: &At<'_>) -> Option<serde_json::Value> {
+        at.entries(&mut self.problems)?;
+        let value = serde_json::Value::from(at.node);
+        if let Err(fault) = Schema::compile(&value) {
+            self.problems.add(&at.path, format_args!("expected a JSON Schema: {fault}"));
+            return None;
+        }
+        Some(value)
+    }
+
+    fn timeout(&mut self, fields: &Fields<'_>, default_seconds: u64) -> Duration {
+        let at = fields.get("timeout");
+        let seconds = at.and_then(|at| at.integer(1..=TIMEOUT_SECONDS_MAX, &mut self.problems));
+        Duration::from_secs(seconds.unwrap_or(default_seconds))
+    }
+
+    fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<String> {
+        fields.get(key).and_then(|at| at.text(&mut self.problems)).map(str::to_owned)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        && name.len() <= 64
+}

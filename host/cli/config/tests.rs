@@ -1,0 +1,136 @@
+use super::*;
+use cellar_engine::Access;
+
+fn parse(text: &str) -> Result<Config, Invalid> {
+    Config::parse(text, Path::new("/etc/cellar"), "`cellar.toml`")
+}
+
+fn problems(text: &str) -> Vec<String> {
+    parse(text).expect_err("refused").problems
+}
+
+/// Every key that the documentation names, as its readers would write them.
+const WHOLE: &str = r#"
+[tools.add]
+command = ["python3", "add.py"]
+description = "adds"
+timeout = 5
+inherit = ["TOKEN"]
+[tools.add.environment]
+MODE = "fast"
+[tools.add.schema]
+type = "object"
+required = ["a"]
+[llm]
+endpoint = "http://127.0.0.1:9999/v1/"
+api_key_env = "CELLAR_LLM_KEY"
+[llm.tiers]
+smol = "small-model"
+default = "medium-model"
+slow = "large-model"
+[agents.task]
+command = ["./agent.py"]
+[http]
+allow = [{ host = "api.example.com", methods = ["GET"], ports = [443] }]
+[limits]
+timeout = 10
+memory_mib = 64
+fuel = 1000
+[mounts]
+"/data" = "data"
+"/out" = { host = "/tmp/out", write = true }
+[environment]
+LANG = "C"
+"#;
+
+#[test]
+fn the_documented_file_is_understood() {
+    let config = parse(WHOLE).expect("valid");
+    let add = &config.tools["add"];
+    assert_eq!(add.command.argv, ["python3", "add.py"]);
+    assert_eq!(add.command.folder, Path::new("/etc/cellar"));
+    assert_eq!(add.command.timeout, Duration::from_secs(5));
+    assert_eq!(add.command.environment, [("MODE".to_owned(), "fast".to_owned())]);
+    assert_eq!(add.command.inherit, ["TOKEN"]);
+    assert_eq!(add.schema, Some(serde_json::json!({"type": "object", "required": ["a"]})));
+    let llm = config.llm.expect("[llm]");
+    assert_eq!(llm.endpoint, "http://127.0.0.1:9999/v1");
+    assert_eq!(llm.tiers.len(), 3);
+    assert_eq!(config.agents["task"].command.timeout, Duration::from_secs(600));
+    assert_eq!(config.http.allow[0].ports, [443]);
+    let mount = |host: &str, guest: &str, access| Mount { host: host.into(), guest: guest.into(), access };
+    assert_eq!(
+        config.mounts,
+        [mount("/etc/cellar/data", "/data", Access::ReadOnly), mount("/tmp/out", "/out", Access::ReadWrite)]
+    );
+    let limits = config.limits.limits();
+    assert_eq!(limits.timeout, Duration::from_secs(10));
+    assert_eq!((limits.memory_bytes, limits.fuel), (64 << 20, Some(1000)));
+    assert_eq!(limits.grace, Limits::default().grace);
+}
+
+#[test]
+fn an_empty_file_grants_nothing() {
+    let config = parse("").expect("valid");
+    assert!(config.tools.is_empty() && config.llm.is_none() && config.agents.is_empty());
+    assert_eq!(config.limits.limits(), Limits::default());
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_path_and_the_nearest_name() {
+    assert_eq!(problems("[tool.add]"), ["tool: unknown field, did you mean `tools`?"]);
+    assert_eq!(
+        problems("[tools.add]\ncomand = ['a']\ncommand = ['a']"),
+        ["tools.add.comand: unknown field, did you mean `command`?"]
+    );
+    assert_eq!(
+        problems("[llm]\nendpoint = 'http://x'\n[llm.tiers]\nfast = 'm'"),
+        ["llm.tiers.fast: unknown field, known are `smol`, `default` and `slow`"]
+    );
+    assert_eq!(problems("[limits]\nmemory = 3"), ["limits.memory: unknown field, did you mean `memory_mib`?"]);
+}
+
+#[test]
+fn wrong_values_say_what_was_expected() {
+    assert_eq!(
+        problems("[tools.a]"),
+        ["tools.a.command: expected an array of strings, the program first, found nothing"]
+    );
+    assert_eq!(
+        problems("[tools.a]\ncommand = []"),
+        ["tools.a.command: expected an array of at least one string, found an empty array"]
+    );
+    assert_eq!(problems("[tools.a]\ncommand = ['']"), ["tools.a.command[0]: expected a program, found \"\""]);
+    assert_eq!(problems("[tools.a]\ncommand = ['x', 1]"), ["tools.a.command[1]: expected a string, found 1"]);
+    assert_eq!(
+        problems("[tools.'a b']\ncommand = ['x']"),
+        [
+            "tools[\"a b\"]: expected a name of letters, digits, `_` and `-` that begins with a letter or `_`, found \"a b\""
+        ]
+    );
+    assert_eq!(problems("[limits]\ntimeout = 601"), ["limits.timeout: expected an integer from 1 to 600, found 601"]);
+    assert_eq!(
+        problems("limits = 1979-05-27"),
+        ["limits: expected a table with `timeout`, `timeout_max`, `grace_ms`, \
+        `fuel`, `memory_mib`, `output_mib`, `display_mib`, `calls_in_flight`, `disk_mib`, `disk_files` and \
+        `descriptors`, found a date"]
+    );
+    assert_eq!(
+        problems("[llm]\nendpoint = 'ftp://x'\n[llm.tiers]"),
+        ["llm.endpoint: expected an http or https URL, found \"ftp://x\""]
+    );
+    assert_eq!(
+        problems("[mounts]\ndata = 'data'"),
+        ["mounts.data: expected an absolute path in the sandbox, found \"data\""]
+    );
+    assert_eq!(problems("[environment]\nA = 1"), ["environment.A: expected a string, found 1"]);
+    assert!(
+        problems("[tools.a]\ncommand = ['x']\n[tools.a.schema]\ntype = 'objekt'")[0]
+            .starts_with("tools.a.schema: expected a JSON Schema: ")
+    );
+}
+
+#[test]
+fn bad_toml_says_where() {
+    assert_eq!(problems("[tools\n"), ["expected TOML: unclosed table, expected `]` at line 1 column 7"]);
+}

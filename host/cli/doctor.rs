@@ -1,0 +1,238 @@
+//! `cellar doctor`: what is installed, what is in force, what is missing.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use anstyle::{AnsiColor, Style};
+use cellar_engine::{Access, GuestState, GuestStatus, HostConfig, Language, Limits, guest_status};
+
+use crate::{
+    args::{DoctorArguments, Folders},
+    config::Config,
+    output,
+    report::{CliError, EXIT_COMPLETE, EXIT_FAILURE},
+    setup,
+    terminal::Look,
+    wire::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson},
+};
+
+const HEADER: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+/// Prints the report. Something needed is missing: that is a failure.
+///
+/// # Errors
+/// The configuration is not valid, or the report cannot be written.
+pub(crate) fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Result<u8, CliError> {
+    let host = setup::host_config(folders)?;
+    let config = arguments.config.as_deref().map(Config::load).transpose()?;
+    let report = report(&host, arguments.config.as_deref(), &config.unwrap_or_default());
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&report).map_err(|error| CliError::Output(error.into()))? + "\n",
+        false => text(&report, Look::of_stdout()),
+    };
+    output::print(text.as_bytes())?;
+    Ok(if report.problems.is_empty() { EXIT_COMPLETE } else { EXIT_FAILURE })
+}
+
+fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson {
+    let guests: Vec<GuestJson> = [Language::Python, Language::JavaScript]
+        .into_iter()
+        .map(|language| guest(&guest_status(host, language)))
+        .collect();
+    let mut problems: Vec<String> = guests
+        .iter()
+        .filter(|guest| matches!(guest.state, "missing" | "broken"))
+        .map(|guest| {
+            format!(
+                "the {} guest is {}: run `make guests`, or name its folder with --guests",
+                guest.language, guest.state
+            )
+        })
+        .collect();
+    let config = config_json(path, config);
+    if let Some(name) = config.llm_key_missing() {
+        problems.push(format!("llm() has no key: set the environment variable `{name}`"));
+    }
+    DoctorJson {
+        version: env!("CARGO_PKG_VERSION"),
+        wasmtime: wasmtime_version(),
+        guests,
+        folders: FoldersJson { guests: host.guests.clone(), cache: host.cache.clone() },
+        config,
+        machine: machine(),
+        problems,
+    }
+}
+
+fn guest(status: &GuestStatus) -> GuestJson {
+    let (state, reason) = match &status.state {
+        GuestState::Missing => ("missing", None),
+        GuestState::Broken(reason) => ("broken", Some(reason.clone())),
+        GuestState::NotBaked(reason) => ("not baked", Some(reason.clone())),
+        GuestState::Ready => ("ready", None),
+    };
+    GuestJson {
+        language: status.language.title(),
+        path: status.path.clone(),
+        state,
+        reason,
+        digest: status.digest.clone(),
+        world: status.world.clone(),
+    }
+}
+
+fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
+    let mount = |mount: &cellar_engine::Mount| {
+        let access = if mount.access == Access::ReadWrite { "rw" } else { "ro" };
+        format!("{}:{}:{access}", mount.host.display(), mount.guest)
+    };
+    ConfigJson {
+        path: path.map(Path::to_owned),
+        tools: config.tools.keys().cloned().collect(),
+        agents: config.agents.keys().cloned().collect(),
+        llm: config.llm.as_ref().map(Into::into),
+        http: config.http.allow.iter().map(ToString::to_string).collect(),
+        mounts: config.mounts.iter().map(mount).collect(),
+        environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
+        limits: limits_json(&config.limits.limits()),
+    }
+}
+
+fn limits_json(limits: &Limits) -> LimitsJson {
+    LimitsJson {
+        timeout: limits.timeout.as_secs(),
+        timeout_max: limits.timeout_max.as_secs(),
+        grace_ms: u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX),
+        fuel: limits.fuel,
+        memory_mib: limits.memory_bytes >> 20,
+        output_mib: limits.output_bytes >> 20,
+        display_mib: limits.display_bytes >> 20,
+        calls_in_flight: limits.calls_in_flight,
+        disk_mib: limits.disk_bytes >> 20,
+        disk_files: limits.disk_files,
+        descriptors: limits.descriptors,
+    }
+}
+
+/// The wasmtime that this program was built with; it does not tell, so the lock file does.
+fn wasmtime_version() -> &'static str {
+    let mut packages = include_str!("../../Cargo.lock").split("[[package]]");
+    let package = packages.find(|package| package.trim_start().starts_with("name = \"wasmtime\"\n"));
+    let version = package.and_then(|package| package.split("version = \"").nth(1)?.split('"').next());
+    version.unwrap_or("unknown")
+}
+
+/// What of this machine makes sandboxes faster or tighter.
+fn machine() -> MachineJson {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    MachineJson {
+        architecture: std::env::consts::ARCH,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cpu_features: cpu_features(),
+        // Finds the pages that a cell touched without reading them; in the kernel since 6.7.
+        pagemap_scan: kernel_is_at_least(&release, (6, 7)),
+        landlock: modules.split(',').any(|module| module.trim() == "landlock"),
+        kernel: release,
+    }
+}
+
+/// The features that compiled guests gain from, as the kernel lists them.
+fn cpu_features() -> Vec<String> {
+    const KNOWN: [&str; 8] = ["sse4_2", "avx", "avx2", "avx512f", "bmi2", "popcnt", "pku", "asimd"];
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
+    let flags: Vec<&str> = flags.unwrap_or_default().split_whitespace().collect();
+    KNOWN.into_iter().filter(|feature| flags.contains(feature)).map(str::to_owned).collect()
+}
+
+fn kernel_is_at_least(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or_default());
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= wanted
+}
+
+fn text(report: &DoctorJson, look: Look) -> String {
+    let mut lines = Lines { text: String::new(), look };
+    lines.header(&format!("cellar {}", report.version));
+    lines.item("wasmtime", report.wasmtime);
+    lines.item("guests", &report.folders.guests.display().to_string());
+    lines.item("cache", &report.folders.cache.display().to_string());
+    lines.header("guests");
+    for guest in &report.guests {
+        let reason = guest.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let style = if matches!(guest.state, "ready" | "not baked") { GOOD } else { BAD };
+        let digest = guest.digest.as_deref().map(|digest| format!(" ({})", digest.get(..12).unwrap_or(digest)));
+        let state = format!("{}{reason}{}", guest.state, digest.unwrap_or_default());
+        lines.item(guest.language, &look.paint(style, &state));
+    }
+    config_lines(&mut lines, &report.config);
+    let machine = &report.machine;
+    lines.header("machine");
+    lines
+        .item("cpu", &format!("{}, {} cores, {}", machine.architecture, machine.cores, or_none(&machine.cpu_features)));
+    lines.item("kernel", &machine.kernel);
+    lines.item("pagemap scan", yes(machine.pagemap_scan));
+    lines.item("landlock", yes(machine.landlock));
+    if !report.problems.is_empty() {
+        lines.header("missing");
+        for problem in &report.problems {
+            let problem = look.paint(BAD, problem);
+            let _ = writeln!(lines.text, "  {problem}");
+        }
+    }
+    lines.text
+}
+
+fn config_lines(lines: &mut Lines, config: &ConfigJson) {
+    lines.header("in force");
+    let path =
+        config.path.as_ref().map_or("none; name one with --config".to_owned(), |path| path.display().to_string());
+    lines.item("config", &path);
+    lines.item("tools", &or_none(&config.tools));
+    lines.item("agents", &or_none(&config.agents));
+    let llm = config.llm.as_ref().map_or("none".to_owned(), |llm| {
+        let tiers: Vec<String> = llm.tiers.iter().map(|(tier, model)| format!("{tier} = {model}")).collect();
+        format!("{}, {}, key {}", llm.endpoint, or_none(&tiers), llm.key)
+    });
+    lines.item("llm", &llm);
+    let http = if config.http.is_empty() { "" } else { " (kept, and denied by this version)" };
+    lines.item("http", &format!("{}{http}", or_none(&config.http)));
+    lines.item("mounts", &or_none(&config.mounts));
+    lines.item("environment", &or_none(&config.environment));
+    let limits = &config.limits;
+    lines.item(
+        "timeout",
+        &format!("{} s, {} s at most, then {} ms of grace", limits.timeout, limits.timeout_max, limits.grace_ms),
+    );
+    lines.item("fuel", &limits.fuel.map_or("unlimited".to_owned(), |fuel| fuel.to_string()));
+    lines.item("memory", &format!("{} MiB a kernel", limits.memory_mib));
+    lines.item("output", &format!("{} MiB a cell, {} MiB a display", limits.output_mib, limits.display_mib));
+    lines.item("disk", &format!("{} MiB in {} files a session", limits.disk_mib, limits.disk_files));
+    lines.item("calls", &format!("{} at a time", limits.calls_in_flight));
+    lines.item("descriptors", &format!("{} a kernel", limits.descriptors));
+}
+
+struct Lines {
+    text: String,
+    look: Look,
+}
+
+impl Lines {
+    fn header(&mut self, text: &str) {
+        let text = self.look.paint(HEADER, text);
+        let _ = writeln!(self.text, "{text}");
+    }
+
+    fn item(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.text, "  {name:<14}{value}");
+    }
+}
+
+fn or_none(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn yes(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}

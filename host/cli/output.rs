@@ -1,0 +1,163 @@
+//! Where the events of a run go: to a transcript, to plain output, or out as JSON.
+
+use std::io::{self, Write};
+
+use cellar_engine::{Event, EventKind, Failure, MimeBundle, RunResult};
+
+use crate::{
+    render::{Transcript, image_line},
+    report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
+    terminal::{Cleaner, Look},
+    wire::{self, EventJson},
+};
+
+/// Follows one run.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    form: Form,
+    is_error: bool,
+    is_finished: bool,
+}
+
+/// What is made of the events.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// Something for people.
+    Transcript(Transcript<io::Stdout>),
+    /// What the cell prints, and nothing around it.
+    Plain(Plain),
+    /// The result, at the end.
+    Json(Box<RunResult>),
+    /// Each event, as it happens.
+    Events,
+}
+
+impl Follower {
+    pub(crate) fn new(form: Form) -> Follower {
+        Follower { form, is_error: false, is_finished: false }
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn event(&mut self, event: &Event) -> Result<(), CliError> {
+        if let EventKind::RunFinished { is_error } = event.kind {
+            self.is_error = is_error;
+            self.is_finished = true;
+        }
+        match &mut self.form {
+            Form::Transcript(transcript) => transcript.event(event),
+            Form::Plain(plain) => plain.event(event),
+            Form::Json(result) => {
+                result.apply(event);
+                Ok(())
+            }
+            Form::Events => print_line(&EventJson::from(event)),
+        }
+    }
+
+    /// Ends the output, and says what the process ends with.
+    ///
+    /// # Errors
+    /// The output cannot be written, or the run broke off.
+    pub(crate) fn finish(self) -> Result<u8, CliError> {
+        if !self.is_finished {
+            return Err(CliError::BrokeOff);
+        }
+        if let Form::Json(result) = &self.form {
+            print_line(&wire::result_json(result))?;
+        }
+        Ok(if self.is_error { EXIT_CELL_FAILED } else { EXIT_COMPLETE })
+    }
+}
+
+/// Writes data to standard output.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print(bytes: &[u8]) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(CliError::Output)
+}
+
+fn print_line(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let mut line = serde_json::to_vec(value).map_err(|error| CliError::Output(error.into()))?;
+    line.push(b'\n');
+    print(&line)
+}
+
+/// Prints what a cell prints to the stream it prints to.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    stdout: Cleaner,
+    stderr: Cleaner,
+    /// Standard output stands at the start of a line.
+    is_line_start: bool,
+}
+
+impl Plain {
+    pub(crate) fn new() -> Plain {
+        let (stdout, stderr) = (Cleaner::new(Look::of_stdout()), Cleaner::new(Look::of_stderr()));
+        Plain { stdout, stderr, is_line_start: true }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), CliError> {
+        match &event.kind {
+            EventKind::Stdout { text, .. } => self.write(text),
+            EventKind::Stderr { text, .. } => self.tell(text),
+            EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
+            EventKind::CellFinished { outcome, .. } => match outcome.failure() {
+                Some(failure) => self.fail(&failure),
+                None => self.end_line(),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), CliError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.is_line_start = text.ends_with('\n');
+        print(self.stdout.clean(text).as_bytes())
+    }
+
+    fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
+        self.end_line()?;
+        if let Some(text) = bundle.visible_text().or_else(|| bundle.text("text/plain")) {
+            self.write(text)?;
+            return self.end_line();
+        }
+        if let Some(json) = bundle.json() {
+            self.write(json)?;
+            return self.end_line();
+        }
+        match bundle.image() {
+            Some(image) => self.tell(&format!("{}\n", image_line(&image, None))),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a line that the cell left open, on a terminal: a file gets what the cell printed and nothing else.
+    fn end_line(&mut self) -> Result<(), CliError> {
+        if self.is_line_start {
+            return Ok(());
+        }
+        self.write("\n")
+    }
+
+    fn fail(&mut self, failure: &Failure) -> Result<(), CliError> {
+        self.end_line()?;
+        let traceback = failure.traceback.trim_end();
+        let what = if traceback.is_empty() { failure.summary() } else { traceback.to_owned() };
+        self.tell(&format!("{what}\n"))
+    }
+
+    fn tell(&mut self, text: &str) -> Result<(), CliError> {
+        let text = self.stderr.clean(text);
+        // Nobody is left to tell when standard error is closed.
+        let _ = io::stderr().write_all(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+use cellar_engine::{CellId, FailureKind, Language, Outcome, Usage};
+
+use super::*;
+
+fn render(look: Look, images: Option<PathBuf>, kinds: Vec<EventKind>) -> String {
+    let mut out = Vec::new();
+    let mut transcript = Transcript::new(&mut out, look, images);
+    for (seq, kind) in kinds.into_iter().enumerate() {
+        transcript.event(&Event { seq: seq as u64, kind }).expect("written");
+    }
+    String::from_utf8(out).expect("text")
+}
+
+const FILE: Look = Look { has_colors: false, is_terminal: false };
+
+fn started(cells: Vec<Cell>) -> Vec<EventKind> {
+    vec![EventKind::RunStarted { session: String::new(), cells }, EventKind::CellStarted { index: 0, cell: CellId(1) }]
+}
+
+fn ends(outcome: Outcome) -> EventKind {
+    EventKind::CellFinished { index: 0, outcome, duration: Duration::from_millis(12), usage: Usage::default() }
+}
+
+fn out(text: &str) -> EventKind {
+    EventKind::Stdout { index: 0, text: text.to_owned() }
+}
+
+#[test]
+fn a_cell_shows_its_code_its_output_and_its_end() {
+    let code = (1..=20).map(|n| format!("line {n}\n")).collect::<String>();
+    let cell = Cell { title: Some("long".to_owned()), ..Cell::new(Language::Python, code) };
+    let mut kinds = started(vec![cell]);
+    let json = MimeBundle(vec![("application/json".to_owned(), MimeData::Text("{\"a\":1}".to_owned()))]);
+    kinds.extend([
+        out("half"),
+        out(" and half"),
+        EventKind::Display { index: 0, data: json, display_id: None },
+        EventKind::Status {
+            index: 0,
+            op: "read".to_owned(),
+            fields: vec![
+                ("path".to_owned(), Scalar::Text("a.csv".to_owned())),
+                ("bytes".to_owned(), Scalar::Integer(3)),
+            ],
+        },
+        ends(Outcome::Complete),
+    ]);
+    let code: String = (1..=10).map(|n| format!("  │ line {n}\n")).collect();
+    let expected = format!(
+        "[1/1] Python · long\n{code}  │ … 10 more lines\nhalf and half\n{{\n  \"a\": 1\n}}\n· read a.csv bytes=3\n✓ 12 ms\n\n"
+    );
+    assert_eq!(render(FILE, None, kinds), expected);
+}
+
+#[test]
+fn a_failure_points_at_its_place() {
+    let mut failure = Failure::new(FailureKind::Raised, "NameError", "name 'y' is not defined");
+    failure.line = Some(1);
+    failure.snippet = Some("x = y".to_owned());
+    failure.pointer = Some("    ^".to_owned());
+    let mut kinds = started(vec![Cell::new(Language::Python, "x = y"), Cell::new(Language::Python, "")]);
+    kinds.push(ends(Outcome::Failed(Box::new(failure))));
+    assert_eq!(
+        render(FILE, None, kinds),
+        "[1/2] Python\n  │ x = y\n✗ raised after 12 ms: NameError: name 'y' is not defined (line 1)\n  1 │ x = y\n    \
+         │     ^\n  1 more cell did not run\n\n"
+    );
+}
+
+#[test]
+fn images_are_named_or_saved() {
+    let folder = std::env::temp_dir().join(format!("cellar-render-{}", std::process::id()));
+    let png = MimeBundle(vec![("image/png".to_owned(), MimeData::Binary(vec![0; 2_048]))]);
+    let show = || EventKind::Display { index: 0, data: png.clone(), display_id: None };
+    let text = render(FILE, None, vec![show()]);
+    assert_eq!(text, "[image/png, 2.0 KiB]\n");
+    let text = render(FILE, Some(folder.clone()), vec![show(), show()]);
+    assert!(text.contains(&format!("saved as {}/image-2.png]", folder.display())), "{text}");
+    assert_eq!(fs::read(folder.join("image-1.png")).expect("saved"), vec![0; 2_048]);
+    fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_terminal_is_not_steered_and_colours_end_with_the_output() {
+    let look = Look { has_colors: true, is_terminal: true };
+    let cell = Cell { title: Some("a\u{1b}]0;b\u{7}".to_owned()), ..Cell::new(Language::Python, "\u{1b}[2J") };
+    let mut kinds = started(vec![cell]);
+    kinds.extend([out("\u{1b}[31mred\u{1b}[2J"), ends(Outcome::Complete)]);
+    let text = render(look, None, kinds);
+    assert!(text.contains("\u{1b}[31mred\u{1b}[0m\n"), "{text:?}");
+    assert!(!text.contains("\u{1b}[2J") && !text.contains("\u{1b}]0"), "{text:?}");
+}

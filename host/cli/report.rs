@@ -1,0 +1,173 @@
+//! What went wrong, told to whoever typed the command: a message, its causes, a hint, an exit code.
+//!
+//! Messages say what is; hints say what to do, and live here alone.
+
+use std::{
+    error::Error as _,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anstyle::{AnsiColor, Style};
+use cellar_engine::Error;
+
+use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
+
+/// All cells ran to their end.
+pub(crate) const EXIT_COMPLETE: u8 = 0;
+/// A cell failed.
+pub(crate) const EXIT_CELL_FAILED: u8 = 1;
+/// The request or the command line is wrong.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// Cellar itself failed.
+pub(crate) const EXIT_FAILURE: u8 = 3;
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The engine failed or refused.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// A document is not what it should be.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The command line makes no sense.
+    #[error("{message}")]
+    Usage { message: String, hint: Option<String> },
+    /// A file that was named cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write `{}`", path.display())]
+    Save {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write the output")]
+    Output(#[source] io::Error),
+    /// A session of another process cannot be reached.
+    #[error("cannot use the session behind `{}`", path.display())]
+    Socket {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// A session of another process refused a run.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// No folder for guests or caches is known.
+    #[error("no {what} folder is known")]
+    Folder { what: &'static str, flag: &'static str },
+    /// The events of a run ended before the run did.
+    #[error("the run broke off")]
+    BrokeOff,
+    /// The process cannot be set up.
+    #[error("cannot start")]
+    Start(#[source] io::Error),
+}
+
+impl Invalid {
+    /// The stable word for a document that was refused.
+    pub(crate) const CODE: &'static str = "invalid";
+}
+
+impl CliError {
+    /// A command line that makes no sense.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> CliError {
+        CliError::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// A stable word for the error.
+    pub(crate) fn code(&self) -> &str {
+        match self {
+            CliError::Engine(error) => error.code(),
+            CliError::Invalid(_) => Invalid::CODE,
+            CliError::Usage { .. } => "usage",
+            CliError::Read { .. } => "read",
+            CliError::Save { .. } | CliError::Output(_) => "write",
+            CliError::Socket { .. } => "socket",
+            CliError::Refused(refusal) => &refusal.code,
+            CliError::Folder { .. } => "folder",
+            CliError::BrokeOff => "broke-off",
+            CliError::Start(_) => "start",
+        }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
+            CliError::Engine(Error::Request(_) | Error::Mount { .. }) => EXIT_USAGE,
+            CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
+
+    /// Whether whoever read the output went away, which is their right.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        matches!(self, CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            CliError::Engine(error) => return engine_hint(error).map(str::to_owned),
+            CliError::Usage { hint, .. } => return hint.clone(),
+            CliError::Refused(refusal) => return refusal.hint.clone(),
+            CliError::Folder { what, flag } => return Some(format!("name the {what} folder with {flag}")),
+            CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
+            CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
+            CliError::BrokeOff | CliError::Start(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn engine_hint(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::GuestMissing { .. } => "build the guests with `make guests`, or name their folder with --guests",
+        Error::GuestBroken { .. } | Error::GuestVersion { .. } | Error::GuestImport { .. } => {
+            "build the guests again with `make guests`"
+        }
+        Error::NotBaked { .. } => "run `cellar bake`",
+        Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
+        Error::KernelsExhausted { .. } => "end other sessions first",
+        Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
+        Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
+        _ => return None,
+    })
+}
+
+/// Tells about an error on standard error.
+pub(crate) fn print_error(error: &CliError) {
+    let mut text = format!("{ERROR}error:{ERROR:#} {error}\n");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!("  {DIM}caused by:{DIM:#} {error}\n"));
+        cause = error.source();
+    }
+    if let Some(hint) = error.hint() {
+        text.push_str(&format!("{HINT}hint:{HINT:#} {hint}\n"));
+    }
+    tell(&text);
+}
+
+/// Tells about progress on standard error.
+pub(crate) fn print_progress(text: &str) {
+    tell(&format!("{DIM}{text}{DIM:#}\n"));
+}
+
+fn tell(text: &str) {
+    // Nobody is left to tell when standard error is closed.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,143 @@
+//! `cellar run` and `cellar eval`: run cells and follow them to their end.
+
+use std::{io, path::PathBuf};
+
+use cellar_engine::{Cell, Event, Language, Run, RunResult, Session};
+use futures::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    args::{EvalArguments, Folders, OutputArguments, RunArguments, SessionArguments},
+    bridges::SOCKET_VARIABLE,
+    output::{Follower, Form, Plain},
+    render::Transcript,
+    report::{CliError, print_progress},
+    setup,
+    socket::RemoteRun,
+    source,
+    terminal::Look,
+};
+
+/// What a shell reports of a command that was interrupted.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Runs the cells of a file.
+///
+/// # Errors
+/// The run is not valid, or the engine fails. A failed cell is an exit code.
+pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8, CliError> {
+    let cells = source::load(&arguments.file, arguments.language.map(Language::from))?;
+    let form =
+        form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), Look::of_stdout(), arguments.images)));
+    start(folders, &arguments.session, cells, form).await
+}
+
+/// Runs one cell.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<u8, CliError> {
+    let code = if arguments.code == "-" { source::load_stdin()? } else { arguments.code };
+    let cells = vec![Cell::new(arguments.language.into(), code)];
+    let form = form(arguments.output, || Form::Plain(Plain::new()));
+    start(folders, &arguments.session, cells, form).await
+}
+
+fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
+    match output {
+        OutputArguments { json: true, .. } => Form::Json(Box::<RunResult>::default()),
+        OutputArguments { events: true, .. } => Form::Events,
+        _ => otherwise(),
+    }
+}
+
+/// A run, wherever its session lives.
+enum Running {
+    /// Here. The session lives as long as its run is followed.
+    Local { run: Run, _session: Session },
+    /// In another process.
+    Remote(RemoteRun),
+}
+
+impl Running {
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn next(&mut self) -> Option<Result<Event, CliError>> {
+        match self {
+            Running::Local { run, .. } => run.next().await.map(Ok),
+            Running::Remote(run) => run.next().await,
+        }
+    }
+}
+
+async fn start(folders: &Folders, arguments: &SessionArguments, cells: Vec<Cell>, form: Form) -> Result<u8, CliError> {
+    let running = match socket(arguments)? {
+        Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
+        None => {
+            let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
+            languages.sort_unstable();
+            languages.dedup();
+            let session = setup::open_session(folders, arguments, languages).await?;
+            Running::Local { run: session.run(cells)?, _session: session }
+        }
+    };
+    follow(running, Follower::new(form)).await
+}
+
+/// The socket of the session to run in, if it is not one of our own.
+fn socket(arguments: &SessionArguments) -> Result<Option<PathBuf>, CliError> {
+    match &arguments.connect {
+        Some(_) if arguments.describes_session() => Err(CliError::usage(
+            "a session of another process cannot be described here",
+            "leave out either --connect or the flags that describe a session",
+        )),
+        Some(path) => Ok(Some(path.clone())),
+        None if arguments.describes_session() => Ok(None),
+        None => Ok(std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)),
+    }
+}
+
+/// Follows a run to its end. The first interrupt asks it to stop, which keeps its output; the second leaves at once.
+async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliError> {
+    let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
+    let mut is_stopping = false;
+    loop {
+        let event = tokio::select! {
+            event = running.next() => event,
+            () = interrupts.next() => match &running {
+                Running::Local { run, .. } if !is_stopping => {
+                    is_stopping = true;
+                    run.cancel();
+                    print_progress("stopping; interrupt again to leave at once");
+                    continue;
+                }
+                _ => return Ok(EXIT_INTERRUPTED),
+            },
+        };
+        match event {
+            Some(event) => follower.event(&event?)?,
+            None => return follower.finish(),
+        }
+    }
+}
+
+/// What asks the process to stop: Ctrl-C, or whoever started it.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    fn listen() -> io::Result<Interrupts> {
+        Ok(Interrupts { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! From the command line and `cellar.toml` to what the engine takes. Flags win over the file.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use cellar_engine::{
+    Access, GuestState, Host, HostConfig, Language, Mount, Session, SessionConfig, bake, guest_status,
+};
+
+use crate::{
+    args::{Folders, SessionArguments},
+    bridges::HostBridges,
+    config::Config,
+    report::{CliError, print_progress},
+};
+
+/// The folders of the guests and of what is made from them.
+///
+/// # Errors
+/// No folder was named and the user has none.
+pub(crate) fn host_config(folders: &Folders) -> Result<HostConfig, CliError> {
+    let guests = folders.guests.clone().or_else(guests_beside_program).or_else(|| {
+        let data = dirs::data_dir()?;
+        Some(data.join("cellar").join("guests"))
+    });
+    let cache = folders.cache.clone().or_else(|| Some(dirs::cache_dir()?.join("cellar")));
+    Ok(HostConfig::new(
+        guests.ok_or(CliError::Folder { what: "guests", flag: "--guests" })?,
+        cache.ok_or(CliError::Folder { what: "cache", flag: "--cache" })?,
+    ))
+}
+
+/// `guests` beside the folder that the program is in, if it is there.
+fn guests_beside_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let guests = program.parent()?.parent()?.join("guests");
+    guests.is_dir().then_some(guests)
+}
+
+/// A session as the command line describes it, on a host of its own, with what its languages need made ready.
+///
+/// # Errors
+/// The configuration is not valid, a guest is missing or cannot be baked, a folder cannot be granted.
+pub(crate) async fn open_session(
+    folders: &Folders,
+    arguments: &SessionArguments,
+    languages: Vec<Language>,
+) -> Result<Session, CliError> {
+    let session_config = session_config(arguments)?;
+    let host_config = host_config(folders)?;
+    make_ready(&host_config, languages).await?;
+    Ok(Host::open(host_config)?.session(session_config)?)
+}
+
+/// Bakes what is not baked. A guest that is missing is left for the engine to report.
+async fn make_ready(config: &HostConfig, languages: Vec<Language>) -> Result<(), CliError> {
+    let config = config.clone();
+    let work = move || -> Result<(), CliError> {
+        for language in languages {
+            let GuestState::NotBaked(reason) = guest_status(&config, language).state else { continue };
+            print_progress(&format!("getting the {} guest ready, once: {reason}", language.title()));
+            bake(&config, language, false, &mut |doing| print_progress(&format!("  {doing}")))?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| CliError::Start(error.into()))?
+}
+
+/// What a session is granted.
+///
+/// # Errors
+/// The file or a flag is not valid.
+pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConfig, CliError> {
+    let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let mut limits = config.limits.limits();
+    limits.fuel = arguments.fuel.or(limits.fuel);
+    limits.memory_bytes = arguments.memory.map_or(limits.memory_bytes, |mib| mib << 20);
+    limits.timeout = arguments.timeout.map_or(limits.timeout, Duration::from_secs);
+    let bridges = Arc::new(HostBridges::new(&config));
+    let (mut mounts, mut environment) = (config.mounts, config.environment);
+    for text in &arguments.mounts {
+        mounts.push(mount(text)?);
+    }
+    for text in &arguments.environment {
+        environment.push(variable(text)?);
+    }
+    let workspace = arguments.workspace.clone();
+    Ok(SessionConfig { workspace, mounts, environment, limits, bridges, ..SessionConfig::default() })
+}
+
+/// `HOST:GUEST` or `HOST:GUEST:rw`.
+fn mount(text: &str) -> Result<Mount, CliError> {
+    let (rest, access) = match text.strip_suffix(":rw") {
+        Some(rest) => (rest, Access::ReadWrite),
+        None => (text.strip_suffix(":ro").unwrap_or(text), Access::ReadOnly),
+    };
+    match rest.rsplit_once(':') {
+        Some((host, guest)) if !host.is_empty() && guest.starts_with('/') => {
+            Ok(Mount { host: host.into(), guest: guest.to_owned(), access })
+        }
+        _ => Err(CliError::usage(
+            format!("cannot grant `{text}`"),
+            "say --mount HOST:GUEST or --mount HOST:GUEST:rw, with GUEST an absolute path",
+        )),
+    }
+}
+
+/// `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), CliError> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(CliError::usage(format!("cannot set `{text}`"), "say --env NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts() {
+        let check = |text: &str, host: &str, guest: &str, access| {
+            let expected = Mount { host: host.into(), guest: guest.to_owned(), access };
+            assert_eq!(mount(text).expect(text), expected);
+        };
+        check("data:/data", "data", "/data", Access::ReadOnly);
+        check("a:b:/data:rw", "a:b", "/data", Access::ReadWrite);
+        check("/x:/data:ro", "/x", "/data", Access::ReadOnly);
+        for text in ["", "data", "data:", ":/data", "data:data", "/data:rw"] {
+            assert!(mount(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables() {
+        assert_eq!(variable("A=b=c").expect("valid"), ("A".to_owned(), "b=c".to_owned()));
+        assert!(variable("A").is_err() && variable("=b").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Runs from another process in a live session, over a Unix socket.
+//!
+//! A connection carries one run: a request as one line of JSON, then the events as they happen, one a line, and the
+//! result as the last line. A client that goes away cancels its run. Both ends are here. Read [`Door`] first.
+
+use std::{
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cellar_engine::{Cell, Event, RunResult, Session};
+use futures::StreamExt;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest, Lines},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::{JoinHandle, JoinSet},
+};
+
+use crate::{
+    check::Invalid,
+    report::CliError,
+    wire::{self, EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultLine},
+};
+
+/// Runs that one door serves at the same time; more wait to be let in.
+const CONNECTIONS_MAX: usize = 16;
+/// How soon a client that went away is noticed while its run is silent.
+const PRESENCE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A socket through which whoever knows its path may run cells in a session. Dropping it ends those runs and removes
+/// the socket. Only the same user can reach it: the folder is 0700, the socket 0600.
+#[derive(Debug)]
+pub(crate) struct Door {
+    path: PathBuf,
+    task: JoinHandle<()>,
+    /// Removed, with the socket in it, when the door goes.
+    _folder: TempDir,
+}
+
+impl Door {
+    /// Opens a door to `session`.
+    ///
+    /// # Errors
+    /// The private folder or the socket cannot be made.
+    pub(crate) fn open(session: Session) -> io::Result<Door> {
+        let private = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("cellar-").permissions(private).tempdir()?;
+        let path = folder.path().join("session.sock");
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let task = tokio::spawn(accept(listener, session));
+        Ok(Door { path, task, _folder: folder })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Lets connections in. Those that are in end with this future, because they live in it.
+async fn accept(listener: UnixListener, session: Session) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                Ok((stream, _)) => {
+                    let session = session.clone();
+                    connections.spawn(async move {
+                        if let Err(error) = serve(stream, session).await {
+                            tracing::debug!(%error, "a client of the session's socket went away");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client on the session's socket");
+                    tokio::time::sleep(PRESENCE_INTERVAL).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(stream: UnixStream, session: Session) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut line = Vec::new();
+    BufReader::new(read.take(REQUEST_BYTES_MAX as u64 + 2)).read_until(b'\n', &mut line).await?;
+    let refusal = match wire::run_from_json(line.trim_ascii_end(), "the run") {
+        Ok(cells) => match session.run(cells) {
+            Ok(run) => return stream_run(run, &mut write).await,
+            Err(error) => CliError::Engine(error),
+        },
+        Err(invalid) => CliError::Invalid(invalid),
+    };
+    let error = Refusal { code: refusal.code().to_owned(), message: refusal.to_string(), hint: refusal.hint() };
+    write_line(&mut write, &Line::Refusal(RefusalLine { error })).await
+}
+
+async fn stream_run(mut run: cellar_engine::Run, write: &mut OwnedWriteHalf) -> io::Result<()> {
+    let mut result = RunResult::default();
+    let mut presence = tokio::time::interval(PRESENCE_INTERVAL);
+    loop {
+        let event = tokio::select! {
+            event = run.next() => event,
+            _ = presence.tick() => {
+                if write.ready(Interest::WRITABLE).await?.is_write_closed() {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else { break };
+        result.apply(&event);
+        write_line(write, &Line::Event(EventJson::from(&event))).await?;
+    }
+    write_line(write, &Line::Result(ResultLine { result: wire::result_json(&result) })).await
+}
+
+async fn write_line(write: &mut OwnedWriteHalf, line: &Line) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    write.write_all(&bytes).await
+}
+
+/// A run in a session of another process.
+#[derive(Debug)]
+pub(crate) struct RemoteRun {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    /// Held open: closing it would end the run.
+    _write: OwnedWriteHalf,
+    path: PathBuf,
+    is_done: bool,
+}
+
+impl RemoteRun {
+    /// Asks the session behind the socket at `path` to run `cells`.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub(crate) async fn start(path: &Path, cells: &[Cell]) -> Result<RemoteRun, CliError> {
+        let failed = |source| CliError::Socket { path: path.to_owned(), source };
+        let stream = UnixStream::connect(path).await.map_err(failed)?;
+        let (read, mut write) = stream.into_split();
+        let mut request = wire::run_json(cells).to_string().into_bytes();
+        request.push(b'\n');
+        write.write_all(&request).await.map_err(failed)?;
+        Ok(RemoteRun { lines: BufReader::new(read).lines(), _write: write, path: path.to_owned(), is_done: false })
+    }
+
+    /// The next event; `None` behind the last.
+    ///
+    /// # Errors
+    /// The session refused the run, or went away.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Result<Event, CliError>> {
+        if self.is_done {
+            return None;
+        }
+        let failed = |path: &Path, source| CliError::Socket { path: path.to_owned(), source };
+        let line = match self.lines.next_line().await {
+            Ok(Some(line)) => serde_json::from_str(&line).map_err(io::Error::from),
+            Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(error),
+        };
+        match line {
+            Ok(Line::Event(event)) => return Some(Ok(event.into())),
+            Ok(Line::Result(_)) => {
+                self.is_done = true;
+                None
+            }
+            Ok(Line::Refusal(refusal)) => {
+                self.is_done = true;
+                Some(Err(CliError::Refused(refusal.error)))
+            }
+            Err(source) => {
+                self.is_done = true;
+                Some(Err(failed(&self.path, source)))
+            }
+        }
+    }
+}
+
+/// The refusals that a client can mend.
+pub(crate) fn is_request_fault(refusal: &Refusal) -> bool {
+    matches!(refusal.code.as_str(), Invalid::CODE | "request")
+}

@@ -1,0 +1,172 @@
+//! Cells from a file: a run as JSON, or source with `# %%` (Python) or `// %%` (JavaScript) before each cell.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use cellar_engine::{Cell, Language};
+
+use crate::{
+    report::CliError,
+    wire::{REQUEST_BYTES_MAX, run_from_json},
+};
+
+/// How a file says what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    Source(Language),
+}
+
+/// The cells in `file`, or on standard input for `-`. `language` says what is in a file whose name does not.
+///
+/// # Errors
+/// It cannot be read, its kind is not known, or it is no valid run.
+pub(crate) fn load(file: &Path, language: Option<Language>) -> Result<Vec<Cell>, CliError> {
+    let bytes = read(file)?;
+    let place = if is_stdin(file) { "on standard input".to_owned() } else { format!("in `{}`", file.display()) };
+    match format(file, &bytes, language)? {
+        Format::Json => Ok(run_from_json(&bytes, &format!("the run {place}"))?),
+        Format::Source(language) => {
+            let not_text = |_| CliError::usage(format!("the source {place} is not UTF-8 text"), "save it as UTF-8");
+            let cells = cells(&String::from_utf8(bytes).map_err(not_text)?, language);
+            if cells.is_empty() {
+                return Err(CliError::usage(format!("there is no code {place}"), "write a cell first"));
+            }
+            Ok(cells)
+        }
+    }
+}
+
+/// The text on standard input.
+///
+/// # Errors
+/// It cannot be read, or is not text.
+pub(crate) fn load_stdin() -> Result<String, CliError> {
+    let bytes = read(Path::new("-"))?;
+    String::from_utf8(bytes).map_err(|_| CliError::usage("standard input is not UTF-8 text", "pass UTF-8 text"))
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// One byte more than a run may have, at most: enough to see that it is too long.
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+    let mut bytes = Vec::new();
+    let limit = REQUEST_BYTES_MAX as u64 + 1;
+    let read = if is_stdin(file) {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|open| open.take(limit).read_to_end(&mut bytes))
+    };
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(source) => Err(CliError::Read { path: file.to_owned(), source }),
+    }
+}
+
+fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Format, CliError> {
+    if let Some(language) = language {
+        return Ok(Format::Source(language));
+    }
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => Ok(Format::Json),
+        Some("py") => Ok(Format::Source(Language::Python)),
+        Some("js" | "mjs") => Ok(Format::Source(Language::JavaScript)),
+        _ if is_stdin(file) && bytes.trim_ascii_start().starts_with(b"{") => Ok(Format::Json),
+        _ => Err(CliError::usage(
+            format!("cannot tell what is in `{}`", file.display()),
+            "name it .json, .py or .js, or say -l py or -l js",
+        )),
+    }
+}
+
+/// Splits source into cells. What is before the first marker is a cell of its own if there is code in it; if there are
+/// only comments, they belong to the first cell. Cells without code, and those marked `[markdown]`, are left out.
+pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parts = Vec::new();
+    // No title means: no marker yet.
+    let (mut title, mut code) = (None, String::new());
+    for line in text.split_inclusive('\n') {
+        match marker(line, language) {
+            Some(first) if title.is_none() && is_only_comments(&code, language) => title = Some(first),
+            Some(next) => parts.push((title.replace(next), std::mem::take(&mut code))),
+            None => code.push_str(line),
+        }
+    }
+    parts.push((title, code));
+    let is_cell = |(title, code): &(Option<&str>, String)| {
+        !code.trim().is_empty() && !title.is_some_and(|title| title.starts_with("[markdown]"))
+    };
+    let cell = |(title, code): (Option<&str>, String)| {
+        let title = title.filter(|title| !title.is_empty()).map(str::to_owned);
+        Cell { title, ..Cell::new(language, code) }
+    };
+    parts.into_iter().filter(is_cell).map(cell).collect()
+}
+
+/// The title, perhaps empty, of a line that begins a cell.
+fn marker(line: &str, language: Language) -> Option<&str> {
+    let comment = line.strip_prefix(comment_prefix(language))?;
+    let title = comment.strip_prefix(' ').unwrap_or(comment).strip_prefix("%%")?;
+    (title.is_empty() || title.starts_with(char::is_whitespace)).then(|| title.trim())
+}
+
+fn is_only_comments(code: &str, language: Language) -> bool {
+    let is_comment = |line: &str| {
+        line.is_empty()
+            || line.starts_with(comment_prefix(language))
+            || line.starts_with("#!")
+            || (language == Language::JavaScript && (line.starts_with("/*") || line.starts_with('*')))
+    };
+    code.lines().map(str::trim).all(is_comment)
+}
+
+fn comment_prefix(language: Language) -> &'static str {
+    match language {
+        Language::Python | Language::Probe => "#",
+        Language::JavaScript => "//",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, language: Language, expected: &[(Option<&str>, &str)]) {
+        let cells = cells(text, language);
+        let found: Vec<_> = cells.iter().map(|cell| (cell.title.as_deref(), cell.code.as_str())).collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn markers_with_and_without_titles() {
+        check("# %% load\na = 1\n# %%\na\n", Language::Python, &[(Some("load"), "a = 1\n"), (None, "a\n")]);
+        check("#%%  x \r\na", Language::Python, &[(Some("x"), "a")]);
+        check("// %% sum\n1\n//%%\n2", Language::JavaScript, &[(Some("sum"), "1\n"), (None, "2")]);
+    }
+
+    #[test]
+    fn a_file_without_markers_is_one_cell() {
+        check("print(1)\n", Language::Python, &[(None, "print(1)\n")]);
+        check("// %% no marker here\n", Language::Python, &[(None, "// %% no marker here\n")]);
+        check("# %%timeit\nx\n", Language::Python, &[(None, "# %%timeit\nx\n")]);
+    }
+
+    #[test]
+    fn comments_before_the_first_marker_belong_to_the_first_cell() {
+        check("# about\n\n# %% one\n1\n", Language::Python, &[(Some("one"), "# about\n\n1\n")]);
+        check("/* about\n * it */\n// %%\n1\n", Language::JavaScript, &[(None, "/* about\n * it */\n1\n")]);
+        check("import x\n# %% one\n1\n", Language::Python, &[(None, "import x\n"), (Some("one"), "1\n")]);
+    }
+
+    #[test]
+    fn cells_without_code_are_left_out() {
+        check("", Language::Python, &[]);
+        check("# %% a\n\n# %% b\n1\n# %% [markdown]\n# text\n# %% c\n", Language::Python, &[(Some("b"), "1\n")]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Every JSON shape that Cellar reads and writes.
+//!
+//! The engine's types know nothing of JSON; here they get their names in it. Nothing else names a field. Requests are
+//! checked by hand, because their senders are models and people who need to be told what to mend; events and results
+//! are written and read by serde.
+
+mod doctor;
+mod event;
+mod request;
+mod result;
+
+pub(crate) use doctor::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
+pub(crate) use event::{EventJson, run_json};
+pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json};
+pub(crate) use result::result_json;
+
+use serde::{Deserialize, Serialize};
+
+/// One line of an answer on a session's socket: the events of the run, then its result or why there is none.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// An event.
+    Event(EventJson),
+    /// The last line of a run.
+    Result(ResultLine),
+    /// The only line of a run that was refused.
+    Refusal(RefusalLine),
+}
+
+/// `{"type": "result", "result": …}`
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "result")]
+pub(crate) struct ResultLine {
+    /// What [`result_json`] makes.
+    pub(crate) result: serde_json::Value,
+}
+
+/// `{"type": "error", "error": …}`
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "error")]
+pub(crate) struct RefusalLine {
+    /// Why.
+    pub(crate) error: Refusal,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// A stable word.
+    pub(crate) code: String,
+    /// What people read.
+    pub(crate) message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The report of `cellar doctor` as JSON.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Serialize;
+
+use crate::config::{HttpRule, Llm};
+
+/// The whole report.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DoctorJson {
+    pub(crate) version: &'static str,
+    pub(crate) wasmtime: &'static str,
+    pub(crate) guests: Vec<GuestJson>,
+    pub(crate) folders: FoldersJson,
+    pub(crate) config: ConfigJson,
+    pub(crate) machine: MachineJson,
+    /// What is needed and missing, each with its remedy.
+    pub(crate) problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GuestJson {
+    pub(crate) language: &'static str,
+    pub(crate) path: PathBuf,
+    /// `missing`, `broken`, `not baked` or `ready`.
+    pub(crate) state: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) digest: Option<String>,
+    pub(crate) world: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FoldersJson {
+    pub(crate) guests: PathBuf,
+    pub(crate) cache: PathBuf,
+}
+
+/// What sessions are granted; of secrets, whether they are there.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConfigJson {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) tools: Vec<String>,
+    pub(crate) agents: Vec<String>,
+    pub(crate) llm: Option<LlmJson>,
+    pub(crate) http: Vec<String>,
+    pub(crate) mounts: Vec<String>,
+    pub(crate) environment: Vec<String>,
+    pub(crate) limits: LimitsJson,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LlmJson {
+    pub(crate) endpoint: String,
+    pub(crate) tiers: BTreeMap<String, String>,
+    pub(crate) api_key_env: Option<String>,
+    /// `not asked for`, `set` or `missing`.
+    pub(crate) key: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LimitsJson {
+    pub(crate) timeout: u64,
+    pub(crate) timeout_max: u64,
+    pub(crate) grace_ms: u64,
+    pub(crate) fuel: Option<u64>,
+    pub(crate) memory_mib: u64,
+    pub(crate) output_mib: u64,
+    pub(crate) display_mib: usize,
+    pub(crate) calls_in_flight: usize,
+    pub(crate) disk_mib: u64,
+    pub(crate) disk_files: u64,
+    pub(crate) descriptors: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MachineJson {
+    pub(crate) architecture: &'static str,
+    pub(crate) cores: usize,
+    pub(crate) cpu_features: Vec<String>,
+    pub(crate) kernel: String,
+    pub(crate) pagemap_scan: bool,
+    pub(crate) landlock: bool,
+}
+
+impl ConfigJson {
+    /// The variable that should hold the key of the models and does not.
+    pub(crate) fn llm_key_missing(&self) -> Option<&str> {
+        let llm = self.llm.as_ref().filter(|llm| llm.key == "missing")?;
+        llm.api_key_env.as_deref()
+    }
+}
+
+impl From<&Llm> for LlmJson {
+    fn from(llm: &Llm) -> LlmJson {
+        let key = match &llm.api_key_env {
+            None => "not asked for",
+            Some(name) if std::env::var_os(name).is_some_and(|key| !key.is_empty()) => "set",
+            Some(_) => "missing",
+        };
+        LlmJson { endpoint: llm.endpoint.clone(), tiers: llm.tiers.clone(), api_key_env: llm.api_key_env.clone(), key }
+    }
+}
+
+impl std::fmt::Display for HttpRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
+        let methods = if self.methods.is_empty() { "any method".to_owned() } else { self.methods.join(" ") };
+        write!(f, "{methods} {}:{}", self.host, ports.join(","))
+    }
+}

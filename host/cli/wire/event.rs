@@ -1,0 +1,423 @@
+//! Events as JSON, both ways: one object each, told apart by `type`, numbered by `seq`.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cellar_engine::{
+    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, Language, MimeBundle, MimeData, Outcome, Scalar,
+    Usage,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EventJson {
+    seq: u64,
+    #[serde(flatten)]
+    kind: KindJson,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum KindJson {
+    RunStarted {
+        session: String,
+        cells: Vec<CellJson>,
+    },
+    CellStarted {
+        index: usize,
+        cell: u32,
+    },
+    Stdout {
+        index: usize,
+        text: String,
+    },
+    Stderr {
+        index: usize,
+        text: String,
+    },
+    Display {
+        index: usize,
+        data: Map<String, Value>,
+        display_id: Option<String>,
+    },
+    UpdateDisplay {
+        index: usize,
+        data: Map<String, Value>,
+        display_id: String,
+    },
+    ClearOutput {
+        index: usize,
+        wait: bool,
+    },
+    Status {
+        index: usize,
+        status: Map<String, Value>,
+    },
+    CallStarted {
+        index: usize,
+        call: u64,
+        bridge: String,
+        name: String,
+    },
+    CallFinished {
+        index: usize,
+        call: u64,
+        duration_ms: Number,
+        error: Option<String>,
+    },
+    #[serde(rename_all = "snake_case")]
+    InputRequest {
+        index: usize,
+        request_id: String,
+        prompt: String,
+        idle_timeout_seconds: u64,
+    },
+    CellFinished {
+        index: usize,
+        status: StatusJson,
+        exit_code: i32,
+        duration_ms: Number,
+        usage: UsageJson,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<FailureJson>,
+    },
+    RunFinished {
+        is_error: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StatusJson {
+    Complete,
+    Error,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct CellJson {
+    language: String,
+    code: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<u64>,
+    reset: bool,
+}
+
+/// What a cell used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UsageJson {
+    fuel: Option<u64>,
+    cpu_ms: Number,
+    memory_peak_bytes: u64,
+}
+
+/// Why a cell failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FailureJson {
+    kind: String,
+    #[serde(rename = "type")]
+    name: String,
+    message: String,
+    line: Option<u32>,
+    column: Option<u32>,
+    snippet: Option<String>,
+    pointer: Option<String>,
+    summary: String,
+    traceback: String,
+}
+
+impl From<&Event> for EventJson {
+    fn from(event: &Event) -> EventJson {
+        EventJson { seq: event.seq, kind: KindJson::from(&event.kind) }
+    }
+}
+
+impl From<&EventKind> for KindJson {
+    fn from(kind: &EventKind) -> KindJson {
+        match kind {
+            EventKind::RunStarted { session, cells } => {
+                KindJson::RunStarted { session: session.clone(), cells: cells.iter().map(CellJson::from).collect() }
+            }
+            EventKind::CellStarted { index, cell } => KindJson::CellStarted { index: *index, cell: cell.0 },
+            EventKind::Stdout { index, text } => KindJson::Stdout { index: *index, text: text.clone() },
+            EventKind::Stderr { index, text } => KindJson::Stderr { index: *index, text: text.clone() },
+            EventKind::Display { index, data, display_id } => {
+                KindJson::Display { index: *index, data: bundle_json(data), display_id: display_id.clone() }
+            }
+            EventKind::UpdateDisplay { index, data, display_id } => {
+                KindJson::UpdateDisplay { index: *index, data: bundle_json(data), display_id: display_id.clone() }
+            }
+            EventKind::ClearOutput { index, wait } => KindJson::ClearOutput { index: *index, wait: *wait },
+            EventKind::Status { index, op, fields } => {
+                let status = status_map(op, fields);
+                KindJson::Status { index: *index, status }
+            }
+            EventKind::CallStarted { index, call, bridge, name } => KindJson::CallStarted {
+                index: *index,
+                call: *call,
+                bridge: bridge.as_str().to_owned(),
+                name: name.clone(),
+            },
+            EventKind::CallFinished { index, call, duration, error } => KindJson::CallFinished {
+                index: *index,
+                call: *call,
+                duration_ms: milliseconds(*duration),
+                error: error.clone(),
+            },
+            EventKind::InputRequest { index, request_id, prompt, idle_timeout } => KindJson::InputRequest {
+                index: *index,
+                request_id: request_id.clone(),
+                prompt: prompt.clone(),
+                idle_timeout_seconds: idle_timeout.as_secs(),
+            },
+            EventKind::CellFinished { index, outcome, duration, usage } => KindJson::CellFinished {
+                index: *index,
+                status: if outcome.is_success() { StatusJson::Complete } else { StatusJson::Error },
+                exit_code: i32::from(!outcome.is_success()),
+                duration_ms: milliseconds(*duration),
+                usage: UsageJson::from(*usage),
+                error: outcome.failure().as_ref().map(FailureJson::from),
+            },
+            EventKind::RunFinished { is_error } => KindJson::RunFinished { is_error: *is_error },
+        }
+    }
+}
+
+impl From<EventJson> for Event {
+    fn from(event: EventJson) -> Event {
+        Event { seq: event.seq, kind: event.kind.into() }
+    }
+}
+
+impl From<KindJson> for EventKind {
+    fn from(kind: KindJson) -> EventKind {
+        match kind {
+            KindJson::RunStarted { session, cells } => {
+                EventKind::RunStarted { session, cells: cells.into_iter().map(Cell::from).collect() }
+            }
+            KindJson::CellStarted { index, cell } => EventKind::CellStarted { index, cell: CellId(cell) },
+            KindJson::Stdout { index, text } => EventKind::Stdout { index, text },
+            KindJson::Stderr { index, text } => EventKind::Stderr { index, text },
+            KindJson::Display { index, data, display_id } => {
+                EventKind::Display { index, data: bundle_from_json(data), display_id }
+            }
+            KindJson::UpdateDisplay { index, data, display_id } => {
+                EventKind::UpdateDisplay { index, data: bundle_from_json(data), display_id }
+            }
+            KindJson::ClearOutput { index, wait } => EventKind::ClearOutput { index, wait },
+            KindJson::Status { index, status } => {
+                let (op, fields) = status_from_json(status);
+                EventKind::Status { index, op, fields }
+            }
+            KindJson::CallStarted { index, call, bridge, name } => {
+                EventKind::CallStarted { index, call, bridge: bridge_from_json(&bridge), name }
+            }
+            KindJson::CallFinished { index, call, duration_ms, error } => {
+                EventKind::CallFinished { index, call, duration: duration(&duration_ms), error }
+            }
+            KindJson::InputRequest { index, request_id, prompt, idle_timeout_seconds } => EventKind::InputRequest {
+                index,
+                request_id,
+                prompt,
+                idle_timeout: Duration::from_secs(idle_timeout_seconds),
+            },
+            KindJson::CellFinished { index, duration_ms, usage, error, .. } => EventKind::CellFinished {
+                index,
+                outcome: error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new(error.into()))),
+                duration: duration(&duration_ms),
+                usage: usage.into(),
+            },
+            KindJson::RunFinished { is_error } => EventKind::RunFinished { is_error },
+        }
+    }
+}
+
+impl From<&Cell> for CellJson {
+    fn from(cell: &Cell) -> CellJson {
+        CellJson {
+            language: cell.language.code().to_owned(),
+            code: cell.code.clone(),
+            title: cell.title.clone(),
+            timeout: cell.timeout.map(|timeout| timeout.as_secs()),
+            reset: cell.reset,
+        }
+    }
+}
+
+impl From<CellJson> for Cell {
+    fn from(cell: CellJson) -> Cell {
+        Cell {
+            language: Language::from_code(&cell.language).unwrap_or(Language::Probe),
+            code: cell.code,
+            title: cell.title,
+            timeout: cell.timeout.map(Duration::from_secs),
+            reset: cell.reset,
+        }
+    }
+}
+
+impl From<Usage> for UsageJson {
+    fn from(usage: Usage) -> UsageJson {
+        UsageJson { fuel: usage.fuel, cpu_ms: milliseconds(usage.cpu), memory_peak_bytes: usage.memory_peak_bytes }
+    }
+}
+
+impl From<UsageJson> for Usage {
+    fn from(usage: UsageJson) -> Usage {
+        Usage { fuel: usage.fuel, cpu: duration(&usage.cpu_ms), memory_peak_bytes: usage.memory_peak_bytes }
+    }
+}
+
+impl From<&Failure> for FailureJson {
+    fn from(failure: &Failure) -> FailureJson {
+        FailureJson {
+            kind: failure.kind.as_str().to_owned(),
+            name: failure.name.clone(),
+            message: failure.message.clone(),
+            line: failure.line,
+            column: failure.column,
+            snippet: failure.snippet.clone(),
+            pointer: failure.pointer.clone(),
+            summary: failure.summary(),
+            traceback: failure.traceback.clone(),
+        }
+    }
+}
+
+impl From<FailureJson> for Failure {
+    fn from(failure: FailureJson) -> Failure {
+        Failure {
+            kind: kind_from_json(&failure.kind),
+            name: failure.name,
+            message: failure.message,
+            line: failure.line,
+            column: failure.column,
+            snippet: failure.snippet,
+            pointer: failure.pointer,
+            traceback: failure.traceback,
+            // The wire says it in the message and in a status event.
+            state_kept: true,
+        }
+    }
+}
+
+/// A run as a request.
+pub(crate) fn run_json(cells: &[Cell]) -> Value {
+    json!({"cells": cells.iter().map(CellJson::from).collect::<Vec<_>>()})
+}
+
+fn kind_from_json(word: &str) -> FailureKind {
+    const KINDS: [FailureKind; 8] = [
+        FailureKind::Raised,
+        FailureKind::Timeout,
+        FailureKind::Interrupted,
+        FailureKind::Fuel,
+        FailureKind::Memory,
+        FailureKind::Output,
+        FailureKind::Stdin,
+        FailureKind::Trap,
+    ];
+    KINDS.into_iter().find(|kind| kind.as_str() == word).unwrap_or(FailureKind::Raised)
+}
+
+fn bridge_from_json(word: &str) -> Bridge {
+    const BRIDGES: [Bridge; 5] = [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http];
+    BRIDGES.into_iter().find(|bridge| bridge.as_str() == word).unwrap_or(Bridge::Tool)
+}
+
+/// Milliseconds to three places, as an integer where they are whole.
+pub(super) fn milliseconds(duration: Duration) -> Number {
+    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    match micros % 1_000 {
+        0 => (micros / 1_000).into(),
+        _ => Number::from_f64(micros as f64 / 1_000.0).unwrap_or_else(|| 0.into()),
+    }
+}
+
+fn duration(milliseconds: &Number) -> Duration {
+    let seconds = milliseconds.as_f64().unwrap_or_default() / 1_000.0;
+    let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    // Back to the microseconds that were written.
+    Duration::from_micros(u64::try_from((exact.as_nanos() + 500) / 1_000).unwrap_or(u64::MAX))
+}
+
+/// A text of a MIME type as JSON: JSON types as what they say, all else as a string.
+pub(super) fn mime_value(mime_type: &str, text: &str) -> Value {
+    let parsed = if is_json(mime_type) { serde_json::from_str(text).ok() } else { None };
+    parsed.unwrap_or_else(|| text.into())
+}
+
+fn bundle_json(bundle: &MimeBundle) -> Map<String, Value> {
+    let value = |mime_type: &str, data: &MimeData| match data {
+        MimeData::Text(text) => mime_value(mime_type, text),
+        MimeData::Binary(bytes) => STANDARD.encode(bytes).into(),
+    };
+    bundle.0.iter().map(|(mime_type, data)| (mime_type.clone(), value(mime_type, data))).collect()
+}
+
+fn bundle_from_json(data: Map<String, Value>) -> MimeBundle {
+    let representation = |mime_type: &str, value: Value| match value {
+        _ if is_json(mime_type) => MimeData::Text(value.to_string()),
+        Value::String(text) if is_text(mime_type) => MimeData::Text(text),
+        Value::String(text) => STANDARD.decode(&text).map_or(MimeData::Text(text), MimeData::Binary),
+        other => MimeData::Text(other.to_string()),
+    };
+    MimeBundle(data.into_iter().map(|(name, value)| (name.clone(), representation(&name, value))).collect())
+}
+
+fn is_json(mime_type: &str) -> bool {
+    mime_type == "application/json" || mime_type.ends_with("+json")
+}
+
+/// Whether a type travels as it is. All others travel as base64.
+fn is_text(mime_type: &str) -> bool {
+    mime_type.starts_with("text/")
+        || mime_type.ends_with("+xml")
+        || matches!(mime_type, "application/javascript" | "application/xml" | "application/x-latex")
+}
+
+/// A status event: what was done, and its fields beside it.
+pub(super) fn status_value(op: &str, fields: &[(String, Scalar)]) -> Value {
+    Value::Object(status_map(op, fields))
+}
+
+fn status_map(op: &str, fields: &[(String, Scalar)]) -> Map<String, Value> {
+    let scalar = |scalar: &Scalar| match scalar {
+        Scalar::Text(text) => text.as_str().into(),
+        Scalar::Integer(number) => (*number).into(),
+        Scalar::Number(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        Scalar::Boolean(value) => (*value).into(),
+    };
+    let mut status = Map::from_iter([("op".to_owned(), op.into())]);
+    for (name, value) in fields.iter().filter(|(name, _)| name != "op") {
+        status.insert(name.clone(), scalar(value));
+    }
+    status
+}
+
+fn status_from_json(status: Map<String, Value>) -> (String, Vec<(String, Scalar)>) {
+    let mut op = String::new();
+    let mut fields = Vec::new();
+    for (name, value) in status {
+        let scalar = match value {
+            Value::String(text) if name == "op" => {
+                op = text;
+                continue;
+            }
+            Value::String(text) => Scalar::Text(text),
+            Value::Bool(value) => Scalar::Boolean(value),
+            Value::Number(number) => match number.as_i64() {
+                Some(whole) => Scalar::Integer(whole),
+                None => Scalar::Number(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            other => Scalar::Text(other.to_string()),
+        };
+        fields.push((name, scalar));
+    }
+    (op, fields)
+}

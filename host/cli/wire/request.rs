@@ -1,0 +1,124 @@
+//! A run as JSON: `{"cells": [{"language", "code", "title"?, "timeout"?, "reset"?}]}`.
+
+use std::time::Duration;
+
+use cellar_engine::{Cell, Language, limits};
+
+use crate::{
+    check::{At, Invalid, Problems, nearest},
+    json,
+};
+
+/// Bytes of a run as JSON.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a title: it is a label.
+const TITLE_BYTES_MAX: usize = 1_000;
+/// The languages a request may name. The probe is for the engine's own tests.
+const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+/// Fields of a cell.
+const CELL_FIELDS: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
+
+/// Reads a run. `what` names it in messages: "the run in `a.json`".
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub(crate) fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
+    let mut problems = Problems::default();
+    if bytes.len() > REQUEST_BYTES_MAX {
+        problems.add("$", format_args!("expected at most {REQUEST_BYTES_MAX} bytes, found {}", bytes.len()));
+        return problems.finish(what, None);
+    }
+    let node = match json::parse(bytes) {
+        Ok(node) => node,
+        Err(fault) => {
+            problems.add("$", fault);
+            return problems.finish(what, None);
+        }
+    };
+    let cells = run(&At::root(&node, "$"), &mut problems);
+    problems.finish(what, cells)
+}
+
+fn run(at: &At<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
+    let fields = at.fields(&["cells"], problems)?;
+    let cells = fields.required("cells", "an array of at least one cell", problems)?;
+    let items = cells.items("cell", problems)?;
+    if items.len() > limits::CELLS_MAX {
+        let most = limits::CELLS_MAX;
+        problems.add(&cells.path, format_args!("expected at most {most} cells, found {}", items.len()));
+        return None;
+    }
+    // All cells are looked at, and one bad cell refuses the run.
+    let cells: Vec<_> = items.iter().map(|item| cell(item, problems)).collect();
+    cells.into_iter().collect()
+}
+
+fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
+    let fields = at.fields(&CELL_FIELDS, problems)?;
+    let language = fields.required("language", &language_codes(), problems).and_then(|at| language(&at, problems));
+    let code = fields.required("code", "a string", problems).and_then(|at| code(&at, problems));
+    let title = fields.get("title").map(|at| title(&at, problems));
+    let seconds = limits::TIMEOUT_MIN.as_secs()..=limits::TIMEOUT_MAX.as_secs();
+    let timeout = fields.get("timeout").map(|at| at.integer(seconds, problems).map(Duration::from_secs));
+    let reset = fields.get("reset").map(|at| at.boolean(problems));
+    Some(Cell {
+        language: language?,
+        code: code?,
+        title: lift(title)?,
+        timeout: lift(timeout)?,
+        reset: lift(reset)?.unwrap_or_default(),
+    })
+}
+
+/// A member that may be absent, but not wrong.
+fn lift<T>(member: Option<Option<T>>) -> Option<Option<T>> {
+    match member {
+        None => Some(None),
+        Some(value) => value.map(Some),
+    }
+}
+
+fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language> {
+    let name = match at.node {
+        json::Node::Text(name) => name.as_str(),
+        _ => "",
+    };
+    let found = LANGUAGES.into_iter().find(|language| language.code() == name);
+    if found.is_none() {
+        let hint = meant(name).map(|code| format!("; did you mean \"{code}\"?")).unwrap_or_default();
+        problems.add(&at.path, format_args!("expected {}, found {}{hint}", language_codes(), at.found()));
+    }
+    found
+}
+
+/// The code of a language that was given another of its names.
+fn meant(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    match name.as_str() {
+        "py" | "python" | "python3" | "ipython" => Some("py"),
+        "js" | "javascript" | "node" | "ecmascript" | "mjs" | "typescript" | "ts" => Some("js"),
+        _ => nearest(&name, &["python", "javascript"]).and_then(meant),
+    }
+}
+
+/// The codes a request may use, for messages and help.
+fn language_codes() -> String {
+    LANGUAGES.map(|language| format!("\"{language}\"")).join(" or ")
+}
+
+fn code(at: &At<'_>, problems: &mut Problems) -> Option<String> {
+    bounded_text(at, limits::CODE_BYTES_MAX, problems)
+}
+
+fn title(at: &At<'_>, problems: &mut Problems) -> Option<String> {
+    bounded_text(at, TITLE_BYTES_MAX, problems)
+}
+
+fn bounded_text(at: &At<'_>, bytes_max: usize, problems: &mut Problems) -> Option<String> {
+    let text = at.text(problems)?;
+    if text.len() > bytes_max {
+        problems.add(&at.path, format_args!("expected at most {bytes_max} bytes, found {}", text.len()));
+        return None;
+    }
+    Some(text.to_owned())
+}

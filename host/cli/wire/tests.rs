@@ -1,0 +1,174 @@
+use std::{fs, path::PathBuf, time::Duration};
+
+use cellar_engine::{
+    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, Language, MimeBundle, MimeData, Outcome, RunResult,
+    Scalar, Usage,
+};
+use serde_json::Value;
+
+use super::*;
+
+fn sample(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/wire").join(name)
+}
+
+/// Compares with a sample; with `CELLAR_BLESS=1` rewrites it.
+fn check(name: &str, found: &str) {
+    let path = sample(name);
+    if std::env::var_os("CELLAR_BLESS").is_some() {
+        fs::write(&path, found).expect("written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "{}", path.display());
+}
+
+fn bundle() -> MimeBundle {
+    MimeBundle(vec![
+        ("image/png".to_owned(), MimeData::Binary(vec![0x89, b'P', b'N', b'G'])),
+        ("application/json".to_owned(), MimeData::Text("{\"b\":[1,2.5,null],\"a\":\"é\"}".to_owned())),
+        ("image/svg+xml".to_owned(), MimeData::Text("<svg/>".to_owned())),
+        ("text/markdown".to_owned(), MimeData::Text("# Hi".to_owned())),
+        ("text/plain".to_owned(), MimeData::Text("Hi".to_owned())),
+    ])
+}
+
+fn failure() -> Failure {
+    Failure {
+        kind: FailureKind::Raised,
+        name: "ZeroDivisionError".to_owned(),
+        message: "division by zero".to_owned(),
+        line: Some(2),
+        column: Some(5),
+        snippet: Some("x = 1 / 0".to_owned()),
+        pointer: Some("    ~~^~~".to_owned()),
+        traceback:
+            "Traceback (most recent call last):\n  File \"<cell 2>\", line 2\nZeroDivisionError: division by zero"
+                .to_owned(),
+        state_kept: true,
+    }
+}
+
+/// One run in which everything happens.
+fn events() -> Vec<Event> {
+    let cell = Cell {
+        title: Some("load".to_owned()),
+        timeout: Some(Duration::from_secs(5)),
+        reset: true,
+        ..Cell::new(Language::Python, "print(1)")
+    };
+    let text = |text: &str| text.to_owned();
+    let fields = vec![
+        (text("path"), Scalar::Text(text("a.csv"))),
+        (text("bytes"), Scalar::Integer(12)),
+        (text("share"), Scalar::Number(0.5)),
+        (text("new"), Scalar::Boolean(true)),
+    ];
+    let usage = |fuel| Usage { fuel, cpu: Duration::from_micros(1_250), memory_peak_bytes: 1 << 20 };
+    let kinds = vec![
+        EventKind::RunStarted { session: text("s-1"), cells: vec![cell, Cell::new(Language::JavaScript, "1 / 0")] },
+        EventKind::CellStarted { index: 0, cell: CellId(7) },
+        EventKind::Stdout { index: 0, text: text("1\n") },
+        EventKind::Stderr { index: 0, text: text("warning\n") },
+        EventKind::Display { index: 0, data: bundle(), display_id: Some(text("d")) },
+        EventKind::UpdateDisplay { index: 0, data: bundle(), display_id: text("d") },
+        EventKind::Display { index: 0, data: MimeBundle::default(), display_id: None },
+        EventKind::ClearOutput { index: 0, wait: true },
+        EventKind::Status { index: 0, op: text("read"), fields },
+        EventKind::CallStarted { index: 0, call: 3, bridge: Bridge::Tool, name: text("add") },
+        EventKind::CallFinished { index: 0, call: 3, duration: Duration::from_micros(1_500), error: None },
+        EventKind::CallFinished { index: 0, call: 4, duration: Duration::from_secs(2), error: Some(text("no")) },
+        EventKind::InputRequest {
+            index: 0,
+            request_id: text("r-1"),
+            prompt: text("name? "),
+            idle_timeout: Duration::from_secs(300),
+        },
+        EventKind::Stdout { index: 0, text: text("after\n") },
+        EventKind::Display { index: 0, data: bundle(), display_id: None },
+        EventKind::CellFinished {
+            index: 0,
+            outcome: Outcome::Complete,
+            duration: Duration::from_millis(12),
+            usage: usage(Some(1_000)),
+        },
+        EventKind::CellStarted { index: 1, cell: CellId(8) },
+        EventKind::CellFinished {
+            index: 1,
+            outcome: Outcome::Failed(Box::new(failure())),
+            duration: Duration::from_micros(12_345),
+            usage: usage(None),
+        },
+        EventKind::RunFinished { is_error: true },
+    ];
+    kinds.into_iter().enumerate().map(|(seq, kind)| Event { seq: seq as u64, kind }).collect()
+}
+
+#[test]
+fn every_event_has_its_sample() {
+    let lines: Vec<String> =
+        events().iter().map(|event| serde_json::to_string(&EventJson::from(event)).expect("JSON") + "\n").collect();
+    check("events.ndjson", &lines.concat());
+}
+
+#[test]
+fn every_event_survives_the_way_there_and_back() {
+    for event in events() {
+        let text = serde_json::to_string(&Line::Event(EventJson::from(&event))).expect("JSON");
+        match serde_json::from_str(&text) {
+            Ok(Line::Event(read)) => assert_eq!(Event::from(read), event, "{text}"),
+            other => panic!("{text} was read as {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_result_has_its_sample() {
+    let mut result = RunResult::default();
+    events().iter().for_each(|event| result.apply(event));
+    check("result.json", &(serde_json::to_string_pretty(&result_json(&result)).expect("JSON") + "\n"));
+}
+
+#[test]
+fn a_truncated_result_has_its_sample() {
+    let mut result = RunResult::default();
+    let started = EventKind::RunStarted { session: "s".to_owned(), cells: vec![Cell::new(Language::Python, "")] };
+    let text = (0..4_000).map(|n| format!("{n}\n")).collect();
+    for (seq, kind) in [started, EventKind::Stdout { index: 0, text }].into_iter().enumerate() {
+        result.apply(&Event { seq: seq as u64, kind });
+    }
+    let value = result_json(&result);
+    check("truncation.json", &(serde_json::to_string_pretty(&value["details"]["meta"]).expect("JSON") + "\n"));
+}
+
+#[test]
+fn refusals_and_results_are_told_from_events() {
+    let refusal = Refusal { code: "invalid".to_owned(), message: "no".to_owned(), hint: Some("yes".to_owned()) };
+    let text = serde_json::to_string(&Line::Refusal(RefusalLine { error: refusal.clone() })).expect("JSON");
+    assert_eq!(text, r#"{"type":"error","error":{"code":"invalid","message":"no","hint":"yes"}}"#);
+    assert!(matches!(serde_json::from_str(&text), Ok(Line::Refusal(line)) if line.error == refusal));
+    let text = serde_json::to_string(&Line::Result(ResultLine { result: Value::Null })).expect("JSON");
+    assert_eq!(text, r#"{"type":"result","result":null}"#);
+    assert!(matches!(serde_json::from_str(&text), Ok(Line::Result(_))));
+}
+
+#[test]
+fn a_run_survives_the_way_there_and_back() {
+    let EventKind::RunStarted { cells, .. } = events().remove(0).kind else { panic!("the first event") };
+    let text = run_json(&cells).to_string();
+    assert_eq!(run_from_json(text.as_bytes(), "the run").expect("valid"), cells);
+    check("run.json", &(serde_json::to_string_pretty(&run_json(&cells)).expect("JSON") + "\n"));
+}
+
+#[test]
+fn what_json_cannot_say_is_said_otherwise() {
+    let odd = MimeBundle(vec![
+        ("application/json".to_owned(), MimeData::Text("{not json".to_owned())),
+        ("application/pdf".to_owned(), MimeData::Binary(vec![1, 2])),
+    ]);
+    let fields = vec![("nan".to_owned(), Scalar::Number(f64::NAN)), ("op".to_owned(), Scalar::Integer(1))];
+    let display = EventKind::Display { index: 0, data: odd, display_id: None };
+    let status = EventKind::Status { index: 0, op: "x".to_owned(), fields };
+    let json = |kind| serde_json::to_value(EventJson::from(&Event { seq: 0, kind })).expect("JSON");
+    assert_eq!(json(display)["data"]["application/json"], "{not json");
+    assert_eq!(json(status)["status"].to_string(), r#"{"op":"x","nan":null}"#);
+}

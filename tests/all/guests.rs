@@ -1,0 +1,4 @@
+//! Tests that run cells on the Python and the JavaScript guest.
+
+mod bridges;
+mod cli;

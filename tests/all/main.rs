@@ -1,0 +1,9 @@
+//! The tests of the command line and of what crosses process borders, in one binary so that the engine is linked once.
+//!
+//! Modules under `guests` need the Python and the JavaScript guest; all others need no guest at all.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod guests;
+mod malformed;
+mod support;

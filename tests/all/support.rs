@@ -1,0 +1,101 @@
+//! Runs the `cellar` that was built with these tests.
+
+use std::{
+    ffi::OsStr,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// The checkout; commands run there, so that paths in messages are relative.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A command line under test, in an environment that grants nothing by itself.
+pub(crate) fn cellar<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+    command
+        .args(arguments)
+        .current_dir(root())
+        .env("CELLAR_GUESTS", root().join("target/guests"))
+        .env("NO_COLOR", "1")
+        .env_remove("CELLAR_SESSION_SOCKET")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// The same, where the guests must be there.
+pub(crate) fn cellar_with_guests<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    for guest in ["python", "javascript"] {
+        let component = root().join("target/guests").join(guest).join("guest.wasm");
+        assert!(component.exists(), "no guest at `{}`; run `make guests` first", component.display());
+    }
+    cellar(arguments)
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("standard output is text"),
+            stderr: String::from_utf8(output.stderr).expect("standard error is text"),
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) -> Ended {
+    command.output().expect("cellar starts").into()
+}
+
+/// Runs a command to its end, with `input` on its standard input.
+pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("cellar starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A command that refuses its input may close it early.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    child.wait_with_output().expect("cellar ends").into()
+}
+
+/// Runs cells of one language, given by their source, and returns the result as JSON.
+pub(crate) fn result_of(language: &str, cells: &[&str], flags: &[&str]) -> Value {
+    let cells: Vec<Value> = cells.iter().map(|code| serde_json::json!({"language": language, "code": code})).collect();
+    result_of_run(&serde_json::json!({ "cells": cells }), flags)
+}
+
+/// Runs a run and returns its result.
+pub(crate) fn result_of_run(request: &Value, flags: &[&str]) -> Value {
+    let mut command = cellar_with_guests(["run", "-", "--json"].iter().chain(flags));
+    let ended = run_with_input(&mut command, request.to_string().as_bytes());
+    assert!(ended.code <= 1, "exit code {}: {}", ended.code, ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+}
+
+/// The combined text of a result.
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().expect("text")
+}
+
+/// A configuration file, in a folder of its own, that names the scripts in `fixtures/bridges`.
+pub(crate) fn config(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cellar.toml");
+    let scripts = root().join("fixtures/bridges");
+    std::fs::write(&path, text.replace("SCRIPTS", &scripts.display().to_string())).expect("written");
+    (folder, path)
+}
