@@ -163,7 +163,7 @@ impl<'a> Kit<'a> {
         Ok(())
     }
 
-    /// Unpacks the sources and makes the two changes that no header of ours can make.
+    /// Unpacks the sources and makes the changes that no header of ours can make.
     fn unpack(&self, workshop: &Workshop) -> Result<()> {
         source::unpack(workshop, &self.tree, &self.bench.work.join("unpack.log"))?;
         // Calls of Python functions must count towards the next poll as they do in Emscripten builds.
@@ -172,6 +172,15 @@ impl<'a> Kit<'a> {
             &self.tree.join("Include/cpython/pystate.h"),
             "#  define Py_C_RECURSION_LIMIT 5000",
             &format!("#  define Py_C_RECURSION_LIMIT {C_RECURSION_LIMIT}"),
+        )?;
+        // The stack is larger than CPython expects of a WASI host: 133 nested brackets would be too many.
+        replace(&self.tree.join("Parser/parser.c"), "#    define MAXSTACK 4000", "#    define MAXSTACK 6000")?;
+        // There is no other thread that a lock could be waited for.
+        replace(
+            &self.tree.join("Python/thread.c"),
+            "if (r == PY_LOCK_FAILURE && microseconds != 0) {",
+            "if (r == PY_LOCK_FAILURE && microseconds != 0) {\n            \
+             extern int cellar_wait_for_lock(PyTime_t);\n            return cellar_wait_for_lock(timeout);",
         )
     }
 

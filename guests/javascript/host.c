@@ -1,0 +1,109 @@
+// The rest of what the prelude asks of C: clocks, randomness, encodings, the session.
+#include "shim.h"
+
+#include <string.h>
+
+// now(): milliseconds since the session got its kernel
+static JSValue now(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewFloat64(ctx, (double)(cellar_kernel_control_monotonic_clock() - session_start()) / 1e6);
+}
+
+// fillRandom(bytes)
+static JSValue fill_random(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    size_t length;
+    uint8_t *bytes = bytes_of(ctx, argv[0], &length);
+    if (bytes == NULL)
+        return JS_ThrowTypeError(ctx, "a typed array is needed");
+    glue_random(bytes, length);
+    return JS_UNDEFINED;
+}
+
+// encodeText(string): UTF-8
+static JSValue encode_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    kernel_string_t text;
+    if (!text_of(ctx, argv[0], &text))
+        return JS_EXCEPTION;
+    JSValue bytes = JS_NewUint8ArrayCopy(ctx, text.ptr, text.len);
+    text_free(ctx, &text);
+    return bytes;
+}
+
+// decodeText(bytes): a string, or undefined when the bytes are not UTF-8
+static JSValue decode_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    size_t length;
+    const uint8_t *bytes = bytes_of(ctx, argv[0], &length);
+    if (bytes == NULL)
+        return JS_ThrowTypeError(ctx, "an ArrayBuffer or a view of one is needed");
+    if (utf8_valid_prefix((const char *)bytes, length) != length)
+        return JS_UNDEFINED;
+    return JS_NewStringLen(ctx, (const char *)bytes, length);
+}
+
+// exit(status)
+static JSValue exit_now(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int32_t status;
+    if (JS_ToInt32(ctx, &status, argv[0]))
+        return JS_EXCEPTION;
+    return exit_cell(ctx, status);
+}
+
+// currentCell(): the number of the cell that runs
+static JSValue current_cell(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewUint32(ctx, glue_cell);
+}
+
+// source(cell)
+static JSValue source(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    uint32_t cell;
+    return JS_ToUint32(ctx, &cell, argv[0]) ? JS_EXCEPTION : cell_source(ctx, cell);
+}
+
+// lexicals()
+static JSValue lexicals(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return lexical_bindings(ctx);
+}
+
+// environment()
+static JSValue environment(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return environment_list(ctx);
+}
+
+// workingDirectory()
+static JSValue directory(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewString(ctx, working_directory());
+}
+
+// memoryBytes(): of linear memory
+static JSValue memory_bytes(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_NewInt64(ctx, (int64_t)exports_kernel_memory_size());
+}
+
+// promiseState(promise): "pending", or "fulfilled" or "rejected" and the result; undefined for anything else
+static JSValue promise_state(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    static const char *const names[] = {"pending", "fulfilled", "rejected"};
+    int state = JS_PromiseState(ctx, argv[0]);
+    if (state < JS_PROMISE_PENDING || state > JS_PROMISE_REJECTED)
+        return JS_UNDEFINED;
+    JSValue pair = JS_NewArray(ctx);
+    JS_SetPropertyUint32(ctx, pair, 0, JS_NewString(ctx, names[state]));
+    JS_SetPropertyUint32(ctx, pair, 1, JS_PromiseResult(ctx, argv[0]));
+    return pair;
+}
+
+void add_host_functions(JSContext *ctx, JSValueConst host) {
+    static const JSCFunctionListEntry functions[] = {
+        JS_CFUNC_DEF("now", 0, now),
+        JS_CFUNC_DEF("fillRandom", 1, fill_random),
+        JS_CFUNC_DEF("encodeText", 1, encode_text),
+        JS_CFUNC_DEF("decodeText", 1, decode_text),
+        JS_CFUNC_DEF("exit", 1, exit_now),
+        JS_CFUNC_DEF("currentCell", 0, current_cell),
+        JS_CFUNC_DEF("source", 1, source),
+        JS_CFUNC_DEF("lexicals", 0, lexicals),
+        JS_CFUNC_DEF("environment", 0, environment),
+        JS_CFUNC_DEF("workingDirectory", 0, directory),
+        JS_CFUNC_DEF("memoryBytes", 0, memory_bytes),
+        JS_CFUNC_DEF("promiseState", 1, promise_state),
+    };
+    JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
+}

@@ -1,0 +1,89 @@
+// What a cell shows.
+#include "shim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// write(stream, text)
+static JSValue write_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int32_t to;
+    kernel_string_t text;
+    if (JS_ToInt32(ctx, &to, argv[0]) || !text_of(ctx, argv[1], &text))
+        return JS_EXCEPTION;
+    if (text.len > 0)
+        cellar_kernel_output_write(glue_cell, to == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR
+                                                      : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, &text);
+    text_free(ctx, &text);
+    return JS_UNDEFINED;
+}
+
+// display(bundle, id, update)
+static JSValue display(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    cellar_kernel_output_display_data_t shown = {.update = JS_ToBool(ctx, argv[2])};
+    if (!optional_text_of(ctx, argv[1], &shown.display_id))
+        return JS_EXCEPTION;
+    bool ok = bundle_of(ctx, argv[0], &shown.data);
+    if (ok) {
+        cellar_kernel_output_display(glue_cell, &shown);
+        bundle_free(&shown.data);
+    }
+    if (shown.display_id.is_some)
+        text_free(ctx, &shown.display_id.val);
+    return ok ? JS_UNDEFINED : JS_EXCEPTION;
+}
+
+// clear(wait)
+static JSValue clear(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    cellar_kernel_output_clear(glue_cell, JS_ToBool(ctx, argv[0]));
+    return JS_UNDEFINED;
+}
+
+// A whole number stays one; any other value that is no boolean and no number becomes text.
+static bool scalar_of(JSContext *ctx, JSValueConst value, cellar_kernel_types_scalar_t *scalar) {
+    if (JS_IsBool(value)) {
+        scalar->tag = CELLAR_KERNEL_TYPES_SCALAR_BOOLEAN;
+        scalar->val.boolean = JS_ToBool(ctx, value);
+        return true;
+    }
+    if (JS_IsNumber(value)) {
+        double number;
+        JS_ToFloat64(ctx, &number, value);
+        bool whole = number >= -9007199254740991.0 && number <= 9007199254740991.0 && (double)(int64_t)number == number;
+        scalar->tag = whole ? CELLAR_KERNEL_TYPES_SCALAR_INTEGER : CELLAR_KERNEL_TYPES_SCALAR_NUMBER;
+        if (whole)
+            scalar->val.integer = (int64_t)number;
+        else
+            scalar->val.number = number;
+        return true;
+    }
+    scalar->tag = CELLAR_KERNEL_TYPES_SCALAR_TEXT;
+    scalar->val.text = owned_text_of(ctx, value);
+    return true;
+}
+
+// status(operation, name, value, ...)
+static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    cellar_kernel_output_tuple2_string_scalar_t fields[8];
+    cellar_kernel_output_list_tuple2_string_scalar_t list = {fields, 0};
+    kernel_string_t operation = owned_text_of(ctx, argv[0]);
+    for (int i = 1; i + 1 < argc && list.len < sizeof fields / sizeof *fields; i += 2) {
+        cellar_kernel_output_tuple2_string_scalar_t *field = &fields[list.len++];
+        field->f0 = owned_text_of(ctx, argv[i]);
+        scalar_of(ctx, argv[i + 1], &field->f1);
+    }
+    cellar_kernel_output_status(glue_cell, &operation, &list);
+    kernel_string_free(&operation);
+    for (size_t i = 0; i < list.len; i++)
+        cellar_kernel_output_tuple2_string_scalar_free(&fields[i]);
+    return JS_UNDEFINED;
+}
+
+void add_output_functions(JSContext *ctx, JSValueConst host) {
+    static const JSCFunctionListEntry functions[] = {
+        JS_CFUNC_DEF("write", 2, write_text),
+        JS_CFUNC_DEF("display", 3, display),
+        JS_CFUNC_DEF("clear", 1, clear),
+        JS_CFUNC_DEF("status", 1, status),
+    };
+    JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
+}

@@ -1,0 +1,144 @@
+// What editors and hosts ask of a session: its variables, their values, completions and hovers.
+(function (host, kit) {
+  "use strict";
+
+  const ITEMS = 200;
+  const PREVIEW_LENGTH = 120;
+  const KEYWORDS = ("async await break case catch class const continue debugger default delete do else export extends false finally for " +
+    "function if import in instanceof let new null of return static super switch this throw true try typeof undefined var void while with yield").split(" ");
+
+  // Everything that was there before the first cell.
+  const builtin = new Set(Object.getOwnPropertyNames(globalThis));
+
+  // The bindings that cells made: lexical ones first, then properties of the global object that are no accessors.
+  function bindings() {
+    const found = new Map();
+    const flat = host.lexicals();
+    for (let i = 0; i < flat.length; i += 2) found.set(flat[i], flat[i + 1]);
+    for (const name of Object.getOwnPropertyNames(globalThis)) {
+      if (builtin.has(name) || found.has(name)) continue;
+      const own = Object.getOwnPropertyDescriptor(globalThis, name);
+      if ("value" in own) found.set(name, own.value);
+    }
+    return found;
+  }
+
+  function typeName(value) {
+    if (value === null) return "null";
+    if (typeof value === "function") return Function.prototype.toString.call(value).startsWith("class") ? "class" : "function";
+    return typeof value === "object" ? (kit.constructorName(value) ?? "Object") : typeof value;
+  }
+
+  function sizeOf(value) {
+    if (typeof value === "string" || Array.isArray(value)) return value.length;
+    if (value instanceof Map || value instanceof Set) return value.size;
+    if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return value.byteLength;
+    return undefined;
+  }
+
+  function preview(value) {
+    const text = kit.inspect(value, { depth: 2 }).replace(/\s+/g, " ");
+    return text.length > PREVIEW_LENGTH ? text.slice(0, PREVIEW_LENGTH - 1) + "…" : text;
+  }
+
+  kit.variables = () =>
+    [...bindings()].map(([name, value]) => ({ name, type: typeName(value), size: sizeOf(value), preview: preview(value) }));
+
+  kit.value = (name) => {
+    const found = bindings();
+    return found.has(name) ? kit.bundle(found.get(name)) : undefined;
+  };
+
+  // ---- Completion
+
+  const isWord = (c) => /[\p{ID_Continue}$]/u.test(c);
+
+  // The dotted path that ends at `end`: its names before the last dot, and what stands after it.
+  function pathBefore(text, end) {
+    const names = [];
+    let at = end;
+    for (;;) {
+      let start = at;
+      while (start > 0 && isWord(text[start - 1])) start--;
+      names.unshift(text.slice(start, at).join(""));
+      if (start === 0 || text[start - 1] !== ".") return { start: end - [...names.at(-1)].length, names };
+      at = start - 1;
+      if (text[at - 1] === "?") at--;
+    }
+  }
+
+  // The value of a path, through data properties alone: a completion must run no code of the user's.
+  function resolve(names) {
+    const found = bindings();
+    let value = found.has(names[0]) ? found.get(names[0]) : dataProperty(globalThis, names[0]);
+    for (const name of names.slice(1)) {
+      if (value === undefined || value === null) return undefined;
+      value = dataProperty(Object(value), name);
+    }
+    return value;
+  }
+
+  function dataProperty(object, name) {
+    for (let at = object; at !== null; at = Object.getPrototypeOf(at)) {
+      const own = Object.getOwnPropertyDescriptor(at, name);
+      if (own !== undefined) return own.value;
+    }
+    return undefined;
+  }
+
+  const kindOf = (value, fallback) => {
+    const type = typeName(value);
+    return type === "function" || type === "class" ? type : fallback;
+  };
+
+  function members(value) {
+    const found = new Map();
+    for (let at = Object(value); at !== null; at = Object.getPrototypeOf(at)) {
+      for (const name of Object.getOwnPropertyNames(at)) {
+        if (found.has(name) || /^\d/.test(name)) continue;
+        const own = Object.getOwnPropertyDescriptor(at, name);
+        found.set(name, kindOf(own.value, "property"));
+      }
+    }
+    return found;
+  }
+
+  function globalNames() {
+    const found = new Map([...bindings()].map(([name, value]) => [name, kindOf(value, "variable")]));
+    for (const name of Object.getOwnPropertyNames(globalThis)) {
+      if (!found.has(name)) found.set(name, kindOf(dataProperty(globalThis, name), "variable"));
+    }
+    for (const word of KEYWORDS) if (!found.has(word)) found.set(word, "keyword");
+    return found;
+  }
+
+  kit.complete = (code, cursor) => {
+    const text = [...code];
+    const { start, names } = pathBefore(text, Math.min(cursor, text.length));
+    const prefix = names.at(-1);
+    let candidates;
+    if (names.length === 1) {
+      candidates = globalNames();
+    } else {
+      const value = resolve(names.slice(0, -1));
+      candidates = value === undefined || value === null ? new Map() : members(value);
+    }
+    const items = [...candidates]
+      .filter(([name]) => name.startsWith(prefix) && name !== prefix)
+      .map(([name, kind]) => ({ text: name, kind }))
+      .sort((a, b) => (a.text < b.text ? -1 : 1));
+    return { start, items: items.slice(0, ITEMS) };
+  };
+
+  kit.inspectAt = (code, cursor) => {
+    const text = [...code];
+    let end = Math.min(cursor, text.length);
+    while (end < text.length && isWord(text[end])) end++;
+    const { names } = pathBefore(text, end);
+    if (names.at(-1) === "") return undefined;
+    const value = resolve(names);
+    if (value === undefined) return undefined;
+    const head = typeof value === "function" ? Function.prototype.toString.call(value).split("\n")[0] : preview(value);
+    return ["text/plain", `${names.join(".")}: ${typeName(value)}\n${head}`];
+  };
+})

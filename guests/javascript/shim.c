@@ -1,0 +1,732 @@
+// The JavaScript guest: owns the runtime, runs cells, and turns the event loop.
+//
+// QuickJS is compiled as part of this file, because a few things have no interface: its queue of jobs, its global
+// lexical scope, the state of Math.random. Edits that the builder applies to it (guests/build/src/quickjs.rs) add the
+// cell a job belongs to, and the rules of a cell's top level: declarations that may be repeated, `return`, and what
+// counts as the cell's value. All of that is done by the parser itself; no source text is rewritten.
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Weverything"
+#include "quickjs.c"
+#pragma clang diagnostic pop
+
+#include "shim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Three quarters of the C stack; the rest is for C that runs when JavaScript has used its share up.
+#define JS_STACK_BYTES (768 * 1024)
+
+// Cells that can be in flight at once.
+#define CELL_COUNT 256
+
+// Sources that are remembered for error records.
+#define SOURCE_COUNT 512
+#define SOURCE_BYTES (4u << 20)
+
+// Timers that fire before the host is asked for what else has happened.
+#define TIMERS_PER_TURN 64
+
+// ---- State. All of it is in the image of the memory, so a session can be moved at any quiet moment.
+
+static JSRuntime *runtime;
+static JSContext *ctx;
+
+// The prelude's functions that C calls.
+typedef enum { HOOK_SHOW, HOOK_FAILURE, HOOK_SETTLE, HOOK_FORGET, HOOK_COMPLAIN, HOOK_VARIABLES, HOOK_VALUE,
+               HOOK_COMPLETE, HOOK_INSPECT, HOOK_CONFIGURE, HOOK_COUNT } hook_t;
+static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
+                                                   "value", "complete", "inspectAt", "configure"};
+static JSValue hooks[HOOK_COUNT];
+
+// A cell that has not ended; `promise` settles when it does.
+typedef struct {
+    bool live;
+    uint32_t id;
+    JSValue promise;
+} cell_t;
+static cell_t cells[CELL_COUNT];
+
+// Cells that were stopped or failed before their time: what they left behind does not run any more.
+static uint32_t *stopped;
+static size_t stopped_count;
+
+// A ring of sources, oldest first from `source_next`.
+static struct {
+    uint32_t cell;
+    char *text;
+    size_t length;
+} sources[SOURCE_COUNT];
+static size_t source_next, source_bytes;
+
+// Rejected promises that nobody handles yet.
+typedef struct {
+    JSValue promise, reason;
+    uint32_t cell;
+} rejection_t;
+static rejection_t *rejections;
+static size_t rejection_count, rejection_room;
+
+// Why the code that was running had to stop; looked at when an exception that cannot be caught comes out.
+static enum { ENDS_NOT, ENDS_STOPPED, ENDS_EXITED } ending;
+static cellar_kernel_types_stop_reason_t stop_reason;
+static int32_t exit_status;
+
+static kernel_configuration_t configuration;
+static bool environment_read;
+static uint64_t started_at;
+
+// ---- Cells
+
+static cell_t *find_cell(uint32_t id) {
+    for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
+        if (cell->live && cell->id == id)
+            return cell;
+    }
+    return NULL;
+}
+
+static bool was_stopped(uint32_t id) {
+    for (size_t i = 0; i < stopped_count; i++) {
+        if (stopped[i] == id)
+            return true;
+    }
+    return false;
+}
+
+static JSValue call_hook(hook_t hook, int argc, JSValueConst *argv) {
+    return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
+}
+
+static void drop_exception(void) {
+    JS_FreeValue(ctx, JS_GetException(ctx));
+}
+
+static void release_cell(cell_t *cell) {
+    JS_FreeValue(ctx, cell->promise);
+    *cell = (cell_t){0};
+}
+
+// Makes what a cell left behind (timers, calls, promises) go away.
+static void forget_cell(uint32_t id) {
+    uint32_t *grown = realloc(stopped, (stopped_count + 1) * sizeof *grown);
+    if (grown != NULL) {
+        stopped = grown;
+        stopped[stopped_count++] = id;
+    }
+    timers_forget(ctx, id);
+    JSValue number = JS_NewUint32(ctx, id), result = call_hook(HOOK_FORGET, 1, (JSValueConst *)&number);
+    if (JS_IsException(result))
+        drop_exception();
+    JS_FreeValue(ctx, result);
+}
+
+static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason) {
+    static const char *const messages[] = {"the cell's time is up", "the cell was interrupted",
+                                           "the cell's fuel is spent", "the cell printed more than it may"};
+    const char *message = messages[reason < 4 ? reason : 1];
+    cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
+    outcome.val.failed = (cellar_kernel_types_failure_t){
+        .kind = {.tag = CELLAR_KERNEL_TYPES_FAILURE_KIND_STOPPED, .val.stopped = reason},
+        .name = glue_copy("Interrupted", 11),
+        .message = glue_copy(message, strlen(message)),
+    };
+    glue_finish(cell->id, &outcome);
+    uint32_t id = cell->id;
+    release_cell(cell);
+    forget_cell(id);
+}
+
+// A number of a failure's record, when it has one.
+static kernel_option_u32_t number_property(JSValueConst object, const char *name) {
+    kernel_option_u32_t number = {.is_some = false};
+    JSValue value = JS_GetPropertyStr(ctx, object, name);
+    number.is_some = JS_IsNumber(value) && JS_ToUint32(ctx, &number.val, value) == 0;
+    JS_FreeValue(ctx, value);
+    return number;
+}
+
+// Ends a cell with an error. The prelude describes it; when even that fails, memory is short.
+static void end_failed(cell_t *cell, JSValueConst error) {
+    uint32_t id = cell->id;
+    JSValue number = JS_NewUint32(ctx, id);
+    JSValueConst arguments[] = {error, number};
+    JSValue record = call_hook(HOOK_FAILURE, 2, arguments);
+    cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
+    cellar_kernel_types_failure_t *failure = &outcome.val.failed;
+    if (JS_IsException(record)) {
+        drop_exception();
+        *failure = (cellar_kernel_types_failure_t){
+            .kind.tag = CELLAR_KERNEL_TYPES_FAILURE_KIND_MEMORY,
+            .name = glue_copy("InternalError", 13),
+            .message = glue_copy("out of memory", 13),
+            .traceback = glue_copy("InternalError: out of memory", 28),
+        };
+    } else {
+        JSValue memory = JS_GetPropertyStr(ctx, record, "memory");
+        *failure = (cellar_kernel_types_failure_t){
+            .kind.tag = JS_ToBool(ctx, memory) ? CELLAR_KERNEL_TYPES_FAILURE_KIND_MEMORY
+                                               : CELLAR_KERNEL_TYPES_FAILURE_KIND_RAISED,
+            .name = owned_property(ctx, record, "name").val,
+            .message = owned_property(ctx, record, "message").val,
+            .line = number_property(record, "line"),
+            .column = number_property(record, "column"),
+            .snippet = owned_property(ctx, record, "snippet"),
+            .pointer = owned_property(ctx, record, "pointer"),
+            .traceback = owned_property(ctx, record, "traceback").val,
+        };
+        JS_FreeValue(ctx, memory);
+    }
+    JS_FreeValue(ctx, record);
+    glue_finish(id, &outcome);
+    release_cell(cell);
+    forget_cell(id);
+}
+
+static void end_exited(cell_t *cell) {
+    cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_EXITED, .val.exited = exit_status};
+    glue_finish(cell->id, &outcome);
+    uint32_t id = cell->id;
+    release_cell(cell);
+    forget_cell(id);
+}
+
+// Shows the value of a cell that completed. Text and numbers take the short way.
+static bool show(JSValueConst value) {
+    if (JS_IsUndefined(value))
+        return true;
+    if (JS_IsObject(value) || JS_IsSymbol(value)) {
+        JSValue shown = call_hook(HOOK_SHOW, 1, &value);
+        JS_FreeValue(ctx, shown);
+        return !JS_IsException(shown);
+    }
+    kernel_string_t text;
+    if (!text_of(ctx, value, &text))
+        return false;
+    cellar_kernel_types_tuple2_string_mime_data_t entry = {.f0 = glue_view("text/plain", 10), .f1.val.text = text};
+    cellar_kernel_output_display_data_t display = {.data = {&entry, 1}};
+    cellar_kernel_output_display(glue_cell, &display);
+    text_free(ctx, &text);
+    return true;
+}
+
+// Code came out with an exception that no JavaScript can catch: it was told to stop, or called exit. Returns false
+// when it was an ordinary exception.
+static bool end_by_force(uint32_t id) {
+    if (ending == ENDS_NOT)
+        return false;
+    drop_exception();
+    cell_t *cell = find_cell(id);
+    if (cell == NULL)
+        forget_cell(id);
+    else if (ending == ENDS_EXITED)
+        end_exited(cell);
+    else
+        end_stopped(cell, stop_reason);
+    ending = ENDS_NOT;
+    return true;
+}
+
+// An exception that nothing in the cell can see any more: of a timer, a microtask, a rejected promise.
+static void end_uncaught(uint32_t id, JSValueConst error) {
+    cell_t *cell = find_cell(id);
+    glue_cell = id;
+    if (cell != NULL) {
+        end_failed(cell, error);
+        return;
+    }
+    JSValue result = call_hook(HOOK_COMPLAIN, 1, &error);
+    if (JS_IsException(result))
+        drop_exception();
+    JS_FreeValue(ctx, result);
+}
+
+static void end_if_exception(JSValueConst result) {
+    uint32_t id = glue_cell;
+    if (!JS_IsException(result) || end_by_force(id))
+        return;
+    JSValue error = JS_GetException(ctx);
+    end_uncaught(id, error);
+    JS_FreeValue(ctx, error);
+}
+
+// The value or the error of a cell whose promise has settled.
+static void end_settled(cell_t *cell) {
+    uint32_t id = cell->id;
+    glue_cell = id;
+    JSValue result = JS_PromiseResult(ctx, cell->promise);
+    if (JS_PromiseState(ctx, cell->promise) == JS_PROMISE_REJECTED) {
+        end_failed(cell, result);
+        JS_FreeValue(ctx, result);
+        return;
+    }
+    JSValue value = JS_GetPropertyStr(ctx, result, "value");
+    JS_FreeValue(ctx, result);
+    bool shown = show(value);
+    JS_FreeValue(ctx, value);
+    if (!shown && end_by_force(id))
+        return;
+    if (!shown) {
+        JSValue error = JS_GetException(ctx);
+        end_failed(cell, error);
+        JS_FreeValue(ctx, error);
+        return;
+    }
+    glue_finish(id, &(cellar_kernel_types_outcome_t){.tag = CELLAR_KERNEL_TYPES_OUTCOME_COMPLETE});
+    release_cell(cell);
+}
+
+// ---- Rejections
+
+// Called when a promise is rejected that nobody handles, and again when somebody does.
+static void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bool handled, void *opaque) {
+    if (handled) {
+        for (size_t i = 0; i < rejection_count; i++) {
+            if (JS_VALUE_GET_TAG(rejections[i].promise) == JS_TAG_OBJECT &&
+                JS_VALUE_GET_OBJ(rejections[i].promise) == JS_VALUE_GET_OBJ(promise)) {
+                JS_FreeValue(ctx, rejections[i].promise);
+                JS_FreeValue(ctx, rejections[i].reason);
+                rejections[i] = (rejection_t){JS_UNDEFINED, JS_UNDEFINED, 0};
+                return;
+            }
+        }
+        return;
+    }
+    if (rejection_count == rejection_room) {
+        size_t room = rejection_room == 0 ? 16 : rejection_room * 2;
+        rejection_t *grown = realloc(rejections, room * sizeof *grown);
+        if (grown == NULL)
+            return; // memory is short, which the cell will notice by itself
+        rejections = grown;
+        rejection_room = room;
+    }
+    rejections[rejection_count++] = (rejection_t){JS_DupValue(ctx, promise), JS_DupValue(ctx, reason), glue_cell};
+}
+
+static bool is_cell_promise(JSValueConst promise) {
+    for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
+        if (cell->live && JS_IsObject(cell->promise) && JS_VALUE_GET_OBJ(cell->promise) == JS_VALUE_GET_OBJ(promise))
+            return true;
+    }
+    return false;
+}
+
+static void report_rejections(void) {
+    // Describing one runs code, which may add more; those are for the next round.
+    rejection_t *list = rejections;
+    size_t count = rejection_count;
+    rejections = NULL;
+    rejection_count = rejection_room = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool open = JS_IsObject(list[i].promise) && !is_cell_promise(list[i].promise);
+        if (open && !was_stopped(list[i].cell))
+            end_uncaught(list[i].cell, list[i].reason);
+        JS_FreeValue(ctx, list[i].promise);
+        JS_FreeValue(ctx, list[i].reason);
+    }
+    free(list);
+}
+
+// ---- The event loop
+
+static void run_job(JSJobEntry *job) {
+    list_del(&job->link);
+    JSValue result = JS_UNDEFINED;
+    glue_cell = job->cell;
+    if (!was_stopped(job->cell))
+        result = job->job_func(ctx, job->argc, (JSValueConst *)job->argv);
+    end_if_exception(result);
+    for (int i = 0; i < job->argc; i++)
+        JS_FreeValue(ctx, job->argv[i]);
+    JS_FreeValue(ctx, result);
+    js_free(ctx, job);
+}
+
+static void run_jobs(void) {
+    while (!list_empty(&runtime->job_list))
+        run_job(list_entry(runtime->job_list.next, JSJobEntry, link));
+}
+
+// Runs all that can run, ends what has ended, and says so.
+static void turn(kernel_step_t *step) {
+    int timers_left = TIMERS_PER_TURN;
+    for (;;) {
+        run_jobs();
+        if (rejection_count > 0)
+            report_rejections();
+        for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
+            if (cell->live && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
+                end_settled(cell);
+        }
+        if (!list_empty(&runtime->job_list) || rejection_count > 0)
+            continue;
+        JSValue result;
+        if (timers_next() == UINT64_MAX || timers_left-- == 0 ||
+            !timers_run_one(ctx, cellar_kernel_control_monotonic_clock(), &result))
+            break;
+        end_if_exception(result);
+        JS_FreeValue(ctx, result);
+    }
+    glue_cell = 0;
+    uint64_t wake_at = timers_next();
+    glue_step(step, wake_at == UINT64_MAX ? NULL : &wake_at);
+}
+
+static int must_stop(JSContext *c, void *opaque) {
+    // What a cell left behind runs on nobody's account.
+    uint32_t id = glue_cell != 0 && find_cell(glue_cell) == NULL ? 0 : glue_cell;
+    if (!cellar_kernel_control_should_stop(id, &stop_reason))
+        return 0;
+    ending = ENDS_STOPPED;
+    return 1;
+}
+
+JSValue exit_cell(JSContext *c, int32_t status) {
+    ending = ENDS_EXITED;
+    exit_status = status;
+    JS_ThrowInternalError(ctx, "exit");
+    JS_SetUncatchableError(ctx, runtime->current_exception);
+    return JS_EXCEPTION;
+}
+
+// ---- Sources
+
+// Keeps a cell's source, which came from malloc and ends with NUL, and lets the oldest go.
+static void remember_source(uint32_t cell, char *text, size_t length) {
+    size_t oldest = source_next;
+    while (source_bytes + length > SOURCE_BYTES || sources[source_next].text != NULL) {
+        if (sources[oldest].text != NULL) {
+            source_bytes -= sources[oldest].length;
+            free(sources[oldest].text);
+            sources[oldest].text = NULL;
+        }
+        oldest = (oldest + 1) % SOURCE_COUNT;
+        if (oldest == source_next)
+            break;
+    }
+    sources[source_next].cell = cell;
+    sources[source_next].text = text;
+    sources[source_next].length = length;
+    source_bytes += length;
+    source_next = (source_next + 1) % SOURCE_COUNT;
+}
+
+JSValue cell_source(JSContext *c, uint32_t cell) {
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        if (sources[i].text != NULL && sources[i].cell == cell)
+            return JS_NewStringLen(ctx, sources[i].text, sources[i].length);
+    }
+    return JS_UNDEFINED;
+}
+
+// ---- What the prelude asks of the shim
+
+JSValue lexical_bindings(JSContext *c) {
+    JSValue list = JS_NewArray(ctx);
+    JSPropertyEnum *names;
+    uint32_t count, length = 0;
+    if (JS_GetOwnPropertyNames(ctx, &names, &count, ctx->global_var_obj, JS_GPN_STRING_MASK))
+        return list;
+    for (uint32_t i = 0; i < count; i++) {
+        JSProperty *property;
+        if (!find_own_property(&property, JS_VALUE_GET_OBJ(ctx->global_var_obj), names[i].atom) ||
+            JS_IsUninitialized(property->u.value))
+            continue;
+        JS_SetPropertyUint32(ctx, list, length++, JS_AtomToString(ctx, names[i].atom));
+        JS_SetPropertyUint32(ctx, list, length++, JS_DupValue(ctx, property->u.value));
+    }
+    JS_FreePropertyEnum(ctx, names, count);
+    return list;
+}
+
+JSValue environment_list(JSContext *c) {
+    environment_read = true;
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < configuration.environment.len; i++) {
+        JS_SetPropertyUint32(ctx, list, 2 * i, string_from(ctx, configuration.environment.ptr[i].f0));
+        JS_SetPropertyUint32(ctx, list, 2 * i + 1, string_from(ctx, configuration.environment.ptr[i].f1));
+    }
+    return list;
+}
+
+const char *working_directory(void) {
+    extern char *__wasilibc_cwd;
+    return __wasilibc_cwd;
+}
+
+uint64_t session_start(void) {
+    return started_at;
+}
+
+// ---- The prelude
+
+static const char *const prelude_names[] = {"inspect", "errors", "output", "bridges", "helpers", "platform",
+                                            "introspection"};
+static const char prelude_inspect[] = {
+#embed "prelude/inspect.js" suffix(, 0)
+};
+static const char prelude_errors[] = {
+#embed "prelude/errors.js" suffix(, 0)
+};
+static const char prelude_output[] = {
+#embed "prelude/output.js" suffix(, 0)
+};
+static const char prelude_bridges[] = {
+#embed "prelude/bridges.js" suffix(, 0)
+};
+static const char prelude_helpers[] = {
+#embed "prelude/helpers.js" suffix(, 0)
+};
+static const char prelude_platform[] = {
+#embed "prelude/platform.js" suffix(, 0)
+};
+static const char prelude_introspection[] = {
+#embed "prelude/introspection.js" suffix(, 0)
+};
+static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,   prelude_output,       prelude_bridges,
+                                            prelude_helpers, prelude_platform, prelude_introspection};
+
+static void give_up(const char *where) {
+    JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
+    const char *message = JS_ToCString(ctx, error), *frames = JS_ToCString(ctx, stack);
+    char text[1024];
+    snprintf(text, sizeof text, "prelude `%s`: %s\n%s", where, message, frames);
+    glue_log(text);
+    __builtin_trap();
+}
+
+// Each file is a function of the host object and of the kit that the files share.
+static void load_prelude(void) {
+    JSValue host = JS_NewObject(ctx), kit = JS_NewObject(ctx), global = JS_GetGlobalObject(ctx);
+    add_output_functions(ctx, host);
+    add_bridge_functions(ctx, host);
+    add_file_functions(ctx, host);
+    add_host_functions(ctx, host);
+    add_timer_functions(ctx, global);
+    JS_FreeValue(ctx, global);
+    for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "cellar:%s", prelude_names[i]);
+        JSValue function = JS_Eval(ctx, prelude_texts[i], strlen(prelude_texts[i]), name, JS_EVAL_TYPE_GLOBAL);
+        JSValueConst arguments[] = {host, kit};
+        JSValue result = JS_IsException(function) ? function : JS_Call(ctx, function, JS_UNDEFINED, 2, arguments);
+        if (JS_IsException(result))
+            give_up(prelude_names[i]);
+        JS_FreeValue(ctx, result);
+        JS_FreeValue(ctx, function);
+    }
+    for (int i = 0; i < HOOK_COUNT; i++) {
+        hooks[i] = JS_GetPropertyStr(ctx, kit, hook_names[i]);
+        if (!JS_IsFunction(ctx, hooks[i]))
+            give_up(hook_names[i]);
+    }
+    JS_FreeValue(ctx, host);
+    JS_FreeValue(ctx, kit);
+}
+
+static JSModuleDef *refuse_module(JSContext *c, const char *name, void *opaque) {
+    JS_ThrowReferenceError(ctx, "cannot import '%s': this guest has no modules", name);
+    return NULL;
+}
+
+static void open_runtime(void) {
+    runtime = JS_NewRuntime();
+    ctx = runtime == NULL ? NULL : JS_NewContext(runtime);
+    if (ctx == NULL)
+        __builtin_trap();
+    JS_SetMaxStackSize(runtime, JS_STACK_BYTES);
+    JS_SetInterruptHandler(runtime, must_stop, NULL);
+    JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
+    JS_SetModuleLoaderFunc(runtime, NULL, refuse_module, NULL);
+    load_prelude();
+    JS_RunGC(runtime);
+}
+
+static void seed(uint64_t value) {
+    ctx->random_state = value == 0 ? 1 : value; // zero is the one state that the generator never leaves
+}
+
+// ---- Exports
+
+void exports_kernel_init(void) {
+    open_runtime();
+}
+
+void exports_kernel_configure(kernel_configuration_t *given) {
+    kernel_configuration_free(&configuration);
+    configuration = *given;
+    glue_configure(&configuration);
+    seed(configuration.seed);
+    started_at = cellar_kernel_control_monotonic_clock();
+    if (environment_read) {
+        JS_UpdateStackTop(runtime);
+        JSValue result = call_hook(HOOK_CONFIGURE, 0, NULL);
+        if (JS_IsException(result))
+            drop_exception();
+        JS_FreeValue(ctx, result);
+    }
+}
+
+void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
+    JS_UpdateStackTop(runtime);
+    uint32_t id = given->id;
+    size_t length = given->code.len;
+    char *text = realloc(length == 0 ? NULL : given->code.ptr, length + 1);
+    cell_t *cell = cells;
+    while (cell < cells + CELL_COUNT && cell->live)
+        cell++;
+    if (text == NULL || cell == cells + CELL_COUNT)
+        __builtin_trap(); // the host limits cells in flight, and gave us this memory
+    text[length] = '\0';
+    *cell = (cell_t){.live = true, .id = id, .promise = JS_UNDEFINED};
+    char file[32];
+    snprintf(file, sizeof file, "<cell %u>", id);
+    glue_cell = id;
+    if (id != 0)
+        remember_source(id, text, length);
+    JSValue promise = JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+    if (id == 0)
+        free(text);
+    if (JS_IsException(promise) || ending != ENDS_NOT) {
+        end_if_exception(JS_EXCEPTION);
+        JS_FreeValue(ctx, promise);
+    } else {
+        cell->promise = promise;
+    }
+    turn(step);
+}
+
+void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
+    JS_UpdateStackTop(runtime);
+    for (size_t i = 0; i < completions->len; i++) {
+        const kernel_completion_t *completion = &completions->ptr[i];
+        bool ok = !completion->response.is_err;
+        JSValue value = ok ? response_value(ctx, &completion->response.val.ok)
+                           : call_error_value(ctx, &completion->response.val.err);
+        if (JS_IsException(value)) {
+            value = JS_GetException(ctx);
+            ok = false;
+        }
+        JSValue number = JS_NewInt64(ctx, (int64_t)completion->call);
+        JSValueConst arguments[] = {number, JS_NewBool(ctx, ok), value};
+        JSValue result = call_hook(HOOK_SETTLE, 3, arguments);
+        if (JS_IsException(result))
+            drop_exception();
+        JS_FreeValue(ctx, result);
+        JS_FreeValue(ctx, value);
+        JS_FreeValue(ctx, number);
+    }
+    kernel_list_completion_free(completions);
+    turn(step);
+}
+
+void exports_kernel_interrupt(kernel_cell_id_t id, kernel_stop_reason_t reason, kernel_step_t *step) {
+    JS_UpdateStackTop(runtime);
+    cell_t *cell = find_cell(id);
+    if (cell != NULL)
+        end_stopped(cell, reason);
+    turn(step);
+}
+
+void exports_kernel_reset(void) {
+    timers_forget(ctx, UINT32_MAX);
+    for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
+        if (cell->live)
+            release_cell(cell);
+    }
+    for (size_t i = 0; i < rejection_count; i++) {
+        JS_FreeValue(ctx, rejections[i].promise);
+        JS_FreeValue(ctx, rejections[i].reason);
+    }
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        free(sources[i].text);
+        sources[i].text = NULL;
+    }
+    for (int i = 0; i < HOOK_COUNT; i++)
+        JS_FreeValue(ctx, hooks[i]);
+    free(stopped);
+    stopped = NULL;
+    rejection_count = stopped_count = source_bytes = 0;
+    JS_FreeContext(ctx);
+    JS_FreeRuntime(runtime);
+    open_runtime();
+    seed(configuration.seed);
+}
+
+// ---- Looking in
+
+// Calls a hook with a text and a number; an exception is an answer of undefined.
+static JSValue ask(hook_t hook, kernel_string_t *text, uint32_t number) {
+    JS_UpdateStackTop(runtime);
+    JSValue arguments[] = {text == NULL ? JS_UNDEFINED : string_from(ctx, *text), JS_NewUint32(ctx, number)};
+    JSValue answer = call_hook(hook, 2, (JSValueConst *)arguments);
+    JS_FreeValue(ctx, arguments[0]);
+    if (JS_IsException(answer)) {
+        drop_exception();
+        answer = JS_UNDEFINED;
+    }
+    if (text != NULL)
+        kernel_string_free(text);
+    ending = ENDS_NOT;
+    return answer;
+}
+
+static bool ask_for_bundle(hook_t hook, kernel_string_t *text, uint32_t number, kernel_mime_bundle_t *bundle) {
+    JSValue answer = ask(hook, text, number);
+    bool found = JS_IsArray(answer) && bundle_of(ctx, answer, bundle);
+    JS_FreeValue(ctx, answer);
+    return found;
+}
+
+bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_bundle_t *bundle) {
+    return ask_for_bundle(HOOK_INSPECT, code, cursor, bundle);
+}
+
+bool exports_kernel_value(kernel_string_t *name, kernel_mime_bundle_t *bundle) {
+    return ask_for_bundle(HOOK_VALUE, name, 0, bundle);
+}
+
+// Elements of an answer that is an array, 0 for any other.
+static uint32_t answer_length(JSValueConst answer) {
+    int64_t length = 0;
+    return JS_IsArray(answer) && JS_GetLength(ctx, answer, &length) == 0 ? (uint32_t)length : 0;
+}
+
+void exports_kernel_variables(kernel_list_variable_t *list) {
+    JSValue answer = ask(HOOK_VARIABLES, NULL, 0);
+    uint32_t length = answer_length(answer);
+    *list = (kernel_list_variable_t){length == 0 ? NULL : calloc(length, sizeof *list->ptr), 0};
+    for (uint32_t i = 0; i < length && list->ptr != NULL; i++) {
+        JSValue entry = JS_GetPropertyUint32(ctx, answer, i);
+        kernel_option_u32_t size = number_property(entry, "size");
+        list->ptr[list->len++] = (kernel_variable_t){
+            .name = owned_property(ctx, entry, "name").val,
+            .type_name = owned_property(ctx, entry, "type").val,
+            .size = {size.is_some, size.val},
+            .preview = owned_property(ctx, entry, "preview").val,
+        };
+        JS_FreeValue(ctx, entry);
+    }
+    JS_FreeValue(ctx, answer);
+}
+
+void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *list) {
+    JSValue answer = ask(HOOK_COMPLETE, code, cursor);
+    JSValue items = JS_IsObject(answer) ? JS_GetPropertyStr(ctx, answer, "items") : JS_UNDEFINED;
+    uint32_t length = answer_length(items);
+    *list = (kernel_completion_list_t){.start = cursor, .end = cursor};
+    if (JS_IsObject(answer))
+        list->start = number_property(answer, "start").val;
+    list->items.ptr = length == 0 ? NULL : calloc(length, sizeof *list->items.ptr);
+    for (uint32_t i = 0; i < length && list->items.ptr != NULL; i++) {
+        JSValue entry = JS_GetPropertyUint32(ctx, items, i);
+        list->items.ptr[list->items.len++] = (cellar_kernel_types_completion_item_t){
+            .text = owned_property(ctx, entry, "text").val,
+            .kind = owned_property(ctx, entry, "kind").val,
+        };
+        JS_FreeValue(ctx, entry);
+    }
+    JS_FreeValue(ctx, items);
+    JS_FreeValue(ctx, answer);
+}

@@ -1,0 +1,97 @@
+// Shared by the C files of the JavaScript guest.
+//
+// shim.c owns the runtime, the cells and the event loop; the other files give the prelude its functions, as
+// properties of one object that only the prelude sees. No file but shim.c knows the inside of QuickJS.
+#ifndef CELLAR_JAVASCRIPT_SHIM_H
+#define CELLAR_JAVASCRIPT_SHIM_H
+
+#include "glue.h"
+#include "quickjs.h"
+
+// ---- convert.c
+
+// A view of a value's text, in UTF-8 that the host accepts. False when an exception is pending.
+bool text_of(JSContext *ctx, JSValueConst value, kernel_string_t *text);
+
+// Like `text_of`; undefined and null are no text.
+bool optional_text_of(JSContext *ctx, JSValueConst value, kernel_option_string_t *text);
+
+// Releases a view. Does nothing to one that was never taken.
+void text_free(JSContext *ctx, kernel_string_t *text);
+
+// A copy of a value's text that the ABI frees.
+kernel_string_t owned_text_of(JSContext *ctx, JSValueConst value);
+
+// The text of a property, as an absent option when the property is undefined.
+kernel_option_string_t owned_property(JSContext *ctx, JSValueConst object, const char *name);
+
+// A string from the host.
+JSValue string_from(JSContext *ctx, kernel_string_t text);
+
+// An array of bytes; takes over `bytes`, which came from malloc.
+JSValue bytes_from(JSContext *ctx, uint8_t *bytes, size_t length);
+
+// The bytes of a typed array or buffer; null when the value is neither. Valid until the next call of JavaScript.
+uint8_t *bytes_of(JSContext *ctx, JSValueConst value, size_t *length);
+
+// A MIME bundle from a flat array: type, string or bytes, and so on. The caller frees it with `bundle_free`.
+bool bundle_of(JSContext *ctx, JSValueConst array, kernel_mime_bundle_t *bundle);
+void bundle_free(kernel_mime_bundle_t *bundle);
+
+// ---- shim.c
+
+// Ends the cell that now runs, with an exit status: throws what no JavaScript can catch.
+JSValue exit_cell(JSContext *ctx, int32_t status);
+
+// Source of the cells that are remembered, for error records. Undefined when it is not.
+JSValue cell_source(JSContext *ctx, uint32_t cell);
+
+// Top-level `let`, `const` and `class` bindings: name, value, and so on.
+JSValue lexical_bindings(JSContext *ctx);
+
+// The environment that the session was given: name, value, and so on.
+JSValue environment_list(JSContext *ctx);
+
+// Absolute path of the working directory.
+const char *working_directory(void);
+
+// When the kernel was given to its session, on the monotonic clock.
+uint64_t session_start(void);
+
+// ---- The prelude's functions
+
+void add_output_functions(JSContext *ctx, JSValueConst host);
+void add_bridge_functions(JSContext *ctx, JSValueConst host);
+void add_file_functions(JSContext *ctx, JSValueConst host);
+void add_host_functions(JSContext *ctx, JSValueConst host);
+
+// What the host answered, as a value; frees nothing.
+JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response);
+
+// Why a call failed, as a plain object with `kind` and `message`.
+JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error);
+
+// ---- timers.c
+
+// A function that is to be called later.
+typedef struct timer {
+    struct timer *next;
+    uint64_t due, interval;
+    uint32_t id, cell;
+    int argc;
+    JSValue call[]; // the function, then its arguments
+} pending_timer_t;
+
+void add_timer_functions(JSContext *ctx, JSValueConst global);
+
+// When the earliest timer is due; UINT64_MAX when there is none.
+uint64_t timers_next(void);
+
+// Calls one timer that is due by `now`, for the cell that set it. Returns false when there is none; `*result` may be
+// an exception.
+bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result);
+
+// Forgets the timers of a cell, or all when `cell` is UINT32_MAX.
+void timers_forget(JSContext *ctx, uint32_t cell);
+
+#endif

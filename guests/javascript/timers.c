@@ -1,0 +1,125 @@
+// setTimeout and its kin. The list is sorted by time; the host wakes the kernel for its head.
+#include "shim.h"
+
+// More than any program sets at once.
+#define TIMER_COUNT_MAX 10000
+
+static pending_timer_t *timers;
+static uint32_t timer_count, last_id;
+
+// The timer whose function is being called; null once it has been cleared, and then its caller releases it.
+static pending_timer_t *running;
+
+static void insert(pending_timer_t *timer) {
+    pending_timer_t **at = &timers;
+    while (*at != NULL && (*at)->due <= timer->due)
+        at = &(*at)->next;
+    timer->next = *at;
+    *at = timer;
+    timer_count++;
+}
+
+static void release(JSContext *ctx, pending_timer_t *timer) {
+    if (timer == running) {
+        running = NULL;
+        return;
+    }
+    for (int i = 0; i <= timer->argc; i++)
+        JS_FreeValue(ctx, timer->call[i]);
+    js_free(ctx, timer);
+}
+
+static JSValue set_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv, int repeats) {
+    if (!JS_IsFunction(ctx, argv[0]))
+        return JS_ThrowTypeError(ctx, "a timer needs a function");
+    if (timer_count >= TIMER_COUNT_MAX)
+        return JS_ThrowRangeError(ctx, "too many timers");
+    double delay = 0;
+    if (argc > 1 && JS_ToFloat64(ctx, &delay, argv[1]))
+        return JS_EXCEPTION;
+    if (!(delay >= 1))
+        delay = repeats ? 1 : 0; // an interval of nothing would never let go
+    if (delay > 2147483647)
+        delay = 1; // as browsers and Node do
+    int extra = argc > 2 ? argc - 2 : 0;
+    pending_timer_t *timer = js_malloc(ctx, sizeof *timer + (size_t)(extra + 1) * sizeof(JSValue));
+    if (timer == NULL)
+        return JS_EXCEPTION;
+    uint64_t nanoseconds = (uint64_t)(delay * 1e6);
+    *timer = (pending_timer_t){
+        .due = cellar_kernel_control_monotonic_clock() + nanoseconds,
+        .interval = repeats ? nanoseconds : 0,
+        .id = ++last_id,
+        .cell = glue_cell,
+        .argc = extra,
+    };
+    timer->call[0] = JS_DupValue(ctx, argv[0]);
+    for (int i = 0; i < extra; i++)
+        timer->call[i + 1] = JS_DupValue(ctx, argv[i + 2]);
+    insert(timer);
+    return JS_NewUint32(ctx, timer->id);
+}
+
+static JSValue clear_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    uint32_t id;
+    if (!JS_IsNumber(argv[0]) || JS_ToUint32(ctx, &id, argv[0]))
+        return JS_UNDEFINED;
+    for (pending_timer_t **at = &timers; *at != NULL; at = &(*at)->next) {
+        if ((*at)->id == id) {
+            pending_timer_t *timer = *at;
+            *at = timer->next;
+            timer_count--;
+            release(ctx, timer);
+            break;
+        }
+    }
+    return JS_UNDEFINED;
+}
+
+void add_timer_functions(JSContext *ctx, JSValueConst global) {
+    static const JSCFunctionListEntry functions[] = {
+        JS_CFUNC_MAGIC_DEF("setTimeout", 2, set_timer, 0),
+        JS_CFUNC_MAGIC_DEF("setInterval", 2, set_timer, 1),
+        JS_CFUNC_DEF("clearTimeout", 1, clear_timer),
+        JS_CFUNC_DEF("clearInterval", 1, clear_timer),
+    };
+    JS_SetPropertyFunctionList(ctx, global, functions, sizeof functions / sizeof *functions);
+}
+
+uint64_t timers_next(void) {
+    return timers == NULL ? UINT64_MAX : timers->due;
+}
+
+bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result) {
+    pending_timer_t *timer = timers;
+    if (timer == NULL || timer->due > now)
+        return false;
+    timers = timer->next;
+    timer_count--;
+    glue_cell = timer->cell;
+    if (timer->interval > 0) {
+        // Back into the list before the call, so that the function can clear it; `running` keeps it alive until then.
+        timer->due = now + timer->interval;
+        insert(timer);
+    }
+    running = timer;
+    *result = JS_Call(ctx, timer->call[0], JS_UNDEFINED, timer->argc, (JSValueConst *)timer->call + 1);
+    bool cleared = running == NULL;
+    running = NULL;
+    if (timer->interval == 0 || cleared)
+        release(ctx, timer);
+    return true;
+}
+
+void timers_forget(JSContext *ctx, uint32_t cell) {
+    for (pending_timer_t **at = &timers; *at != NULL;) {
+        pending_timer_t *timer = *at;
+        if (cell != UINT32_MAX && timer->cell != cell) {
+            at = &timer->next;
+            continue;
+        }
+        *at = timer->next;
+        timer_count--;
+        release(ctx, timer);
+    }
+}
