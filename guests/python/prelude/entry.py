@@ -70,7 +70,6 @@ def configure(seed, environment, folder):
             del os.environ[name]
     environment.setdefault("HOME", folder)
     os.environ.update(environment)
-    os.chdir(folder)
     paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
     sys.path[:] = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/")]
     sys.path_importer_cache.clear()
@@ -106,7 +105,9 @@ def variables():
 display.install(sys.modules)
 sandbox.install_threads()
 warm.import_modules()
+sandbox.install_recursion_limit()
 sandbox.install_processes()
+sandbox.install_multiprocessing()
 sandbox.install_sockets()
 cells.names.clear()
 cells.names.update(_fresh_names())

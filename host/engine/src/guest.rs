@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak, mpsc},
 };
 
 use crate::{
@@ -25,16 +25,13 @@ pub(crate) struct Guest {
     linked: KernelPre<StoreData>,
     /// The guest's own folders, opened once.
     mounts: Vec<OpenMount>,
-    spares: Mutex<Spares>,
+    spares: Mutex<VecDeque<Kernel>>,
     spares_wanted: usize,
+    maker: SpareMaker,
 }
 
-#[derive(Default)]
-struct Spares {
-    ready: VecDeque<Kernel>,
-    /// Whether a task is making more.
-    refilling: bool,
-}
+/// Requests for spares that wait for the maker.
+const SPARE_REQUESTS_MAX: usize = 64;
 
 impl Guest {
     /// Loads what `bake` has made.
@@ -43,7 +40,7 @@ impl Guest {
         language: Language,
         flavour: Flavour,
         engine: &wasmtime::Engine,
-        spares_wanted: usize,
+        (spares_wanted, maker): (usize, SpareMaker),
     ) -> Result<Arc<Guest>, Error> {
         let component = artifacts.load(flavour, engine)?;
         let broken =
@@ -57,6 +54,7 @@ impl Guest {
             mounts: guest_mounts(&artifacts.manifest)?,
             spares: Mutex::default(),
             spares_wanted,
+            maker,
         }))
     }
 
@@ -67,7 +65,7 @@ impl Guest {
 
     /// A kernel bound to nobody: a warm spare if there is one, else a new one.
     pub(crate) async fn kernel(self: &Arc<Guest>) -> Result<Kernel, Error> {
-        let spare = lock(&self.spares).ready.pop_front();
+        let spare = lock(&self.spares).pop_front();
         self.refill();
         match spare {
             Some(spare) => Ok(spare),
@@ -80,37 +78,56 @@ impl Guest {
         Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
     }
 
-    /// Starts a task that makes spares until there are enough. Off every critical path.
+    /// Asks the spare maker for spares until there are enough.
     pub(crate) fn refill(self: &Arc<Guest>) {
-        let mut spares = lock(&self.spares);
-        if spares.refilling || spares.ready.len() >= self.spares_wanted {
-            return;
+        if lock(&self.spares).len() < self.spares_wanted {
+            self.maker.ask(self);
         }
-        spares.refilling = true;
-        drop(spares);
-        let guest = Arc::downgrade(self);
-        tokio::spawn(async move {
-            while let Some(guest) = guest.upgrade() {
-                let kernel = async {
-                    let mut kernel = guest.instantiate().await?;
-                    kernel.warm_up().await?;
-                    Ok::<_, Error>(kernel)
-                }
-                .await;
-                let mut spares = lock(&guest.spares);
-                match kernel {
-                    Ok(kernel) => spares.ready.push_back(kernel),
-                    Err(error) => {
-                        tracing::warn!(%error, "no warm spare");
-                        spares.refilling = false;
-                        return;
+    }
+
+    /// Makes one spare, unless there are enough.
+    async fn make_spare(&self) -> Result<bool, Error> {
+        if lock(&self.spares).len() >= self.spares_wanted {
+            return Ok(false);
+        }
+        let mut kernel = self.instantiate().await?;
+        kernel.warm_up().await?;
+        lock(&self.spares).push_back(kernel);
+        Ok(true)
+    }
+}
+
+/// Makes warm spares on a thread of its own: warming takes as long as the cells it is to speed up, so it must not run
+/// where they do.
+#[derive(Clone, Debug)]
+pub(crate) struct SpareMaker {
+    /// Guests that want spares. Held weakly, so that the maker keeps nothing alive.
+    wanted: mpsc::SyncSender<Weak<Guest>>,
+}
+
+impl SpareMaker {
+    /// Starts the thread; it ends with the last handle.
+    pub(crate) fn start() -> std::io::Result<SpareMaker> {
+        let (wanted, asked) = mpsc::sync_channel::<Weak<Guest>>(SPARE_REQUESTS_MAX);
+        std::thread::Builder::new().name("cellar-spares".to_owned()).spawn(move || {
+            while let Ok(guest) = asked.recv() {
+                while let Some(guest) = guest.upgrade() {
+                    match futures::executor::block_on(guest.make_spare()) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => {
+                            tracing::warn!(%error, "no warm spare");
+                            break;
+                        }
                     }
                 }
-                if spares.ready.len() >= guest.spares_wanted {
-                    spares.refilling = false;
-                    return;
-                }
             }
-        });
+        })?;
+        Ok(SpareMaker { wanted })
+    }
+
+    fn ask(&self, guest: &Arc<Guest>) {
+        // A full queue has this guest in it already, or will be followed by another request.
+        let _ = self.wanted.try_send(Arc::downgrade(guest));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     artifact::{Artifacts, Flavour, wasm_engine},
     cell::Language,
     error::Error,
-    guest::Guest,
+    guest::{Guest, SpareMaker},
     meter::{lock, start_ticker},
     session::{Session, SessionConfig},
 };
@@ -46,6 +46,7 @@ struct Inner {
     /// One engine per flavour, in the order of [`Flavour::ALL`]. The ticker holds them weakly.
     engines: Arc<Vec<wasmtime::Engine>>,
     guests: Mutex<HashMap<(Language, &'static str), Arc<Guest>>>,
+    maker: SpareMaker,
 }
 
 impl std::fmt::Debug for Host {
@@ -64,7 +65,8 @@ impl Host {
             Flavour::ALL.into_iter().map(|flavour| wasm_engine(flavour, config.kernels_max)).collect();
         let engines = Arc::new(engines?);
         start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
-        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default() }) })
+        let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker }) })
     }
 
     /// Opens a session.
@@ -75,7 +77,7 @@ impl Host {
         Session::open(self.clone(), config)
     }
 
-    /// Loads the guest of a language and begins to make warm spares of it. Must be called within a tokio runtime.
+    /// Loads the guest of a language and begins to make warm spares of it.
     ///
     /// # Errors
     /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
@@ -92,7 +94,8 @@ impl Host {
         }
         let artifacts = Artifacts::locate(&self.inner.config, language)?;
         let engine = &self.inner.engines[usize::from(flavour == Flavour::Fuel)];
-        let guest = Guest::load(&artifacts, language, flavour, engine, self.inner.config.spares)?;
+        let spares = (self.inner.config.spares, self.inner.maker.clone());
+        let guest = Guest::load(&artifacts, language, flavour, engine, spares)?;
         guests.insert((language, flavour.name()), guest.clone());
         Ok(guest)
     }

@@ -76,11 +76,19 @@ impl Kernel {
         Ok(Kernel { store, exports, flavour, language, cpu })
     }
 
-    /// Runs an empty cell that leaves no trace, so that the first real cell is as quick as the second.
+    /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell
+    /// finds its memory in place.
     pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
-        let cell = types::Cell { id: 0, code: String::new() };
         let language = self.language;
-        self.step(Entry::Start(cell)).await.map_err(|death| Error::Kernel { language, source: death.message.into() })?;
+        let died = |death: Death| Error::Kernel { language, source: death.message.into() };
+        let configuration = types::Configuration {
+            seed: 0,
+            environment: Vec::new(),
+            working_directory: crate::session::WORKSPACE.to_owned(),
+        };
+        self.configure(&configuration).await.map_err(died)?;
+        let cell = types::Cell { id: 0, code: String::new() };
+        self.step(Entry::Start(cell)).await.map_err(died)?;
         Ok(())
     }
 
@@ -93,8 +101,12 @@ impl Kernel {
         let data = self.store.data_mut();
         data.limiter.set_limit(binding.limits.memory_bytes);
         data.binding = binding;
-        data.enter(0);
-        let call = self.exports.call_configure(&mut self.store, &configuration);
+        self.configure(&configuration).await
+    }
+
+    async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
+        self.store.data_mut().enter(0);
+        let call = self.exports.call_configure(&mut self.store, configuration);
         let result = self.cpu.measure(call).await;
         result.map_err(|error| self.death(&error))
     }
