@@ -47,7 +47,8 @@ fn main() -> ExitCode {
 /// Logs what `RUST_LOG` asks for; warnings otherwise.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let colors = terminal::Look::of_stderr().has_colors;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8, CliError> {

@@ -6,4 +6,5 @@
 
 mod guests;
 mod malformed;
+mod sessions;
 mod support;

@@ -21,6 +21,8 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// The models of one endpoint.
 pub(super) struct Models {
     config: Llm,
+    /// Keeps connections open between questions. An error when the system's TLS cannot be set up.
+    client: Result<reqwest::Client, String>,
 }
 
 /// Arguments of `llm(…)`.
@@ -85,7 +87,9 @@ impl Fault {
 
 impl Models {
     pub(super) fn new(config: Llm) -> Models {
-        Models { config }
+        // Redirects could carry the key to another host.
+        let client = reqwest::Client::builder().redirect(Policy::none()).user_agent("cellar").build();
+        Models { config, client: client.map_err(|error| causes(&error)) }
     }
 
     /// Asks a model.
@@ -158,9 +162,7 @@ impl Models {
 
     async fn post(&self, model: &str, key: Option<&str>, body: Value) -> Result<Choice, Fault> {
         let failed = |what: String| Fault::Final(CallError::new(CallErrorKind::Failed, what));
-        // Redirects could carry the key to another host.
-        let client = reqwest::Client::builder().redirect(Policy::none()).user_agent("cellar").build();
-        let client = client.map_err(|error| failed(format!("llm cannot be set up: {}", causes(&error))))?;
+        let client = self.client.as_ref().map_err(|fault| failed(format!("llm cannot be set up: {fault}")))?;
         let url = format!("{}/chat/completions", self.config.endpoint);
         let mut request = client.post(url).json(&body);
         if let Some(key) = key {
@@ -282,3 +284,6 @@ fn causes(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

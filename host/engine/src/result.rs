@@ -443,6 +443,7 @@ impl Totals {
             })
         });
         whole.truncation = cut.map(|cut| Truncation {
+            by: self.by.unwrap_or(cut.by),
             total_bytes: cut.total_bytes + self.bytes,
             total_lines: cut.total_lines + self.lines,
             ..cut

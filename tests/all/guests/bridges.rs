@@ -1,1 +1,238 @@
+//! Tools, models and agents, called from cells: real commands, a real service, a real shared session.
 
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text};
+
+/// Every script of `fixtures/bridges`, granted.
+const CONFIG: &str = r#"
+[tools.add]
+command = ["python3", "SCRIPTS/add.py"]
+description = "adds"
+[tools.add.schema]
+type = "object"
+required = ["a", "b"]
+[tools.add.schema.properties]
+a = { type = "number" }
+b = { type = "number" }
+[tools.fail]
+command = ["python3", "SCRIPTS/fail.py"]
+[tools.slow]
+command = ["python3", "SCRIPTS/slow.py"]
+[tools.nap]
+command = ["/bin/sh", "-c", "sleep 0.3; echo 1"]
+[agents.task]
+command = ["python3", "SCRIPTS/agent.py"]
+[agents.task.environment]
+CELLAR = "PROGRAM"
+"#;
+
+fn granted() -> (tempfile::TempDir, String) {
+    let (folder, path) = config(&CONFIG.replace("PROGRAM", env!("CARGO_BIN_EXE_cellar")));
+    (folder, path.to_str().expect("text").to_owned())
+}
+
+/// Runs cells with everything granted, and returns the combined text.
+fn text_with_bridges(language: &str, cells: &[&str]) -> String {
+    let (_folder, path) = granted();
+    text(&result_of(language, cells, &["--config", &path])).to_owned()
+}
+
+/// The failure of the last cell.
+fn failure(result: &Value) -> &Value {
+    let cells = result["details"]["cells"].as_array().expect("cells");
+    &cells.last().expect("a cell")["error"]
+}
+
+#[test]
+fn a_tool_is_called_from_both_languages() {
+    assert_eq!(text_with_bridges("py", &["print(tool.add(a=1, b=2.5))"]), "3.5");
+    assert_eq!(text_with_bridges("py", &["print(await tool.add.aio(a=1, b=2))"]), "3");
+    assert_eq!(text_with_bridges("js", &["print(await tool.add({a: 1, b: 2.5}))"]), "3.5");
+}
+
+#[test]
+fn a_call_is_told_by_events() {
+    let (_folder, path) = granted();
+    let mut command = cellar_with_guests(["eval", "-l", "py", "tool.add(a=1, b=2)", "--events", "--config", &path]);
+    let ended = run(&mut command);
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of_type = |name: &str| events.iter().find(|event| event["type"] == name).expect(name);
+    assert_eq!((&of_type("call_started")["bridge"], &of_type("call_started")["name"]), (&json!("tool"), &json!("add")));
+    assert_eq!(of_type("call_finished")["error"], Value::Null);
+    assert_eq!(of_type("call_finished")["call"], of_type("call_started")["call"]);
+}
+
+#[test]
+fn a_tool_that_fails_raises_with_its_name_and_its_last_words() {
+    let (_folder, path) = granted();
+    for (language, code) in [("py", "tool.fail()"), ("js", "await tool.fail()")] {
+        let result = result_of(language, &[code], &["--config", &path]);
+        let message = failure(&result)["message"].as_str().expect("a message");
+        assert!(message.contains("tool `fail` failed with exit status 3"), "{message}");
+        assert!(message.contains("the disk is on fire"), "{message}");
+        assert_eq!(failure(&result)["kind"], "raised");
+    }
+}
+
+#[test]
+fn a_tool_that_was_not_granted_is_unknown_and_named() {
+    let (_folder, path) = granted();
+    for (language, code) in [("py", "tool.nothing()"), ("js", "await tool.nothing()")] {
+        let result = result_of(language, &[code], &["--config", &path]);
+        let message = failure(&result)["message"].as_str().expect("a message");
+        assert!(message.contains("no tool named `nothing`"), "{message}");
+        let result = result_of(language, &[code], &[]);
+        let message = failure(&result)["message"].as_str().expect("a message");
+        assert!(message.contains("no tool named `nothing`"), "{message}");
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_schema_are_refused() {
+    let (_folder, path) = granted();
+    let result = result_of("py", &["tool.add(a='x', b=1)"], &["--config", &path]);
+    let message = failure(&result)["message"].as_str().expect("a message");
+    assert!(message.contains("the arguments do not fit its schema"), "{message}");
+}
+
+#[test]
+fn concurrent_calls_overlap() {
+    let began = Instant::now();
+    let code = "import asyncio\nprint(sum(await asyncio.gather(*[tool.nap.aio() for _ in range(20)])))";
+    assert_eq!(text_with_bridges("py", &[code]), "20");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let code = "const all = await Promise.all(Array.from({length: 20}, () => tool.nap()));\nprint(all.length)";
+    assert_eq!(text_with_bridges("js", &[code]), "20");
+}
+
+#[test]
+fn a_timeout_ends_the_call_and_its_command() {
+    let (folder, path) = granted();
+    let mark = folder.path().join("mark");
+    let code = format!("tool.slow(seconds=2.5, mark={:?})", mark.to_str().expect("text"));
+    let request = json!({"cells": [{"language": "py", "code": code, "timeout": 1}]});
+    let result = result_of_run(&request, &["--config", &path]);
+    assert_eq!(failure(&result)["kind"], "timeout");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!mark.exists(), "the command outlived its call");
+}
+
+#[test]
+fn an_agent_is_told_what_it_was_asked() {
+    let cell = "import json\nrequest = json.loads(agent('request', context='c', label='l', model='m'))\n\
+                print([request[key] for key in ('prompt', 'context', 'label', 'model', 'schema', 'depth')])\n\
+                print(bool(request['session']))";
+    assert_eq!(text_with_bridges("py", &[cell]), "['request', 'c', 'l', 'm', None, 1]\nTrue");
+}
+
+#[test]
+fn an_agent_shares_the_session_both_ways() {
+    let cells = ["x = 40", "print(agent('run x + 2'))", "_ = agent('run y = x * 2')", "print(y)"];
+    assert_eq!(text_with_bridges("py", &cells), "[2/4]\n42\n\n[4/4]\n80");
+    let cells = ["x = 1", "print(agent('eval x = x + 1; print(x)').strip(), x)"];
+    assert_eq!(text_with_bridges("py", &cells), "[2/2]\n2 2");
+}
+
+#[test]
+fn an_agent_that_is_not_valid_is_told_so() {
+    let told = text_with_bridges("py", &["print(agent('malformed'))"]);
+    assert!(told.contains("$.cells[0].language: expected \"py\" or \"js\", found \"python\""), "{told}");
+}
+
+#[test]
+fn an_agent_with_a_schema_gives_an_object() {
+    let schema = "{'type': 'object', 'properties': {'answer': {'type': 'integer'}}, 'required': ['answer']}";
+    let object = format!("print(agent('object 42', schema={schema})['answer'] + 1)");
+    assert_eq!(text_with_bridges("py", &[&object]), "43");
+    let (_folder, path) = granted();
+    for prompt in ["text many", "request"] {
+        let result = result_of("py", &[&format!("agent({prompt:?}, schema={schema})")], &["--config", &path]);
+        let message = failure(&result)["message"].as_str().expect("a message");
+        assert!(message.contains("agent `task` gave no object of the schema"), "{message}");
+    }
+}
+
+#[test]
+fn an_agent_that_fails_raises() {
+    let (_folder, path) = granted();
+    let check = |code: &str, expected: &str| {
+        let result = result_of("py", &[code], &["--config", &path]);
+        let message = failure(&result)["message"].as_str().expect("a message");
+        assert!(message.contains(expected), "{message}");
+    };
+    check("agent('dance')", "agent `task` failed with exit status 1:\nthis agent does not know how to dance");
+    check("agent('nothing')", "agent `task` printed no `output`");
+    check("agent('run 1', agent_type='other')", "no agent named `other`");
+}
+
+#[test]
+fn agents_are_three_deep_at_most() {
+    let told = text_with_bridges("py", &["print(agent('deeper'))"]);
+    assert!(told.contains("agent `task` would be nested 4 deep, at most 3 are allowed"), "{told}");
+}
+
+/// The service of `fixtures/bridges/llm_server.py`.
+struct Service(Child, String);
+
+impl Service {
+    fn start() -> Service {
+        let script = root().join("fixtures/bridges/llm_server.py");
+        let mut process = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().expect("python3 starts");
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
+        let endpoint = format!("http://127.0.0.1:{}/v1", port.trim());
+        Service(process, endpoint)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_model_is_asked_from_both_languages_and_the_key_stays_outside() {
+    let service = Service::start();
+    let text = format!(
+        "[llm]\nendpoint = \"{}\"\napi_key_env = \"CELLAR_LLM_KEY\"\n[llm.tiers]\nsmol = \"small\"\ndefault = \"medium\"\n",
+        service.1
+    );
+    let (_folder, path) = config(&text);
+    let cells = |language: &str, code: &str| {
+        let request = json!({"cells": [{"language": language, "code": code}]}).to_string();
+        let mut command = cellar_with_guests(["run", "-", "--json", "--config"]);
+        command.arg(&path as &Path).env("CELLAR_LLM_KEY", "sk-very-secret");
+        let ended = run_with_input(&mut command, request.as_bytes());
+        assert!(!ended.stdout.contains("sk-very-secret") && !ended.stderr.contains("sk-very-secret"));
+        serde_json::from_str::<Value>(&ended.stdout).expect("a result")
+    };
+    let schema = "{'type': 'object', 'properties': {'n': {'type': 'integer'}}}";
+    let python = format!(
+        "import json\nprint(llm('echo hello'))\nprint(json.loads(llm('request', model='smol', system='s'))['model'])\n\
+         print(llm('tool {{\"n\": 41}}', schema={schema})['n'] + 1)"
+    );
+    assert_eq!(crate::support::text(&cells("py", &python)), "hello\nsmall\n42");
+    let javascript = format!("print((await llm('tool {{\"n\": 41}}', {{schema: {schema}}})).n + 1)");
+    assert_eq!(crate::support::text(&cells("js", &javascript)), "42");
+    let refused = cells("py", "llm('key')");
+    assert!(failure(&refused)["message"].as_str().expect("a message").contains("the key was Bearer ***"));
+    let unknown = cells("py", "llm('echo', model='slow')");
+    assert!(failure(&unknown)["message"].as_str().expect("a message").contains("no model is set for tier"));
+}
+
+#[test]
+fn a_model_that_was_not_granted_says_how_to_grant_it() {
+    let result = result_of("py", &["llm('hello')"], &[]);
+    let message = failure(&result)["message"].as_str().expect("a message");
+    assert!(message.contains("no language model is granted; set [llm] endpoint and [llm.tiers]"), "{message}");
+}

@@ -8,6 +8,13 @@ pub const WINDOW_BYTES: usize = 50 << 10;
 /// Lines of text that a result shows of a cell, and of a run.
 pub const WINDOW_LINES: usize = 3_000;
 
+/// Bytes that the line for what was left out may take.
+const GAP_BYTES: usize = 100;
+/// Bytes of a head and of a tail, so that both and the line between them fit into a window.
+const HALF_BYTES: usize = (WINDOW_BYTES - GAP_BYTES) / 2;
+/// Lines of a head and of a tail, likewise.
+const HALF_LINES: usize = (WINDOW_LINES - 1) / 2;
+
 /// How much of a text a result shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
@@ -164,8 +171,8 @@ fn gap_line(lines: u64, bytes: u64) -> String {
 
 /// The first half of a window: whole lines where there are any.
 fn first_lines(text: &str) -> &str {
-    let cut = &text[..text.floor_char_boundary(WINDOW_BYTES / 2)];
-    if let Some((end, _)) = cut.match_indices('\n').nth(WINDOW_LINES / 2 - 1) {
+    let cut = &text[..text.floor_char_boundary(HALF_BYTES)];
+    if let Some((end, _)) = cut.match_indices('\n').nth(HALF_LINES - 1) {
         return &cut[..=end];
     }
     match cut.rfind('\n') {
@@ -176,10 +183,10 @@ fn first_lines(text: &str) -> &str {
 
 /// The second half of a window: whole lines where there are any.
 fn last_lines(text: &str) -> &str {
-    let cut = &text[text.ceil_char_boundary(text.len().saturating_sub(WINDOW_BYTES / 2))..];
+    let cut = &text[text.ceil_char_boundary(text.len().saturating_sub(HALF_BYTES))..];
     // The line end that closes the text opens no line of its own.
     let body = cut.strip_suffix('\n').unwrap_or(cut);
-    if let Some((end, _)) = body.rmatch_indices('\n').nth(WINDOW_LINES / 2 - 1) {
+    if let Some((end, _)) = body.rmatch_indices('\n').nth(HALF_LINES - 1) {
         return &cut[end + 1..];
     }
     match body.find('\n') {
@@ -236,8 +243,17 @@ mod tests {
         let text: String = (0..3_001).map(|n| format!("{n}\n")).collect();
         let shown = fold([text.as_str()]).shown();
         let truncation = shown.truncation.expect("truncated");
-        assert_eq!((truncation.by, truncation.output_lines), (TruncatedBy::Lines, 3_000));
-        assert!(shown.text.contains("1499\n[… 1 line, 5 bytes left out …]\n1501\n"));
+        assert_eq!((truncation.by, truncation.output_lines), (TruncatedBy::Lines, 2_998));
+        assert!(shown.text.contains("1498\n[… 3 lines, 15 bytes left out …]\n1502\n"));
+    }
+
+    #[test]
+    fn what_is_shown_fits_into_a_window() {
+        for line in ["\n", "ab\n", "0123456789\n", "é日本🦀"] {
+            let text = line.repeat(100_000);
+            let shown = fold([text.as_str()]).shown().text;
+            assert_eq!(fold([shown.as_str()]).shown().truncation, None, "{line:?}");
+        }
     }
 
     #[test]
