@@ -99,8 +99,10 @@ static JSValue call_hook(hook_t hook, int argc, JSValueConst *argv) {
     return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
 }
 
+// Forgets the pending exception, and why it came when it cannot be caught.
 static void drop_exception(void) {
     JS_FreeValue(ctx, JS_GetException(ctx));
+    ending = ENDS_NOT;
 }
 
 static void release_cell(cell_t *cell) {
@@ -153,6 +155,11 @@ static void end_failed(cell_t *cell, JSValueConst error) {
     JSValue number = JS_NewUint32(ctx, id);
     JSValueConst arguments[] = {error, number};
     JSValue record = call_hook(HOOK_FAILURE, 2, arguments);
+    if (JS_IsException(record) && ending == ENDS_STOPPED) { // looking at the error runs code: its getters
+        drop_exception();
+        end_stopped(cell, stop_reason);
+        return;
+    }
     cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
     cellar_kernel_types_failure_t *failure = &outcome.val.failed;
     if (JS_IsException(record)) {
@@ -196,7 +203,7 @@ static void end_exited(cell_t *cell) {
 static bool show(JSValueConst value) {
     if (JS_IsUndefined(value))
         return true;
-    if (JS_IsObject(value) || JS_IsSymbol(value)) {
+    if (JS_IsObject(value) || JS_IsSymbol(value) || JS_IsBigInt(value)) {
         JSValue shown = call_hook(HOOK_SHOW, 1, &value);
         JS_FreeValue(ctx, shown);
         return !JS_IsException(shown);
@@ -216,15 +223,15 @@ static bool show(JSValueConst value) {
 static bool end_by_force(uint32_t id) {
     if (ending == ENDS_NOT)
         return false;
+    bool exited = ending == ENDS_EXITED;
     drop_exception();
     cell_t *cell = find_cell(id);
     if (cell == NULL)
         forget_cell(id);
-    else if (ending == ENDS_EXITED)
+    else if (exited)
         end_exited(cell);
     else
         end_stopped(cell, stop_reason);
-    ending = ENDS_NOT;
     return true;
 }
 
@@ -668,7 +675,6 @@ static JSValue ask(hook_t hook, kernel_string_t *text, uint32_t number) {
     }
     if (text != NULL)
         kernel_string_free(text);
-    ending = ENDS_NOT;
     return answer;
 }
 

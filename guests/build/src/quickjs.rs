@@ -110,6 +110,14 @@ const EDITS: &[(&str, &str, &str)] = &[
          JSValue value = js_dup(pr->u.value);\n    delete_property(ctx, p, prop);\n    return value;\n}\n\n\
          /* def_flags is (0, DEFINE_GLOBAL_LEX_VAR) |",
     ),
+    // A program may catch that memory is short or a string too long; only being told to stop cannot be caught.
+    ("quickjs.c", "js_set_uncatchable_error(val, true);                        \\", "js_set_uncatchable_error(val, false); \\"),
+    (
+        "quickjs.c",
+        "js_set_uncatchable_error(ctx->rt->current_exception, true); \\",
+        "js_set_uncatchable_error(ctx->rt->current_exception, false); \\",
+    ),
+    ("quickjs.c", "        js_set_uncatchable_error(obj, true);\n", "        js_set_uncatchable_error(obj, false);\n"),
     // A cell may `return`. Its value is the cell's.
     (
         "quickjs.c",

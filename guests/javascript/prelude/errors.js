@@ -112,10 +112,15 @@
   // The traceback: headline, frames with their source lines, then the causes.
   function traceback(error, frames, depth) {
     const lines = [headline(error)];
-    for (const frame of frames) {
-      lines.push(frameText(frame));
-      if (frame.source !== undefined) lines.push(`        ${frame.source.trim()}`);
-    }
+    let repeats = 0;
+    frames.forEach((frame, i) => {
+      const text = frameText(frame);
+      const repeated = i > 0 && text === frameText(frames[i - 1]);
+      if (repeated && ++repeats > 2) return;
+      if (!repeated) repeats = 0;
+      lines.push(text);
+      if (frame.source !== undefined && !repeated) lines.push(`        ${frame.source.trim()}`);
+    });
     const cause = error.cause;
     if (cause !== undefined && depth < CAUSES) {
       const text = kit.isError(cause) ? traceback(cause, userFrames(cause), depth + 1) : kit.inspect(cause);

@@ -17,9 +17,13 @@
   }
 
   function readText(path) {
-    if (host.stat(path).type === "directory") throw new Error(`'${path}' is a folder; use tree, or tool.read`);
-    const bytes = host.readFile(path);
-    return { text: kit.decode(bytes), bytes: bytes.length };
+    try {
+      const bytes = host.readFile(path);
+      return { text: kit.decode(bytes), bytes: bytes.length };
+    } catch (error) {
+      if (error.code === "EISDIR") throw new Error(`'${path}' is a folder; use tree, or tool.read`, { cause: error });
+      throw error;
+    }
   }
 
   define(globalThis, "read", async function read(path, options) {

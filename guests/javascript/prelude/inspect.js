@@ -65,21 +65,22 @@
     if (parts.length === 0) return open + close;
     const width = parts.reduce((sum, part) => sum + part.length + 2, open.length + indent);
     const flat = width <= LINE_LENGTH && !parts.some((part) => part.includes("\n"));
-    const pad = open === "[" && flat ? " " : flat ? " " : "\n" + " ".repeat(indent + 2);
-    if (flat) return `${open}${pad}${parts.join(", ")}${pad}${close}`;
-    return `${open}${pad}${groupNumbers(parts, indent).join("," + pad)}\n${" ".repeat(indent)}${close}`;
+    if (flat) return `${open} ${parts.join(", ")} ${close}`;
+    const pad = "\n" + " ".repeat(indent + 2);
+    return `${open}${pad}${inColumns(parts, indent).join("," + pad)}\n${" ".repeat(indent)}${close}`;
   }
 
-  // Long lists of short things, several to a line.
-  function groupNumbers(parts, indent) {
-    if (parts.length <= 6 || parts.some((part) => part.length > 12 || part.includes("\n"))) return parts;
-    const width = Math.max(...parts.map((part) => part.length));
+  // Long lists of short things, several to a line; a last part that says how much was left out has its own.
+  function inColumns(parts, indent) {
+    const items = parts.at(-1).startsWith("... ") ? parts.slice(0, -1) : parts;
+    if (items.length <= 6 || items.some((part) => part.length > 12 || part.includes("\n"))) return parts;
+    const width = Math.max(...items.map((part) => part.length));
     const columns = Math.max(1, Math.floor((LINE_LENGTH - indent) / (width + 2)));
     const lines = [];
-    for (let i = 0; i < parts.length; i += columns) {
-      lines.push(parts.slice(i, i + columns).map((part) => part.padStart(width)).join(", "));
+    for (let i = 0; i < items.length; i += columns) {
+      lines.push(items.slice(i, i + columns).map((part) => part.padStart(width)).join(", "));
     }
-    return lines;
+    return [...lines, ...parts.slice(items.length)];
   }
 
   class Inspector {

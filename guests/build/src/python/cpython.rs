@@ -177,6 +177,12 @@ impl<'a> Kit<'a> {
         replace(&self.tree.join("Parser/parser.c"), "#    define MAXSTACK 4000", "#    define MAXSTACK 6000")?;
         // There is no other thread that a lock could be waited for.
         replace(
+            &self.tree.join("Python/lock.c"),
+            "    struct mutex_entry entry = {\n        .time_to_be_fair",
+            "    if (flags & _PY_LOCK_HANDLE_SIGNALS) {\n        extern int cellar_wait_for_lock(PyTime_t);\n        \
+             return cellar_wait_for_lock(timeout);\n    }\n    struct mutex_entry entry = {\n        .time_to_be_fair",
+        )?;
+        replace(
             &self.tree.join("Python/thread.c"),
             "if (r == PY_LOCK_FAILURE && microseconds != 0) {",
             "if (r == PY_LOCK_FAILURE && microseconds != 0) {\n            \
