@@ -62,7 +62,9 @@ impl Kernel {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| match context.data_mut().must_trap() {
             true => Ok(UpdateDeadline::Interrupt),
-            false => Ok(UpdateDeadline::Yield(1)),
+            // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes
+            // itself keeps them waiting for 61 ticks.
+            false => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
         });
         if flavour == Flavour::Fuel {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;

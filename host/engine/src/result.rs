@@ -276,11 +276,10 @@ impl RunResult {
     fn display(&mut self, index: usize, bundle: &MimeBundle, id: Option<&str>) {
         self.clear_if_due(index);
         let Some(result) = self.cells.get_mut(index) else { return };
-        if id.is_none() && !bundle.is_structured() {
-            if let Some(text) = bundle.visible_text() {
-                result.text.push_lines(text);
-                return;
-            }
+        let plain = bundle.visible_text().filter(|_| id.is_none() && !bundle.is_structured());
+        if let Some(text) = plain {
+            result.text.push_lines(text);
+            return;
         }
         let bytes = bundle.size_bytes();
         if self.used.displays == DISPLAYS_MAX || self.used.display_bytes + bytes > DISPLAYS_BYTES_MAX {
