@@ -141,7 +141,7 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         }
         Error::NotBaked { .. } => "run `cellar bake`",
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
-        Error::KernelsExhausted { .. } => "end other sessions first",
+        Error::KernelsExhausted => "end other sessions first",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
         _ => return None,

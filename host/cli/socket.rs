@@ -179,7 +179,7 @@ impl RemoteRun {
             Err(error) => Err(error),
         };
         match line {
-            Ok(Line::Event(event)) => return Some(Ok(event.into())),
+            Ok(Line::Event(event)) => Some(Ok(event.into())),
             Ok(Line::Result(_)) => {
                 self.is_done = true;
                 None
