@@ -383,7 +383,7 @@ static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
     cellar_stream_flush();
     uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)(duration * 1e9);
     cellar_kernel_control_sleep_until(cellar_current_cell(), until);
-    if (PyErr_CheckSignals() < 0) {
+    if (cellar_raise_if_stopped()) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -399,6 +399,20 @@ static PyObject *bridge_should_stop(PyObject *module, PyObject *cell) {
     if (cellar_kernel_control_should_stop(number, &reason)) {
         return PyLong_FromLong(reason);
     }
+    Py_RETURN_NONE;
+}
+
+/* raise_if_stopped(): raises when the current cell must stop */
+static PyObject *bridge_raise_if_stopped(PyObject *module, PyObject *unused) {
+    if (cellar_raise_if_stopped()) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* note_stop(): see shim.h */
+static PyObject *bridge_note_stop(PyObject *module, PyObject *unused) {
+    cellar_poll_note_stop();
     Py_RETURN_NONE;
 }
 
@@ -427,6 +441,8 @@ PyMethodDef cellar_bridge_methods[] = {
     {"flush", bridge_flush, METH_NOARGS, NULL},
     {"sleep", bridge_sleep, METH_O, NULL},
     {"should_stop", bridge_should_stop, METH_O, NULL},
+    {"raise_if_stopped", bridge_raise_if_stopped, METH_NOARGS, NULL},
+    {"note_stop", bridge_note_stop, METH_NOARGS, NULL},
     {"enable_stop", bridge_enable_stop, METH_O, NULL},
     {"set_stop_classes", cellar_poll_set_classes, METH_O, NULL},
     {"set_live_cells", cellar_poll_set_live, METH_O, NULL},

@@ -3,6 +3,8 @@
 
 #include "glue.h"
 
+#include <string.h>
+
 #include "pycore_emscripten_signal.h"
 
 /* Bounds of the countdown. The upper one keeps the price of asking near 1% of a tight loop; it also bounds how late
@@ -11,6 +13,8 @@
 #define COUNTDOWN_MIN 1
 /* How often the host should be asked, in nanoseconds. */
 #define INTERVAL 1000000
+/* How long the code has before it is told to stop once more, in nanoseconds. */
+#define RAISE_INTERVAL 50000000
 
 int cellar_poll_countdown = COUNTDOWN_MAX;
 
@@ -18,14 +22,18 @@ static int countdown = COUNTDOWN_MAX;
 static int enabled;
 /* Whether the interpreter was told to raise. */
 static int raising;
+/* 0 right after user code was entered: how long the kernel waited before says nothing about the code. */
 static uint64_t last_poll;
+/* When the code was last told to stop. It is told again, but first has time for its `finally` blocks. */
+static uint64_t last_raise;
 static PyObject *stop_classes;
 static PyObject *live_cells;
 
 int cellar_poll_enable(int enable) {
     int before = enabled;
-    if (enable) {
+    if (enable && !before) {
         glue_cell = cellar_current_cell();
+        last_poll = 0;
     }
     enabled = enable;
     if (raising && !enable) {
@@ -65,13 +73,25 @@ static uint32_t cell_at_fault(void) {
     return found ? cell : 0;
 }
 
-/* The class to raise now, borrowed, or NULL to go on. */
-static PyObject *stop_class(void) {
-    if (!enabled || stop_classes == NULL) {
-        return NULL;
+/* Whether the innermost Python frame belongs to the machinery that runs the user's code, not to that code: an exception
+   there would lose a callback or a task instead of ending what it runs. */
+static int in_machinery(void) {
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL) {
+        return 1;
     }
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    int machinery = file == NULL || strncmp(file, "/cellar/prelude/", 16) == 0
+        || strncmp(file, "/usr/lib/python3.13/asyncio/", 28) == 0;
+    Py_DECREF(code);
+    return machinery;
+}
+
+/* The class for the reason why the cell must stop, borrowed, or NULL when it may go on. */
+static PyObject *stop_class(void) {
     cellar_kernel_types_stop_reason_t reason;
-    if (!cellar_kernel_control_should_stop(cell_at_fault(), &reason) || reason > 3) {
+    if (stop_classes == NULL || !cellar_kernel_control_should_stop(cell_at_fault(), &reason) || reason > 3) {
         return NULL;
     }
     return PyTuple_GET_ITEM(stop_classes, reason);
@@ -79,7 +99,7 @@ static PyObject *stop_class(void) {
 
 /* Aims at one question per INTERVAL: halves or doubles, so that one odd pass does not throw it off. */
 static void adapt(uint64_t now) {
-    uint64_t passed = now - last_poll;
+    uint64_t passed = last_poll != 0 ? now - last_poll : INTERVAL;
     last_poll = now;
     if (passed > 2 * INTERVAL) {
         uint64_t wanted = (uint64_t)countdown * INTERVAL / passed;
@@ -90,14 +110,29 @@ static void adapt(uint64_t now) {
     cellar_poll_countdown = countdown;
 }
 
-void cellar_poll(void) {
+/* Asks the host, and gives the class to raise now, borrowed, or NULL to go on. */
+static PyObject *ask(void) {
     uint64_t now = cellar_kernel_control_monotonic_clock();
     adapt(now);
     if (!enabled) {
-        return;
+        return NULL;
     }
     cellar_stream_flush_if_old(now);
     PyObject *class = stop_class();
+    if (class == NULL || now - last_raise < RAISE_INTERVAL) {
+        return NULL;
+    }
+    if (in_machinery()) {
+        /* The user's code is near: look again at once. */
+        cellar_poll_countdown = COUNTDOWN_MIN;
+        return NULL;
+    }
+    last_raise = now;
+    return class;
+}
+
+void cellar_poll(void) {
+    PyObject *class = ask();
     if (class != NULL) {
         raising = 1;
         PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), class);
@@ -105,10 +140,37 @@ void cellar_poll(void) {
 }
 
 int cellar_check_stop(void) {
+    /* What lies between two of these questions is more than a jump. */
+    cellar_poll_countdown -= 8;
+    PyObject *class = cellar_poll_countdown <= 0 ? ask() : NULL;
+    if (class == NULL) {
+        return 0;
+    }
+    PyErr_SetNone(class);
+    return 1;
+}
+
+void cellar_poll_note_stop(void) {
+    last_raise = cellar_kernel_control_monotonic_clock();
+}
+
+int cellar_raise_if_stopped(void) {
     PyObject *class = stop_class();
     if (class == NULL) {
         return 0;
     }
     PyErr_SetNone(class);
     return 1;
+}
+
+int cellar_wait_for_lock(PyTime_t timeout) {
+    if (timeout < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "deadlock: the lock is held and no other thread can release it, for there "
+                                            "are no threads in this sandbox; use asyncio.Lock and asyncio.Event");
+        return PY_LOCK_INTR;
+    }
+    uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)timeout;
+    cellar_stream_flush();
+    cellar_kernel_control_sleep_until(cellar_current_cell(), until);
+    return cellar_raise_if_stopped() ? PY_LOCK_INTR : PY_LOCK_FAILURE;
 }

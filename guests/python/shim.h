@@ -47,6 +47,14 @@ PyObject *cellar_poll_set_classes(PyObject *module, PyObject *classes);
 /* The set of cells that have not ended. What is left over of others runs under number 0. */
 PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
 
+/* Says that the cell was told to stop in another way: it has time for its `finally` blocks. */
+void cellar_poll_note_stop(void);
+/* 1 with the exception set when the cell must stop, wherever the code stands. */
+int cellar_raise_if_stopped(void);
+/* Called by CPython where a thread would wait for a lock that is held, with nanoseconds or -1: the time passes, or an
+   exception says that nobody will release it. Returns a PyLockStatus. */
+int cellar_wait_for_lock(PyTime_t timeout);
+
 /* --- bridge.c --- */
 
 extern PyMethodDef cellar_bridge_methods[];

@@ -107,6 +107,8 @@ class Bridge:
             return self._finish(*_cellar.call(*self._prepare(*args, **kwargs)))
         except CallError as error:
             failure = self._fail(error)
+        # A call that was cancelled because the cell must stop is no failure of the call.
+        _cellar.raise_if_stopped()
         raise failure
 
     async def aio(self, *args, **kwargs):

@@ -6,7 +6,6 @@ import contextvars
 import importlib
 import sys
 import tokenize
-import types
 
 import _cellar
 from _cellar_prelude import display, faults, rewrite
@@ -41,10 +40,6 @@ _context = contextvars.copy_context()
 # Modules from the session's folders, by name, with what their file looked like when they were imported.
 _local_modules = {}
 _modules_seen = 0
-
-
-class _Async(Exception):
-    """Tells that a cell awaits: (body, expression)."""
 
 
 def file_name(cell):
@@ -165,6 +160,7 @@ def _end(cell, outcome):
     """Notes that a cell ended."""
     live.discard(cell)
     _tasks.pop(cell, None)
+    _stopping.pop(cell, None)
     if cell:
         _finished.append((cell, outcome))
 
@@ -178,6 +174,7 @@ def _spread(context):
 
 def _task_done(cell, context, task):
     """A cell that awaited has ended."""
+    _cellar.enable_stop(False)
     if cell not in live:
         # It was given up before; whatever came of it is not wanted.
         if not task.cancelled():
@@ -196,7 +193,7 @@ async def _cancellable(cell, body, last, silenced):
     try:
         await _run_waiting(cell, body, last, silenced)
     except asyncio.CancelledError as error:
-        reason = _stopping.pop(cell, None)
+        reason = _stopping.get(cell)
         if reason is None:
             raise
         stop = STOP_CLASSES[reason]().with_traceback(error.__traceback__)
@@ -253,35 +250,32 @@ def go_on():
 def _check_live():
     """Ends the cells that must stop although other code is busy."""
     for cell in list(live):
-        reason = _cellar.should_stop(cell)
-        if reason is not None:
-            stop(cell, reason)
+        if cell not in _stopping:
+            reason = _cellar.should_stop(cell)
+            if reason is not None:
+                stop(cell, reason)
 
 
 def stop(cell, reason):
-    """Ends one cell that waits; the others go on."""
+    """Cancels what a cell that waits awaits; it ends when that has unwound."""
     task = _tasks.get(cell)
-    if task is None:
-        return
-    attempts = getattr(task, "cancelling", int)()
-    _stopping[cell] = reason
-    if attempts < 3:
-        task.cancel()
-    else:
-        # It keeps swallowing the cancellation: leave it to itself.
-        error = STOP_CLASSES[reason]()
-        _stopping.pop(cell, None)
-        _end(cell, faults.describe(error, file_name(cell)))
+    if task is not None:
+        _stopping[cell] = reason
+        _cellar.note_stop()
         task.cancel()
 
 
 def interrupt(cell, reason):
-    """Stops a cell; what it awaits is cancelled. A cell that swallows the cancellation is given up."""
-    for _ in range(4):
+    """Stops a cell that waits; the others go on. A cell that swallows the cancellation again and again is given up."""
+    for _ in range(3):
         stop(cell, reason)
         loop.drain(_check_nothing)
         if cell not in live:
-            break
+            return go_on()
+    task = _tasks.get(cell)
+    if task is not None:
+        _end(cell, faults.describe(STOP_CLASSES[reason](), file_name(cell)))
+        task.cancel()
     return go_on()
 
 
@@ -300,7 +294,9 @@ def _on_fatal(context, error):
         _end(cell, _outcome(cell, error))
         task.cancel()
     elif isinstance(error, CellStopped):
-        stop(cell, error.reason)
+        # A task that the cell awaits was hit instead of the cell: the cell sees the exception there.
+        if cell not in _stopping:
+            stop(cell, error.reason)
     else:
         _end(cell, _outcome(cell, error))
         task.cancel()
@@ -308,6 +304,7 @@ def _on_fatal(context, error):
 
 def _on_unhandled(context):
     """The exception of a task that nobody awaited, on the standard error of the cell that made it."""
+    stoppable = _cellar.enable_stop(False)
     error = context.get("exception")
     message = context.get("message") or "Unhandled exception in the event loop"
     task = context.get("task") or context.get("future")
@@ -315,6 +312,7 @@ def _on_unhandled(context):
         message = f"{message.rstrip('.')}: {getattr(task, 'get_name', lambda: task)()}"
     text = message if error is None else f"{message}\n{faults.format_exception(error)}"
     print(text, file=sys.stderr)
+    _cellar.enable_stop(stoppable)
 
 
 loop.on_fatal = _on_fatal
@@ -374,10 +372,3 @@ def reset(fresh_names, baked_modules):
         if name not in baked_modules:
             del sys.modules[name]
     _context = contextvars.copy_context()
-
-
-def make_main():
-    """A module for the cells' names."""
-    module = types.ModuleType("__main__")
-    module.__builtins__ = sys.modules["builtins"]
-    return module

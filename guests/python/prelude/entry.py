@@ -111,9 +111,10 @@ sandbox.install_multiprocessing()
 sandbox.install_sockets()
 cells.names.clear()
 cells.names.update(_fresh_names())
-# Warms up what a first cell touches: specialised bytecode, caches, the compiler's tables.
-for _source in warm.CELLS:
-    for _ in range(4):
+# Warms up what the first moments of a session touch: specialised bytecode, caches, the compiler's tables.
+for _ in range(warm.ROUNDS):
+    configure(0, {"LANG": "C.UTF-8"}, "/")
+    for _source in warm.CELLS:
         cells.start(0, _source)
 cells.names.clear()
 cells.names.update(_fresh_names())

@@ -14,6 +14,8 @@ RAISED, STOPPED, MEMORY, STDIN = range(4)
 TEXT_LIMIT = 64 * 1024
 # So do tracebacks of more user frames than this.
 FRAMES_LIMIT = 400
+# Of a chain of exceptions, this many are told.
+CHAIN_LIMIT = 20
 
 # Sources of the cells, by file name, as `linecache` wants them.
 _lines = {}
@@ -57,22 +59,30 @@ def _user_frames(trace):
     return chain
 
 
-def _trim(error, seen):
-    """Leaves only the user's frames in an exception and in all that led to it."""
-    if error is None or id(error) in seen:
-        return
-    seen.add(id(error))
-    error.__traceback__ = _user_frames(error.__traceback__)
-    _trim(error.__cause__, seen)
-    _trim(error.__context__, seen)
-    for each in getattr(error, "exceptions", ()):
-        if isinstance(each, BaseException):
-            _trim(each, seen)
+def _trim(error):
+    """Leaves only the user's frames in an exception and in those that led to it, and cuts a very long chain."""
+    waiting, seen = [(error, 0)], set()
+    while waiting:
+        each, depth = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = _user_frames(each.__traceback__)
+        if depth == CHAIN_LIMIT:
+            suppressed = each.__suppress_context__
+            each.__cause__ = each.__context__ = None
+            each.__suppress_context__ = suppressed
+            continue
+        waiting.append((each.__cause__, depth + 1))
+        waiting.append((each.__context__, depth + 1))
+        for inner in getattr(each, "exceptions", ()):
+            if isinstance(inner, BaseException):
+                waiting.append((inner, depth + 1))
 
 
 def format_exception(error):
     """The exception as Python prints it, with the user's frames only."""
-    _trim(error, set())
+    _trim(error)
     described = traceback.TracebackException.from_exception(error, compact=True)
     _drop_empty(described, set())
     return _shorten("".join(described.format()).rstrip("\n"))
@@ -154,7 +164,7 @@ def _place(error, filename):
 def _kind(error):
     if isinstance(error, CellStopped):
         return STOPPED, error.reason
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) and not str(error).startswith("Parser stack overflowed"):
         return MEMORY, 0
     if isinstance(error, StdinNotImplementedError):
         return STDIN, 0
@@ -168,8 +178,6 @@ def _message(error):
         text = "<exception str() failed>"
     if isinstance(error, SyntaxError) and error.msg:
         text = error.msg
-    elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) and len(error.args) == 1:
-        text = str(error)
     if isinstance(error, MemoryError) and not text:
         text = "out of memory"
     return _shorten(text)

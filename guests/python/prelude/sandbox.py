@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import sys
 import threading
 import _thread
 
@@ -78,7 +79,7 @@ class CallError(Exception):
     """What the native module raises: (kind, message). Bridges turn it into their own."""
 
 
-for each in (*STOP_CLASSES, SandboxError, BridgeError, ToolError):
+for each in (*STOP_CLASSES, SandboxError, BridgeError, ToolError, StdinNotImplementedError):
     # As seen by users: in messages and in `except` clauses.
     each.__module__ = "builtins"
     setattr(builtins, each.__name__, each)
@@ -115,6 +116,21 @@ def install_threads():
     threading._start_joinable_thread = refuse
 
 
+# Python frames live in linear memory: more of them than this would fill it before they are counted.
+_RECURSION_LIMIT_MAX = 150_000
+
+
+def install_recursion_limit():
+    """Bounds what `sys.setrecursionlimit` can be told."""
+    original = sys.setrecursionlimit
+
+    def setrecursionlimit(limit, /):
+        original(min(limit, _RECURSION_LIMIT_MAX) if isinstance(limit, int) else limit)
+
+    setrecursionlimit.__doc__ = original.__doc__
+    sys.setrecursionlimit = setrecursionlimit
+
+
 def install_processes():
     """Makes every way to start a process say why it cannot."""
     import subprocess
@@ -125,9 +141,13 @@ def install_processes():
         setattr(os, name, refuse)
 
 
-def patch_multiprocessing(module):
-    """Called when `multiprocessing.process` is imported."""
-    module.BaseProcess.start = _refusal(_PROCESSES)
+def install_multiprocessing():
+    """The same for `multiprocessing`, of which only the pure part can be imported."""
+    try:
+        import multiprocessing.process
+    except ImportError:
+        return
+    multiprocessing.process.BaseProcess.start = _refusal(_PROCESSES)
 
 
 def install_sockets():

@@ -19,9 +19,13 @@ urllib urllib.error urllib.parse urllib.request uuid warnings wave weakref xml.d
 xml.sax zipfile zlib zoneinfo encodings.idna encodings.latin_1 encodings.ascii encodings.utf_16 encodings.cp1252 _strptime
 """.split()
 
+# CPython specialises code after a few runs.
+ROUNDS = 12
+
 # Run with the number 0, which leaves no trace.
 CELLS = [
     "1 + 1;",
+    "print('', end='')",
     "x = 1\nx;",
     "for i in range(50):\n    pass",
     "def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\nf(8);",
