@@ -171,3 +171,6 @@ fn tell(text: &str) {
     // Nobody is left to tell when standard error is closed.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

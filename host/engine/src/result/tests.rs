@@ -1,4 +1,5 @@
 use super::*;
+use crate::mime::MimeData;
 
 fn text_bundle(pairs: &[(&str, &str)]) -> MimeBundle {
     MimeBundle(pairs.iter().map(|(name, text)| ((*name).to_owned(), MimeData::Text((*text).to_owned()))).collect())
