@@ -8,3 +8,4 @@ mod guests;
 mod malformed;
 mod sessions;
 mod support;
+mod tidy;

@@ -25,9 +25,9 @@ use wasmtime::component::{Component, Linker};
 use crate::{
     bindings::{WORLD_PACKAGE, WORLD_VERSION},
     cell::Language,
+    config::{HostConfig, WORKSPACE},
     error::{Cause, Error},
     files::{Access, Files, Mount, OpenMount, Quota},
-    host::HostConfig,
     limits::Limits,
     manifest::{Manifest, hex},
     store::{Binding, StoreData},
@@ -318,7 +318,7 @@ pub(crate) fn system_mounts(
 ) -> Result<Vec<OpenMount>, Error> {
     let mut mounts = guest_mounts(manifest)?;
     mounts.push(
-        Mount { host: workspace.to_owned(), guest: "/workspace".to_owned(), access: Access::ReadWrite }.open()?,
+        Mount { host: workspace.to_owned(), guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?,
     );
     Ok(mounts)
 }

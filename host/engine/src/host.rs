@@ -9,31 +9,11 @@ use std::{
 use crate::{
     artifact::{Artifacts, Flavour, wasm_engine},
     cell::Language,
+    config::HostConfig,
     error::Error,
     guest::{Guest, SpareMaker},
     meter::{lock, start_ticker},
-    session::{Session, SessionConfig},
 };
-
-/// Where a host finds its guests, and how much it may hold at once.
-#[derive(Clone, Debug)]
-pub struct HostConfig {
-    /// Folder with one folder per guest, as `make guests` leaves it.
-    pub guests: PathBuf,
-    /// Folder for baked and compiled artifacts. Must be writable by this user alone: it holds machine code.
-    pub cache: PathBuf,
-    /// Live kernels per flavour, warm spares included. Each reserves 4 GiB of address space and no memory.
-    pub kernels_max: u32,
-    /// Warm spares per guest and flavour.
-    pub spares: usize,
-}
-
-impl HostConfig {
-    /// A host for thousands of sessions.
-    pub fn new(guests: PathBuf, cache: PathBuf) -> HostConfig {
-        HostConfig { guests, cache, kernels_max: 2_048, spares: 4 }
-    }
-}
 
 /// A process's engine. A cheap handle; everything ends with the last one and the last session.
 #[derive(Clone)]
@@ -67,14 +47,6 @@ impl Host {
         start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
         Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker }) })
-    }
-
-    /// Opens a session.
-    ///
-    /// # Errors
-    /// `Mount` or `Workspace` when a folder cannot be granted.
-    pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
-        Session::open(self.clone(), config)
     }
 
     /// Loads the guest of a language and begins to make warm spares of it.

@@ -14,6 +14,7 @@ use crate::{
     artifact::Flavour,
     bindings::{self, KernelPre, types, types::StopReason},
     cell::Language,
+    config::WORKSPACE,
     error::Error,
     limits::CROSSING_BYTES_MAX,
     meter::CpuMeter,
@@ -86,7 +87,7 @@ impl Kernel {
         let configuration = types::Configuration {
             seed: 0,
             environment: Vec::new(),
-            working_directory: crate::session::WORKSPACE.to_owned(),
+            working_directory: WORKSPACE.to_owned(),
         };
         self.configure(&configuration).await.map_err(died)?;
         let cell = types::Cell { id: 0, code: String::new() };

@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 
 use crate::{
     cell::Cell,
+    error::Error,
     event::{Event, EventKind},
-    limits::EVENTS_QUEUED_MAX,
+    limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
     result::RunResult,
@@ -45,8 +46,33 @@ impl std::fmt::Debug for Run {
     }
 }
 
+impl Session {
+    /// Prepares a run. Nothing executes before the [`Run`] is polled, and dropping it cancels what does.
+    ///
+    /// # Errors
+    /// `Request` for no cells, or too many or too large ones; `GuestMissing`, `NotBaked` and their kin when a language
+    /// of the run is not available; `AgentDepth` on a handle for an agent that is nested too deep.
+    pub fn run(&self, cells: Vec<Cell>) -> Result<Run, Error> {
+        if self.depth() > AGENT_DEPTH_MAX {
+            return Err(Error::AgentDepth { depth: self.depth(), max: AGENT_DEPTH_MAX });
+        }
+        if cells.is_empty() || cells.len() > CELLS_MAX {
+            return Err(Error::Request(format!("a run has 1 to {CELLS_MAX} cells, not {}", cells.len())));
+        }
+        for (number, cell) in (1..).zip(&cells) {
+            let size = cell.code.len();
+            if size > CODE_BYTES_MAX {
+                let message = format!("cell {number} has {size} bytes of code, at most {CODE_BYTES_MAX} are allowed");
+                return Err(Error::Request(message));
+            }
+            self.require(cell.language)?;
+        }
+        Ok(Run::new(self.clone(), cells))
+    }
+}
+
 impl Run {
-    pub(crate) fn new(session: Session, cells: Vec<Cell>) -> Run {
+    fn new(session: Session, cells: Vec<Cell>) -> Run {
         let started = EventKind::RunStarted { session: session.id().to_owned(), cells: cells.clone() };
         Run {
             session,

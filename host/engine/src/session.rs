@@ -21,19 +21,17 @@ use crate::{
     bridge::{Bridges, NoBridges},
     calls::Calls,
     cell::{Cell, CellId, Language},
+    config::WORKSPACE,
     error::Error,
     event::EventKind,
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
     host::Host,
-    limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, Limits},
+    limits::Limits,
     meter::{StopFlag, lock},
     reactor::{self, Command},
-    run::Run,
     store::{Binding, KernelLink, LiveCell},
 };
 
-/// Where the workspace appears to guests; their working directory and home.
-pub const WORKSPACE: &str = "/workspace";
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
 
@@ -73,7 +71,7 @@ impl std::fmt::Debug for SessionConfig {
     }
 }
 
-/// A session. A cheap handle: the session ends, and frees all it holds, with the last handle and the last [`Run`].
+/// A session. A cheap handle: the session ends, and frees all it holds, with the last handle and the last [`Run`](crate::Run).
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -153,8 +151,18 @@ impl std::fmt::Debug for Session {
     }
 }
 
+impl Host {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `Mount` or `Workspace` when a folder cannot be granted.
+    pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
+        Session::open(self.clone(), config)
+    }
+}
+
 impl Session {
-    pub(crate) fn open(host: Host, config: SessionConfig) -> Result<Session, Error> {
+    fn open(host: Host, config: SessionConfig) -> Result<Session, Error> {
         let mut private = None;
         let workspace = match &config.workspace {
             Some(folder) => folder.clone(),
@@ -200,29 +208,14 @@ impl Session {
         Session { depth, ..self.clone() }
     }
 
-    /// Prepares a run. Nothing executes before the [`Run`] is polled, and dropping it cancels what does.
-    ///
-    /// # Errors
-    /// `Request` for no cells, or too many or too large ones; `GuestMissing`, `NotBaked` and their kin when a language
-    /// of the run is not available; `AgentDepth` on a handle for an agent that is nested too deep.
-    pub fn run(&self, cells: Vec<Cell>) -> Result<Run, Error> {
-        if self.depth > AGENT_DEPTH_MAX {
-            return Err(Error::AgentDepth { depth: self.depth, max: AGENT_DEPTH_MAX });
-        }
-        if cells.is_empty() || cells.len() > CELLS_MAX {
-            return Err(Error::Request(format!("a run has 1 to {CELLS_MAX} cells, not {}", cells.len())));
-        }
-        for (index, cell) in cells.iter().enumerate() {
-            if cell.code.len() > CODE_BYTES_MAX {
-                let size = cell.code.len();
-                return Err(Error::Request(format!(
-                    "cell {} has {size} bytes of code, at most {CODE_BYTES_MAX} are allowed",
-                    index + 1
-                )));
-            }
-            self.inner.host.guest(cell.language, self.flavour())?;
-        }
-        Ok(Run::new(self.clone(), cells))
+    /// Agents between the session's owner and this handle.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Makes sure that a language is available.
+    pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
+        self.inner.host.guest(language, self.flavour()).map(drop)
     }
 
     /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants and bridges stay.
