@@ -35,6 +35,18 @@ fn every_malformed_run_is_refused_with_its_message() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+/// Not a text, so not kept as a file.
+#[test]
+fn a_run_that_is_not_utf_8_is_refused() {
+    let request = b"{\"cells\": [{\"language\": \"py\", \"code\": \"caf\xe9\"}]}";
+    let ended = run_with_input(&mut cellar(["run", "-"]), request);
+    assert_eq!(ended.code, 2);
+    assert_eq!(
+        ended.stderr,
+        "error: the run on standard input is not valid\n  $: expected UTF-8 text, found the byte 0xe9 at offset 42\n"
+    );
+}
+
 /// Too large to be kept as a file.
 #[test]
 fn a_cell_of_more_than_16_mib_is_refused() {
