@@ -39,7 +39,7 @@
     try {
       return JSON.stringify(value);
     } catch (error) {
-      if (error instanceof TypeError) return undefined; // a cycle, or a BigInt: text alone must do
+      if (error instanceof TypeError || error instanceof RangeError) return undefined; // a cycle, a BigInt, too deep
       throw error;
     }
   }
