@@ -53,6 +53,9 @@ pub(crate) struct RunArguments {
     /// What FILE is written in, when its name does not say
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) language: Option<LanguageCode>,
+    /// Run later cells although one failed, as a notebook does
+    #[arg(short, long)]
+    pub(crate) keep_going: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder

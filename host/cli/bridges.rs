@@ -19,15 +19,28 @@ use schema::Schema;
 
 /// The bridges of one `cellar.toml`.
 pub(crate) struct HostBridges {
-    tools: BTreeMap<String, Arc<Tool>>,
+    tools: BTreeMap<String, Arc<GrantedTool>>,
     agents: BTreeMap<String, Arc<Agent>>,
     models: Option<Arc<Models>>,
+}
+
+/// A tool, with its schema ready to check arguments.
+struct GrantedTool {
+    tool: Tool,
+    /// An error when the schema is none; reading `cellar.toml` refuses those.
+    schema: Option<Result<Schema, String>>,
+}
+
+impl From<&Tool> for GrantedTool {
+    fn from(tool: &Tool) -> GrantedTool {
+        GrantedTool { tool: tool.clone(), schema: tool.schema.as_ref().map(Schema::compile) }
+    }
 }
 
 impl HostBridges {
     /// The bridges that `config` grants. Nothing is started or asked before a cell calls.
     pub(crate) fn new(config: &Config) -> HostBridges {
-        let tools = config.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.clone()))).collect();
+        let tools = config.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.into()))).collect();
         let agents = config.agents.iter().map(|(name, agent)| (name.clone(), Arc::new(agent.clone()))).collect();
         HostBridges { tools, agents, models: config.llm.clone().map(|llm| Arc::new(Models::new(llm))) }
     }
@@ -35,10 +48,10 @@ impl HostBridges {
 
 impl Bridges for HostBridges {
     fn tools(&self) -> Vec<ToolSpec> {
-        let spec = |(name, tool): (&String, &Arc<Tool>)| ToolSpec {
+        let spec = |(name, granted): (&String, &Arc<GrantedTool>)| ToolSpec {
             name: name.clone(),
-            description: tool.description.clone(),
-            schema: tool.schema.as_ref().map(serde_json::Value::to_string),
+            description: granted.tool.description.clone(),
+            schema: granted.tool.schema.as_ref().map(serde_json::Value::to_string),
         };
         self.tools.iter().map(spec).collect()
     }
@@ -93,22 +106,22 @@ impl HostBridges {
 ///
 /// # Cancel safety
 /// Dropping the future kills the command and all that it started in its process group.
-async fn call_tool(tool: Arc<Tool>, name: String, arguments: String) -> Result<Response, CallError> {
+async fn call_tool(granted: Arc<GrantedTool>, name: String, arguments: String) -> Result<Response, CallError> {
     let who = format!("tool `{name}`");
-    if let Some(schema) = &tool.schema {
-        check_arguments(&who, schema, &arguments)?;
+    if let Some(schema) = &granted.schema {
+        check_arguments(schema.as_ref().map_err(String::as_str), &arguments).map_err(|fault| {
+            let message = format!("{who}: the arguments do not fit its schema: {fault}");
+            CallError::new(CallErrorKind::Invalid, message)
+        })?;
     }
-    let output = command::run(&tool.command, &who, arguments.into_bytes(), &[]).await?;
+    let output = command::run(&granted.tool.command, &who, arguments.into_bytes(), &[]).await?;
     let text = json_text(&who, output)?;
     Ok(Response::Json(text))
 }
 
-fn check_arguments(who: &str, schema: &serde_json::Value, arguments: &str) -> Result<(), CallError> {
-    let invalid = |fault: String| {
-        CallError::new(CallErrorKind::Invalid, format!("{who}: the arguments do not fit its schema: {fault}"))
-    };
-    let value: serde_json::Value = serde_json::from_str(arguments).map_err(|error| invalid(error.to_string()))?;
-    Schema::compile(schema).map_err(invalid)?.check(&value).map_err(invalid)
+fn check_arguments(schema: Result<&Schema, &str>, arguments: &str) -> Result<(), String> {
+    let value: serde_json::Value = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+    schema?.check(&value)
 }
 
 /// The output of a command as a JSON text.

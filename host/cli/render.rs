@@ -40,13 +40,15 @@ pub(crate) struct Transcript<W> {
     images: Option<PathBuf>,
     images_saved: usize,
     cells: Vec<Cell>,
+    /// Cells that have started.
+    started: usize,
     is_line_start: bool,
 }
 
 impl<W: Write> Transcript<W> {
     pub(crate) fn new(out: W, look: Look, images: Option<PathBuf>) -> Transcript<W> {
         let cleaner = Cleaner::new(look);
-        Transcript { out, look, cleaner, images, images_saved: 0, cells: Vec::new(), is_line_start: true }
+        Transcript { out, look, cleaner, images, images_saved: 0, cells: Vec::new(), started: 0, is_line_start: true }
     }
 
     /// Takes the next event.
@@ -69,19 +71,20 @@ impl<W: Write> Transcript<W> {
                 self.note(DIM, &format!("· call failed after {}: {first}", time(*duration)))
             }
             EventKind::InputRequest { prompt, .. } => self.note(DIM, &format!("· waits for input: {prompt}")),
-            EventKind::CellFinished { index, outcome, duration, .. } => match outcome.failure() {
+            EventKind::CellFinished { outcome, duration, .. } => match outcome.failure() {
                 None => self.note(GOOD, &format!("✓ {}", time(*duration))).and_then(|()| self.write("\n")),
-                Some(failure) => self.fail(*index, &failure, *duration),
+                Some(failure) => self.fail(&failure, *duration),
             },
+            EventKind::RunFinished { .. } => self.finish(),
             EventKind::ClearOutput { .. }
             | EventKind::CallStarted { .. }
-            | EventKind::CallFinished { .. }
-            | EventKind::RunFinished { .. } => self.out.flush().map_err(CliError::Output),
+            | EventKind::CallFinished { .. } => self.out.flush().map_err(CliError::Output),
         }
     }
 
     /// The cell's number, language, title and first lines.
     fn start(&mut self, index: usize) -> Result<(), CliError> {
+        self.started += 1;
         let Some(cell) = self.cells.get(index).cloned() else { return Ok(()) };
         let number = format!("[{}/{}]", index + 1, self.cells.len());
         let title = cell.title.as_deref().map(|title| format!(" · {}", one_line(title))).unwrap_or_default();
@@ -131,7 +134,7 @@ impl<W: Write> Transcript<W> {
         self.note(DIM, &image_line(image, path.as_deref()))
     }
 
-    fn fail(&mut self, index: usize, failure: &Failure, duration: Duration) -> Result<(), CliError> {
+    fn fail(&mut self, failure: &Failure, duration: Duration) -> Result<(), CliError> {
         self.note(
             BAD,
             &format!("✗ {} after {}: {}", failure.kind.as_str(), time(duration), one_line(&failure.summary())),
@@ -153,11 +156,16 @@ impl<W: Write> Transcript<W> {
         if !failure.state_kept {
             self.note(BAD, "  the session's state of this language was lost")?;
         }
-        let left = self.cells.len().saturating_sub(index + 1);
-        if left > 0 {
-            self.note(DIM, &format!("  {left} more cell{} did not run", if left == 1 { "" } else { "s" }))?;
-        }
         self.write("\n")
+    }
+
+    /// Says what a failure kept from running.
+    fn finish(&mut self) -> Result<(), CliError> {
+        match self.cells.len().saturating_sub(self.started) {
+            0 => Ok(()),
+            1 => self.note(DIM, "1 cell did not run"),
+            left => self.note(DIM, &format!("{left} cells did not run")),
+        }
     }
 
     /// Text of a cell on lines of its own.

@@ -29,7 +29,7 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
     let cells = source::load(&arguments.file, arguments.language.map(Language::from))?;
     let form =
         form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), Look::of_stdout(), arguments.images)));
-    start(folders, &arguments.session, cells, form).await
+    start(folders, &arguments.session, cells, arguments.keep_going, form).await
 }
 
 /// Runs one cell.
@@ -40,7 +40,7 @@ pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<
     let code = if arguments.code == "-" { source::load_stdin()? } else { arguments.code };
     let cells = vec![Cell::new(arguments.language.into(), code)];
     let form = form(arguments.output, || Form::Plain(Plain::new()));
-    start(folders, &arguments.session, cells, form).await
+    start(folders, &arguments.session, cells, false, form).await
 }
 
 fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
@@ -70,15 +70,26 @@ impl Running {
     }
 }
 
-async fn start(folders: &Folders, arguments: &SessionArguments, cells: Vec<Cell>, form: Form) -> Result<u8, CliError> {
+async fn start(
+    folders: &Folders,
+    arguments: &SessionArguments,
+    cells: Vec<Cell>,
+    keep_going: bool,
+    form: Form,
+) -> Result<u8, CliError> {
     let running = match socket(arguments)? {
+        Some(_) if keep_going => {
+            let hint = "leave out --keep-going, or run the cells one by one";
+            return Err(CliError::usage("a run in a session of another process ends with its first failure", hint));
+        }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
             let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
             languages.sort_unstable();
             languages.dedup();
             let session = setup::open_session(folders, arguments, languages).await?;
-            Running::Local { run: session.run(cells)?, _session: session }
+            let run = session.run(cells)?;
+            Running::Local { run: if keep_going { run.keep_going() } else { run }, _session: session }
         }
     };
     follow(running, Follower::new(form)).await

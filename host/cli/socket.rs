@@ -30,6 +30,10 @@ use crate::{
 
 /// Runs that one door serves at the same time; more wait to be let in.
 const CONNECTIONS_MAX: usize = 16;
+/// Name of the socket in its folder.
+const SOCKET_NAME: &str = "session.sock";
+/// What a socket's address has room for, on every system we know.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
 /// How soon a client that went away is noticed while its run is silent.
 const PRESENCE_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -49,9 +53,8 @@ impl Door {
     /// # Errors
     /// The private folder or the socket cannot be made.
     pub(crate) fn open(session: Session) -> io::Result<Door> {
-        let private = std::fs::Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("cellar-").permissions(private).tempdir()?;
-        let path = folder.path().join("session.sock");
+        let folder = private_folder()?;
+        let path = folder.path().join(SOCKET_NAME);
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let task = tokio::spawn(accept(listener, session));
@@ -68,6 +71,16 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// A folder for the socket: the usual place for temporary files, unless the path would be too long for a socket.
+fn private_folder() -> io::Result<TempDir> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("cellar-").permissions(private);
+    let folder = builder.tempdir()?;
+    let length = folder.path().as_os_str().len() + 1 + SOCKET_NAME.len();
+    if length > SOCKET_PATH_BYTES_MAX { builder.tempdir_in("/tmp") } else { Ok(folder) }
 }
 
 /// Lets connections in. Those that are in end with this future, because they live in it.

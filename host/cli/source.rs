@@ -4,9 +4,13 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
+    time::Duration,
 };
 
-use cellar_engine::{Cell, Language};
+use cellar_engine::{
+    Cell, Language,
+    limits::{TIMEOUT_MAX, TIMEOUT_MIN},
+};
 
 use crate::{
     report::CliError,
@@ -84,7 +88,8 @@ fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Forma
     }
 }
 
-/// Splits source into cells. What is before the first marker is a cell of its own if there is code in it; if there are
+/// Splits source into cells. A marker may name another language, a timeout or a reset in brackets, and then a title:
+/// `# %% [js timeout=5 reset] rank the species`. What is before the first marker is a cell of its own if there is code in it; if there are
 /// only comments, they belong to the first cell. Cells without code, and those marked `[markdown]`, are left out.
 pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -102,11 +107,29 @@ pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
     let is_cell = |(title, code): &(Option<&str>, String)| {
         !code.trim().is_empty() && !title.is_some_and(|title| title.starts_with("[markdown]"))
     };
-    let cell = |(title, code): (Option<&str>, String)| {
-        let title = title.filter(|title| !title.is_empty()).map(str::to_owned);
-        Cell { title, ..Cell::new(language, code) }
-    };
+    let cell = |(title, code): (Option<&str>, String)| tagged(title.unwrap_or_default(), Cell::new(language, code));
     parts.into_iter().filter(is_cell).map(cell).collect()
+}
+
+/// Applies what a marker says to its cell. Brackets with anything but known tags in them are part of the title.
+fn tagged(title: &str, cell: Cell) -> Cell {
+    let tags = title.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let apply = |cell: Cell, tag: &str| match tag.split_once('=') {
+        Some(("timeout", seconds)) => {
+            let timeout = Duration::from_secs(seconds.parse().ok()?);
+            (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout).then_some(Cell { timeout: Some(timeout), ..cell })
+        }
+        None if tag == "reset" => Some(Cell { reset: true, ..cell }),
+        None => Some(Cell {
+            language: [Language::Python, Language::JavaScript].into_iter().find(|l| l.code() == tag)?,
+            ..cell
+        }),
+        Some(_) => None,
+    };
+    let applied = tags
+        .and_then(|(tags, rest)| tags.split_whitespace().try_fold(cell.clone(), apply).map(|cell| (cell, rest.trim())));
+    let (cell, title) = applied.unwrap_or((cell, title));
+    Cell { title: (!title.is_empty()).then(|| title.to_owned()), ..cell }
 }
 
 /// The title, perhaps empty, of a line that begins a cell.
@@ -162,6 +185,21 @@ mod tests {
         check("# about\n\n# %% one\n1\n", Language::Python, &[(Some("one"), "# about\n\n1\n")]);
         check("/* about\n * it */\n// %%\n1\n", Language::JavaScript, &[(None, "/* about\n * it */\n1\n")]);
         check("import x\n# %% one\n1\n", Language::Python, &[(None, "import x\n"), (Some("one"), "1\n")]);
+    }
+
+    #[test]
+    fn a_marker_may_say_more_than_a_title() {
+        let source = "# %% [js timeout=5 reset] rank\n1\n# %% [3] of 4\n2\n# %% [timeout=0] never\n3\n";
+        let found = cells(source, Language::Python);
+        let expected = Cell {
+            title: Some("rank".to_owned()),
+            timeout: Some(Duration::from_secs(5)),
+            reset: true,
+            ..Cell::new(Language::JavaScript, "1\n")
+        };
+        assert_eq!(found[0], expected);
+        let titles: Vec<_> = found[1..].iter().map(|cell| cell.title.as_deref()).collect();
+        assert_eq!(titles, [Some("[3] of 4"), Some("[timeout=0] never")]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ async fn run(script: &str, input: &[u8]) -> Result<String, CallError> {
 
 async fn tool(script: &str, schema: Option<serde_json::Value>, arguments: &str) -> Result<Response, CallError> {
     let tool = Tool { command: shell(script), description: String::new(), schema };
-    call_tool(Arc::new(tool), "t".to_owned(), arguments.to_owned()).await
+    call_tool(Arc::new(GrantedTool::from(&tool)), "t".to_owned(), arguments.to_owned()).await
 }
 
 fn error(kind: CallErrorKind, message: &str) -> CallError {

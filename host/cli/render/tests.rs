@@ -59,11 +59,11 @@ fn a_failure_points_at_its_place() {
     failure.snippet = Some("x = y".to_owned());
     failure.pointer = Some("    ^".to_owned());
     let mut kinds = started(vec![Cell::new(Language::Python, "x = y"), Cell::new(Language::Python, "")]);
-    kinds.push(ends(Outcome::Failed(Box::new(failure))));
+    kinds.extend([ends(Outcome::Failed(Box::new(failure))), EventKind::RunFinished { is_error: true }]);
     assert_eq!(
         render(FILE, None, kinds),
         "[1/2] Python\n  │ x = y\n✗ raised after 12 ms: NameError: name 'y' is not defined (line 1)\n  1 │ x = y\n    \
-         │     ^\n  1 more cell did not run\n\n"
+         │     ^\n\n1 cell did not run\n"
     );
 }
 

@@ -213,10 +213,11 @@ impl RunResult {
         let traceback = failure.traceback.trim_end();
         let what = if traceback.is_empty() { failure.summary() } else { traceback.to_owned() };
         let total = self.cells.len();
-        let later = match total - index - 1 {
-            0 => String::new(),
-            1 => format!("; cell {total} did not run"),
-            _ => format!("; cells {} to {total} did not run", index + 2),
+        let is_pending = |result: &CellResult| result.status == CellStatus::Pending;
+        let later = match self.cells.iter().skip(index + 1).position(is_pending) {
+            Some(0) if index + 2 == total => format!("; cell {total} did not run"),
+            Some(0) => format!("; cells {} to {total} did not run", index + 2),
+            _ => String::new(),
         };
         let earlier = if index > 0 && failure.state_kept { ". What earlier cells made is kept" } else { "" };
         if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index + 1) }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The events of a run, `RunStarted` first and `RunFinished` last. Cells run in order; the first that fails is the
-/// last that runs.
+/// last that runs, unless [`Run::keep_going`] was asked for.
 ///
 /// The run goes on only while it is polled: a reader that stops reading suspends the guest, and dropping the run
 /// cancels it. What its cells have done to the session stays.
@@ -32,6 +32,9 @@ pub struct Run {
     stop: Arc<StopFlag>,
     /// The next cell to start.
     next: usize,
+    keeps_going: bool,
+    /// Whether a cell failed.
+    is_error: bool,
     /// Events of the cell that runs; its kernel holds the other end.
     running: Option<mpsc::Receiver<EventKind>>,
     /// Events of the run itself that were not read yet.
@@ -79,11 +82,19 @@ impl Run {
             cells,
             stop: StopFlag::new(),
             next: 0,
+            keeps_going: false,
+            is_error: false,
             running: None,
             pending: VecDeque::from([started]),
             finished: false,
             seq: 0,
         }
+    }
+
+    /// Lets later cells run although one failed, as in a notebook. A cancelled run still ends.
+    pub fn keep_going(mut self) -> Run {
+        self.keeps_going = true;
+        self
     }
 
     /// Asks the run to stop and keep its state. The stream goes on to its proper end.
@@ -112,7 +123,7 @@ impl Run {
     fn advance(&mut self) {
         let index = self.next;
         let Some(cell) = self.cells.get(index) else {
-            return self.end(false);
+            return self.end();
         };
         self.next += 1;
         if self.stop.is_set() {
@@ -143,13 +154,22 @@ impl Run {
             duration: std::time::Duration::ZERO,
             usage: Usage::default(),
         });
-        self.end(true);
+        self.failed();
     }
 
-    fn end(&mut self, is_error: bool) {
+    /// Notes that a cell failed: the run ends with it, or goes on to the next.
+    fn failed(&mut self) {
+        self.is_error = true;
+        self.running = None;
+        if !self.keeps_going || self.stop.is_set() {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
         self.running = None;
         self.finished = true;
-        self.pending.push_back(EventKind::RunFinished { is_error });
+        self.pending.push_back(EventKind::RunFinished { is_error: self.is_error });
     }
 }
 
@@ -171,7 +191,7 @@ impl Stream for Run {
                         if let EventKind::CellFinished { outcome, .. } = &kind {
                             self.running = None;
                             if !outcome.is_success() {
-                                self.end(true);
+                                self.failed();
                             }
                         }
                         break kind;

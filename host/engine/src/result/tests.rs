@@ -139,6 +139,12 @@ fn several_cells_are_numbered_and_titled_and_a_failure_says_what_did_not_run() {
 }
 
 #[test]
+fn a_failure_is_silent_about_later_cells_that_ran() {
+    let result = fold(2, [fails(0), EventKind::CellStarted { index: 1, cell: CellId(2) }, ends(1, Outcome::Complete)]);
+    assert_eq!(result.text(), "[1/2]\nValueError: no\n\nCell 1 failed.");
+}
+
+#[test]
 fn an_exit_status_is_a_failure_unless_0() {
     assert_eq!(fold(1, [ends(0, Outcome::Exited(0))]).cells[0].exit_code(), Some(0));
     let result = fold(1, [ends(0, Outcome::Exited(3))]);
