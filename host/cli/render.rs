@@ -76,9 +76,9 @@ impl<W: Write> Transcript<W> {
                 Some(failure) => self.fail(&failure, *duration),
             },
             EventKind::RunFinished { .. } => self.finish(),
-            EventKind::ClearOutput { .. }
-            | EventKind::CallStarted { .. }
-            | EventKind::CallFinished { .. } => self.out.flush().map_err(CliError::Output),
+            EventKind::ClearOutput { .. } | EventKind::CallStarted { .. } | EventKind::CallFinished { .. } => {
+                self.out.flush().map_err(CliError::Output)
+            }
         }
     }
 
