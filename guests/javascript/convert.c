@@ -50,6 +50,14 @@ kernel_option_string_t owned_property(JSContext *ctx, JSValueConst object, const
     return text;
 }
 
+kernel_option_u32_t number_property(JSContext *ctx, JSValueConst object, const char *name) {
+    kernel_option_u32_t number = {.is_some = false};
+    JSValue value = JS_GetPropertyStr(ctx, object, name);
+    number.is_some = JS_IsNumber(value) && JS_ToUint32(ctx, &number.val, value) == 0;
+    JS_FreeValue(ctx, value);
+    return number;
+}
+
 JSValue string_from(JSContext *ctx, kernel_string_t text) {
     return JS_NewStringLen(ctx, (const char *)text.ptr, text.len);
 }

@@ -21,9 +21,8 @@
 // Cells that can be in flight at once.
 #define CELL_COUNT 256
 
-// Sources that are remembered for error records.
-#define SOURCE_COUNT 512
-#define SOURCE_BYTES (4u << 20)
+// Interrupt checks that a description may take; each stands for some 10,000 steps of bytecode.
+#define POLLS_WHILE_DESCRIBING 100
 
 // Timers that fire before the host is asked for what else has happened.
 #define TIMERS_PER_TURN 64
@@ -32,13 +31,6 @@
 
 static JSRuntime *runtime;
 static JSContext *ctx;
-
-// The prelude's functions that C calls.
-typedef enum { HOOK_SHOW, HOOK_FAILURE, HOOK_SETTLE, HOOK_FORGET, HOOK_COMPLAIN, HOOK_VARIABLES, HOOK_VALUE,
-               HOOK_COMPLETE, HOOK_INSPECT, HOOK_CONFIGURE, HOOK_COUNT } hook_t;
-static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
-                                                   "value", "complete", "inspectAt", "configure"};
-static JSValue hooks[HOOK_COUNT];
 
 // A cell that has not ended; `promise` settles when it does.
 typedef struct {
@@ -52,14 +44,6 @@ static cell_t cells[CELL_COUNT];
 static uint32_t *stopped;
 static size_t stopped_count;
 
-// A ring of sources, oldest first from `source_next`.
-static struct {
-    uint32_t cell;
-    char *text;
-    size_t length;
-} sources[SOURCE_COUNT];
-static size_t source_next, source_bytes;
-
 // Rejected promises that nobody handles yet.
 typedef struct {
     JSValue promise, reason;
@@ -71,6 +55,8 @@ static size_t rejection_count, rejection_room;
 // Why the code that was running had to stop; looked at when an exception that cannot be caught comes out.
 static enum { ENDS_NOT, ENDS_STOPPED, ENDS_EXITED } ending;
 static cellar_kernel_types_stop_reason_t stop_reason;
+// Questions to the host that are left out, so that a stopped cell can still be described.
+static int polls_left;
 static int32_t exit_status;
 
 static kernel_configuration_t configuration;
@@ -95,12 +81,7 @@ static bool was_stopped(uint32_t id) {
     return false;
 }
 
-static JSValue call_hook(hook_t hook, int argc, JSValueConst *argv) {
-    return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
-}
-
-// Forgets the pending exception, and why it came when it cannot be caught.
-static void drop_exception(void) {
+void drop_exception(void) {
     JS_FreeValue(ctx, JS_GetException(ctx));
     ending = ENDS_NOT;
 }
@@ -118,13 +99,36 @@ static void forget_cell(uint32_t id) {
         stopped[stopped_count++] = id;
     }
     timers_forget(ctx, id);
-    JSValue number = JS_NewUint32(ctx, id), result = call_hook(HOOK_FORGET, 1, (JSValueConst *)&number);
+    JSValue number = JS_NewUint32(ctx, id), result = call_hook(ctx, HOOK_FORGET, 1, (JSValueConst *)&number);
     if (JS_IsException(result))
         drop_exception();
     JS_FreeValue(ctx, result);
 }
 
-static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason) {
+// Says where a cell was when it was stopped. `error` is what interrupted it, or undefined when it was waiting.
+static void fill_place(uint32_t id, JSValueConst error, cellar_kernel_types_failure_t *failure) {
+    if (!JS_IsObject(error))
+        return;
+    JS_SetPropertyStr(ctx, error, "name", string_from(ctx, failure->name));
+    JS_SetPropertyStr(ctx, error, "message", string_from(ctx, failure->message));
+    JSValue number = JS_NewUint32(ctx, id);
+    JSValueConst arguments[] = {error, number};
+    polls_left = POLLS_WHILE_DESCRIBING;
+    JSValue record = call_hook(ctx, HOOK_FAILURE, 2, arguments);
+    polls_left = 0;
+    if (JS_IsException(record)) {
+        drop_exception();
+        return;
+    }
+    failure->line = number_property(ctx, record, "line");
+    failure->column = number_property(ctx, record, "column");
+    failure->snippet = owned_property(ctx, record, "snippet");
+    failure->pointer = owned_property(ctx, record, "pointer");
+    failure->traceback = owned_property(ctx, record, "traceback").val;
+    JS_FreeValue(ctx, record);
+}
+
+static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, JSValueConst error) {
     static const char *const messages[] = {"the cell's time is up", "the cell was interrupted",
                                            "the cell's fuel is spent", "the cell printed more than it may"};
     const char *message = messages[reason < 4 ? reason : 1];
@@ -134,19 +138,11 @@ static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason) 
         .name = glue_copy("Interrupted", 11),
         .message = glue_copy(message, strlen(message)),
     };
-    glue_finish(cell->id, &outcome);
     uint32_t id = cell->id;
+    fill_place(id, error, &outcome.val.failed);
+    glue_finish(id, &outcome);
     release_cell(cell);
     forget_cell(id);
-}
-
-// A number of a failure's record, when it has one.
-static kernel_option_u32_t number_property(JSValueConst object, const char *name) {
-    kernel_option_u32_t number = {.is_some = false};
-    JSValue value = JS_GetPropertyStr(ctx, object, name);
-    number.is_some = JS_IsNumber(value) && JS_ToUint32(ctx, &number.val, value) == 0;
-    JS_FreeValue(ctx, value);
-    return number;
 }
 
 // Ends a cell with an error. The prelude describes it; when even that fails, memory is short.
@@ -154,10 +150,10 @@ static void end_failed(cell_t *cell, JSValueConst error) {
     uint32_t id = cell->id;
     JSValue number = JS_NewUint32(ctx, id);
     JSValueConst arguments[] = {error, number};
-    JSValue record = call_hook(HOOK_FAILURE, 2, arguments);
+    JSValue record = call_hook(ctx, HOOK_FAILURE, 2, arguments);
     if (JS_IsException(record) && ending == ENDS_STOPPED) { // looking at the error runs code: its getters
         drop_exception();
-        end_stopped(cell, stop_reason);
+        end_stopped(cell, stop_reason, JS_UNDEFINED);
         return;
     }
     cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
@@ -177,8 +173,8 @@ static void end_failed(cell_t *cell, JSValueConst error) {
                                                : CELLAR_KERNEL_TYPES_FAILURE_KIND_RAISED,
             .name = owned_property(ctx, record, "name").val,
             .message = owned_property(ctx, record, "message").val,
-            .line = number_property(record, "line"),
-            .column = number_property(record, "column"),
+            .line = number_property(ctx, record, "line"),
+            .column = number_property(ctx, record, "column"),
             .snippet = owned_property(ctx, record, "snippet"),
             .pointer = owned_property(ctx, record, "pointer"),
             .traceback = owned_property(ctx, record, "traceback").val,
@@ -204,7 +200,7 @@ static bool show(JSValueConst value) {
     if (JS_IsUndefined(value))
         return true;
     if (JS_IsObject(value) || JS_IsSymbol(value) || JS_IsBigInt(value)) {
-        JSValue shown = call_hook(HOOK_SHOW, 1, &value);
+        JSValue shown = call_hook(ctx, HOOK_SHOW, 1, &value);
         JS_FreeValue(ctx, shown);
         return !JS_IsException(shown);
     }
@@ -224,14 +220,16 @@ static bool end_by_force(uint32_t id) {
     if (ending == ENDS_NOT)
         return false;
     bool exited = ending == ENDS_EXITED;
-    drop_exception();
+    JSValue error = JS_GetException(ctx);
+    ending = ENDS_NOT;
     cell_t *cell = find_cell(id);
     if (cell == NULL)
         forget_cell(id);
     else if (exited)
         end_exited(cell);
     else
-        end_stopped(cell, stop_reason);
+        end_stopped(cell, stop_reason, error);
+    JS_FreeValue(ctx, error);
     return true;
 }
 
@@ -243,7 +241,7 @@ static void end_uncaught(uint32_t id, JSValueConst error) {
         end_failed(cell, error);
         return;
     }
-    JSValue result = call_hook(HOOK_COMPLAIN, 1, &error);
+    JSValue result = call_hook(ctx, HOOK_COMPLAIN, 1, &error);
     if (JS_IsException(result))
         drop_exception();
     JS_FreeValue(ctx, result);
@@ -381,6 +379,10 @@ static void turn(kernel_step_t *step) {
 }
 
 static int must_stop(JSContext *c, void *opaque) {
+    if (polls_left > 0) {
+        polls_left--;
+        return 0;
+    }
     // What a cell left behind runs on nobody's account.
     uint32_t id = glue_cell != 0 && find_cell(glue_cell) == NULL ? 0 : glue_cell;
     if (!cellar_kernel_control_should_stop(id, &stop_reason))
@@ -395,36 +397,6 @@ JSValue exit_cell(JSContext *c, int32_t status) {
     JS_ThrowInternalError(ctx, "exit");
     JS_SetUncatchableError(ctx, runtime->current_exception);
     return JS_EXCEPTION;
-}
-
-// ---- Sources
-
-// Keeps a cell's source, which came from malloc and ends with NUL, and lets the oldest go.
-static void remember_source(uint32_t cell, char *text, size_t length) {
-    size_t oldest = source_next;
-    while (source_bytes + length > SOURCE_BYTES || sources[source_next].text != NULL) {
-        if (sources[oldest].text != NULL) {
-            source_bytes -= sources[oldest].length;
-            free(sources[oldest].text);
-            sources[oldest].text = NULL;
-        }
-        oldest = (oldest + 1) % SOURCE_COUNT;
-        if (oldest == source_next)
-            break;
-    }
-    sources[source_next].cell = cell;
-    sources[source_next].text = text;
-    sources[source_next].length = length;
-    source_bytes += length;
-    source_next = (source_next + 1) % SOURCE_COUNT;
-}
-
-JSValue cell_source(JSContext *c, uint32_t cell) {
-    for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        if (sources[i].text != NULL && sources[i].cell == cell)
-            return JS_NewStringLen(ctx, sources[i].text, sources[i].length);
-    }
-    return JS_UNDEFINED;
 }
 
 // ---- What the prelude asks of the shim
@@ -466,72 +438,6 @@ uint64_t session_start(void) {
     return started_at;
 }
 
-// ---- The prelude
-
-static const char *const prelude_names[] = {"inspect", "errors", "output", "bridges", "helpers", "platform",
-                                            "introspection"};
-static const char prelude_inspect[] = {
-#embed "prelude/inspect.js" suffix(, 0)
-};
-static const char prelude_errors[] = {
-#embed "prelude/errors.js" suffix(, 0)
-};
-static const char prelude_output[] = {
-#embed "prelude/output.js" suffix(, 0)
-};
-static const char prelude_bridges[] = {
-#embed "prelude/bridges.js" suffix(, 0)
-};
-static const char prelude_helpers[] = {
-#embed "prelude/helpers.js" suffix(, 0)
-};
-static const char prelude_platform[] = {
-#embed "prelude/platform.js" suffix(, 0)
-};
-static const char prelude_introspection[] = {
-#embed "prelude/introspection.js" suffix(, 0)
-};
-static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,   prelude_output,       prelude_bridges,
-                                            prelude_helpers, prelude_platform, prelude_introspection};
-
-static void give_up(const char *where) {
-    JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
-    const char *message = JS_ToCString(ctx, error), *frames = JS_ToCString(ctx, stack);
-    char text[1024];
-    snprintf(text, sizeof text, "prelude `%s`: %s\n%s", where, message, frames);
-    glue_log(text);
-    __builtin_trap();
-}
-
-// Each file is a function of the host object and of the kit that the files share.
-static void load_prelude(void) {
-    JSValue host = JS_NewObject(ctx), kit = JS_NewObject(ctx), global = JS_GetGlobalObject(ctx);
-    add_output_functions(ctx, host);
-    add_bridge_functions(ctx, host);
-    add_file_functions(ctx, host);
-    add_host_functions(ctx, host);
-    add_timer_functions(ctx, global);
-    JS_FreeValue(ctx, global);
-    for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "cellar:%s", prelude_names[i]);
-        JSValue function = JS_Eval(ctx, prelude_texts[i], strlen(prelude_texts[i]), name, JS_EVAL_TYPE_GLOBAL);
-        JSValueConst arguments[] = {host, kit};
-        JSValue result = JS_IsException(function) ? function : JS_Call(ctx, function, JS_UNDEFINED, 2, arguments);
-        if (JS_IsException(result))
-            give_up(prelude_names[i]);
-        JS_FreeValue(ctx, result);
-        JS_FreeValue(ctx, function);
-    }
-    for (int i = 0; i < HOOK_COUNT; i++) {
-        hooks[i] = JS_GetPropertyStr(ctx, kit, hook_names[i]);
-        if (!JS_IsFunction(ctx, hooks[i]))
-            give_up(hook_names[i]);
-    }
-    JS_FreeValue(ctx, host);
-    JS_FreeValue(ctx, kit);
-}
-
 static JSModuleDef *refuse_module(JSContext *c, const char *name, void *opaque) {
     JS_ThrowReferenceError(ctx, "cannot import '%s': this guest has no modules", name);
     return NULL;
@@ -546,12 +452,17 @@ static void open_runtime(void) {
     JS_SetInterruptHandler(runtime, must_stop, NULL);
     JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
     JS_SetModuleLoaderFunc(runtime, NULL, refuse_module, NULL);
-    load_prelude();
+    load_prelude(ctx);
     JS_RunGC(runtime);
 }
 
 static void seed(uint64_t value) {
     ctx->random_state = value == 0 ? 1 : value; // zero is the one state that the generator never leaves
+}
+
+JSContext *enter(void) {
+    JS_UpdateStackTop(runtime);
+    return ctx;
 }
 
 // ---- Exports
@@ -567,8 +478,8 @@ void exports_kernel_configure(kernel_configuration_t *given) {
     seed(configuration.seed);
     started_at = cellar_kernel_control_monotonic_clock();
     if (environment_read) {
-        JS_UpdateStackTop(runtime);
-        JSValue result = call_hook(HOOK_CONFIGURE, 0, NULL);
+        enter();
+        JSValue result = call_hook(ctx, HOOK_CONFIGURE, 0, NULL);
         if (JS_IsException(result))
             drop_exception();
         JS_FreeValue(ctx, result);
@@ -576,7 +487,7 @@ void exports_kernel_configure(kernel_configuration_t *given) {
 }
 
 void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
-    JS_UpdateStackTop(runtime);
+    enter();
     uint32_t id = given->id;
     size_t length = given->code.len;
     char *text = realloc(length == 0 ? NULL : given->code.ptr, length + 1);
@@ -605,7 +516,7 @@ void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
 }
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
-    JS_UpdateStackTop(runtime);
+    enter();
     for (size_t i = 0; i < completions->len; i++) {
         const kernel_completion_t *completion = &completions->ptr[i];
         bool ok = !completion->response.is_err;
@@ -617,7 +528,7 @@ void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t 
         }
         JSValue number = JS_NewInt64(ctx, (int64_t)completion->call);
         JSValueConst arguments[] = {number, JS_NewBool(ctx, ok), value};
-        JSValue result = call_hook(HOOK_SETTLE, 3, arguments);
+        JSValue result = call_hook(ctx, HOOK_SETTLE, 3, arguments);
         if (JS_IsException(result))
             drop_exception();
         JS_FreeValue(ctx, result);
@@ -629,10 +540,10 @@ void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t 
 }
 
 void exports_kernel_interrupt(kernel_cell_id_t id, kernel_stop_reason_t reason, kernel_step_t *step) {
-    JS_UpdateStackTop(runtime);
+    enter();
     cell_t *cell = find_cell(id);
     if (cell != NULL)
-        end_stopped(cell, reason);
+        end_stopped(cell, reason, JS_UNDEFINED);
     turn(step);
 }
 
@@ -646,93 +557,13 @@ void exports_kernel_reset(void) {
         JS_FreeValue(ctx, rejections[i].promise);
         JS_FreeValue(ctx, rejections[i].reason);
     }
-    for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        free(sources[i].text);
-        sources[i].text = NULL;
-    }
-    for (int i = 0; i < HOOK_COUNT; i++)
-        JS_FreeValue(ctx, hooks[i]);
+    forget_sources();
+    free_prelude(ctx);
     free(stopped);
     stopped = NULL;
-    rejection_count = stopped_count = source_bytes = 0;
+    rejection_count = stopped_count = 0;
     JS_FreeContext(ctx);
     JS_FreeRuntime(runtime);
     open_runtime();
     seed(configuration.seed);
-}
-
-// ---- Looking in
-
-// Calls a hook with a text and a number; an exception is an answer of undefined.
-static JSValue ask(hook_t hook, kernel_string_t *text, uint32_t number) {
-    JS_UpdateStackTop(runtime);
-    JSValue arguments[] = {text == NULL ? JS_UNDEFINED : string_from(ctx, *text), JS_NewUint32(ctx, number)};
-    JSValue answer = call_hook(hook, 2, (JSValueConst *)arguments);
-    JS_FreeValue(ctx, arguments[0]);
-    if (JS_IsException(answer)) {
-        drop_exception();
-        answer = JS_UNDEFINED;
-    }
-    if (text != NULL)
-        kernel_string_free(text);
-    return answer;
-}
-
-static bool ask_for_bundle(hook_t hook, kernel_string_t *text, uint32_t number, kernel_mime_bundle_t *bundle) {
-    JSValue answer = ask(hook, text, number);
-    bool found = JS_IsArray(answer) && bundle_of(ctx, answer, bundle);
-    JS_FreeValue(ctx, answer);
-    return found;
-}
-
-bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_bundle_t *bundle) {
-    return ask_for_bundle(HOOK_INSPECT, code, cursor, bundle);
-}
-
-bool exports_kernel_value(kernel_string_t *name, kernel_mime_bundle_t *bundle) {
-    return ask_for_bundle(HOOK_VALUE, name, 0, bundle);
-}
-
-// Elements of an answer that is an array, 0 for any other.
-static uint32_t answer_length(JSValueConst answer) {
-    int64_t length = 0;
-    return JS_IsArray(answer) && JS_GetLength(ctx, answer, &length) == 0 ? (uint32_t)length : 0;
-}
-
-void exports_kernel_variables(kernel_list_variable_t *list) {
-    JSValue answer = ask(HOOK_VARIABLES, NULL, 0);
-    uint32_t length = answer_length(answer);
-    *list = (kernel_list_variable_t){length == 0 ? NULL : calloc(length, sizeof *list->ptr), 0};
-    for (uint32_t i = 0; i < length && list->ptr != NULL; i++) {
-        JSValue entry = JS_GetPropertyUint32(ctx, answer, i);
-        kernel_option_u32_t size = number_property(entry, "size");
-        list->ptr[list->len++] = (kernel_variable_t){
-            .name = owned_property(ctx, entry, "name").val,
-            .type_name = owned_property(ctx, entry, "type").val,
-            .size = {size.is_some, size.val},
-            .preview = owned_property(ctx, entry, "preview").val,
-        };
-        JS_FreeValue(ctx, entry);
-    }
-    JS_FreeValue(ctx, answer);
-}
-
-void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *list) {
-    JSValue answer = ask(HOOK_COMPLETE, code, cursor);
-    JSValue items = JS_IsObject(answer) ? JS_GetPropertyStr(ctx, answer, "items") : JS_UNDEFINED;
-    uint32_t length = answer_length(items);
-    *list = (kernel_completion_list_t){.start = cursor, .end = cursor};
-    if (JS_IsObject(answer))
-        list->start = number_property(answer, "start").val;
-    list->items.ptr = length == 0 ? NULL : calloc(length, sizeof *list->items.ptr);
-    for (uint32_t i = 0; i < length && list->items.ptr != NULL; i++) {
-        JSValue entry = JS_GetPropertyUint32(ctx, items, i);
-        list->items.ptr[list->items.len++] = (cellar_kernel_types_completion_item_t){
-            .text = owned_property(ctx, entry, "text").val,
-            .kind = owned_property(ctx, entry, "kind").val,
-        };
-        JS_FreeValue(ctx, entry);
-    }
-    JS_FreeValue(ctx, items);
-    JS_FreeValue(ctx, answer);
 }

@@ -25,6 +25,9 @@ kernel_string_t owned_text_of(JSContext *ctx, JSValueConst value);
 // The text of a property, as an absent option when the property is undefined.
 kernel_option_string_t owned_property(JSContext *ctx, JSValueConst object, const char *name);
 
+// A property that is a number, as an absent option when it is not.
+kernel_option_u32_t number_property(JSContext *ctx, JSValueConst object, const char *name);
+
 // A string from the host.
 JSValue string_from(JSContext *ctx, kernel_string_t text);
 
@@ -43,8 +46,11 @@ void bundle_free(kernel_mime_bundle_t *bundle);
 // Ends the cell that now runs, with an exit status: throws what no JavaScript can catch.
 JSValue exit_cell(JSContext *ctx, int32_t status);
 
-// Source of the cells that are remembered, for error records. Undefined when it is not.
-JSValue cell_source(JSContext *ctx, uint32_t cell);
+// Readies the runtime for a call from the host.
+JSContext *enter(void);
+
+// Forgets the pending exception, and why it came when it cannot be caught.
+void drop_exception(void);
 
 // Top-level `let`, `const` and `class` bindings: name, value, and so on.
 JSValue lexical_bindings(JSContext *ctx);
@@ -57,6 +63,37 @@ const char *working_directory(void);
 
 // When the kernel was given to its session, on the monotonic clock.
 uint64_t session_start(void);
+
+// ---- sources.c
+
+// Keeps a cell's source, which came from malloc and ends with NUL, and lets the oldest go.
+void remember_source(uint32_t cell, char *text, size_t length);
+
+// The source of a cell; undefined when it has been let go.
+JSValue cell_source(JSContext *ctx, uint32_t cell);
+
+void forget_sources(void);
+
+// ---- prelude.c
+
+// The prelude's functions that C calls.
+typedef enum {
+    HOOK_SHOW,
+    HOOK_FAILURE,
+    HOOK_SETTLE,
+    HOOK_FORGET,
+    HOOK_COMPLAIN,
+    HOOK_VARIABLES,
+    HOOK_VALUE,
+    HOOK_COMPLETE,
+    HOOK_INSPECT,
+    HOOK_CONFIGURE,
+    HOOK_COUNT
+} hook_t;
+
+void load_prelude(JSContext *ctx);
+void free_prelude(JSContext *ctx);
+JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv);
 
 // ---- The prelude's functions
 

@@ -29,8 +29,7 @@
 
   // Turns `{kind, message}` into an error. `site` was made where the call was made, so that its stack says where.
   function fill(site, failure) {
-    const prefix = site.tool === undefined ? "" : `${site.tool}: `;
-    define(site, "message", prefix + failure.message);
+    define(site, "message", failure.message);
     define(site, "kind", failure.kind);
     return site;
   }

@@ -212,6 +212,8 @@ impl<'a> Kit<'a> {
             configure.env(format!("{variable}_LIBS"), format!("-L{} -l{name}", lib.display()));
         }
         configure.args(["--host=wasm32-unknown-wasi", "--build=x86_64-pc-linux-gnu", "--disable-test-modules"]);
+        // CPython would choose 15 on a 32-bit platform, but wasm multiplies 64 bits at once.
+        configure.arg("--enable-big-digits=30");
         configure.arg("--prefix=/usr").arg(format!("--with-build-python={}", build_python::find(workshop)?.display()));
         run(&mut configure, &self.bench.work.join("configure.log"))?;
         self.correct_configuration()

@@ -1,0 +1,82 @@
+// The JavaScript half of the guest: embedded here, run once while the guest is baked.
+#include "shim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
+                                                   "value", "complete", "inspectAt", "configure"};
+static JSValue hooks[HOOK_COUNT];
+
+JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
+    return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
+}
+
+static const char *const prelude_names[] = {"inspect", "errors", "output", "bridges", "helpers", "platform",
+                                            "introspection"};
+static const char prelude_inspect[] = {
+#embed "prelude/inspect.js" suffix(, 0)
+};
+static const char prelude_errors[] = {
+#embed "prelude/errors.js" suffix(, 0)
+};
+static const char prelude_output[] = {
+#embed "prelude/output.js" suffix(, 0)
+};
+static const char prelude_bridges[] = {
+#embed "prelude/bridges.js" suffix(, 0)
+};
+static const char prelude_helpers[] = {
+#embed "prelude/helpers.js" suffix(, 0)
+};
+static const char prelude_platform[] = {
+#embed "prelude/platform.js" suffix(, 0)
+};
+static const char prelude_introspection[] = {
+#embed "prelude/introspection.js" suffix(, 0)
+};
+static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,   prelude_output,       prelude_bridges,
+                                            prelude_helpers, prelude_platform, prelude_introspection};
+
+static void give_up(JSContext *ctx, const char *where) {
+    JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
+    const char *message = JS_ToCString(ctx, error), *frames = JS_ToCString(ctx, stack);
+    char text[1024];
+    snprintf(text, sizeof text, "prelude `%s`: %s\n%s", where, message, frames);
+    glue_log(text);
+    __builtin_trap();
+}
+
+// Each file is a function of the host object and of the kit that the files share.
+void load_prelude(JSContext *ctx) {
+    JSValue host = JS_NewObject(ctx), kit = JS_NewObject(ctx), global = JS_GetGlobalObject(ctx);
+    add_output_functions(ctx, host);
+    add_bridge_functions(ctx, host);
+    add_file_functions(ctx, host);
+    add_host_functions(ctx, host);
+    add_timer_functions(ctx, global);
+    JS_FreeValue(ctx, global);
+    for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "cellar:%s", prelude_names[i]);
+        JSValue function = JS_Eval(ctx, prelude_texts[i], strlen(prelude_texts[i]), name, JS_EVAL_TYPE_GLOBAL);
+        JSValueConst arguments[] = {host, kit};
+        JSValue result = JS_IsException(function) ? function : JS_Call(ctx, function, JS_UNDEFINED, 2, arguments);
+        if (JS_IsException(result))
+            give_up(ctx, prelude_names[i]);
+        JS_FreeValue(ctx, result);
+        JS_FreeValue(ctx, function);
+    }
+    for (int i = 0; i < HOOK_COUNT; i++) {
+        hooks[i] = JS_GetPropertyStr(ctx, kit, hook_names[i]);
+        if (!JS_IsFunction(ctx, hooks[i]))
+            give_up(ctx, hook_names[i]);
+    }
+    JS_FreeValue(ctx, host);
+    JS_FreeValue(ctx, kit);
+}
+
+void free_prelude(JSContext *ctx) {
+    for (int i = 0; i < HOOK_COUNT; i++)
+        JS_FreeValue(ctx, hooks[i]);
+}
