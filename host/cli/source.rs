@@ -89,8 +89,9 @@ fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Forma
 }
 
 /// Splits source into cells. A marker may name another language, a timeout or a reset in brackets, and then a title:
-/// `# %% [js timeout=5 reset] rank the species`. What is before the first marker is a cell of its own if there is code in it; if there are
-/// only comments, they belong to the first cell. Cells without code, and those marked `[markdown]`, are left out.
+/// `# %% [js timeout=5 reset] rank the species`. What is before the first marker is a cell of its own if there is code
+/// in it; if there are only comments, they belong to the first cell. Cells without code, and those marked `[markdown]`,
+/// are left out.
 pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parts = Vec::new();
@@ -200,6 +201,17 @@ mod tests {
         assert_eq!(found[0], expected);
         let titles: Vec<_> = found[1..].iter().map(|cell| cell.title.as_deref()).collect();
         assert_eq!(titles, [Some("[3] of 4"), Some("[timeout=0] never")]);
+    }
+
+    #[test]
+    fn tags_in_brackets_change_a_cell() {
+        let text = "# %% [js timeout=5 reset] rank\n1\n# %% [timeout=601] long\n1\n# %% [1] list\n1\n# %% [py]\n1\n";
+        let plain = |title: &str| Cell { title: Some(title.to_owned()), ..Cell::new(Language::Python, "1\n") };
+        let timeout = Some(Duration::from_secs(5));
+        let tagged = Cell { language: Language::JavaScript, timeout, reset: true, ..plain("rank") };
+        let untitled = Cell { title: None, ..plain("") };
+        let expected = [tagged, plain("[timeout=601] long"), plain("[1] list"), untitled];
+        assert_eq!(cells(text, Language::Python), expected);
     }
 
     #[test]

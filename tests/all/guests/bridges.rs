@@ -139,6 +139,16 @@ fn an_agent_shares_the_session_both_ways() {
     assert_eq!(text_with_bridges("py", &cells), "[2/4]\n42\n\n[4/4]\n80");
     let cells = ["x = 1", "print(agent('eval x = x + 1; print(x)').strip(), x)"];
     assert_eq!(text_with_bridges("py", &cells), "[2/2]\n2 2");
+    let file = "print(agent('file x = 7').strip().endswith('ms'), x)";
+    assert_eq!(text_with_bridges("py", &[file]), "True 7");
+}
+
+#[test]
+fn the_session_of_an_agent_is_private_and_ends_with_the_agent() {
+    let told = text_with_bridges("py", &["print(agent('socket'))"]);
+    let (modes, path) = told.split_once(' ').expect("modes and a path");
+    assert_eq!(modes, "700:600");
+    assert!(!Path::new(path).exists(), "{path} outlived its agent");
 }
 
 #[test]

@@ -45,6 +45,14 @@ fn the_first_failure_stops_a_run() {
 }
 
 #[test]
+fn a_run_may_go_on_after_a_failure() {
+    let request = json!({"cells": [{"language": "py", "code": "1 / 0"}, {"language": "py", "code": "print(2)"}]});
+    let result = result_of_run(&request, &["--keep-going"]);
+    assert_eq!((&result["isError"], &result["details"]["cells"][1]["status"]), (&json!(true), &json!("complete")));
+    assert!(text(&result).ends_with("Cell 1 failed.\n\n[2/2]\n2"), "{}", text(&result));
+}
+
+#[test]
 fn exit_codes_tell_cells_from_requests_from_the_engine() {
     let code = |arguments: &[&str]| run(&mut cellar_with_guests(arguments)).code;
     assert_eq!(code(&["eval", "-l", "py", "1"]), 0);
@@ -203,6 +211,32 @@ fn doctor_explains_what_is_in_force() {
     let ended = run(&mut cellar(["doctor", "--guests", "/no/such/folder"]));
     assert_eq!(ended.code, 3);
     assert!(ended.stdout.contains("the Python guest is missing: run `make guests`"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_second_interrupt_leaves_at_once() {
+    // A C loop that polls nothing would hold up the first interrupt until the grace is over.
+    let code = "print('begun', flush=True)\nsum(range(10**12))";
+    let mut child = cellar_with_guests(["eval", "-l", "py", code, "--events"]).spawn().expect("cellar starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    lines.find(|line| line.contains("begun")).expect("the cell runs");
+    let interrupt = || std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt().expect("kill runs").success());
+    std::thread::sleep(Duration::from_millis(100));
+    // It may have ended by now.
+    let _ = interrupt();
+    let code = child.wait().expect("ended").code();
+    assert!(matches!(code, Some(130 | 1)), "{code:?}");
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_named() {
+    let ended = run(&mut cellar(["eval", "-l", "py", "1", "--connect", "/no/such/socket"]));
+    let expected = "error: cannot use the session behind `/no/such/socket`\n  caused by: No such file or directory \
+                    (os error 2)\nhint: the socket lives as long as the agent call that it was made for\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (3, expected));
+    let ended = run(&mut cellar(["eval", "-l", "py", "1", "--connect", "/no/such/socket", "--fuel", "1"]));
+    assert_eq!(ended.code, 2);
 }
 
 #[test]
