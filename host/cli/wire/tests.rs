@@ -4,6 +4,7 @@ use cellar_engine::{
     Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, Language, MimeBundle, MimeData, Outcome, RunResult,
     Scalar, Usage,
 };
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
@@ -157,6 +158,68 @@ fn a_run_survives_the_way_there_and_back() {
     let text = run_json(&cells).to_string();
     assert_eq!(run_from_json(text.as_bytes(), "the run").expect("valid"), cells);
     check("run.json", &(serde_json::to_string_pretty(&run_json(&cells)).expect("JSON") + "\n"));
+}
+
+/// Any JSON value of a modest size, as its canonical text.
+fn any_json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    let value = leaf.prop_recursive(4, 32, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    });
+    value.prop_map(|value| value.to_string())
+}
+
+fn any_bundle() -> impl Strategy<Value = MimeBundle> {
+    let text = |mime_type: &'static str| any::<String>().prop_map(move |text| (mime_type, MimeData::Text(text)));
+    let bytes = |mime_type: &'static str| {
+        prop::collection::vec(any::<u8>(), 0..64).prop_map(move |bytes| (mime_type, MimeData::Binary(bytes)))
+    };
+    let json = any_json().prop_map(|text| ("application/json", MimeData::Text(text)));
+    let all = (bytes("image/png"), bytes("application/pdf"), json, text("image/svg+xml"), text("text/plain"));
+    (all, prop::collection::vec(any::<bool>(), 5)).prop_map(|((a, b, c, d, e), kept)| {
+        let pairs = [a, b, c, d, e].into_iter().zip(kept).filter(|(_, is_kept)| *is_kept);
+        MimeBundle(pairs.map(|((name, data), _)| (name.to_owned(), data)).collect())
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_bundle_survives_the_way_there_and_back(bundle in any_bundle(), id in any::<Option<String>>()) {
+        let event = Event { seq: 1, kind: EventKind::Display { index: 0, data: bundle, display_id: id } };
+        let text = serde_json::to_string(&EventJson::from(&event)).expect("JSON");
+        let read: EventJson = serde_json::from_str(&text).expect("an event");
+        prop_assert_eq!(Event::from(read), event);
+    }
+
+    /// No sequence of bytes makes the reader of runs do anything but accept or refuse.
+    #[test]
+    fn any_bytes_are_a_run_or_a_refusal(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = run_from_json(&bytes, "the run");
+    }
+
+    /// The same for any JSON in any place of a run.
+    #[test]
+    fn any_value_in_a_run_is_refused_with_paths(value in any_json(), key in "[a-z]{0,8}") {
+        for text in [
+            value.clone(),
+            format!("{{\"cells\": {value}}}"),
+            format!("{{\"cells\": [{value}]}}"),
+            format!("{{\"cells\": [{{\"language\": \"py\", \"code\": {value}, \"{key}\": {value}}}]}}"),
+        ] {
+            if let Err(refused) = run_from_json(text.as_bytes(), "the run") {
+                prop_assert!(refused.problems.iter().all(|line| line.starts_with('$') && !line.contains('\n')));
+            }
+        }
+    }
 }
 
 #[test]
