@@ -15,7 +15,7 @@ use crate::workshop::Workshop;
 pub(crate) struct JavaScript;
 
 /// Carries QuickJS-ng 0.18.0.
-const QUICKJS: CrateSource = CrateSource {
+pub(crate) const QUICKJS: CrateSource = CrateSource {
     name: "libquickjs-ng-sys",
     version: "0.14.0",
     sha256: "9c81e864c33a1d1543f2f651d7622de0e8fb9b8e0c50b808eee606c056dd02e2",

@@ -10,6 +10,7 @@ mod guest;
 mod inputs;
 mod javascript;
 mod link;
+mod native;
 mod probe;
 mod process;
 mod progress;
@@ -54,6 +55,11 @@ enum Command {
     },
     /// Name the guests that can be built.
     List,
+    /// Print the path of a native interpreter of a guest's version, built when there is none: benchmarks compare with it.
+    Native {
+        /// Whose interpreter.
+        guest: native::Interpreter,
+    },
 }
 
 fn main() -> ExitCode {
@@ -80,6 +86,10 @@ fn execute(command: Command) -> Result<()> {
             for guest in GUESTS {
                 writeln!(std::io::stdout(), "{}\t{}", guest.name(), guest.language())?;
             }
+        }
+        Command::Native { guest } => {
+            let path = native::find(&Workshop::open()?, guest)?;
+            writeln!(std::io::stdout(), "{}", path.display())?;
         }
     }
     Ok(())

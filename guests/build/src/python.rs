@@ -5,7 +5,7 @@
 //! compile CPython again.
 
 mod audit;
-mod build_python;
+pub(crate) mod build_python;
 mod cpython;
 mod library;
 mod source;

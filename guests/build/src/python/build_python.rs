@@ -15,7 +15,7 @@ const QUESTION: &str = "import sys; sys.exit(not (sys.version_info[:2] == (3, 13
                         sys.version_info.releaselevel == 'final' and sys.implementation.name == 'cpython'))";
 
 /// Path of the interpreter: one of the machine's, or else one built from the guest's own sources.
-pub(super) fn find(workshop: &Workshop) -> Result<PathBuf> {
+pub(crate) fn find(workshop: &Workshop) -> Result<PathBuf> {
     for candidate in candidates() {
         if works(&candidate) {
             return Ok(candidate);

@@ -1,0 +1,93 @@
+//! Code that keeps a processor busy, in a sandbox and natively, in turns so that both see the same machine.
+
+use std::time::Duration;
+
+use cellar_engine::{Language, Limits, Session};
+
+use crate::{
+    Offer,
+    lab::{Lab, Plan},
+    native::{self, Native},
+    table::{Line, Samples, Unit},
+};
+
+pub(crate) const MEASUREMENTS: &[Offer] =
+    &[("processor loops, Python", python), ("processor loops, JavaScript", javascript)];
+
+/// The file with the loops of a language.
+pub(crate) fn source(language: Language) -> &'static str {
+    match language {
+        Language::Python => include_str!("loops.py"),
+        _ => include_str!("loops.js"),
+    }
+}
+
+fn python(plan: &Plan) -> Vec<Line> {
+    compare(plan, Language::Python, &["nbody", "fannkuch", "json", "text"], 1.6)
+}
+
+fn javascript(plan: &Plan) -> Vec<Line> {
+    compare(plan, Language::JavaScript, &["fib", "sort", "json", "regex", "loop", "map"], 1.5)
+}
+
+/// The ways in which a sandbox meters.
+const METERS: [(&str, Option<u64>); 2] = [("epochs", None), ("epochs and fuel", Some(u64::MAX / 4))];
+
+/// Processor times of one loop: the sandbox in each way of [`METERS`], then native.
+type Times = [Samples; METERS.len() + 1];
+
+fn compare(plan: &Plan, language: Language, loops: &[&str], target: f64) -> Vec<Line> {
+    let lab = Lab::open(plan, language, 0);
+    let sessions = METERS.map(|(_, fuel)| {
+        let limits = Limits { fuel, timeout: Duration::from_secs(120), ..Limits::default() };
+        let session = lab.session_with(limits);
+        lab.run(&session, source(language));
+        session
+    });
+    let mut native = Native::start(language);
+    let mut times: Vec<Times> = vec![Times::default(); loops.len()];
+    for round in 0..plan.pick(12, 3) {
+        eprintln!("round {}", round + 1);
+        for (name, times) in loops.iter().zip(&mut times) {
+            let expected = measure_native(&mut native, name, times);
+            for (session, samples) in sessions.iter().zip(times.iter_mut()) {
+                samples.push(measure_cell(&lab, session, name, &expected));
+            }
+        }
+    }
+    lines(language, loops, &times, target)
+}
+
+fn measure_native(native: &mut Native, name: &str, times: &mut Times) -> String {
+    let (result, time) = native.run(name);
+    times[METERS.len()].push(time);
+    result
+}
+
+fn measure_cell(lab: &Lab, session: &Session, name: &str, expected: &str) -> Duration {
+    let cell = lab.run(session, &format!("LOOPS['{name}']()"));
+    assert_eq!(cell.output().text, expected, "{name} did other work than natively");
+    cell.usage.expect("a cell that ended has a usage").cpu
+}
+
+fn lines(language: Language, loops: &[&str], times: &[Times], target: f64) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let title = language.title();
+    let count = loops.len() as f64;
+    for (way, (meter, fuel)) in METERS.into_iter().enumerate() {
+        let (mut best_sum, mut median_sum) = (0.0_f64, 0.0_f64);
+        for (name, times) in loops.iter().zip(times) {
+            let (own, other) = (&times[way], &times[METERS.len()]);
+            let (best, median) = (own.best() / other.best(), own.median() / other.median());
+            best_sum += best.ln();
+            median_sum += median.ln();
+            let what = format!("{title}: {name}, {meter} (native {:.0} ms)", other.best() / 1e3);
+            lines.push(Line::new(what, Unit::Times, best, median, None));
+        }
+        let what = format!("{title}: all {count} loops, {meter} ({})", native::describe(language));
+        // The target is for code that is metered as it is by default.
+        let target = fuel.is_none().then_some(target);
+        lines.push(Line::new(what, Unit::Times, (best_sum / count).exp(), (median_sum / count).exp(), target));
+    }
+    lines
+}

@@ -1,0 +1,96 @@
+//! Native interpreters of the guests' own versions, to compare with.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use cellar_engine::Language;
+
+/// What each runs: the loops, then answers to lines with their names.
+fn program(language: Language) -> String {
+    match language {
+        Language::Python => {
+            let answer = "import sys\nfor name in sys.stdin:\n    print(LOOPS[name.strip()](), flush=True)\n";
+            format!("{}\n{answer}", crate::loops::source(language))
+        }
+        _ => {
+            let answer =
+                "for (let name; (name = std.in.getline()) !== null;) { print(LOOPS[name]()); std.out.flush() }";
+            format!("import * as std from 'qjs:std';\n{}\n{answer}\n", crate::loops::source(language))
+        }
+    }
+}
+
+/// A native interpreter that waits for the names of loops.
+#[derive(Debug)]
+pub(crate) struct Native {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    _program: tempfile::NamedTempFile,
+}
+
+impl Native {
+    /// Starts one, built first if the machine has none.
+    pub(crate) fn start(language: Language) -> Native {
+        let suffix = if language == Language::Python { ".py" } else { ".mjs" };
+        let mut file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
+        file.write_all(program(language).as_bytes()).expect("a program can be written");
+        let mut command = Command::new(interpreter(language));
+        command.arg(file.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the native interpreter can be started");
+        let input = child.stdin.take().expect("it was asked for");
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Native { child, input, output, _program: file }
+    }
+
+    /// Runs a loop; returns its result and the processor time that the process took for it.
+    pub(crate) fn run(&mut self, name: &str) -> (String, Duration) {
+        let before = self.processor_time();
+        writeln!(self.input, "{name}").expect("the native interpreter reads");
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the native interpreter answers");
+        (line.trim().to_owned(), self.processor_time() - before)
+    }
+
+    /// Processor time so far. A process with one thread is told from outside by nanoseconds.
+    fn processor_time(&self) -> Duration {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id()));
+        let text = text.expect("the kernel keeps scheduler statistics");
+        let nanoseconds = text.split(' ').next().and_then(|number| number.parse().ok());
+        Duration::from_nanos(nanoseconds.expect("a number of nanoseconds"))
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Path of a native interpreter. The builder of the guests knows where one is, or makes it of the guest's own sources.
+fn interpreter(language: Language) -> PathBuf {
+    let builder = PathBuf::from(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
+    let output = Command::new(&builder).args(["native", language.guest_name()]).stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| panic!("`{}`: {error}; run `make build`", builder.display()));
+    assert!(output.status.success(), "there is no native {} to compare with", language.title());
+    PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
+}
+
+/// Which native interpreter is compared with, in a few words.
+pub(crate) fn describe(language: Language) -> String {
+    let path = interpreter(language);
+    if language != Language::Python {
+        return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
+    }
+    let question = "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
+                    how = 'with' if '--enable-optimizations' in flags else 'without'\n\
+                    print('CPython', platform.python_version(), how, 'PGO')";
+    let output = Command::new(path).args(["-c", question]).output().expect("the native Python can be started");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}

@@ -1,0 +1,142 @@
+//! How soon a session answers, what it weighs, and how many a second there can be.
+
+use std::time::Instant;
+
+use cellar_engine::{Language, Session};
+
+use crate::{
+    Offer,
+    lab::{LANGUAGES, Lab, Plan, trivial},
+    machine::Memory,
+    table::{Line, Unit},
+};
+
+pub(crate) const MEASUREMENTS: &[Offer] = &[
+    ("first result", first_result),
+    ("next cell", next_cell),
+    ("import of nine modules", imports),
+    ("memory of idle sessions", memory),
+    ("throughput of sessions", throughput),
+];
+
+/// As many as a host keeps unless told otherwise.
+const SPARES: usize = 4;
+
+fn first_result(plan: &Plan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let targets = [
+        (Language::Probe, None, None),
+        (Language::Python, Some(300.0), Some(100.0)),
+        (Language::JavaScript, Some(20.0), Some(20.0)),
+    ];
+    for (language, cold, warm) in targets {
+        for (spares, kind, target) in [(0, "no spare", cold), (SPARES, "warm spare", warm)] {
+            let what = format!("{}: session to first result, {kind}", language.title());
+            let lab = Lab::open(plan, language, spares);
+            let samples = plan.sample(&what, || lab.time_first(trivial(language)));
+            lines.push(Line::time(what, &samples, target));
+        }
+    }
+    let lab = Lab::open(plan, Language::Probe, 0);
+    let samples = plan.sample("session without a kernel", || {
+        let began = Instant::now();
+        let session = lab.session();
+        let time = began.elapsed();
+        drop(session);
+        time
+    });
+    lines.push(Line::time("session without a kernel", &samples, None));
+    lines
+}
+
+fn next_cell(plan: &Plan) -> Vec<Line> {
+    let targets = [(Language::Probe, None), (Language::Python, Some(40.0)), (Language::JavaScript, Some(8.0))];
+    let measure = |(language, target): (Language, Option<f64>)| {
+        let what = format!("{}: next trivial cell", language.title());
+        let lab = Lab::open(plan, language, 0);
+        let session = lab.session();
+        let samples = plan.sample(&what, || lab.time(&session, trivial(language)));
+        Line::time(what, &samples, target)
+    };
+    targets.into_iter().map(measure).collect()
+}
+
+/// What agents import, and what the best engine of the kind takes most of a second for.
+const NINE: &str = "import csv, decimal, hashlib, pathlib, random, sqlite3, statistics, urllib.request\n\
+                    import xml.etree.ElementTree";
+
+fn imports(plan: &Plan) -> Vec<Line> {
+    let lab = Lab::open(plan, Language::Python, SPARES);
+    let samples = plan.sample("import of nine modules", || lab.time_first(NINE));
+    vec![Line::time("Python: import of nine modules as first cell", &samples, 1_000.0)]
+}
+
+/// Live sessions, each after one cell.
+fn memory(plan: &Plan) -> Vec<Line> {
+    let count = plan.pick(1_000, 200);
+    let mut lines = Vec::new();
+    for (language, target) in LANGUAGES.into_iter().zip([0.5, 0.15]) {
+        let lab = Lab::open(plan, language, 0);
+        // The first session pays for what all share.
+        lab.time_first(trivial(language));
+        let before = Memory::now();
+        let sessions: Vec<Session> = (0..count).map(|_| lab.session()).collect();
+        for session in &sessions {
+            lab.run(session, trivial(language));
+        }
+        let after = Memory::now();
+        let per_session = |before: u64, after: u64| after.saturating_sub(before) as f64 / f64::from(count) / 1e6;
+        let mut line = |what: String, before, after, target| {
+            let each = per_session(before, after);
+            lines.push(Line::new(what, Unit::Megabytes, each, each, target));
+        };
+        let title = language.title();
+        line(
+            format!("{title}: private memory per session ({count} idle)"),
+            before.private,
+            after.private,
+            Some(target),
+        );
+        line(format!("{title}: page tables per session"), before.page_tables, after.page_tables, None);
+    }
+    lines
+}
+
+/// Sessions that are opened, run one cell and end, on as many threads as asked for, without spares.
+fn throughput(plan: &Plan) -> Vec<Line> {
+    let rounds = plan.pick(8, 3);
+    let sessions = plan.pick(500, 100);
+    let mut lines = Vec::new();
+    for language in LANGUAGES {
+        for threads in [1, 2] {
+            let rates: Vec<f64> = (0..rounds).map(|_| rate(plan, language, threads, sessions)).collect();
+            let what = format!("{}: sessions per second, {threads} {}", language.title(), plural(threads, "thread"));
+            let best = rates.iter().copied().fold(0.0, f64::max);
+            let mut samples = rates;
+            samples.sort_by(f64::total_cmp);
+            lines.push(Line::new(what, Unit::PerSecond, best, samples[samples.len() / 2], None));
+        }
+    }
+    lines
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+fn rate(plan: &Plan, language: Language, threads: usize, sessions: u32) -> f64 {
+    let first = Lab::open(plan, language, 0);
+    first.time_first(trivial(language));
+    let labs: Vec<Lab> = (0..threads).map(|_| Lab::on(first.host.clone(), language, false)).collect();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for lab in &labs {
+            scope.spawn(move || {
+                for _ in 0..sessions {
+                    lab.time_first(trivial(language));
+                }
+            });
+        }
+    });
+    f64::from(sessions) * threads as f64 / began.elapsed().as_secs_f64()
+}
