@@ -19,7 +19,7 @@ setup: ## Install what is missing on a Debian machine
 	@.ci/setup
 
 build: setup ## Build the command line
-	@$(CARGO) build --release --locked -p cellar -p cellar-guests
+	@$(CARGO) build --release --locked --workspace
 
 guests: build ## Build, bake and compile the guests (minutes the first time, then nothing)
 	@$(GUESTS) build
@@ -51,8 +51,8 @@ check: setup ## Check format, lints, licences and documentation
 bless: guests ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
 
-bench: guests ## Measure, and compare with the targets
-	@$(CARGO) bench --bench bench
+bench: guests ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries
+	@$(CARGO) bench --locked --bench bench -- $(FILTER)
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean

@@ -10,8 +10,29 @@ use crate::support::root;
 
 /// The engine's modules from the bottom up: a module uses only what stands above it in this list.
 const LAYERS: &[&str] = &[
-    "cell", "mime", "outcome", "event", "limits", "result", "bridge", "files", "error", "config", "bindings", "meter",
-    "manifest", "calls", "store", "store_files", "artifact", "kernel", "guest", "host", "reactor", "session", "run",
+    "cell",
+    "mime",
+    "outcome",
+    "event",
+    "limits",
+    "result",
+    "bridge",
+    "files",
+    "error",
+    "config",
+    "bindings",
+    "meter",
+    "manifest",
+    "calls",
+    "store",
+    "store_files",
+    "artifact",
+    "kernel",
+    "guest",
+    "host",
+    "reactor",
+    "session",
+    "run",
 ];
 
 /// The one way up: a bridge call carries its session, so that an agent can run cells in it.
@@ -40,9 +61,11 @@ fn uses(text: &str) -> HashSet<String> {
     let mut found: HashSet<String> = text.split("crate::").skip(1).filter_map(names).collect();
     for group in text.split("use crate::{").skip(1) {
         let body = group.split("\n};").next().unwrap_or_default();
-        found.extend(body.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     ")).filter_map(
-            |line| names(line.trim_start()),
-        ));
+        found.extend(
+            body.lines()
+                .filter(|line| line.starts_with("    ") && !line.starts_with("     "))
+                .filter_map(|line| names(line.trim_start())),
+        );
     }
     found
 }
@@ -62,7 +85,10 @@ fn modules_of_the_engine_use_only_what_lies_below() {
             continue;
         };
         let text = std::fs::read_to_string(&file).expect("source is text");
-        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).fold(String::new(), |all, line| all + line + "\n");
+        let code: String = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .fold(String::new(), |all, line| all + line + "\n");
         for used in uses(&code) {
             let allowed = EXCEPTIONS.contains(&(module.as_str(), used.as_str()));
             if rank(&used).is_some_and(|used| used > own) && !allowed {
@@ -112,8 +138,13 @@ fn no_source_file_outgrows_a_reader() {
 fn no_file_names_a_registry_or_a_path_of_one_machine() {
     // Spelt in pieces, so that this file does not find itself.
     let banned = [
-        ["deb.", "debian.org"], ["pypi.", "org"], ["files.pythonhosted", ".org"], ["registry.npmjs", ".org"],
-        ["static.crates", ".io"], ["index.crates", ".io"], ["/wo", "rk/main"],
+        ["deb.", "debian.org"],
+        ["pypi.", "org"],
+        ["files.pythonhosted", ".org"],
+        ["registry.npmjs", ".org"],
+        ["static.crates", ".io"],
+        ["index.crates", ".io"],
+        ["/wo", "rk/main"],
     ];
     for file in tracked_files() {
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
