@@ -16,8 +16,11 @@ WASM_GLOBAL uint32_t glue_target = 0;
 WASM_GLOBAL uint32_t glue_capacity = 0;
 
 void glue_aim(void *buffer, size_t capacity) {
-    glue_target = (uint32_t)(uintptr_t)buffer;
-    glue_capacity = (uint32_t)capacity;
+    uint32_t target = (uint32_t)(uintptr_t)buffer, room = (uint32_t)capacity;
+    // Clang merges a narrowing into the store, and then stores to memory instead of to the global: keep them apart.
+    __asm__ volatile("" : "+r"(target), "+r"(room));
+    glue_target = target;
+    glue_capacity = room;
 }
 
 bool glue_landed(void) {
