@@ -131,6 +131,10 @@ static const char *type_name(mode_t mode) {
     return S_ISDIR(mode) ? "directory" : S_ISREG(mode) ? "file" : S_ISLNK(mode) ? "symlink" : "other";
 }
 
+static double milliseconds(struct timespec time) {
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
 // stat(path): {type, size, modified}; the type of a symbolic link is that of its target
 static JSValue stat_file(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     const char *path = JS_ToCString(ctx, argv[0]);
@@ -142,7 +146,7 @@ static JSValue stat_file(JSContext *ctx, JSValueConst this_value, int argc, JSVa
         result = JS_NewObject(ctx);
         JS_SetPropertyStr(ctx, result, "type", JS_NewString(ctx, type_name(found.st_mode)));
         JS_SetPropertyStr(ctx, result, "size", JS_NewInt64(ctx, found.st_size));
-        JS_SetPropertyStr(ctx, result, "modified", JS_NewFloat64(ctx, (double)found.st_mtim.tv_sec * 1e3));
+        JS_SetPropertyStr(ctx, result, "modified", JS_NewFloat64(ctx, milliseconds(found.st_mtim)));
     } else {
         result = throw_errno(ctx, "stat", path);
     }

@@ -32,9 +32,9 @@
 static JSRuntime *runtime;
 static JSContext *ctx;
 
-// A cell that has not ended; `promise` settles when it does.
+// A cell that has not ended; `promise` settles when it does, to `{value}` or, when `is_bare`, to the value itself.
 typedef struct {
-    bool live;
+    bool live, is_bare;
     uint32_t id;
     JSValue promise;
 } cell_t;
@@ -266,8 +266,16 @@ static void end_settled(cell_t *cell) {
         JS_FreeValue(ctx, result);
         return;
     }
-    JSValue value = JS_GetPropertyStr(ctx, result, "value");
+    JSValue value = cell->is_bare ? JS_DupValue(ctx, result) : JS_GetPropertyStr(ctx, result, "value");
     JS_FreeValue(ctx, result);
+    if (JS_IsPromise(value)) {
+        // As from an async function: a cell whose value is a promise ends when the promise does.
+        JS_FreeValue(ctx, cell->promise);
+        JS_PromiseMarkAsHandled(ctx, value);
+        cell->promise = value;
+        cell->is_bare = true;
+        return;
+    }
     bool shown = show(value);
     JS_FreeValue(ctx, value);
     if (!shown && end_by_force(id))
@@ -361,7 +369,7 @@ static void turn(kernel_step_t *step) {
         if (rejection_count > 0)
             report_rejections();
         for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
-            if (cell->live && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
+            while (cell->live && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
                 end_settled(cell);
         }
         if (!list_empty(&runtime->job_list) || rejection_count > 0)
