@@ -13,7 +13,8 @@ use std::{
 };
 
 use cellar_engine::{
-    Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, Host,
+    Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
+    Host,
     HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Response, Scalar, SessionConfig, ToolSpec, bake,
     denied,
 };
@@ -85,12 +86,15 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `file: path` and `secret: name` (below), `keep-going: yes` to run later cells after a failure.
+/// `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
+/// chance, `keep-going: yes` to run later cells after a failure.
 #[derive(Default)]
 struct Header {
     config: SessionConfig,
     /// Each cell is a run of its own, so that a failed one does not end the transcript.
     keep_going: bool,
+    /// Leaves the events of bridge calls out.
+    hides_calls: bool,
     /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
     data: bool,
 }
@@ -147,6 +151,7 @@ impl Header {
             "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
             "data" => self.data = value == "yes",
+            "calls" => self.hides_calls = value == "no",
             "environment" => {
                 let (name, value) = value.split_once('=').ok_or("expected NAME=value")?;
                 self.config.environment.push((name.to_owned(), value.to_owned()));
@@ -165,7 +170,7 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         header.config.mounts.push(data_mount(folder.path())?);
     }
     header.config.id = Some("test".to_owned());
-    let session = host.session(header.config)?;
+    let session = host.session(std::mem::take(&mut header.config))?;
     let mut text = String::new();
     let runs = if header.keep_going { cells.into_iter().map(|cell| vec![cell]).collect() } else { vec![cells] };
     let mut number = 0;
@@ -174,7 +179,10 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         let mut run = session.run(cells)?;
         let mut transcript = Transcript { text: &mut text, offset: number, stream: None };
         while let Some(event) = run.next().await {
-            transcript.add(&event);
+            let is_call = matches!(event.kind, EventKind::CallStarted { .. } | EventKind::CallFinished { .. });
+            if !(is_call && header.hides_calls) {
+                transcript.add(&event);
+            }
         }
         number += count;
     }
@@ -356,6 +364,18 @@ fn ending(outcome: &Outcome) -> String {
 
 fn failed(failure: &Failure) -> String {
     let mut text = format!("failed {} {}: {}", failure.kind.as_str(), failure.name, failure.message);
+    // Where a loop was when its time was up is a matter of chance.
+    let has_place = !matches!(failure.kind, FailureKind::Timeout | FailureKind::Interrupted | FailureKind::Output);
+    if has_place {
+        place(failure, &mut text);
+    }
+    if !failure.state_kept {
+        text.push_str("\n    state lost");
+    }
+    text
+}
+
+fn place(failure: &Failure, text: &mut String) {
     if let (Some(line), Some(column)) = (failure.line, failure.column) {
         let _ = write!(text, "\n    at {line}:{column}");
     }
@@ -365,8 +385,4 @@ fn failed(failure: &Failure) -> String {
     for line in failure.traceback.lines() {
         let _ = write!(text, "\n    | {line}");
     }
-    if !failure.state_kept {
-        text.push_str("\n    state lost");
-    }
-    text
 }
