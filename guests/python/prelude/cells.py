@@ -161,8 +161,7 @@ def _end(cell, outcome):
     live.discard(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)
-    if cell:
-        _finished.append((cell, outcome))
+    _finished.append((cell, outcome))
 
 
 def _spread(context):
@@ -219,11 +218,10 @@ def start(cell, source):
     filename = file_name(cell)
     live.add(cell)
     try:
-        if cell:
-            faults.remember(filename, source)
-            sources[cell] = source
-            if "import" in source:
-                _refresh_modules()
+        faults.remember(filename, source)
+        sources[cell] = source
+        if "import" in source:
+            _refresh_modules()
         body, last = _compile(source, filename)
         silenced = _is_silenced(source)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
@@ -351,6 +349,15 @@ def _refresh_modules():
     _modules_seen = len(sys.modules)
 
 
+def forget_cells(fresh_names):
+    """Forgets what cells bound and showed."""
+    sources.clear()
+    results.clear()
+    faults.forget_sources()
+    names.clear()
+    names.update(fresh_names)
+
+
 def reset(fresh_names, baked_modules):
     """Forgets names, tasks and modules of the session."""
     global _context
@@ -362,12 +369,8 @@ def reset(fresh_names, baked_modules):
     _tasks.clear()
     _stopping.clear()
     _finished.clear()
-    sources.clear()
-    results.clear()
     _local_modules.clear()
-    faults.forget_sources()
-    names.clear()
-    names.update(fresh_names)
+    forget_cells(fresh_names)
     for name in list(sys.modules):
         if name not in baked_modules:
             del sys.modules[name]

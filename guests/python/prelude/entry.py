@@ -55,7 +55,6 @@ def _fresh_names():
     }
 
 
-start = cells.start
 interrupt = cells.interrupt
 complete = editor.complete
 inspect = editor.inspect
@@ -80,6 +79,16 @@ def configure(seed, environment, folder):
         tempfile.tempdir = None
     for hook in warm.CONFIGURE_HOOKS:
         hook(seed)
+
+
+def start(cell, source):
+    """Runs a cell. The cell 0 warms the kernel up: it touches what a first cell does, and leaves no trace."""
+    if cell:
+        return cells.start(cell, source)
+    for each in (source, *warm.CELLS):
+        cells.start(0, each)
+    cells.forget_cells(_fresh_names())
+    return [], None
 
 
 def resume(completions):
@@ -109,17 +118,9 @@ sandbox.install_recursion_limit()
 sandbox.install_processes()
 sandbox.install_multiprocessing()
 sandbox.install_sockets()
-cells.names.clear()
-cells.names.update(_fresh_names())
-# Warms up what the first moments of a session touch: specialised bytecode, caches, the compiler's tables.
 for _ in range(warm.ROUNDS):
     configure(0, {"LANG": "C.UTF-8"}, "/")
-    for _source in warm.CELLS:
-        cells.start(0, _source)
-cells.names.clear()
-cells.names.update(_fresh_names())
-cells.sources.clear()
-cells.results.clear()
+    start(0, "")
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()
