@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{bridge::CallError, cell::Language, files::MountError};
 
 /// The cause of an error, as the layer below reported it.
-pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error of the engine or its caller.
 #[derive(Debug, thiserror::Error)]

@@ -18,6 +18,7 @@ mod listing;
 mod mount;
 mod names;
 mod quota;
+#[cfg_attr(not(test), expect(dead_code, reason = "for snapshots, which make descriptors again"))]
 mod restore;
 mod slot;
 mod stat;
@@ -30,7 +31,9 @@ pub(crate) use listing::DirectoryEntry;
 pub(crate) use mount::OpenMount;
 pub use mount::{Access, Mount, MountError};
 pub(crate) use quota::{FileLimits, Quota};
-pub(crate) use slot::{Descriptor, OpenFile, OpenHow, ROOT};
+#[cfg(test)]
+pub(crate) use slot::OpenFile;
+pub(crate) use slot::{Descriptor, OpenHow, ROOT};
 pub(crate) use stat::{FileKind, Stat};
 
 use handle::Handle;
@@ -74,6 +77,7 @@ impl Files {
     }
 
     /// Bytes and names that the session, not this kernel alone, has written.
+    #[cfg(test)]
     pub(crate) fn usage(&self) -> (u64, u64) {
         self.quota.usage()
     }

@@ -74,3 +74,8 @@ pub use outcome::{Failure, FailureKind, Outcome, Usage};
 pub use result::*;
 pub use run::{Canceller, Run};
 pub use session::{CompletionItem, CompletionList, Session, SessionConfig, Variable};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

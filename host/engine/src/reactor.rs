@@ -230,7 +230,7 @@ impl Reactor {
     async fn tick(&mut self) -> Result<(), Death> {
         // A guest that is always due must not keep its thread.
         self.idle_spins += 1;
-        if self.idle_spins % IDLE_SPINS_MAX == 0 {
+        if self.idle_spins.is_multiple_of(IDLE_SPINS_MAX) {
             tokio::task::yield_now().await;
         }
         let waiting = self.kernel.data().cells.first_key_value().map_or(0, |(id, _)| *id);

@@ -203,6 +203,11 @@ impl Session {
         &self.inner.config.limits
     }
 
+    /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].
+    pub fn disk_usage(&self) -> (u64, u64) {
+        self.inner.quota.usage()
+    }
+
     /// A handle for an agent at this depth, whose runs share the session's state both ways.
     pub fn for_agent(&self, depth: u32) -> Session {
         Session { depth, ..self.clone() }

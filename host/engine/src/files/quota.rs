@@ -37,12 +37,7 @@ pub(crate) struct Quota {
 impl Quota {
     /// Counters at zero.
     pub(crate) fn new(limits: FileLimits) -> Arc<Self> {
-        Self::with_usage(limits, 0, 0)
-    }
-
-    /// Counters as [`Quota::usage`] told them, for a session that is restored.
-    pub(crate) fn with_usage(limits: FileLimits, bytes: u64, files: u64) -> Arc<Self> {
-        let ledger = Ledger { limits, bytes, files, open: HashMap::new() };
+        let ledger = Ledger { limits, bytes: 0, files: 0, open: HashMap::new() };
         Arc::new(Self { limits, ledger: Mutex::new(ledger) })
     }
 

@@ -165,13 +165,3 @@ fn kernels_of_a_session_share_it() {
     assert_eq!(bed.quota.usage(), (200_000, 1));
     assert_eq!(second.stat_at(ROOT, "/workspace/f", true).unwrap().size, 200_000);
 }
-
-#[test]
-fn usage_lives_on_in_a_restored_session() {
-    let quota = Quota::with_usage(LIMITS, 1500, 2);
-    let host = tempfile::tempdir().unwrap();
-    let mut files = Files::new(vec![mount(host.path(), "/w", Access::ReadWrite)], quota);
-    let file = files.open(ROOT, "/w/f", WRITE).unwrap();
-    assert_eq!(files.write(file, 0, b"x"), Err(FileError::Quota));
-    assert_eq!(files.usage(), (1500, 3));
-}
