@@ -14,8 +14,7 @@ use std::{
 
 use cellar_engine::{
     Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
-    Host,
-    HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Response, Scalar, SessionConfig, ToolSpec, bake,
+    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Response, Scalar, SessionConfig, ToolSpec, bake,
     denied,
 };
 use futures::StreamExt;

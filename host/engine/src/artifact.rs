@@ -158,7 +158,9 @@ impl Artifacts {
                 std::io::ErrorKind::NotFound if self.folder.is_dir() => {
                     "it was compiled by another build, for other flags or for another processor".to_owned()
                 }
-                std::io::ErrorKind::NotFound => format!("there is no image of this build in `{}`", self.folder.display()),
+                std::io::ErrorKind::NotFound => {
+                    format!("there is no image of this build in `{}`", self.folder.display())
+                }
                 _ => format!("`{}`: {error}", path.display()),
             })?;
             if metadata.uid() != user && metadata.uid() != 0 {
@@ -312,14 +314,9 @@ where
 }
 
 /// What every kernel of a guest sees besides its session's folders, and an empty workspace for baking.
-pub(crate) fn system_mounts(
-    manifest: &Manifest,
-    workspace: &Path,
-) -> Result<Vec<OpenMount>, Error> {
+pub(crate) fn system_mounts(manifest: &Manifest, workspace: &Path) -> Result<Vec<OpenMount>, Error> {
     let mut mounts = guest_mounts(manifest)?;
-    mounts.push(
-        Mount { host: workspace.to_owned(), guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?,
-    );
+    mounts.push(Mount { host: workspace.to_owned(), guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?);
     Ok(mounts)
 }
 

@@ -198,10 +198,9 @@ pub fn denied(call: &Call) -> CallError {
             CallErrorKind::Unknown,
             format!("no agent named `{}`; agents are granted under [agents] in cellar.toml", call.agent_type),
         ),
-        Call::Input { .. } => (
-            CallErrorKind::Denied,
-            "Kernel requested stdin; interactive input is not supported".to_owned(),
-        ),
+        Call::Input { .. } => {
+            (CallErrorKind::Denied, "Kernel requested stdin; interactive input is not supported".to_owned())
+        }
         Call::Http(_) => (
             CallErrorKind::Denied,
             "the network is off; hosts are granted under [http] allow in cellar.toml".to_owned(),

@@ -18,7 +18,11 @@ pub enum Error {
 
     /// A guest's folder is there and cannot be used.
     #[error("guest `{}` cannot be loaded", path.display())]
-    GuestBroken { path: PathBuf, #[source] source: Cause },
+    GuestBroken {
+        path: PathBuf,
+        #[source]
+        source: Cause,
+    },
 
     /// A guest implements another version of the kernel world.
     #[error("guest `{}` was built for cellar:kernel@{found}, this host speaks cellar:kernel@{wanted}", path.display())]
@@ -34,7 +38,12 @@ pub enum Error {
 
     /// Baking failed.
     #[error("cannot bake guest `{name}` while {doing}")]
-    Bake { name: String, doing: String, #[source] source: Cause },
+    Bake {
+        name: String,
+        doing: String,
+        #[source]
+        source: Cause,
+    },
 
     /// wasmtime refused its configuration or could not reserve memory.
     #[error("cannot start the wasm engine")]
@@ -42,7 +51,11 @@ pub enum Error {
 
     /// A kernel could not be started.
     #[error("cannot start a {} kernel", language.title())]
-    Kernel { language: Language, #[source] source: Cause },
+    Kernel {
+        language: Language,
+        #[source]
+        source: Cause,
+    },
 
     /// All kernels are in use.
     #[error("every kernel of this host is in use")]

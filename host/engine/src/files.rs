@@ -271,12 +271,7 @@ impl Files {
 
     /// Opens the file, or makes it if that is asked for: in two steps, because a new name must be counted and the host
     /// does not tell whether it made one.
-    fn open_or_create(
-        &self,
-        mut spot: Spot,
-        how: OpenHow,
-        ledger: &mut Ledger,
-    ) -> Result<(Spot, File), FileError> {
+    fn open_or_create(&self, mut spot: Spot, how: OpenHow, ledger: &mut Ledger) -> Result<(Spot, File), FileError> {
         for _ in 0..OPEN_ATTEMPTS {
             if !(how.create && how.exclusive) {
                 match spot.open(&mut how.options()) {

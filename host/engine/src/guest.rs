@@ -43,8 +43,10 @@ impl Guest {
         (spares_wanted, maker): (usize, SpareMaker),
     ) -> Result<Arc<Guest>, Error> {
         let component = artifacts.load(flavour, engine)?;
-        let broken =
-            |error: wasmtime::Error| Error::GuestBroken { path: artifacts.manifest.folder.clone(), source: error.into() };
+        let broken = |error: wasmtime::Error| Error::GuestBroken {
+            path: artifacts.manifest.folder.clone(),
+            source: error.into(),
+        };
         let linked = linker(engine, flavour).and_then(|linker| linker.instantiate_pre(&component)).map_err(broken)?;
         Ok(Arc::new(Guest {
             language,
@@ -74,7 +76,8 @@ impl Guest {
     }
 
     async fn instantiate(&self) -> Result<Kernel, Error> {
-        let binding = Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
+        let binding =
+            Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
         Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
     }
 

@@ -84,11 +84,8 @@ impl Kernel {
     pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
         let language = self.language;
         let died = |death: Death| Error::Kernel { language, source: death.message.into() };
-        let configuration = types::Configuration {
-            seed: 0,
-            environment: Vec::new(),
-            working_directory: WORKSPACE.to_owned(),
-        };
+        let configuration =
+            types::Configuration { seed: 0, environment: Vec::new(), working_directory: WORKSPACE.to_owned() };
         self.configure(&configuration).await.map_err(died)?;
         let cell = types::Cell { id: 0, code: String::new() };
         self.step(Entry::Start(cell)).await.map_err(died)?;
@@ -96,11 +93,7 @@ impl Kernel {
     }
 
     /// Makes the kernel a session's own.
-    pub(crate) async fn bind(
-        &mut self,
-        binding: Binding,
-        configuration: types::Configuration,
-    ) -> Result<(), Death> {
+    pub(crate) async fn bind(&mut self, binding: Binding, configuration: types::Configuration) -> Result<(), Death> {
         let data = self.store.data_mut();
         data.limiter.set_limit(binding.limits.memory_bytes);
         data.binding = binding;
@@ -125,9 +118,7 @@ impl Kernel {
         let cpu = self.cpu.clone();
         let result = match &entry {
             Entry::Start(cell) => cpu.measure(self.exports.call_start(&mut self.store, cell)).await,
-            Entry::Resume(_, completions) => {
-                cpu.measure(self.exports.call_resume(&mut self.store, completions)).await
-            }
+            Entry::Resume(_, completions) => cpu.measure(self.exports.call_resume(&mut self.store, completions)).await,
             Entry::Interrupt(cell, reason) => {
                 cpu.measure(self.exports.call_interrupt(&mut self.store, *cell, *reason)).await
             }

@@ -63,10 +63,10 @@ pub use bridge::{
     Response, ToolSpec, denied,
 };
 pub use cell::{Cell, CellId, Language};
+pub use config::{HostConfig, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, Scalar};
 pub use files::{Access, Mount, MountError};
-pub use config::{HostConfig, WORKSPACE};
 pub use host::{GuestState, GuestStatus, Host, guest_status};
 pub use limits::Limits;
 pub use mime::{MimeBundle, MimeData};

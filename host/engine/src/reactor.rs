@@ -84,14 +84,7 @@ pub(crate) async fn run(
     if let Err(death) = kernel.bind(binding, configuration).await {
         return refuse(commands, &death).await;
     }
-    let mut reactor = Reactor {
-        kernel,
-        commands,
-        link,
-        wake_at: None,
-        abandoned: VecDeque::new(),
-        idle_spins: 0,
-    };
+    let mut reactor = Reactor { kernel, commands, link, wake_at: None, abandoned: VecDeque::new(), idle_spins: 0 };
     if let Err(death) = reactor.work().await {
         tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
         reactor.bury(&death).await;
@@ -217,11 +210,7 @@ impl Reactor {
             self.kernel.data().report_end(&mut end).await;
             let response = end.result.map(Into::into).map_err(Into::into);
             completions.push(types::Completion { call: end.call, response });
-            next = if completions.len() < COMPLETIONS_MAX {
-                self.kernel.data().binding.calls.try_next()
-            } else {
-                None
-            };
+            next = if completions.len() < COMPLETIONS_MAX { self.kernel.data().binding.calls.try_next() } else { None };
         }
         let step = self.kernel.step(Entry::Resume(cell, completions)).await?;
         self.apply(step).await
@@ -318,11 +307,8 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
-        let usage = Usage {
-            fuel,
-            cpu: cpu.saturating_sub(cell.cpu_before),
-            memory_peak_bytes: data.limiter.peak_bytes,
-        };
+        let usage =
+            Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
         finish(&cell, outcome, usage).await;
     }
 

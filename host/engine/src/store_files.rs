@@ -1,9 +1,7 @@
 //! The `files` imports: [`Files`](crate::files::Files) in the words of the kernel world.
 
 use crate::{
-    bindings::files::{
-        self, Descriptor, DirectoryEntry, ErrorCode, FileStat, FileType, OpenFlags,
-    },
+    bindings::files::{self, Descriptor, DirectoryEntry, ErrorCode, FileStat, FileType, OpenFlags},
     files::{self as tree, FileError, FileKind, OpenHow, Stat},
     store::StoreData,
 };

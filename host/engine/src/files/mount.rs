@@ -151,7 +151,10 @@ impl OpenMount {
 impl fmt::Debug for OpenMount {
     /// Leaves the host path out: this may be printed where a tenant can read it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenMount").field("point", &self.0.point).field("access", &self.0.access).finish_non_exhaustive()
+        f.debug_struct("OpenMount")
+            .field("point", &self.0.point)
+            .field("access", &self.0.access)
+            .finish_non_exhaustive()
     }
 }
 
@@ -177,8 +180,19 @@ fn is_kernel_interface(file: impl AsFd) -> bool {
     /// From `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, selinuxfs, cgroup, cgroup2, bpf, pstore,
     /// configfs, efivarfs, binfmt_misc.
     const MAGIC: [u32; 13] = [
-        0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xf97c_ff8c, 0x0027_e0eb, 0x6367_7270, 0xcafe_4a11,
-        0x6165_676c, 0x6265_6570, 0xde5e_81e4, 0x4249_4e4d,
+        0x9fa0,
+        0x6265_6572,
+        0x6462_6720,
+        0x7472_6163,
+        0x7363_6673,
+        0xf97c_ff8c,
+        0x0027_e0eb,
+        0x6367_7270,
+        0xcafe_4a11,
+        0x6165_676c,
+        0x6265_6570,
+        0xde5e_81e4,
+        0x4249_4e4d,
     ];
     // The type of `f_type` differs between machines; the numbers are 32 bits wide on all of them.
     rustix::fs::fstatfs(file).is_ok_and(|found| MAGIC.contains(&(found.f_type as u32)))

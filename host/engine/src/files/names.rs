@@ -167,7 +167,13 @@ impl Files {
     /// # Errors
     /// `CrossDevice` between mounts, `NotPermitted` for what is neither file nor symbolic link, `ReadOnly`, `Quota`, or
     /// what the host says.
-    pub(crate) fn link(&mut self, dir: Descriptor, path: &str, new_dir: Descriptor, new_path: &str) -> Result<(), FileError> {
+    pub(crate) fn link(
+        &mut self,
+        dir: Descriptor,
+        path: &str,
+        new_dir: Descriptor,
+        new_path: &str,
+    ) -> Result<(), FileError> {
         let from = self.resolve(dir, path, false)?;
         let to = self.resolve(new_dir, new_path, false)?;
         let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::NotPermitted) };

@@ -94,7 +94,8 @@ impl Ledger {
 
     /// A file went from `before` to `after` bytes.
     pub(super) fn resized(&mut self, before: u64, after: u64) {
-        self.bytes = self.bytes.saturating_add(after.saturating_sub(before)).saturating_sub(before.saturating_sub(after));
+        self.bytes =
+            self.bytes.saturating_add(after.saturating_sub(before)).saturating_sub(before.saturating_sub(after));
     }
 
     /// # Errors

@@ -79,10 +79,16 @@ pub(crate) struct OpenFile {
 pub(super) enum Node {
     File(Handle),
     /// `dir` is absent for a folder that the tree makes up.
-    Folder { dir: Option<Arc<Dir>>, listing: Option<Listing> },
+    Folder {
+        dir: Option<Arc<Dir>>,
+        listing: Option<Listing>,
+    },
     /// Could not be opened again after a restore. It keeps its number until the guest closes it, lest the guest take
     /// a new file for the lost one.
-    Lost { error: FileError, stale: bool },
+    Lost {
+        error: FileError,
+        stale: bool,
+    },
 }
 
 #[derive(Debug)]

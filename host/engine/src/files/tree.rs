@@ -167,7 +167,10 @@ enum Step {
     Name(String),
     /// One up, but not above the first so many names: a link may not lead out of its mount, even into another one,
     /// and above the root there is only the root.
-    Up { floor: usize, linked: bool },
+    Up {
+        floor: usize,
+        linked: bool,
+    },
 }
 
 impl Tree {

@@ -21,7 +21,8 @@ fn secret_is_untouched(bed: &Bed) {
 fn plain_paths_to_what_is_not_granted() {
     let mut bed = Bed::new();
     let host = bed.host.path().join("secret.txt").to_str().unwrap().to_owned();
-    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/workspaces", "/usr/lib/words2", &host] {
+    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/workspaces", "/usr/lib/words2", &host]
+    {
         check_denied(&mut bed, path, FileError::NotCapable);
     }
 }
@@ -175,7 +176,9 @@ fn the_inner_of_nested_mounts_hides_what_the_outer_has_there() {
     }
     symlink("../../g", bed.host.path().join("inner/up")).unwrap();
     symlink("../data/in", bed.granted("data/back")).unwrap();
-    for path in ["data/in/f", "to-in/f", "to-f", "chain/f", "data/here/f", "data/../to-in/f", "to-in/../in/f", "data/back/f"] {
+    for path in
+        ["data/in/f", "to-in/f", "to-f", "chain/f", "data/here/f", "data/../to-in/f", "to-in/../in/f", "data/back/f"]
+    {
         assert_eq!(bed.files.get(&format!("/workspace/{path}")).unwrap(), "inner", "{path}");
     }
     assert_eq!(bed.files.get("/workspace/to-in/../g").unwrap(), "outer");
@@ -248,7 +251,9 @@ fn kernel_interfaces_are_never_opened() {
     // Nor through a folder that has them below it.
     let mounts = vec![mount(Path::new("/"), "/host", Access::ReadOnly)];
     let mut files = Files::new(mounts, Quota::new(FileLimits::default()));
-    for path in ["self/environ", "self/mem", "kmsg", "self/fd", "self/root/etc/passwd", "self/cwd", "sys/kernel/hostname"] {
+    for path in
+        ["self/environ", "self/mem", "kmsg", "self/fd", "self/root/etc/passwd", "self/cwd", "sys/kernel/hostname"]
+    {
         let denied = files.open(ROOT, &format!("/host/proc/{path}"), READ);
         let named = [FileError::NotPermitted, FileError::Access, FileError::Loop, FileError::NotCapable];
         assert!(denied.is_err_and(|error| named.contains(&error)), "{path}: {denied:?}");

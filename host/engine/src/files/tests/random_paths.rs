@@ -20,15 +20,38 @@ fn name() -> impl Strategy<Value = String> {
 
 /// Anything, though often from a place that is there: else hardly one path in a hundred would lead anywhere.
 fn wild() -> impl Strategy<Value = String> {
-    let start = ["", "", "/", "/workspace/", "/workspace/a/", "/workspace/inner/", "/usr/lib/words/", "a/b/", "a/up/", "alias/"];
+    let start = [
+        "",
+        "",
+        "/",
+        "/workspace/",
+        "/workspace/a/",
+        "/workspace/inner/",
+        "/usr/lib/words/",
+        "a/b/",
+        "a/up/",
+        "alias/",
+    ];
     (prop::sample::select(start.to_vec()), prop::collection::vec(name(), 1..6))
         .prop_map(|(start, names)| format!("{start}{}", names.join("/")))
 }
 
 /// One of a few places close together, so that operations meet what others have made.
 fn near() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["a", "b", "f", "a/f", "a/b", "b/a", "a/b/f", "a/up", "../workspace/f", "a/../b", "b/../a/f"])
-        .prop_map(str::to_owned)
+    prop::sample::select(vec![
+        "a",
+        "b",
+        "f",
+        "a/f",
+        "a/b",
+        "b/a",
+        "a/b/f",
+        "a/up",
+        "../workspace/f",
+        "a/../b",
+        "b/../a/f",
+    ])
+    .prop_map(str::to_owned)
 }
 
 #[derive(Debug, Clone)]

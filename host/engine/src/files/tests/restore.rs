@@ -23,14 +23,17 @@ fn open_files_are_opened_again_under_their_numbers() {
 
     let table = files.table();
     let told: Vec<_> = table.iter().map(|open| (open.descriptor, open.path.as_str(), open.stale)).collect();
-    assert_eq!(told, [
-        (kept, "/workspace/kept", false),
-        (moved, "/workspace/e/moved", false),
-        (dir, "/workspace/e", false),
-        (gone, "/workspace/gone", true),
-        (replaced, "/workspace/replaced", true),
-        (library, "/usr/lib", false),
-    ]);
+    assert_eq!(
+        told,
+        [
+            (kept, "/workspace/kept", false),
+            (moved, "/workspace/e/moved", false),
+            (dir, "/workspace/e", false),
+            (gone, "/workspace/gone", true),
+            (replaced, "/workspace/replaced", true),
+            (library, "/usr/lib", false),
+        ]
+    );
     assert!(table.iter().all(|open| !open.how.create && !open.how.truncate && !open.how.exclusive));
 
     let mounts = vec![
