@@ -212,8 +212,8 @@ impl<'a> Kit<'a> {
             configure.env(format!("{variable}_LIBS"), format!("-L{} -l{name}", lib.display()));
         }
         configure.args(["--host=wasm32-unknown-wasi", "--build=x86_64-pc-linux-gnu", "--disable-test-modules"]);
-        // CPython would choose 15 on a 32-bit platform, but wasm multiplies 64 bits at once.
-        configure.arg("--enable-big-digits=30");
+        // Left out by default on WASI, where it is needed as much as anywhere: small objects come and go all the time.
+        configure.arg("--with-pymalloc");
         configure.arg("--prefix=/usr").arg(format!("--with-build-python={}", build_python::find(workshop)?.display()));
         run(&mut configure, &self.bench.work.join("configure.log"))?;
         self.correct_configuration()
@@ -233,7 +233,14 @@ impl<'a> Kit<'a> {
         fs::write(&makefile, lines.join("\n") + "\n")?;
         let header = self.cross.join("pyconfig.h");
         let mut text = fs::read_to_string(&header)?;
-        for name in ["HAVE_EPOLL", "HAVE_EPOLL_CREATE1", "HAVE_SYS_EPOLL_H", "HAVE_TIMERFD_CREATE"] {
+        for name in [
+            "HAVE_EPOLL",
+            "HAVE_EPOLL_CREATE1",
+            "HAVE_MMAP",
+            "HAVE_SYS_EPOLL_H",
+            "HAVE_SYS_MMAN_H",
+            "HAVE_TIMERFD_CREATE",
+        ] {
             text = text.replace(&format!("#define {name} 1\n"), "");
         }
         fs::write(&header, text)?;
@@ -270,7 +277,10 @@ impl<'a> Kit<'a> {
         fs::create_dir_all(&sysconfig)?;
         let text = fs::read_to_string(self.cross.join(folder.trim()).join(name))?;
         // Where it was built is nobody's business, and differs between machines.
-        fs::write(sysconfig.join(name), text.replace(&*self.bench.work.parent().unwrap_or(Path::new("/")).to_string_lossy(), "/build"))?;
+        fs::write(
+            sysconfig.join(name),
+            text.replace(&*self.bench.work.parent().unwrap_or(Path::new("/")).to_string_lossy(), "/build"),
+        )?;
         Ok(())
     }
 }

@@ -16,8 +16,20 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 
 /// Parts that a cell cannot use: what needs a terminal, a screen, a compiler or a package index.
 const LEFT_OUT: &[&str] = &[
-    "__phello__", "_pyrepl", "config-3.13-wasm32-wasi", "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data",
-    "site-packages", "test", "tests", "tkinter", "turtledemo", "venv",
+    "__phello__",
+    "_pyrepl",
+    "config-3.13-wasm32-wasi",
+    "curses",
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "site-packages",
+    "test",
+    "tests",
+    "tkinter",
+    "turtledemo",
+    "venv",
 ];
 const FILES_LEFT_OUT: &[&str] = &["turtle.py", "antigravity.py", "this.py", "__hello__.py"];
 
@@ -50,7 +62,8 @@ pub(super) fn library(workshop: &Workshop) -> Result<PathBuf> {
             fs::write(&requirements, REQUIREMENTS)?;
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
-            pip.args(["--no-compile", "--only-binary", ":all:", "--upgrade", "--target"]).arg(bench.work.join("tzdata"));
+            pip.args(["--no-compile", "--only-binary", ":all:", "--upgrade", "--target"])
+                .arg(bench.work.join("tzdata"));
             run(pip.arg("-r").arg(&requirements), &bench.work.join("pip.log"))?;
             copy_tree(&bench.work.join("tzdata/tzdata"), &bench.out.join("tzdata"))
         })?;

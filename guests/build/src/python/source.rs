@@ -150,7 +150,10 @@ fn stanzas(text: &str) -> Vec<Mirror> {
     let mut found = Vec::new();
     for stanza in text.split("\n\n") {
         let field = |name: &str| {
-            stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+            stanza
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(|value| value.trim().to_owned())
         };
         let signed_by = field("Signed-By").filter(|value| !value.is_empty());
         for address in field("URIs").unwrap_or_default().split_whitespace() {
@@ -167,9 +170,14 @@ mod tests {
     #[test]
     fn both_formats_name_their_mirrors() {
         let mirror = Mirror { address: "http://mirror.test/debian".to_owned(), signed_by: Some("/k.gpg".to_owned()) };
-        assert_eq!(lines("# no\ndeb [arch=amd64 signed-by=/k.gpg] http://mirror.test/debian stable main\n"), [mirror.clone()]);
         assert_eq!(
-            stanzas("Types: deb\n# note\nURIs: http://mirror.test/debian\nSuites: x\nSigned-By: /k.gpg\n\nTypes: deb\n"),
+            lines("# no\ndeb [arch=amd64 signed-by=/k.gpg] http://mirror.test/debian stable main\n"),
+            [mirror.clone()]
+        );
+        assert_eq!(
+            stanzas(
+                "Types: deb\n# note\nURIs: http://mirror.test/debian\nSuites: x\nSigned-By: /k.gpg\n\nTypes: deb\n"
+            ),
             [mirror]
         );
         assert_eq!(lines("deb http://mirror.test/debian stable main")[0].signed_by, None);
