@@ -149,8 +149,11 @@ static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, 
 static void end_failed(cell_t *cell, JSValueConst error) {
     uint32_t id = cell->id;
     JSValue number = JS_NewUint32(ctx, id);
-    JSValueConst arguments[] = {error, number};
-    JSValue record = call_hook(ctx, HOOK_FAILURE, 2, arguments);
+    // What is thrown need not be an error; then only the engine knows where that was.
+    JSValue stack = JS_DupValue(ctx, ctx->error_back_trace);
+    JSValueConst arguments[] = {error, number, stack};
+    JSValue record = call_hook(ctx, HOOK_FAILURE, 3, arguments);
+    JS_FreeValue(ctx, stack);
     if (JS_IsException(record) && ending == ENDS_STOPPED) { // looking at the error runs code: its getters
         drop_exception();
         end_stopped(cell, stop_reason, JS_UNDEFINED);

@@ -35,7 +35,8 @@ impl Cache {
         let root = match std::env::var_os("CELLAR_CACHE").filter(|value| !value.is_empty()) {
             Some(folder) => std::path::absolute(PathBuf::from(folder))?,
             None => {
-                let home = std::env::home_dir().context("no home folder: set CELLAR_CACHE to a folder for the cache")?;
+                let home =
+                    std::env::home_dir().context("no home folder: set CELLAR_CACHE to a folder for the cache")?;
                 home.join(".cache/cellar")
             }
         };

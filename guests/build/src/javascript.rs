@@ -49,7 +49,21 @@ impl Guest for JavaScript {
         bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
         let folder = workshop.root.join("guests/javascript");
         let module = Module {
-            own: ["shim.c", "bridges.c", "convert.c", "files.c", "host.c", "introspection.c", "output.c", "prelude.c", "sources.c", "timers.c"].iter().map(|name| folder.join(name)).collect(),
+            own: [
+                "shim.c",
+                "bridges.c",
+                "convert.c",
+                "files.c",
+                "host.c",
+                "introspection.c",
+                "output.c",
+                "prelude.c",
+                "sources.c",
+                "timers.c",
+            ]
+            .iter()
+            .map(|name| folder.join(name))
+            .collect(),
             foreign: ["dtoa.c", "libregexp.c", "libunicode.c"].iter().map(|name| patched.join(name)).collect(),
             includes: vec![folder, patched],
             stack_bytes: STACK_BYTES,

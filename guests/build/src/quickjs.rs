@@ -54,7 +54,11 @@ const PAD_MACRO: &str = "#include \"glue.h\"\n#define CELLAR_STACK_PAD(n) \\\n\
 /// level. A cell is the only code that is evaluated as an async script, so those rules touch nothing else.
 const EDITS: &[(&str, &str, &str)] = &[
     // A job runs for the cell that was running when it was made ...
-    ("quickjs.c", "    JSJobFunc *job_func;\n    int argc;", "    JSJobFunc *job_func;\n    uint32_t cell;\n    int argc;"),
+    (
+        "quickjs.c",
+        "    JSJobFunc *job_func;\n    int argc;",
+        "    JSJobFunc *job_func;\n    uint32_t cell;\n    int argc;",
+    ),
     ("quickjs.c", "    e->job_func = job_func;\n", "    e->job_func = job_func;\n    e->cell = glue_cell;\n"),
     // ... except that what waits for a promise belongs to the cell that began to wait, whoever settles the promise.
     (
@@ -111,7 +115,11 @@ const EDITS: &[(&str, &str, &str)] = &[
          /* def_flags is (0, DEFINE_GLOBAL_LEX_VAR) |",
     ),
     // A program may catch that memory is short or a string too long; only being told to stop cannot be caught.
-    ("quickjs.c", "js_set_uncatchable_error(val, true);                        \\", "js_set_uncatchable_error(val, false); \\"),
+    (
+        "quickjs.c",
+        "js_set_uncatchable_error(val, true);                        \\",
+        "js_set_uncatchable_error(val, false); \\",
+    ),
     (
         "quickjs.c",
         "js_set_uncatchable_error(ctx->rt->current_exception, true); \\",

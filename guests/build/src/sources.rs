@@ -39,9 +39,8 @@ impl Workshop {
     pub(crate) fn crate_source(&self, source: &CrateSource) -> Result<PathBuf> {
         let folder = self.vendored_crates()?.join(format!("{}-{}", source.name, source.version));
         let path = folder.join(".cargo-checksum.json");
-        let text = fs::read(&path).with_context(|| {
-            format!("`{}` is not among the crates of guests/build/sources/Cargo.lock", source.name)
-        })?;
+        let text = fs::read(&path)
+            .with_context(|| format!("`{}` is not among the crates of guests/build/sources/Cargo.lock", source.name))?;
         let checksums: serde_json::Value = serde_json::from_slice(&text)?;
         let found = checksums["package"].as_str().unwrap_or("none");
         ensure!(

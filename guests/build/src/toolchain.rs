@@ -79,17 +79,14 @@ impl Toolchain {
         command
     }
 
-    /// The archiver.
-    pub(crate) fn ar(&self) -> Command {
-        self.tool("ar")
-    }
-
     /// Writes `cc`, `ar` and `ranlib` as scripts into `folder`, for build systems that want a program name.
     #[cfg(unix)]
     pub(crate) fn write_wrappers(&self, folder: &Path) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
         fs::create_dir_all(folder)?;
-        for (name, arguments) in [("cc", format!("cc -target {TARGET}")), ("ar", "ar".into()), ("ranlib", "ranlib".into())] {
+        for (name, arguments) in
+            [("cc", format!("cc -target {TARGET}")), ("ar", "ar".into()), ("ranlib", "ranlib".into())]
+        {
             let script = format!(
                 "#!/bin/sh\nexport ZIG_LOCAL_CACHE_DIR='{local}' ZIG_GLOBAL_CACHE_DIR='{global}'\nexec '{zig}' {arguments} \"$@\"\n",
                 local = self.local_cache.display(),

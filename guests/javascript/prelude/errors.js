@@ -27,19 +27,24 @@
     };
   }
 
+  // Files of the prelude, and what the engine calls the text it was given to parse.
+  const isOurs = (file) => file.startsWith("cellar:") || file === "<input>" || file === "<answer>";
+
   // The frames of code that the user wrote.
   function userFrames(error) {
-    let stack;
     try {
-      stack = error.stack;
+      return parseStack(error.stack);
     } catch {
-      return [];
+      return []; // a getter that throws
     }
+  }
+
+  function parseStack(stack) {
     if (typeof stack !== "string") return [];
     const frames = [];
     for (const line of stack.split("\n")) {
       const frame = parseFrame(line);
-      if (frame === null || !Number.isInteger(frame.line) || frame.file.startsWith("cellar:")) continue;
+      if (frame === null || !Number.isInteger(frame.line) || isOurs(frame.file)) continue;
       locate(frame);
       frames.push(frame);
     }
@@ -109,9 +114,9 @@
   // What `console.error(error)` prints.
   kit.errorText = (error) => [headline(error), ...userFrames(error).map(frameText)].join("\n");
 
-  // The traceback: headline, frames with their source lines, then the causes.
-  function traceback(error, frames, depth) {
-    const lines = [headline(error)];
+  // Frames with their source lines; of one that repeats, the first few.
+  function frameLines(frames) {
+    const lines = [];
     let repeats = 0;
     frames.forEach((frame, i) => {
       const text = frameText(frame);
@@ -121,6 +126,12 @@
       lines.push(text);
       if (frame.source !== undefined && !repeated) lines.push(`        ${frame.source.trim()}`);
     });
+    return lines;
+  }
+
+  // The traceback: headline, frames, then the causes.
+  function traceback(error, frames, depth) {
+    const lines = [headline(error), ...frameLines(frames)];
     const cause = error.cause;
     if (cause !== undefined && depth < CAUSES) {
       const text = kit.isError(cause) ? traceback(cause, userFrames(cause), depth + 1) : kit.inspect(cause);
@@ -135,21 +146,28 @@
     return lines.join("\n");
   }
 
-  // The record of a failed cell.
-  kit.failure = (error, cell) => {
-    if (!kit.isError(error)) {
-      const isObject = typeof error === "object" && error !== null;
-      const message = typeof error === "string" ? error : kit.inspect(error);
-      const name = isObject && typeof error.name === "string" ? error.name : "Uncaught";
-      return { name, message, traceback: `${name}: ${message}` };
-    }
-    const frames = userFrames(error);
-    const record = {
+  // What was thrown and is no error: a text, a number, an object.
+  function describeOther(value, frames) {
+    const named = typeof value === "object" && value !== null && typeof value.name === "string";
+    const name = named ? value.name : "Uncaught";
+    const message = typeof value === "string" ? value : kit.inspect(value);
+    return { name, message, traceback: [`${name}: ${message}`, ...frameLines(frames)].join("\n") };
+  }
+
+  function describeError(error, frames) {
+    return {
       name: nameOf(error),
       message: messageOf(error),
       traceback: traceback(error, frames, 0),
       memory: error instanceof InternalError && messageOf(error) === "out of memory",
     };
+  }
+
+  // The record of a failed cell. `stack` is where the last exception was thrown, for one that does not say it itself.
+  kit.failure = (error, cell, stack) => {
+    const isError = kit.isError(error);
+    const frames = isError ? userFrames(error) : parseStack(stack);
+    const record = isError ? describeError(error, frames) : describeOther(error, frames);
     const own = frames.find((frame) => frame.cell === cell);
     if (own !== undefined) {
       record.line = own.line;
