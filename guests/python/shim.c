@@ -10,9 +10,19 @@
 /* Extension modules that are linked in besides CPython's own, from the build; dotted names are allowed. */
 extern struct _inittab cellar_extensions[];
 
-/* Memory that is given back when Python runs out of it, so that the failure can still be told. */
-#define RESERVE_BYTES (512 * 1024)
+/* Memory that is given back when Python runs out of it: the failure can still be told, and later cells have room to
+   free what fills the memory. Python's object allocator takes 1 MiB at once. It is set aside again when there is so much
+   that nobody will miss it. */
+#define RESERVE_BYTES (3u << 20)
+#define PLENTY_BYTES (8u << 20)
 static void *reserve;
+
+static void set_reserve_aside(void) {
+    if (reserve == NULL) {
+        void *plenty = malloc(PLENTY_BYTES);
+        reserve = plenty != NULL ? realloc(plenty, RESERVE_BYTES) : NULL;
+    }
+}
 
 static PyObject *cell_variable;
 /* The prelude's module of entry points. */
@@ -121,7 +131,7 @@ void exports_kernel_init(void) {
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
     import_prelude();
-    reserve = malloc(RESERVE_BYTES);
+    set_reserve_aside();
     cellar_stream_flush();
     glue_flush();
 }
@@ -130,9 +140,7 @@ void exports_kernel_init(void) {
 
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
 static PyObject *enter(const char *name, PyObject *arguments) {
-    if (reserve == NULL) {
-        reserve = malloc(RESERVE_BYTES);
-    }
+    set_reserve_aside();
     PyObject *function = PyObject_GetAttrString(entry, name);
     PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
     Py_XDECREF(function);
