@@ -41,7 +41,12 @@ impl Cache {
             }
         };
         fs::create_dir_all(&root).with_context(|| format!("could not create the cache `{}`", root.display()))?;
-        Ok(Self { root })
+        Ok(Self::at(root))
+    }
+
+    /// A cache in a folder that exists.
+    fn at(root: PathBuf) -> Self {
+        Self { root }
     }
 
     /// Where the product `kind/name` made from `inputs` lies or will lie.
@@ -116,5 +121,54 @@ impl Bench {
         self.progress.timed(title, action)?;
         File::create(&stamp)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(value: &str) -> Inputs {
+        let mut inputs = Inputs::default();
+        inputs.value("version", value);
+        inputs
+    }
+
+    #[test]
+    fn a_product_is_made_once_for_the_same_inputs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let made = std::cell::Cell::new(0);
+        let make = |bench: &Bench| {
+            made.set(made.get() + 1);
+            Ok(fs::write(bench.out.join("file"), "made")?)
+        };
+        let first = cache.product("kind", "name", &inputs("1"), make).unwrap();
+        let again = cache.product("kind", "name", &inputs("1"), make).unwrap();
+        assert_eq!((first.clone(), made.get()), (again, 1));
+        assert_eq!(fs::read(first.join("file")).unwrap(), b"made");
+        cache.product("kind", "name", &inputs("2"), make).unwrap();
+        assert_eq!(made.get(), 2);
+    }
+
+    #[test]
+    fn a_failed_build_leaves_no_product_and_goes_on_where_it_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let steps = std::cell::Cell::new(0);
+        let attempt = |fails: bool| {
+            cache.product("kind", "name", &inputs("1"), |bench| {
+                bench.step("first step", || {
+                    steps.set(steps.get() + 1);
+                    Ok(())
+                })?;
+                anyhow::ensure!(!fails, "told to fail");
+                Ok(())
+            })
+        };
+        attempt(true).unwrap_err();
+        assert!(!cache.place("kind", "name", &inputs("1")).exists());
+        attempt(false).unwrap();
+        assert_eq!(steps.get(), 1);
     }
 }

@@ -72,3 +72,41 @@ fn strip(core: &[u8]) -> Result<Vec<u8>> {
     }
     Ok(module.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wasm_encoder::{CustomSection, EntityType, ImportSection, Module, TypeSection};
+
+    fn module_importing(module: &str) -> Vec<u8> {
+        let mut types = TypeSection::new();
+        types.ty().function([], []);
+        let mut imports = ImportSection::new();
+        imports.import(module, "function", EntityType::Function(0));
+        let mut built = Module::new();
+        built.section(&types).section(&imports);
+        built.section(&CustomSection { name: "component-type:kernel".into(), data: (&[1u8][..]).into() });
+        built.section(&CustomSection { name: ".debug_info".into(), data: (&[2u8; 100][..]).into() });
+        built.finish()
+    }
+
+    #[test]
+    fn only_the_kernel_world_may_be_imported() {
+        audit_imports(&module_importing("cellar:kernel/files@0.1.0")).unwrap();
+        let error = audit_imports(&module_importing("wasi_snapshot_preview1")).unwrap_err();
+        assert!(error.to_string().contains("`function` from `wasi_snapshot_preview1`"), "{error}");
+    }
+
+    #[test]
+    fn stripping_keeps_the_type_of_the_world() {
+        let stripped = strip(&module_importing("cellar:kernel/files@0.1.0")).unwrap();
+        let names: Vec<_> = Parser::new(0)
+            .parse_all(&stripped)
+            .filter_map(|payload| match payload.unwrap() {
+                Payload::CustomSection(section) => Some(section.name().to_owned()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(names, ["component-type:kernel"]);
+    }
+}

@@ -84,3 +84,36 @@ pub(crate) fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_depends_on_what_is_recorded_and_not_on_the_order() {
+        let digest = |pairs: &[(&str, &str)]| {
+            let mut inputs = Inputs::default();
+            for (label, value) in pairs {
+                inputs.value(label, *value);
+            }
+            inputs.digest()
+        };
+        assert_eq!(digest(&[("a", "1"), ("b", "2")]), digest(&[("b", "2"), ("a", "1")]));
+        assert_ne!(digest(&[("a", "1")]), digest(&[("a", "2")]));
+        assert_ne!(digest(&[("ab", "c")]), digest(&[("a", "bc")]));
+    }
+
+    #[test]
+    fn a_tree_is_told_from_one_with_a_file_renamed() {
+        let digest = |name: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("sub")).unwrap();
+            fs::write(folder.path().join("sub").join(name), "content").unwrap();
+            let mut inputs = Inputs::default();
+            inputs.tree("tree", folder.path()).unwrap();
+            inputs.digest()
+        };
+        assert_eq!(digest("one"), digest("one"));
+        assert_ne!(digest("one"), digest("two"));
+    }
+}

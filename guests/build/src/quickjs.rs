@@ -219,3 +219,22 @@ fn with_pad(text: &str, function: &str, bytes: u32) -> Result<String> {
     let (head, tail) = text.split_at(bodies[0]);
     Ok(format!("{head}    CELLAR_STACK_PAD({bytes});\n{tail}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "static int f(int a,\n             int b);\n\nstatic int f(int a,\n             int b)\n{\n    return f(b, a);\n}\n";
+
+    #[test]
+    fn a_pad_goes_into_the_definition_and_not_the_declaration() {
+        let padded = with_pad(SOURCE, "f", 64).unwrap();
+        assert_eq!(padded, SOURCE.replace("{\n", "{\n    CELLAR_STACK_PAD(64);\n"));
+    }
+
+    #[test]
+    fn a_function_that_is_gone_or_doubled_is_an_error() {
+        assert!(with_pad(SOURCE, "g", 64).is_err());
+        assert!(with_pad(&SOURCE.repeat(2), "f", 64).is_err());
+    }
+}
