@@ -127,7 +127,7 @@ fn plural(count: usize, noun: &str) -> String {
 fn rate(plan: &Plan, language: Language, threads: usize, sessions: u32) -> f64 {
     let first = Lab::open(plan, language, 0);
     first.time_first(trivial(language));
-    let labs: Vec<Lab> = (0..threads).map(|_| Lab::on(first.host.clone(), language, false)).collect();
+    let labs: Vec<Lab> = (0..threads).map(|_| Lab::on(first.host.clone(), language)).collect();
     let began = Instant::now();
     std::thread::scope(|scope| {
         for lab in &labs {

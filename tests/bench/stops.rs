@@ -6,7 +6,7 @@ use cellar_engine::{Cell, FailureKind, Language, Limits};
 
 use crate::{
     Offer,
-    lab::{LANGUAGES, Lab, Plan, trivial},
+    lab::{LANGUAGES, Lab, Plan, REFILL, trivial},
     table::{Line, Samples},
 };
 
@@ -86,7 +86,7 @@ fn restart(plan: &Plan) -> Vec<Line> {
         let samples = plan.sample(&format!("{title} reset"), || {
             let session = lab.session();
             lab.run(&session, trivial(language));
-            lab.wait(Duration::from_millis(5));
+            lab.wait(REFILL);
             let began = Instant::now();
             session.reset(language);
             lab.run(&session, trivial(language));
