@@ -93,7 +93,18 @@ static JSValue read_file(JSContext *ctx, JSValueConst this_value, int argc, JSVa
     return result;
 }
 
-// writeFile(path, text or bytes, append): number of bytes
+// Makes the folders that lead to a file. What cannot be made is found out by opening the file.
+static void make_parents(const char *path) {
+    char *folder = strdup(path);
+    for (char *slash = folder; folder != NULL && (slash = strchr(slash + 1, '/')) != NULL;) {
+        *slash = '\0';
+        mkdir(folder, 0777);
+        *slash = '/';
+    }
+    free(folder);
+}
+
+// writeFile(path, text or bytes, append): number of bytes. Folders on the way are made.
 static JSValue write_file(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     size_t length;
     const uint8_t *bytes = bytes_of(ctx, argv[1], &length);
@@ -109,7 +120,12 @@ static JSValue write_file(JSContext *ctx, JSValueConst this_value, int argc, JSV
         text_free(ctx, &text);
         return JS_EXCEPTION;
     }
-    int fd = open(path, O_WRONLY | O_CREAT | (JS_ToBool(ctx, argv[2]) ? O_APPEND : O_TRUNC), 0666);
+    int flags = O_WRONLY | O_CREAT | (JS_ToBool(ctx, argv[2]) ? O_APPEND : O_TRUNC);
+    int fd = open(path, flags, 0666);
+    if (fd < 0 && errno == ENOENT) {
+        make_parents(path);
+        fd = open(path, flags, 0666);
+    }
     JSValue result = JS_NewInt64(ctx, (int64_t)length);
     size_t written = 0;
     while (fd >= 0 && written < length) {

@@ -284,7 +284,7 @@
     try {
       return responseOf(await kit.request(String(method).toUpperCase(), String(url), headerList(headers), data));
     } catch (error) {
-      throw new TypeError("fetch failed", { cause: error });
+      throw new TypeError(`fetch failed: ${error.message}`, { cause: error });
     }
   });
 })

@@ -101,7 +101,7 @@ impl Kernel {
     }
 
     async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
-        self.store.data_mut().enter(0);
+        self.enter_uncharged();
         let call = self.exports.call_configure(&mut self.store, configuration);
         let result = self.cpu.measure(call).await;
         result.map_err(|error| self.death(&error))
@@ -129,7 +129,7 @@ impl Kernel {
 
     /// Forgets every name and task; the kernel lives on.
     pub(crate) async fn clear(&mut self) -> Result<(), Death> {
-        self.store.data_mut().enter(0);
+        self.enter_uncharged();
         let cpu = self.cpu.clone();
         let result = cpu.measure(self.exports.call_reset(&mut self.store)).await;
         result.map_err(|error| self.death(&error))
@@ -137,7 +137,7 @@ impl Kernel {
 
     /// Names that cells have bound.
     pub(crate) async fn variables(&mut self) -> Result<Vec<types::Variable>, Death> {
-        self.store.data_mut().enter(0);
+        self.enter_uncharged();
         let cpu = self.cpu.clone();
         let result = cpu.measure(self.exports.call_variables(&mut self.store)).await;
         result.map_err(|error| self.death(&error))
@@ -145,7 +145,7 @@ impl Kernel {
 
     /// Completions at a cursor, which counts characters.
     pub(crate) async fn complete(&mut self, code: &str, cursor: u32) -> Result<types::CompletionList, Death> {
-        self.store.data_mut().enter(0);
+        self.enter_uncharged();
         let cpu = self.cpu.clone();
         let result = cpu.measure(self.exports.call_complete(&mut self.store, code, cursor)).await;
         result.map_err(|error| self.death(&error))
@@ -159,6 +159,13 @@ impl Kernel {
     /// Processor time so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.cpu.total()
+    }
+
+    /// Notes an entry that no cell is charged for. What the last cell left of its fuel must not matter to it.
+    fn enter_uncharged(&mut self) {
+        self.store.data_mut().enter(0);
+        // Only fails when the engine counts no fuel.
+        let _ = self.store.set_fuel(FUEL_UNCHARGED);
     }
 
     /// Sets the fuel for an entry; returns it when it is to be charged.
@@ -191,14 +198,14 @@ impl Kernel {
             let (kind, name, what) = match reason {
                 StopReason::Timeout => (FailureKind::Timeout, "CellTimeout", "ran past its deadline"),
                 StopReason::Interrupted => (FailureKind::Interrupted, "CellInterrupted", "was interrupted"),
-                StopReason::Fuel => (FailureKind::Fuel, "FuelExhausted", "spent its fuel"),
-                StopReason::Output => (FailureKind::Output, "OutputExceeded", "printed more than it may"),
+                StopReason::Fuel => (FailureKind::Fuel, "CellOutOfFuel", "used up its fuel"),
+                StopReason::Output => (FailureKind::Output, "CellOutputExceeded", "printed more than it may"),
             };
             let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed, {lost}");
             return Death { kind, name, message };
         }
         let (kind, name, what) = match error.downcast_ref::<Trap>() {
-            Some(Trap::OutOfFuel) => (FailureKind::Fuel, "FuelExhausted", "the cell spent its fuel".to_owned()),
+            Some(Trap::OutOfFuel) => (FailureKind::Fuel, "CellOutOfFuel", "the cell used up its fuel".to_owned()),
             Some(Trap::StackOverflow) => (FailureKind::Trap, "StackOverflow", "the native stack overflowed".to_owned()),
             Some(_) if data.limiter.refused => {
                 let megabytes = data.binding.limits.memory_bytes >> 20;
