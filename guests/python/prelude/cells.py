@@ -10,7 +10,7 @@ import tokenize
 import _cellar
 from _cellar_prelude import display, faults, rewrite
 from _cellar_prelude.loop import install as install_loop
-from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
+from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped, is_user_file
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
@@ -180,6 +180,7 @@ def _task_done(cell, context, task):
             task.exception()
         return
     _spread(context)
+    _note_modules()
     if task.cancelled():
         _end(cell, faults.describe(asyncio.CancelledError(), file_name(cell)))
         return
@@ -233,6 +234,8 @@ def start(cell, source):
         _cellar.enable_stop(False)
         _end(cell, _outcome(cell, error))
         error = None
+    if "import" in source:
+        _note_modules()
     return go_on()
 
 
@@ -330,23 +333,28 @@ def _stamp(path):
     return status.st_mtime_ns, status.st_size
 
 
+def _note_modules():
+    """Remembers what the files of new modules look like."""
+    global _modules_seen
+    if len(sys.modules) == _modules_seen:
+        return
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if name not in _local_modules and isinstance(path, str) and path.startswith("/") and is_user_file(path):
+            _local_modules[name] = (path, _stamp(path))
+    _modules_seen = len(sys.modules)
+
+
 def _refresh_modules():
     """Forgets modules of the session's folders whose file has changed, so that `import` reads it again."""
-    global _modules_seen
     importlib.invalidate_caches()
-    if len(sys.modules) != _modules_seen:
-        for name, module in list(sys.modules.items()):
-            path = getattr(module, "__file__", None)
-            if name not in _local_modules and isinstance(path, str) and faults.is_user_file(path) and path[0] == "/":
-                _local_modules[name] = (path, _stamp(path))
     changed = {path for path, stamp in _local_modules.values() if _stamp(path) != stamp}
     if changed:
         for name, (path, _) in list(_local_modules.items()):
+            # A module that imported the changed one holds the old: forget all but packages.
             if path in changed or "/site-packages/" not in path:
-                # A module that imported the changed one holds the old: forget all local ones.
                 sys.modules.pop(name, None)
                 del _local_modules[name]
-    _modules_seen = len(sys.modules)
 
 
 def forget_cells(fresh_names):

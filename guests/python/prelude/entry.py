@@ -7,7 +7,7 @@ import sys
 import time
 
 import _cellar
-from _cellar_prelude import bridges, cells, display, editor, helpers, sandbox, streams, warm
+from _cellar_prelude import bridges, cells, display, editor, helpers, network, sandbox, streams, warm
 
 # --- Bridges and names of every cell
 
@@ -19,6 +19,8 @@ import builtins  # noqa: E402
 builtins.input = bridges.input_
 
 _GLOBALS = {
+    "print": print,
+    "input": bridges.input_,
     "display": display.display,
     "read": helpers.read,
     "write": helpers.write,
@@ -114,10 +116,13 @@ def variables():
 display.install(sys.modules)
 sandbox.install_threads()
 warm.import_modules()
+sandbox.install_builtins()
+sandbox.install_inspect(cells.sources)
 sandbox.install_recursion_limit()
 sandbox.install_processes()
 sandbox.install_multiprocessing()
 sandbox.install_sockets()
+network.install()
 for _ in range(warm.ROUNDS):
     configure(0, {"LANG": "C.UTF-8"}, "/")
     start(0, "")

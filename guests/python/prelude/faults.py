@@ -126,6 +126,9 @@ def _place_of_syntax_error(error, filename):
     lines = _lines.get(filename, [])
     number = error.lineno
     snippet = lines[number - 1].rstrip("\r\n") if 0 < number <= len(lines) else (error.text or "").rstrip("\r\n")
+    if error.text is None:
+        # Found after parsing, when the compiler looks for the line in a file.
+        error.text = snippet
     column = error.offset
     if not column or column < 1:
         return number, None, snippet, None

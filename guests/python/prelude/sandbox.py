@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import re
 import sys
 import threading
 import _thread
@@ -139,6 +140,67 @@ def install_processes():
     subprocess.Popen.__init__ = refuse
     for name in ("system", "popen", "fork", "forkpty", "execv", "execve", "execvp", "posix_spawn", "spawnv", "spawnl"):
         setattr(os, name, refuse)
+
+
+class _Exit:
+    """`exit` and `quit`, which `site` would make."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+    def __repr__(self):
+        return f"Use {self._name}() to end the cell"
+
+
+class _Help:
+    """`help`, which `site` would make."""
+
+    def __call__(self, *subjects):
+        """Prints what is known about a value or a name."""
+        import pydoc
+
+        if not subjects:
+            print("Type help(object) for help about object.")
+        for subject in subjects:
+            print(pydoc.render_doc(subject, "Help on %s", renderer=pydoc.plaintext))
+
+    def __repr__(self):
+        return "Type help(object) for help about object."
+
+
+def install_builtins():
+    """Makes the names that interactive Python has."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _Exit(name))
+    builtins.help = _Help()
+
+
+def _class_file(kind, sources):
+    """The file name of the cell that defined a class of `__main__`, or None."""
+    pattern = re.compile(rf"^\s*class\s+{re.escape(kind.__name__)}\b", re.MULTILINE)
+    for cell in reversed(sources):
+        if pattern.search(sources[cell]):
+            return f"<cell {cell}>"
+    return None
+
+
+def install_inspect(sources):
+    """Lets `inspect.getsource` find classes of cells: `__main__` has no file."""
+    import inspect
+
+    original = inspect.getfile
+
+    def getfile(value):
+        if isinstance(value, type) and value.__module__ == "__main__":
+            found = _class_file(value, sources)
+            if found is not None:
+                return found
+        return original(value)
+
+    inspect.getfile = getfile
 
 
 def install_multiprocessing():

@@ -17,7 +17,6 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// Parts that a cell cannot use: what needs a terminal, a screen, a compiler or a package index.
 const LEFT_OUT: &[&str] = &[
     "__phello__",
-    "_pyrepl",
     "config-3.13-wasm32-wasi",
     "curses",
     "ensurepip",
