@@ -27,12 +27,6 @@
 // Timers that fire before the host is asked for what else has happened.
 #define TIMERS_PER_TURN 64
 
-// Kept aside for telling that memory is short, and for one cell that may free what fills it; and how much must be
-// there before it is kept aside again.
-#define ERROR_RESERVE_BYTES (64u << 10)
-#define CELL_RESERVE_BYTES (1u << 20)
-#define PLENTY_BYTES (4u << 20)
-
 // ---- State. All of it is in the image of the memory, so a session can be moved at any quiet moment.
 
 static JSRuntime *runtime;
@@ -64,8 +58,6 @@ static cellar_kernel_types_stop_reason_t stop_reason;
 // Questions to the host that are left out, so that a stopped cell can still be described.
 static int polls_left;
 static int32_t exit_status;
-
-static void *error_reserve, *cell_reserve;
 
 static kernel_configuration_t configuration;
 static bool environment_read;
@@ -458,6 +450,8 @@ uint64_t session_start(void) {
     return started_at;
 }
 
+// ---- The runtime
+
 static JSModuleDef *refuse_module(JSContext *c, const char *name, void *opaque) {
     JS_ThrowReferenceError(ctx, "cannot import '%s': this guest has no modules", name);
     return NULL;
@@ -474,39 +468,11 @@ static void open_runtime(void) {
     JS_SetModuleLoaderFunc(runtime, NULL, refuse_module, NULL);
     load_prelude(ctx);
     JS_RunGC(runtime);
-    make_room();
+    keep_aside();
 }
 
 static void seed(uint64_t value) {
     ctx->random_state = value == 0 ? 1 : value; // zero is the one state that the generator never leaves
-}
-
-// ---- Memory
-
-// Called by QuickJS when an allocation has failed.
-void cellar_out_of_memory(void) {
-    free(error_reserve);
-    error_reserve = NULL;
-}
-
-// Readies memory for a cell. When it is full, what is kept aside lets the cell run that frees some.
-static void make_room(void) {
-    if (error_reserve != NULL)
-        return;
-    void *plenty = malloc(PLENTY_BYTES);
-    if (plenty == NULL) {
-        JS_RunGC(runtime);
-        plenty = malloc(PLENTY_BYTES);
-    }
-    if (plenty == NULL) {
-        free(cell_reserve);
-        cell_reserve = NULL;
-        return;
-    }
-    free(plenty);
-    error_reserve = malloc(ERROR_RESERVE_BYTES);
-    if (cell_reserve == NULL)
-        cell_reserve = malloc(CELL_RESERVE_BYTES);
 }
 
 JSContext *enter(void) {
@@ -537,7 +503,7 @@ void exports_kernel_configure(kernel_configuration_t *given) {
 
 void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
     enter();
-    make_room();
+    make_room(runtime);
     uint32_t id = given->id;
     size_t length = given->code.len;
     char *text = realloc(length == 0 ? NULL : given->code.ptr, length + 1);

@@ -64,6 +64,17 @@ const char *working_directory(void);
 // When the kernel was given to its session, on the monotonic clock.
 uint64_t session_start(void);
 
+// ---- reserve.c
+
+// Sets memory aside.
+void keep_aside(void);
+
+// Readies memory for a cell. When it is full, what is kept aside lets the cell run that frees some.
+void make_room(JSRuntime *runtime);
+
+// Called by QuickJS when an allocation has failed.
+void cellar_out_of_memory(void);
+
 // ---- sources.c
 
 // Keeps a cell's source, which came from malloc and ends with NUL, and lets the oldest go.

@@ -58,6 +58,7 @@ impl Guest for JavaScript {
                 "introspection.c",
                 "output.c",
                 "prelude.c",
+                "reserve.c",
                 "sources.c",
                 "timers.c",
             ]

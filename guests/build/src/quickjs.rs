@@ -45,7 +45,7 @@ const PADS: &[(&str, &[(&str, u32)])] = &[
 ];
 
 /// Put in front of each patched file. The empty assembly makes the compiler believe that the array is used.
-const PAD_MACRO: &str = "#include \"glue.h\"\n#define CELLAR_STACK_PAD(n) \\\n\
+const PAD_MACRO: &str = "#include \"glue.h\"\nvoid cellar_out_of_memory(void);\n#define CELLAR_STACK_PAD(n) \\\n\
     char cellar_stack_pad[n]; __asm__ volatile(\"\" : : \"r\"(cellar_stack_pad) : \"memory\")\n";
 
 /// Replacements: file, what it says, what it shall say, and why.
@@ -113,6 +113,12 @@ const EDITS: &[(&str, &str, &str)] = &[
          if (!find_own_property(&pr, p, prop))\n        return fallback;\n    \
          JSValue value = js_dup(pr->u.value);\n    delete_property(ctx, p, prop);\n    return value;\n}\n\n\
          /* def_flags is (0, DEFINE_GLOBAL_LEX_VAR) |",
+    ),
+    // Memory that was kept aside goes to making the error.
+    (
+        "quickjs.c",
+        "        rt->in_out_of_memory = true;\n",
+        "        rt->in_out_of_memory = true;\n        cellar_out_of_memory();\n",
     ),
     // A program may catch that memory is short or a string too long; only being told to stop cannot be caught.
     (
