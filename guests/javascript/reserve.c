@@ -26,7 +26,7 @@ void keep_aside(void) {
 void make_room(JSRuntime *runtime) {
     if (error_reserve != NULL)
         return;
-    void *plenty = malloc(PLENTY_BYTES);
+    void *volatile plenty = malloc(PLENTY_BYTES); // volatile, or the compiler takes it for granted and leaves it out
     if (plenty == NULL) {
         JS_RunGC(runtime);
         plenty = malloc(PLENTY_BYTES);
