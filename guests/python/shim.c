@@ -45,6 +45,7 @@ static PyObject *release_reserve(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef own_methods[] = {
+    {"immortalize", cellar_immortalize, METH_O, NULL},
     {"release_reserve", release_reserve, METH_NOARGS, NULL},
     {0},
 };

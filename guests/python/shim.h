@@ -59,6 +59,10 @@ int cellar_wait_for_lock(PyTime_t timeout);
 
 extern PyMethodDef cellar_bridge_methods[];
 
+/* --- immortal.c --- */
+
+PyObject *cellar_immortalize(PyObject *module, PyObject *objects);
+
 /* --- compile.c --- */
 
 /* (source, filename) -> (body or None, expression or None): the cell's code, its last expression apart. */

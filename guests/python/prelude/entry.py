@@ -129,4 +129,5 @@ for _ in range(warm.ROUNDS):
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()
+_cellar.immortalize(gc.get_objects())
 gc.freeze()
