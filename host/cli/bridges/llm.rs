@@ -112,10 +112,7 @@ impl Models {
             CallError::new(CallErrorKind::Limit, format!("model `{model}` did not answer within {seconds} s"))
         })?;
         answer.map_err(|mut error| {
-            // Services like to quote the key they were given.
-            if let Some(key) = key.filter(|key| !key.is_empty()) {
-                error.message = error.message.replace(&key, "***");
-            }
+            error.message = without(key.as_deref(), &error.message);
             error
         })
     }
@@ -175,10 +172,10 @@ impl Models {
         let status = response.status();
         let bytes = read(response, model).await?;
         if !status.is_success() {
-            return Err(refused(model, status, &bytes));
+            return Err(refused(model, status, &without(key, &String::from_utf8_lossy(&bytes))));
         }
         let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| {
-            let start = quote(&String::from_utf8_lossy(&bytes));
+            let start = quote(&without(key, &String::from_utf8_lossy(&bytes)));
             failed(format!("model `{model}` sent a reply that is not a chat completion ({error}): {start}"))
         })?;
         let choice = reply.choices.into_iter().next();
@@ -202,11 +199,16 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
     }
 }
 
+/// `text` without the key: services like to quote what they were given. To be done before anything is cut off.
+fn without(key: Option<&str>, text: &str) -> String {
+    key.filter(|key| !key.is_empty()).map_or_else(|| text.to_owned(), |key| text.replace(key, "***"))
+}
+
 /// What the service said instead of an answer.
-fn refused(model: &str, status: StatusCode, body: &[u8]) -> Fault {
-    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+fn refused(model: &str, status: StatusCode, body: &str) -> Fault {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
     let said = value.pointer("/error/message").or_else(|| value.get("error")).and_then(Value::as_str);
-    let said = said.map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), str::to_owned);
+    let said = said.map_or_else(|| body.trim().to_owned(), str::to_owned);
     let said: String = said.chars().take(MESSAGE_CHARS_MAX).collect();
     let colon = if said.is_empty() { "" } else { ": " };
     let message = format!("model `{model}` answered with HTTP status {status}{colon}{said}");
