@@ -44,14 +44,14 @@ pub(super) async fn run(
 ) -> Result<Vec<u8>, CallError> {
     let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
     let mut child = start(command, extra).map_err(|error| failed(format!("cannot be started: {error}")))?;
-    let group = Group::of(&child);
+    let mut group = Group::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let work = async {
         tokio::try_join!(
             feed(stdin, &input),
             read_all(stdout, OUTPUT_BYTES_MAX),
             read_tail(stderr),
-            wait(&mut child, &group)
+            wait(&mut child, &mut group)
         )
     };
     let ended = tokio::time::timeout(command.timeout, work).await.map_err(|_| {
@@ -92,7 +92,7 @@ fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
         .spawn()
 }
 
-/// A command's process group; killed when dropped.
+/// A command's process group; killed when dropped, once: the number may pass to others afterwards.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -100,8 +100,8 @@ impl Group {
         Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
-    fn kill(&self) {
-        if let Some(leader) = self.0 {
+    fn kill(&mut self) {
+        if let Some(leader) = self.0.take() {
             // The group may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
         }
@@ -157,7 +157,7 @@ async fn read_tail(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, Faul
 }
 
 /// Waits for the command, then ends what it left running, which would hold its pipes open.
-async fn wait(child: &mut Child, group: &Group) -> Result<ExitStatus, Fault> {
+async fn wait(child: &mut Child, group: &mut Group) -> Result<ExitStatus, Fault> {
     let status = child.wait().await?;
     group.kill();
     Ok(status)
