@@ -38,7 +38,10 @@ pub(super) async fn call(agent: Arc<Agent>, asked: AgentCall, caller: Caller) ->
         "depth": depth,
     });
     let door = Door::open(caller.session.for_agent(depth)).map_err(|error| {
-        CallError::new(CallErrorKind::Failed, format!("{who} cannot be given its session: {error}"))
+        tracing::warn!(%error, "{who} cannot be given its session");
+        // The error itself may name a folder of the host.
+        let kind = error.kind();
+        CallError::new(CallErrorKind::Failed, format!("{who} cannot be given its session: {kind}"))
     })?;
     let socket = door.path().to_string_lossy().into_owned();
     let input = request.to_string().into_bytes();
