@@ -3,6 +3,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
+
 use super::*;
 use crate::config::Command;
 
@@ -134,4 +136,23 @@ fn schemas_for_answers_must_describe_objects() {
     assert_eq!(fault("[]"), "it must be a JSON object");
     assert_eq!(fault(r#"{"type": "array"}"#), "it must describe an object: `\"type\": \"object\"`");
     assert!(schema::Schema::of_object(r#"{"properties": {}}"#).is_ok());
+}
+
+#[test]
+fn schemas_from_cells_are_quick_to_check() {
+    let of = |schema: serde_json::Value| Schema::of_object(&schema.to_string()).map(drop);
+    let shared = json!({"$ref": "#/$defs/a"});
+    assert_eq!(of(json!({"properties": {"x": shared, "y": shared}, "$defs": {"a": {"type": "string"}}})), Ok(()));
+    let doubling = (0..30).map(|i| {
+        let next = json!({"$ref": format!("#/$defs/a{}", i + 1)});
+        (format!("a{i}"), json!({"allOf": [next, next]}))
+    });
+    let mut definitions: serde_json::Map<_, _> = doubling.collect();
+    definitions.insert("a30".to_owned(), json!(true));
+    let exploding = of(json!({"$ref": "#/$defs/a0", "$defs": definitions}));
+    assert_eq!(exploding, Err("it is too large with its references written out".to_owned()));
+    for schema in [json!({"$ref": "#"}), json!({"$ref": "#/$defs/a", "$defs": {"a": {"items": shared}}})] {
+        assert!(of(schema).is_err_and(|fault| fault.contains("leads back to itself")));
+    }
+    assert!(of(json!({"$ref": "file:///etc/passwd"})).is_err_and(|fault| fault.contains("leads nowhere")));
 }
