@@ -107,7 +107,7 @@ async fn refuse(mut commands: mpsc::Receiver<Command>, death: &Death) {
     commands.close();
     while let Some(command) = commands.recv().await {
         if let Command::Start { cell, .. } = command {
-            finish(&cell, death_outcome(death), Usage::default()).await;
+            finish(cell, death_outcome(death), Usage::default());
         }
     }
 }
@@ -119,9 +119,9 @@ fn death_outcome(death: &Death) -> Outcome {
 }
 
 /// Sends the last event of a cell. A reader that went away is no concern.
-async fn finish(cell: &LiveCell, outcome: Outcome, usage: Usage) {
-    let event = EventKind::CellFinished { index: cell.index, outcome, duration: cell.began.elapsed(), usage };
-    let _ = cell.events.send(event).await;
+fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
+    let duration = cell.began.elapsed();
+    cell.last.send(EventKind::CellFinished { index: cell.index, outcome, duration, usage });
 }
 
 impl Reactor {
@@ -309,7 +309,7 @@ impl Reactor {
         let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
         let usage =
             Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
-        finish(&cell, outcome, usage).await;
+        finish(cell, outcome, usage);
     }
 
     /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.
@@ -330,7 +330,7 @@ impl Reactor {
         }
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Start { cell, .. } = command {
-                finish(&cell, death_outcome(death), Usage::default()).await;
+                finish(cell, death_outcome(death), Usage::default());
             }
         }
     }

@@ -130,7 +130,8 @@ impl Run {
             let failure = Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled");
             return self.fail(index, failure);
         }
-        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
+        // One place is for the last event.
+        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
         match self.session.start_cell(index, cell, self.stop.clone(), sender) {
             Ok(cell) => {
                 self.pending.push_back(EventKind::CellStarted { index, cell });

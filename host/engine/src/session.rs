@@ -283,12 +283,15 @@ impl Session {
         if cell.reset {
             self.reset(language);
         }
+        let last = events.clone().try_reserve_owned();
+        let last = last.map_err(|_| Error::Kernel { language, source: "its events have no reader".into() })?;
         let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
         let limits = &self.inner.config.limits;
         let began = Instant::now();
         let live = LiveCell {
             index,
             events,
+            last,
             began,
             deadline: began + limits.cell_timeout(cell.timeout),
             give_up: None,

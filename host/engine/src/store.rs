@@ -31,7 +31,7 @@ use crate::{
     event::{Bridge, EventKind},
     files::Files,
     limits::{CALL_BYTES_MAX, Limits},
-    meter::{CpuMeter, MemoryLimiter, StopFlag},
+    meter::{CpuMeter, MemoryLimiter, StopFlag, earlier},
     session::WeakSession,
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct LiveCell {
     pub(crate) index: usize,
     /// The run's end of the event stream; the run holds the other end.
     pub(crate) events: mpsc::Sender<EventKind>,
+    /// The place of its last event, taken beforehand: a reader that is behind must not hold up the kernel.
+    pub(crate) last: mpsc::OwnedPermit<EventKind>,
     pub(crate) stop: Arc<StopFlag>,
     pub(crate) began: Instant,
     pub(crate) deadline: Instant,
@@ -206,30 +208,49 @@ impl StoreData {
     }
 
     /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
-    fn route(&mut self, cell: u32) -> Option<&mut LiveCell> {
-        let cell = if self.cells.contains_key(&cell) { cell } else { *self.cells.last_key_value()?.0 };
-        self.cells.get_mut(&cell)
+    fn route(&self, cell: u32) -> Option<u32> {
+        if self.cells.contains_key(&cell) { Some(cell) } else { self.cells.last_key_value().map(|(id, _)| *id) }
     }
 
-    /// Sends an event; waits while the reader is behind, but not past the cell's end.
+    /// Until when the reader of the cell `id` is waited for; `None` is not at all. All cells of the kernel wait with
+    /// it, so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
+    fn patience(&self, id: u32, stopped: &mut Option<Instant>) -> Option<Instant> {
+        let is_over = |live: &LiveCell| live.stop.is_set();
+        if self.binding.link.closing.load(Ordering::Relaxed) || self.cells.get(&id).is_none_or(is_over) {
+            return None;
+        }
+        if self.cells.values().any(is_over) {
+            stopped.get_or_insert_with(Instant::now);
+        }
+        let deadline = self.cells.values().map(|live| live.deadline).min();
+        Some(earlier(*stopped, deadline)? + self.binding.limits.grace)
+    }
+
+    /// Sends an event; waits while the reader is behind, but not longer than [`StoreData::patience`]. A run whose
+    /// reader is too far behind for the other cells of its kernel is cancelled.
     async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
-        let grace = self.binding.limits.grace;
         let wake = self.binding.link.wake.clone();
-        let Some(live) = self.route(cell) else { return };
-        let mut event = event(live.index);
-        loop {
-            event = match live.events.try_send(event) {
+        let Some(id) = self.route(cell) else { return };
+        let mut stopped = None;
+        let mut event = self.cells.get(&id).map(|live| event(live.index));
+        while let (Some(unsent), Some(live)) = (event.take(), self.cells.get(&id)) {
+            event = match live.events.try_send(unsent) {
                 Ok(()) => return,
                 Err(TrySendError::Closed(_)) => return live.stop.set(),
-                Err(TrySendError::Full(event)) => event,
+                Err(TrySendError::Full(unsent)) => Some(unsent),
             };
+            let Some(until) = self.patience(id, &mut stopped) else { return };
+            let now = Instant::now();
+            if until <= now {
+                if now < live.deadline {
+                    live.stop.set();
+                }
+                return;
+            }
             tokio::select! {
                 _ = live.events.reserve() => {}
                 () = wake.notified() => {}
-                () = tokio::time::sleep_until((live.deadline + grace).into()) => return,
-            }
-            if live.stop.is_set() {
-                return;
+                () = tokio::time::sleep_until(until.into()) => {}
             }
         }
     }
@@ -338,7 +359,7 @@ fn prefix(text: &str, bytes: u64) -> &str {
 
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
-        let Some(live) = self.route(cell) else { return Ok(()) };
+        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
         let Some(left) = live.output_left else { return Ok(()) };
         let size = text.len() as u64;
         live.output_left = left.checked_sub(size);
