@@ -294,6 +294,7 @@ impl Session {
             last,
             began,
             deadline: began + limits.cell_timeout(cell.timeout),
+            stop_seen: None,
             give_up: None,
             cpu_before: std::time::Duration::ZERO,
             output_left: Some(limits.output_bytes),

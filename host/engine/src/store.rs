@@ -54,6 +54,8 @@ pub(crate) struct LiveCell {
     pub(crate) stop: Arc<StopFlag>,
     pub(crate) began: Instant,
     pub(crate) deadline: Instant,
+    /// When its code was first seen running although it must stop, and why it must. Cleared at entry.
+    pub(crate) stop_seen: Option<(Instant, StopReason)>,
     /// When it will be given up, once it was told to stop.
     pub(crate) give_up: Option<Instant>,
     /// Processor time of its kernel when it began.
@@ -109,7 +111,7 @@ pub(crate) struct StoreData {
     pub(crate) executing: u32,
     /// When the guest was entered.
     pub(crate) entered: Instant,
-    /// When it was first seen that the executing cell must stop. Cleared at entry.
+    /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
     stop_seen: Option<(Instant, StopReason)>,
     /// Set when the epoch callback traps the guest.
     pub(crate) killed: Option<StopReason>,
@@ -162,7 +164,15 @@ impl StoreData {
         self.executing = cell;
         self.entered = Instant::now();
         self.stop_seen = None;
+        self.cells.values_mut().for_each(|live| live.stop_seen = None);
         self.limiter.refused = false;
+    }
+
+    /// Notes that the guest says it runs code of `cell`.
+    fn note_running(&mut self, cell: u32) {
+        if self.cells.contains_key(&cell) {
+            self.executing = cell;
+        }
     }
 
     /// Why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
@@ -187,18 +197,18 @@ impl StoreData {
         }
     }
 
-    fn note_stop(&mut self, reason: Option<StopReason>) -> Option<StopReason> {
-        if let (Some(reason), None) = (reason, self.stop_seen) {
-            self.stop_seen = Some((Instant::now(), reason));
-        }
-        reason
+    /// Notes whether `cell` must stop; returns when that was first noted, and why it must. Each cell has a grace of
+    /// its own: several may run in one entry.
+    fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
+        let seen = self.cells.get_mut(&cell).map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
+        *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
+        *seen
     }
 
     /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
     pub(crate) fn must_trap(&mut self) -> bool {
         let reason = self.stop_reason(self.executing, None);
-        self.note_stop(reason);
-        match self.stop_seen {
+        match self.note_stop(self.executing, reason) {
             Some((since, reason)) if since.elapsed() >= self.binding.limits.grace => {
                 self.killed = Some(reason);
                 true
@@ -280,6 +290,7 @@ impl StoreData {
     }
 
     async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
+        self.note_running(cell);
         let number = self.binding.calls.number();
         let (bridge, name) = (call.bridge(), call.name().to_owned());
         let began = Instant::now();
@@ -359,6 +370,7 @@ fn prefix(text: &str, bytes: u64) -> &str {
 
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
+        self.note_running(cell);
         let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
         let Some(left) = live.output_left else { return Ok(()) };
         let size = text.len() as u64;
@@ -459,11 +471,10 @@ bridge_host!(input, String, |prompt| Call::Input { prompt });
 impl StoreData {
     /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
     fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
-        if self.cells.contains_key(&cell) {
-            self.executing = cell;
-        }
+        self.note_running(cell);
         let reason = self.stop_reason(cell, fuel_left);
-        self.note_stop(reason)
+        self.note_stop(cell, reason);
+        reason
     }
 }
 
@@ -502,6 +513,7 @@ impl control::Host for StoreData {
     }
 
     async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
+        self.note_running(cell);
         let wake = self.binding.link.wake.clone();
         let until = nanos_instant(until);
         let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
