@@ -187,6 +187,7 @@ impl Reactor {
             // Whoever asked may have gone away; that is no concern here.
             Command::Clear(reply) => {
                 self.kernel.clear().await?;
+                self.end_cleared().await;
                 let _ = reply.send(());
                 Ok(())
             }
@@ -270,6 +271,17 @@ impl Reactor {
         }
         self.abandoned.push_back(id);
         self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+    }
+
+    /// Ends the cells that awaited when all tasks were forgotten.
+    async fn end_cleared(&mut self) {
+        self.wake_at = None;
+        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        for id in cells {
+            let message = "the names and tasks of its kernel were cleared";
+            let failure = Failure::new(FailureKind::Interrupted, "CellInterrupted", message);
+            self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+        }
     }
 
     /// Takes in what an entry led to.
