@@ -179,6 +179,8 @@ impl Reactor {
     async fn command(&mut self, command: Command) -> Result<(), Death> {
         match command {
             Command::Start { id, code, mut cell } => {
+                // The time it waited for its turn belongs to those that ran meanwhile.
+                cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
                 self.kernel.data().cells.insert(id, cell);
                 let step = self.kernel.step(Entry::Start(types::Cell { id, code })).await?;
