@@ -22,6 +22,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/output.status": async | trappable,
         "cellar:kernel/tools.call": async | trappable,
         "cellar:kernel/tools.start-call": async | trappable,
+        "cellar:kernel/tools.cancel": async | trappable,
         "cellar:kernel/llm.call": async | trappable,
         "cellar:kernel/llm.start-call": async | trappable,
         "cellar:kernel/agents.call": async | trappable,

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     bridge::{CallError, CallErrorKind, CallFuture, Response},
-    limits::{CALL_BYTES_MAX, CALLS_QUEUED_MAX},
+    limits::{CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
 };
 
 /// What a call came to.
@@ -39,6 +39,8 @@ pub(crate) struct CallEnd {
 #[derive(Debug)]
 struct OpenCall {
     cell: u32,
+    /// Bytes of its arguments.
+    size_bytes: usize,
     began: Instant,
     task: AbortHandle,
 }
@@ -51,8 +53,10 @@ pub(crate) struct Calls {
     next_call: u64,
     running: JoinSet<CallResult>,
     open: HashMap<u64, OpenCall>,
+    /// Bytes of the arguments of all open calls.
+    open_bytes: usize,
     by_task: HashMap<Id, u64>,
-    /// Calls that ended without a task: refused or cancelled.
+    /// Calls that ended and were not handed out: refused, cancelled, or taken in by [`Calls::reap`].
     ended: VecDeque<CallEnd>,
 }
 
@@ -63,6 +67,7 @@ impl Calls {
             next_call: 1,
             running: JoinSet::new(),
             open: HashMap::new(),
+            open_bytes: 0,
             by_task: HashMap::new(),
             ended: VecDeque::new(),
         }
@@ -75,23 +80,36 @@ impl Calls {
         call
     }
 
-    /// Begins a call whose completion will come out of [`Calls::next`].
+    /// Begins a call whose completion will come out of [`Calls::next`]. `size_bytes` is that of its arguments.
     ///
     /// # Errors
     /// When the guest keeps beginning calls although they are being refused: it must be stopped.
-    pub(crate) fn start(&mut self, call: u64, cell: u32, future: CallFuture) -> Result<(), TooManyCalls> {
-        if self.ended.len() >= CALLS_QUEUED_MAX {
+    pub(crate) fn start(
+        &mut self,
+        call: u64,
+        cell: u32,
+        size_bytes: usize,
+        future: CallFuture,
+    ) -> Result<(), TooManyCalls> {
+        self.reap();
+        let unanswered = self.open.len() + self.ended.len();
+        if unanswered >= 2 * CALLS_QUEUED_MAX {
             return Err(TooManyCalls);
         }
-        if self.open.len() >= CALLS_QUEUED_MAX {
-            let message = format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer");
-            let result = Err(CallError::new(CallErrorKind::Limit, message));
-            self.ended.push_back(CallEnd { call, cell, duration: Duration::ZERO, result, reported: false });
+        // Tasks of calls that were given up count until the runtime has got round to ending them.
+        let message = if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX {
+            format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer")
+        } else if self.open_bytes + size_bytes > CALLS_BYTES_MAX {
+            format!("the bridge calls that wait for an answer have more than {CALLS_BYTES_MAX} bytes of arguments")
+        } else {
+            let task = self.running.spawn(with_permit(self.permits.clone(), future));
+            self.by_task.insert(task.id(), call);
+            self.open_bytes += size_bytes;
+            self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task });
             return Ok(());
-        }
-        let task = self.running.spawn(with_permit(self.permits.clone(), future));
-        self.by_task.insert(task.id(), call);
-        self.open.insert(call, OpenCall { cell, began: Instant::now(), task });
+        };
+        let result = Err(CallError::new(CallErrorKind::Limit, message));
+        self.ended.push_back(CallEnd { call, cell, duration: Duration::ZERO, result, reported: false });
         Ok(())
     }
 
@@ -105,25 +123,18 @@ impl Calls {
         async move { task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed)) }
     }
 
-    /// Gives up a call. No completion comes.
-    pub(crate) fn forget(&mut self, call: u64) {
-        if let Some(open) = self.open.remove(&call) {
-            self.by_task.remove(&open.task.id());
-            open.task.abort();
-        }
+    /// Gives up a call. No completion comes; the end is to be reported.
+    pub(crate) fn cancel(&mut self, call: u64, why: &str) -> Option<CallEnd> {
+        let open = self.open.get(&call)?;
+        self.by_task.remove(&open.task.id());
+        open.task.abort();
+        self.close(call, Err(CallError::new(CallErrorKind::Cancelled, why)))
     }
 
     /// Cancels the open calls of a cell; returns their ends, to be reported and given to [`Calls::deliver`].
     pub(crate) fn cancel_cell(&mut self, cell: u32) -> Vec<CallEnd> {
         let calls: Vec<u64> = self.open.iter().filter(|(_, open)| open.cell == cell).map(|(call, _)| *call).collect();
-        let cancel = |call| {
-            let open = self.open.remove(&call)?;
-            self.by_task.remove(&open.task.id());
-            open.task.abort();
-            let result = Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped"));
-            Some(CallEnd { call, cell, duration: open.began.elapsed(), result, reported: false })
-        };
-        calls.into_iter().filter_map(cancel).collect()
+        calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")).collect()
     }
 
     /// Queues ends for [`Calls::next`].
@@ -144,12 +155,7 @@ impl Calls {
                 Some(joined) => joined,
                 None => std::future::pending().await,
             };
-            let (id, result) = match joined {
-                Ok((id, result)) => (id, result),
-                Err(error) => (error.id(), failed(error)),
-            };
-            // A call that was given up has no entry.
-            if let Some(end) = self.by_task.remove(&id).and_then(|call| self.close(call, result)) {
+            if let Some(end) = self.joined(joined) {
                 return end;
             }
         }
@@ -157,22 +163,31 @@ impl Calls {
 
     /// Another call that has ended already.
     pub(crate) fn try_next(&mut self) -> Option<CallEnd> {
-        loop {
-            if let Some(end) = self.ended.pop_front() {
-                return Some(end);
-            }
-            let (id, result) = match self.running.try_join_next_with_id()? {
-                Ok((id, result)) => (id, result),
-                Err(error) => (error.id(), failed(error)),
-            };
-            if let Some(end) = self.by_task.remove(&id).and_then(|call| self.close(call, result)) {
-                return Some(end);
-            }
+        self.reap();
+        self.ended.pop_front()
+    }
+
+    /// Takes in the tasks that have ended. Those of calls that were given up would pile up otherwise.
+    fn reap(&mut self) {
+        while let Some(joined) = self.running.try_join_next_with_id() {
+            let end = self.joined(joined);
+            self.ended.extend(end);
         }
+    }
+
+    /// The end of a call whose task ended; none for a call that was given up.
+    fn joined(&mut self, joined: Result<(Id, CallResult), JoinError>) -> Option<CallEnd> {
+        let (id, result) = match joined {
+            Ok((id, result)) => (id, result),
+            Err(error) => (error.id(), failed(error)),
+        };
+        let call = self.by_task.remove(&id)?;
+        self.close(call, result)
     }
 
     fn close(&mut self, call: u64, result: CallResult) -> Option<CallEnd> {
         let open = self.open.remove(&call)?;
+        self.open_bytes -= open.size_bytes;
         Some(CallEnd { call, cell: open.cell, duration: open.began.elapsed(), result, reported: false })
     }
 }

@@ -16,6 +16,8 @@ pub const EVENTS_QUEUED_MAX: usize = 64;
 pub const CALLS_QUEUED_MAX: usize = 4_096;
 /// Bytes of the arguments of one bridge call, and of its answer.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the arguments of all calls of a kernel that were not answered yet.
+pub const CALLS_BYTES_MAX: usize = 4 * CALL_BYTES_MAX;
 /// Depth of agents that run cells in their parent's session.
 pub const AGENT_DEPTH_MAX: u32 = 3;
 /// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.

@@ -279,13 +279,13 @@ impl StoreData {
 
     async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
-        let (bridge, name) = (call.bridge(), call.name().to_owned());
+        let (bridge, name, size) = (call.bridge(), call.name().to_owned(), call_bytes(&call));
         let future = match self.prepare(cell, call) {
             Ok(future) => future,
             Err(error) => Box::pin(std::future::ready(Err(error))),
         };
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
-        self.binding.calls.start(number, cell, future).map_err(wasmtime::Error::new)?;
+        self.binding.calls.start(number, cell, size, future).map_err(wasmtime::Error::new)?;
         Ok(number)
     }
 
@@ -442,8 +442,10 @@ impl tools::Host for StoreData {
         StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
     }
 
-    fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
-        self.binding.calls.forget(call);
+    async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
+        if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
+            self.report_end(&mut end).await;
+        }
         Ok(())
     }
 }
