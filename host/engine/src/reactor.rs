@@ -182,7 +182,7 @@ impl Reactor {
                 // The time it waited for its turn belongs to those that ran meanwhile.
                 cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
-                self.kernel.data().cells.insert(id, cell);
+                self.kernel.data().add_cell(id, cell);
                 let step = self.kernel.step(Entry::Start(types::Cell { id, code })).await?;
                 self.apply(step).await
             }

@@ -107,6 +107,8 @@ pub(crate) struct StoreData {
     pub(crate) limiter: MemoryLimiter,
     pub(crate) cpu: Arc<CpuMeter>,
     pub(crate) cells: BTreeMap<u32, LiveCell>,
+    /// The greatest depth of any cell so far: that of code that outlived its cell, which may be anybody's.
+    deepest: u32,
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
     /// When the guest was entered.
@@ -152,11 +154,18 @@ impl StoreData {
             limiter,
             cpu: Arc::default(),
             cells: BTreeMap::new(),
+            deepest: 0,
             executing: 0,
             entered: Instant::now(),
             stop_seen: None,
             killed: None,
         }
+    }
+
+    /// Takes in a cell that is about to start.
+    pub(crate) fn add_cell(&mut self, id: u32, cell: LiveCell) {
+        self.deepest = self.deepest.max(cell.depth);
+        self.cells.insert(id, cell);
     }
 
     /// Notes that the guest is entered on behalf of `cell`.
@@ -273,7 +282,7 @@ impl StoreData {
             return Err(CallError::new(CallErrorKind::Limit, message));
         }
         let Some(session) = self.binding.session.upgrade() else { return Err(denied(&call)) };
-        let depth = self.cells.get(&cell).map_or(0, |live| live.depth);
+        let depth = self.cells.get(&cell).map_or(self.deepest, |live| live.depth);
         Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
     }
 
