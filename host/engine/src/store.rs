@@ -28,7 +28,7 @@ use crate::{
     bridge::{Bridges, Call, CallError, CallErrorKind, Caller, NoBridges, denied},
     calls::{CallEnd, CallResult, Calls},
     cell::CellId,
-    event::{Bridge, EventKind},
+    event::{Bridge, EventKind, Scalar},
     files::Files,
     limits::{CALL_BYTES_MAX, Limits},
     meter::{CpuMeter, MemoryLimiter, StopFlag, earlier},
@@ -41,6 +41,8 @@ pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
 const RANDOM_BYTES_MAX: u32 = 64 << 10;
 /// Fields of a status event.
 const STATUS_FIELDS_MAX: usize = 64;
+/// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
+const WORD_BYTES_MAX: u64 = 4 << 10;
 
 /// A cell that was started and has not ended.
 #[derive(Debug)]
@@ -288,7 +290,7 @@ impl StoreData {
 
     async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
-        let (bridge, name, size) = (call.bridge(), call.name().to_owned(), call_bytes(&call));
+        let (bridge, name, size) = (call.bridge(), word(call.name()), call_bytes(&call));
         let future = match self.prepare(cell, call) {
             Ok(future) => future,
             Err(error) => Box::pin(std::future::ready(Err(error))),
@@ -301,7 +303,7 @@ impl StoreData {
     async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
         self.note_running(cell);
         let number = self.binding.calls.number();
-        let (bridge, name) = (call.bridge(), call.name().to_owned());
+        let (bridge, name) = (call.bridge(), word(call.name()));
         let began = Instant::now();
         let future = self.prepare(cell, call);
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
@@ -343,12 +345,12 @@ impl StoreData {
             return;
         }
         let (call, duration) = (end.call, end.duration);
-        let error = end.result.as_ref().err().map(ToString::to_string);
+        let error = end.result.as_ref().err().map(|error| word(&error.message));
         self.send(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }
 
     /// Tells the run of `cell` what the engine did.
-    pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, crate::event::Scalar)>) {
+    pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, Scalar)>) {
         let op = op.to_owned();
         self.send(cell, |index| EventKind::Status { index, op, fields }).await;
     }
@@ -377,6 +379,11 @@ fn prefix(text: &str, bytes: u64) -> &str {
     &text[..end]
 }
 
+/// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].
+fn word(text: &str) -> String {
+    prefix(text, WORD_BYTES_MAX).to_owned()
+}
+
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
         self.note_running(cell);
@@ -400,7 +407,8 @@ impl output::Host for StoreData {
 
     async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
         let data = mime_bundle(display.data);
-        let (size, limit) = (data.size_bytes(), self.binding.limits.display_bytes);
+        let named = display.display_id.as_ref().map_or(0, String::len);
+        let (size, limit) = (data.size_bytes() + named, self.binding.limits.display_bytes);
         if size > limit {
             let text = format!("a display of {size} bytes was left out; at most {limit} are allowed\n");
             return output::Host::write(self, cell, output::StreamName::Stderr, text).await;
@@ -420,7 +428,13 @@ impl output::Host for StoreData {
     }
 
     async fn status(&mut self, cell: u32, op: String, fields: Vec<(String, types::Scalar)>) -> wasmtime::Result<()> {
-        let fields = fields.into_iter().take(STATUS_FIELDS_MAX).map(|(name, value)| (name, value.into())).collect();
+        let value = |value| match value {
+            types::Scalar::Text(text) => Scalar::Text(word(&text)),
+            other => other.into(),
+        };
+        let fields = fields.into_iter().take(STATUS_FIELDS_MAX);
+        let fields = fields.map(|(name, scalar)| (word(&name), value(scalar))).collect();
+        let op = word(&op);
         self.send(cell, |index| EventKind::Status { index, op, fields }).await;
         Ok(())
     }
