@@ -27,6 +27,7 @@ use crate::{
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
     host::Host,
     limits::Limits,
+    workspace::PrivateFolder,
     meter::{StopFlag, lock},
     reactor::{self, Command},
     store::{Binding, KernelLink, LiveCell},
@@ -113,8 +114,8 @@ struct Inner {
     permits: Arc<Semaphore>,
     next_cell: AtomicU32,
     kernels: Mutex<Kernels>,
-    /// Removes the private workspace.
-    _private: Option<tempfile::TempDir>,
+    /// The workspace, when it is a private one. Its kernels hold it as well, because they outlive the session a little.
+    private: Option<Arc<PrivateFolder>>,
 }
 
 #[derive(Default)]
@@ -167,8 +168,8 @@ impl Session {
         let workspace = match &config.workspace {
             Some(folder) => folder.clone(),
             None => {
-                let folder = tempfile::Builder::new().prefix("cellar-").tempdir().map_err(Error::Workspace)?;
-                private.insert(folder).path().to_owned()
+                let folder = PrivateFolder::new().map_err(Error::Workspace)?;
+                private.insert(Arc::new(folder)).path().to_owned()
             }
         };
         let workspace = Mount { host: workspace, guest: WORKSPACE.to_owned(), access: Access::ReadWrite };
@@ -187,7 +188,7 @@ impl Session {
             next_cell: AtomicU32::new(1),
             kernels: Mutex::default(),
             config,
-            _private: private,
+            private,
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
         Ok(Session { inner, _owner: Some(owner), depth: 0 })
@@ -349,6 +350,7 @@ impl Session {
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
             link: link.clone(),
+            _private: inner.private.clone(),
         };
         let configuration = types::Configuration {
             seed: rand::rng().random(),

@@ -33,6 +33,7 @@ use crate::{
     limits::{CALL_BYTES_MAX, Limits},
     meter::{CpuMeter, MemoryLimiter, StopFlag, earlier},
     session::WeakSession,
+    workspace::PrivateFolder,
 };
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
@@ -90,6 +91,8 @@ pub(crate) struct Binding {
     pub(crate) files: Files,
     pub(crate) calls: Calls,
     pub(crate) link: Arc<KernelLink>,
+    /// Goes when nobody can write to it any more.
+    pub(crate) _private: Option<Arc<PrivateFolder>>,
 }
 
 /// What a session and its kernel's task share.
@@ -144,6 +147,7 @@ impl Binding {
             files,
             calls: Calls::new(Arc::new(tokio::sync::Semaphore::new(0))),
             link: Arc::default(),
+            _private: None,
         }
     }
 }
