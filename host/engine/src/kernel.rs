@@ -19,11 +19,8 @@ use crate::{
     limits::CROSSING_BYTES_MAX,
     meter::CpuMeter,
     outcome::FailureKind,
-    store::{Binding, FUEL_RESERVE, StoreData},
+    store::{Binding, FUEL_UNCHARGED, StoreData},
 };
-
-/// Fuel for entries that no cell is charged for: warm-up, configuration, introspection.
-const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 
 /// Why a kernel died.
 #[derive(Clone, Debug)]
@@ -114,7 +111,7 @@ impl Kernel {
     pub(crate) async fn step(&mut self, entry: Entry) -> Result<types::Step, Death> {
         let cell = entry.cell();
         self.store.data_mut().enter(cell);
-        let charged = self.fill_up(cell);
+        self.fill_up(cell);
         let cpu = self.cpu.clone();
         let result = match &entry {
             Entry::Start(cell) => cpu.measure(self.exports.call_start(&mut self.store, cell)).await,
@@ -123,7 +120,7 @@ impl Kernel {
                 cpu.measure(self.exports.call_interrupt(&mut self.store, *cell, *reason)).await
             }
         };
-        self.charge(cell, charged);
+        self.charge();
         result.map_err(|error| self.death(&error))
     }
 
@@ -168,25 +165,19 @@ impl Kernel {
         let _ = self.store.set_fuel(FUEL_UNCHARGED);
     }
 
-    /// Sets the fuel for an entry; returns it when it is to be charged.
-    fn fill_up(&mut self, cell: u32) -> Option<u64> {
-        if self.flavour == Flavour::Epoch {
-            return None;
+    /// Sets the fuel for an entry on behalf of `cell`.
+    fn fill_up(&mut self, cell: u32) {
+        if self.flavour == Flavour::Fuel {
+            let fuel = self.store.data_mut().begin_to_pay(cell);
+            // Only fails when the engine counts no fuel, which this flavour does.
+            let _ = self.store.set_fuel(fuel);
         }
-        let left = match self.store.data().cells.get(&cell) {
-            Some(live) => live.fuel_left,
-            None => self.store.data().binding.limits.fuel,
-        };
-        let fuel = left.map_or(FUEL_UNCHARGED, |left| left.saturating_add(FUEL_RESERVE));
-        // Only fails when the engine counts no fuel, which this flavour does.
-        let _ = self.store.set_fuel(fuel);
-        Some(fuel)
     }
 
-    fn charge(&mut self, cell: u32, charged: Option<u64>) {
-        let (Some(charged), Ok(left)) = (charged, self.store.get_fuel()) else { return };
-        if let Some(fuel_left) = self.store.data_mut().cells.get_mut(&cell).and_then(|live| live.fuel_left.as_mut()) {
-            *fuel_left = fuel_left.saturating_sub(charged.saturating_sub(left));
+    /// Charges what was burned since.
+    fn charge(&mut self) {
+        if let Ok(left) = self.store.get_fuel() {
+            self.store.data_mut().charge(left);
         }
     }
 

@@ -27,10 +27,10 @@ use crate::{
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
     host::Host,
     limits::Limits,
-    workspace::PrivateFolder,
     meter::{StopFlag, lock},
     reactor::{self, Command},
     store::{Binding, KernelLink, LiveCell},
+    workspace::PrivateFolder,
 };
 
 /// Commands that wait for a busy kernel.

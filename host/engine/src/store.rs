@@ -38,6 +38,8 @@ use crate::{
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
 pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
+/// Fuel for code that no cell is charged for: warm-up, configuration, introspection.
+pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 /// Random bytes the guest may ask for at once.
 const RANDOM_BYTES_MAX: u32 = 64 << 10;
 /// Fields of a status event.
@@ -116,6 +118,8 @@ pub(crate) struct StoreData {
     deepest: u32,
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
+    /// The cell that pays for fuel, and what the store had when it began to.
+    payer: (u32, u64),
     /// When the guest was entered.
     pub(crate) entered: Instant,
     /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
@@ -162,6 +166,7 @@ impl StoreData {
             cells: BTreeMap::new(),
             deepest: 0,
             executing: 0,
+            payer: (0, 0),
             entered: Instant::now(),
             stop_seen: None,
             killed: None,
@@ -181,6 +186,23 @@ impl StoreData {
         self.stop_seen = None;
         self.cells.values_mut().for_each(|live| live.stop_seen = None);
         self.limiter.refused = false;
+    }
+
+    /// Makes `cell` the one that pays; returns the fuel that the store gets for it. Several cells may run in one entry.
+    pub(crate) fn begin_to_pay(&mut self, cell: u32) -> u64 {
+        let limit = self.binding.limits.fuel;
+        let left = self.cells.get(&cell).map_or(limit, |live| live.fuel_left);
+        let fuel = left.map_or(FUEL_UNCHARGED, |left| left.saturating_add(FUEL_RESERVE));
+        self.payer = (cell, fuel);
+        fuel
+    }
+
+    /// Charges the cell that pays, now that the store has `left`.
+    pub(crate) fn charge(&mut self, left: u64) {
+        let (cell, fuel) = self.payer;
+        if let Some(fuel_left) = self.cells.get_mut(&cell).and_then(|live| live.fuel_left.as_mut()) {
+            *fuel_left = fuel_left.saturating_sub(fuel.saturating_sub(left));
+        }
     }
 
     /// Notes that the guest says it runs code of `cell`.
@@ -515,8 +537,14 @@ pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> 
     linker.instance(&control)?.func_wrap(
         "should-stop",
         |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
-            let fuel_left = context.get_fuel().ok();
-            Ok((context.data_mut().poll_stop(cell, fuel_left),))
+            let mut left = context.get_fuel()?;
+            let data = context.data_mut();
+            if data.payer.0 != cell && data.cells.contains_key(&cell) {
+                data.charge(left);
+                left = data.begin_to_pay(cell);
+                context.set_fuel(left)?;
+            }
+            Ok((context.data_mut().poll_stop(cell, Some(left)),))
         },
     )?;
     linker.allow_shadowing(false);
