@@ -238,6 +238,7 @@ impl Bridges for Counted {
                 counting.running.fetch_sub(1, Ordering::SeqCst);
                 Ok(Response::Json("null".to_owned()))
             }),
+            Call::Tool { name, .. } if name == "never" => Box::pin(std::future::pending()),
             Call::Agent(agent) => {
                 let prompt = agent.prompt.clone();
                 Box::pin(async move {
@@ -389,4 +390,138 @@ fn a_missing_guest_is_named() {
     let error = load_error(HostConfig::new(folder.path().to_owned(), CACHE.path().to_owned()));
     assert_eq!(error.code(), "guest-missing");
     assert!(error.to_string().starts_with("probe is not available"), "{error}");
+}
+
+/// Reads a run until a cell started, and then no more, until its kernel waits for it.
+async fn stall(session: &Session) -> Run {
+    let mut stalled = run(session, "flood 100000");
+    until_started(&mut stalled).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stalled
+}
+
+#[test]
+fn a_reader_that_stops_reading_holds_up_no_other_run_of_its_kernel_for_long() {
+    on_one_thread(async {
+        let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
+        let session = open(&host(), SessionConfig { limits, ..SessionConfig::default() });
+        let mut waiting = Cell::new(Language::Probe, "sleep 100000");
+        waiting.timeout = Some(Duration::from_secs(1));
+        let mut waiting = session.run(vec![waiting]).expect("a run");
+        until_started(&mut waiting).await;
+        let stalled = stall(&session).await;
+        let ended = tokio::time::timeout(Duration::from_secs(5), outcome(waiting)).await;
+        assert_eq!(kind(&ended.expect("its deadline is its own")), Some(FailureKind::Timeout));
+        assert_eq!(text(&session, "emit alive").await, "alive");
+        assert_eq!(kind(&outcome(stalled).await), Some(FailureKind::Interrupted));
+    });
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_keep_a_kernel_that_was_given_up() {
+    on_one_thread(async {
+        let session = open(&Host::open(config(1)).expect("a host"), SessionConfig::default());
+        let stalled = stall(&session).await;
+        session.reset(Language::Probe);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(text(&session, "emit alive").await, "alive");
+        drop(stalled);
+    });
+}
+
+#[test]
+fn a_cell_ends_although_nobody_reads_its_run() {
+    on_one_thread(async {
+        let session = open(&host(), SessionConfig::default());
+        let mut unread = run(&session, &"emit x\n".repeat(64));
+        until_started(&mut unread).await;
+        let other = tokio::time::timeout(Duration::from_secs(5), text(&session, "emit alive")).await;
+        assert_eq!(other.expect("the kernel is free"), "alive");
+        assert_eq!(outcome(unread).await, Outcome::Complete);
+    });
+}
+
+#[test]
+fn clearing_ends_the_cells_that_await() {
+    on_one_thread(async {
+        let session = open(&host(), SessionConfig::default());
+        let mut waiting = run(&session, "sleep 100000");
+        until_started(&mut waiting).await;
+        let ended = tokio::spawn(outcome(waiting));
+        tokio::task::yield_now().await;
+        session.clear(Language::Probe).await.expect("cleared");
+        let ended = tokio::time::timeout(Duration::from_secs(5), ended).await.expect("at once");
+        assert_eq!(kind(&ended.expect("no panic")), Some(FailureKind::Interrupted));
+        assert_eq!(text(&session, "emit alive").await, "alive");
+    });
+}
+
+#[test]
+fn waiting_for_a_busy_kernel_is_not_the_waiting_cells_time() {
+    on_one_thread(async {
+        let session = open(&host(), SessionConfig::default());
+        let mut busy = run(&session, "block 1500");
+        until_started(&mut busy).await;
+        tokio::task::yield_now().await;
+        let mut queued = Cell::new(Language::Probe, "spin 10\nemit done");
+        queued.timeout = Some(Duration::from_secs(1));
+        let queued = session.run(vec![queued]).expect("a run");
+        let (busy, queued) = tokio::join!(outcome(busy), queued.collect_result());
+        assert_eq!(busy, Outcome::Complete);
+        assert_eq!(queued.text(), "done");
+    });
+}
+
+#[test]
+fn a_cell_that_was_stopped_in_time_costs_the_next_one_nothing() {
+    on_one_thread(async {
+        let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
+        let bridges = Arc::new(Counted(Arc::default()));
+        let session = open(&host(), SessionConfig { limits, bridges, ..SessionConfig::default() });
+        let mut doomed = Cell::new(Language::Probe, "call sleep {}\nspin");
+        doomed.timeout = Some(Duration::from_secs(1));
+        let mut doomed = session.run(vec![doomed]).expect("a run");
+        until_started(&mut doomed).await;
+        // Both calls end at the same time, so that both cells go on in one entry of the guest.
+        let busy = run(&session, "call sleep {}\nblock 400\nspin 100");
+        let (doomed, busy) = tokio::join!(outcome(doomed), outcome(busy));
+        assert_eq!(kind(&doomed), Some(FailureKind::Timeout));
+        assert_eq!(busy, Outcome::Complete);
+    });
+}
+
+#[test]
+fn a_cell_pays_for_what_it_burns_after_a_timer() {
+    on_one_thread(async {
+        let limits = Limits { fuel: Some(50_000_000_000), ..Limits::default() };
+        let session = open(&host(), SessionConfig { limits, ..SessionConfig::default() });
+        let fuel = async |code: &str| {
+            let mut run = run(&session, code);
+            while let Some(event) = run.next().await {
+                if let EventKind::CellFinished { usage, .. } = event.kind {
+                    return usage.fuel.expect("fuel is counted");
+                }
+            }
+            panic!("no cell finished");
+        };
+        let (waiting, burning) = tokio::join!(fuel("sleep 2000"), fuel("sleep 10\nspin 20"));
+        assert!(waiting < 10_000_000 && burning > 40_000_000, "{waiting}, {burning}");
+    });
+}
+
+#[test]
+fn arguments_that_wait_for_their_calls_are_bounded() {
+    on_one_thread(async {
+        let bridges = Arc::new(Counted(Arc::default()));
+        let session = open(&host(), SessionConfig { bridges, ..SessionConfig::default() });
+        let code = format!("call never {}", "x".repeat(15 << 20));
+        let mut waiting = Vec::new();
+        for _ in 0..17 {
+            let mut run = run(&session, &code);
+            until_started(&mut run).await;
+            waiting.push(run);
+        }
+        let refused = result(&session, &code).await;
+        assert!(refused.is_error && refused.text().contains("more than 268435456 bytes of arguments"));
+    });
 }
