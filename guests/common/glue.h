@@ -77,6 +77,10 @@ void glue_aim(void *buffer, size_t capacity);
 // Takes back what `glue_aim` did when no list came. Returns whether one did.
 bool glue_landed(void);
 
+// Set while the guest is baked: clocks stand still and random bytes are the same each time, so that the image is the
+// same wherever it is made.
+extern bool glue_baking;
+
 // Fills `buffer` with random bytes from the host.
 void glue_random(void *buffer, size_t length);
 

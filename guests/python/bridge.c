@@ -1,8 +1,6 @@
 /* The functions of `_cellar` that reach the host. */
 #include "shim.h"
 
-#include <time.h>
-
 /* What `call` and `start` take as their first argument; the prelude has the same list. */
 enum bridge { TOOL, LLM, AGENT, INPUT, HTTP };
 
@@ -389,6 +387,15 @@ static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
     Py_RETURN_NONE;
 }
 
+/* process_time() and process_time_ns(): the kernel's processor time. The C library has no clock for it. */
+static PyObject *bridge_process_time(PyObject *module, PyObject *unused) {
+    return PyFloat_FromDouble((double)cellar_kernel_control_cpu_clock() / 1e9);
+}
+
+static PyObject *bridge_process_time_ns(PyObject *module, PyObject *unused) {
+    return PyLong_FromUnsignedLongLong(cellar_kernel_control_cpu_clock());
+}
+
 /* should_stop(cell) -> index of the reason, or None */
 static PyObject *bridge_should_stop(PyObject *module, PyObject *cell) {
     uint32_t number = (uint32_t)PyLong_AsUnsignedLong(cell);
@@ -439,6 +446,8 @@ PyMethodDef cellar_bridge_methods[] = {
     {"clear", bridge_clear, METH_O, NULL},
     {"status", bridge_status, METH_VARARGS, NULL},
     {"flush", bridge_flush, METH_NOARGS, NULL},
+    {"process_time", bridge_process_time, METH_NOARGS, NULL},
+    {"process_time_ns", bridge_process_time_ns, METH_NOARGS, NULL},
     {"sleep", bridge_sleep, METH_O, NULL},
     {"should_stop", bridge_should_stop, METH_O, NULL},
     {"raise_if_stopped", bridge_raise_if_stopped, METH_NOARGS, NULL},

@@ -150,6 +150,11 @@ int cellar_check_stop(void) {
     return 1;
 }
 
+void cellar_poll_reset(void) {
+    last_poll = last_raise = 0;
+    cellar_poll_countdown = countdown = COUNTDOWN_MAX;
+}
+
 void cellar_poll_note_stop(void) {
     last_raise = cellar_kernel_control_monotonic_clock();
 }

@@ -124,6 +124,22 @@ static void import_prelude(void) {
     Py_DECREF(package);
 }
 
+/* Clears what calls have left on the stack, which differs from one bake to the next. The stack grows down to address 0;
+   what is in use ends where the local variable lies. */
+__attribute__((noinline)) static void clear_stack(void) {
+    volatile char here = 0;
+    const uintptr_t in_use = 1024;
+    uintptr_t end = (uintptr_t)&here - in_use;
+    for (volatile char *byte = (volatile char *)(uintptr_t)in_use; (uintptr_t)byte < end; byte++) {
+        *byte = 0;
+    }
+}
+
+/* Before the C library reads a clock in a constructor of its own. */
+__attribute__((constructor(1))) static void begin_baking(void) {
+    glue_baking = true;
+}
+
 void exports_kernel_init(void) {
     if (entry != NULL) {
         return;
@@ -135,6 +151,10 @@ void exports_kernel_init(void) {
     set_reserve_aside();
     cellar_stream_flush();
     glue_flush();
+    cellar_poll_reset();
+    cellar_stream_reset();
+    clear_stack();
+    glue_baking = false;
 }
 
 /* --- Entering the prelude --- */

@@ -38,6 +38,9 @@ void cellar_stream_flush(void);
 /* Sends what is gathered when it has waited for too long. */
 void cellar_stream_flush_if_old(uint64_t now);
 
+/* Forgets times and old text, so that they are not baked. */
+void cellar_stream_reset(void);
+
 /* --- poll.c: stopping a cell softly. --- */
 
 /* Says whether user code runs: only then may the poll raise. Returns what it was. */
@@ -49,6 +52,8 @@ PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
 
 /* Says that the cell was told to stop in another way: it has time for its `finally` blocks. */
 void cellar_poll_note_stop(void);
+/* Forgets what was measured, so that it is not baked. */
+void cellar_poll_reset(void);
 /* 1 with the exception set when the cell must stop, wherever the code stands. */
 int cellar_raise_if_stopped(void);
 /* Called by CPython where a thread would wait for a lock that is held, with nanoseconds or -1: the time passes, or an

@@ -33,6 +33,11 @@ void cellar_stream_flush_if_old(uint64_t now) {
     }
 }
 
+void cellar_stream_reset(void) {
+    memset(gathered, 0, sizeof gathered);
+    since = 0;
+}
+
 /* Sends a long text in pieces that end between characters. */
 static void send_long(uint32_t cell, uint8_t stream, const char *text, size_t length) {
     const size_t piece = 1 << 20;

@@ -13,6 +13,8 @@ from _cellar_prelude import bridges, cells, display, editor, helpers, network, s
 
 streams.install(bridges.input_)
 time.sleep = _cellar.sleep
+time.process_time = time.thread_time = _cellar.process_time
+time.process_time_ns = time.thread_time_ns = _cellar.process_time_ns
 
 import builtins  # noqa: E402
 
