@@ -13,6 +13,9 @@ use crate::{
     report::{CliError, print_progress},
 };
 
+/// Live kernels per flavour: one a language, and some that are being given back.
+const KERNELS_MAX: u32 = 16;
+
 /// The folders of the guests and of what is made from them.
 ///
 /// # Errors
@@ -23,10 +26,10 @@ pub(crate) fn host_config(folders: &Folders) -> Result<HostConfig, CliError> {
         Some(data.join("cellar").join("guests"))
     });
     let cache = folders.cache.clone().or_else(|| Some(dirs::cache_dir()?.join("cellar")));
-    Ok(HostConfig::new(
-        guests.ok_or(CliError::Folder { what: "guests", flag: "--guests" })?,
-        cache.ok_or(CliError::Folder { what: "cache", flag: "--cache" })?,
-    ))
+    let guests = guests.ok_or(CliError::Folder { what: "guests", flag: "--guests" })?;
+    let cache = cache.ok_or(CliError::Folder { what: "cache", flag: "--cache" })?;
+    // One session, and soon over: room for more, and spares, would only cost the start.
+    Ok(HostConfig { kernels_max: KERNELS_MAX, spares: 0, ..HostConfig::new(guests, cache) })
 }
 
 /// `guests` beside the folder that the program is in, if it is there.

@@ -41,7 +41,7 @@ pub enum EventKind {
     CallStarted { index: usize, call: u64, bridge: Bridge, name: String },
     /// It came back. `error` is its message.
     CallFinished { index: usize, call: u64, duration: Duration, error: Option<String> },
-    /// The cell waits for a line of input; see [`crate::Session::submit_input`].
+    /// The cell waits for a line of input. No session grants input yet: `input()` is refused.
     InputRequest { index: usize, request_id: String, prompt: String, idle_timeout: Duration },
     /// A cell ended.
     CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage },

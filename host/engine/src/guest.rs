@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, Weak, mpsc},
+    time::Duration,
 };
 
 use crate::{
@@ -30,6 +31,8 @@ pub(crate) struct Guest {
     maker: SpareMaker,
 }
 
+/// Time before a spare is replaced, so that making it does not compete with the first cell of the session that took it.
+const SPARE_DELAY: Duration = Duration::from_millis(2);
 /// Requests for spares that wait for the maker.
 const SPARE_REQUESTS_MAX: usize = 64;
 
@@ -114,6 +117,7 @@ impl SpareMaker {
         let (wanted, asked) = mpsc::sync_channel::<Weak<Guest>>(SPARE_REQUESTS_MAX);
         std::thread::Builder::new().name("cellar-spares".to_owned()).spawn(move || {
             while let Ok(guest) = asked.recv() {
+                std::thread::sleep(SPARE_DELAY);
                 while let Some(guest) = guest.upgrade() {
                     match futures::executor::block_on(guest.make_spare()) {
                         Ok(true) => {}
