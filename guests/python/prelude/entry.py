@@ -89,10 +89,14 @@ def start(cell, source):
     """Runs a cell. The cell 0 warms the kernel up: it touches what a first cell does, and leaves no trace."""
     if cell:
         return cells.start(cell, source)
-    for each in (source, *warm.CELLS):
-        cells.start(0, each)
-    cells.forget_cells(_fresh_names())
+    _warm_up([source, *warm.FIRST_CELLS])
     return [], None
+
+
+def _warm_up(sources):
+    for source in sources:
+        cells.start(0, source)
+    cells.forget_cells(_fresh_names())
 
 
 def resume(completions):
@@ -127,7 +131,7 @@ sandbox.install_sockets()
 network.install()
 for _ in range(warm.ROUNDS):
     configure(0, {"LANG": "C.UTF-8"}, "/")
-    start(0, "")
+    _warm_up([*warm.FIRST_CELLS, *warm.CELLS])
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()
