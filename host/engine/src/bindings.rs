@@ -87,6 +87,16 @@ pub(crate) fn stop_kind(reason: types::StopReason) -> FailureKind {
     }
 }
 
+/// What the exception of a stop is called in every language.
+pub(crate) fn stop_name(reason: types::StopReason) -> &'static str {
+    match reason {
+        types::StopReason::Timeout => "CellTimeout",
+        types::StopReason::Interrupted => "CellInterrupted",
+        types::StopReason::Fuel => "CellOutOfFuel",
+        types::StopReason::Output => "CellOutputExceeded",
+    }
+}
+
 /// A MIME bundle as the guest gave it.
 pub(crate) fn mime_bundle(bundle: types::MimeBundle) -> mime::MimeBundle {
     let data = |data| match data {

@@ -12,7 +12,7 @@ use wasmtime::{Store, Trap, UpdateDeadline};
 
 use crate::{
     artifact::Flavour,
-    bindings::{self, KernelPre, types, types::StopReason},
+    bindings::{self, KernelPre, stop_kind, stop_name, types, types::StopReason},
     cell::Language,
     config::WORKSPACE,
     error::Error,
@@ -186,14 +186,14 @@ impl Kernel {
         let lost = format!("the session's {} state is lost", self.language.title());
         let grace = data.binding.limits.grace;
         if let Some(reason) = data.killed {
-            let (kind, name, what) = match reason {
-                StopReason::Timeout => (FailureKind::Timeout, "CellTimeout", "ran past its deadline"),
-                StopReason::Interrupted => (FailureKind::Interrupted, "CellInterrupted", "was interrupted"),
-                StopReason::Fuel => (FailureKind::Fuel, "CellOutOfFuel", "used up its fuel"),
-                StopReason::Output => (FailureKind::Output, "CellOutputExceeded", "printed more than it may"),
+            let what = match reason {
+                StopReason::Timeout => "ran past its deadline",
+                StopReason::Interrupted => "was interrupted",
+                StopReason::Fuel => "used up its fuel",
+                StopReason::Output => "printed more than it may",
             };
             let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed, {lost}");
-            return Death { kind, name, message };
+            return Death { kind: stop_kind(reason), name: stop_name(reason), message };
         }
         let (kind, name, what) = match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => (FailureKind::Fuel, "CellOutOfFuel", "the cell used up its fuel".to_owned()),

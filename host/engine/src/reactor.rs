@@ -4,7 +4,7 @@
 //! The guest is entered for one thing at a time, so steps of different runs interleave only where cells await.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    bindings::{stop_kind, types, types::StopReason},
+    bindings::{stop_kind, stop_name, types, types::StopReason},
     calls::CallEnd,
     event::{EventKind, Scalar},
     guest::Guest,
@@ -265,9 +265,8 @@ impl Reactor {
 
     /// Ends a cell that does not end itself. Its kernel lives on.
     async fn abandon(&mut self, id: u32, reason: StopReason) {
-        let kind = stop_kind(reason);
         let message = "the cell went on awaiting after it was told to stop, and was given up";
-        let failure = Failure::new(kind, "CellTimeout", message);
+        let failure = Failure::new(stop_kind(reason), stop_name(reason), message);
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.pop_front();
         }
@@ -292,14 +291,20 @@ impl Reactor {
         if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
             self.idle_spins = 0;
         }
+        // All is checked before any end is told: a run that hears of one starts its next cell at once.
+        let mut ended = HashSet::new();
+        for (id, _) in &step.finished {
+            let is_known = self.kernel.data().cells.contains_key(id) || self.abandoned.contains(id);
+            if !is_known || !ended.insert(*id) {
+                let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
+                return Err(Death { kind: FailureKind::Trap, name: "Trap", message });
+            }
+        }
         for (id, outcome) in step.finished {
             if self.kernel.data().cells.contains_key(&id) {
                 self.end_cell(id, outcome.into()).await;
-            } else if let Some(place) = self.abandoned.iter().position(|abandoned| *abandoned == id) {
-                self.abandoned.remove(place);
             } else {
-                let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
-                return Err(Death { kind: FailureKind::Trap, name: "Trap", message });
+                self.abandoned.retain(|abandoned| *abandoned != id);
             }
         }
         Ok(())
