@@ -14,7 +14,9 @@ from _cellar_prelude import cells, display
 _WORD = re.compile(r"[\w.]*$")
 _NAME_BEFORE = re.compile(r"[\w.]*$")
 _NAME_AFTER = re.compile(r"\w*")
-_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]*)$|from\s+([\w.]+)\s+import\s+(?:.*,\s*)?(\w*)$|import\s+(?:.*,\s*)?([\w.]*)$)")
+_IMPORT = re.compile(
+    r"^\s*(?:from\s+([\w.]*)$|from\s+([\w.]+)\s+import\s+(?:.*,\s*)?(\w*)$|import\s+(?:.*,\s*)?([\w.]*)$)"
+)
 
 ITEMS_MAX = 500
 PREVIEW_MAX = 120

@@ -76,7 +76,9 @@ def _name_of(function):
 
 
 # Between a consumer of awaitables and the call that makes one.
-_TRANSPARENT = (ast.Starred, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call, ast.Lambda)
+_TRANSPARENT = (
+    ast.Starred, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.Call, ast.Lambda,
+)
 
 
 class _Rewriter(ast.NodeTransformer):

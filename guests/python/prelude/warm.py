@@ -6,24 +6,25 @@ import importlib
 CONFIGURE_HOOKS = []
 
 MODULES = """
-abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath codecs collections collections.abc
-colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg csv ctypes dataclasses datetime decimal
-difflib dis email email.message email.mime.multipart email.mime.text email.parser enum errno filecmp fnmatch fractions functools
-getpass glob graphlib gzip hashlib heapq hmac html html.parser http http.client http.cookies importlib
-importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json keyword linecache locale
-logging logging.handlers marshal math mimetypes numbers operator optparse os pathlib pickle pickletools pkgutil platform posixpath
-pprint queue quopri random re reprlib rlcompleter sched secrets select selectors shelve shlex shutil signal socket
-sqlite3 stat statistics string string.templatelib stringprep struct subprocess symtable sys sysconfig tarfile tempfile
-textwrap threading time timeit token tokenize tomllib traceback types typing unicodedata unittest unittest.mock
-urllib urllib.error urllib.parse urllib.request uuid warnings wave weakref xml.dom.minidom xml.etree.ElementTree
-xml.sax zipfile zlib zoneinfo encodings.idna encodings.latin_1 encodings.ascii encodings.utf_16 encodings.cp1252 _strptime
+_strptime abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath codecs collections
+collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg
+csv ctypes dataclasses datetime decimal difflib dis email email.message email.mime.multipart email.mime.text
+email.parser encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 enum errno filecmp
+fnmatch fractions functools getpass glob graphlib gzip hashlib heapq hmac html html.parser http http.client
+http.cookies importlib importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json
+keyword linecache locale logging logging.handlers marshal math mimetypes numbers operator optparse os pathlib pickle
+pickletools pkgutil platform posixpath pprint queue quopri random re reprlib rlcompleter sched secrets select
+selectors shelve shlex shutil signal socket sqlite3 stat statistics string string.templatelib stringprep struct
+subprocess symtable sys sysconfig tarfile tempfile textwrap threading time timeit token tokenize tomllib traceback
+types typing unicodedata unittest unittest.mock urllib urllib.error urllib.parse urllib.request uuid warnings wave
+weakref xml.dom.minidom xml.etree.ElementTree xml.sax zipfile zlib zoneinfo
 """.split()
 
 # CPython specialises code after a few runs.
 ROUNDS = 12
 
-# What first cells are like. Run as cell 0, whose output goes nowhere; these again when a kernel is kept ready, where each
-# costs memory of its own.
+# What first cells are like. Run as cell 0, whose output goes nowhere. These are run again when a kernel is kept ready,
+# where each costs memory of its own.
 FIRST_CELLS = ["1 + 1", "x = 1\nx"]
 
 # More of them, run while the guest is baked.
