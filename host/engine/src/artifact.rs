@@ -333,7 +333,7 @@ pub(crate) fn linker(engine: &wasmtime::Engine, flavour: Flavour) -> wasmtime::R
     let mut linker = Linker::new(engine);
     crate::bindings::Kernel::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |data| data)?;
     if flavour == Flavour::Fuel {
-        crate::store::link_fuel(&mut linker)?;
+        crate::store_imports::link_fuel(&mut linker)?;
     }
     Ok(linker)
 }

@@ -1,7 +1,7 @@
 //! The generated face of `wit/kernel.wit`, and its translation to and from the engine's own types.
 //!
-//! The only module that names generated types on both sides; the import traits are implemented in [`crate::store`]
-//! and [`crate::store_files`].
+//! The only module that names generated types on both sides; the import traits are implemented in
+//! [`crate::store_imports`] and [`crate::store_files`].
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "generated code")]
 

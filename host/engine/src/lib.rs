@@ -56,6 +56,7 @@ mod run;
 mod session;
 mod store;
 mod store_files;
+mod store_imports;
 mod workspace;
 
 pub use artifact::{BakeReport, bake};

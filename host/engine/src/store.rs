@@ -1,8 +1,6 @@
-//! What belongs to one kernel's store, and the answers to the guest's imports (but for files, see
-//! [`crate::store_files`]).
+//! What belongs to one kernel's store: its cells, its budgets, its calls, and what its session lent it.
 //!
-//! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
-//! without end.
+//! The guest's imports are answered in [`crate::store_imports`] and [`crate::store_files`], with what is here.
 
 use std::{
     collections::BTreeMap,
@@ -10,21 +8,16 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use rand::TryRngCore;
 use tokio::sync::{
     Notify,
     mpsc::{self, error::TrySendError},
 };
-use wasmtime::{StoreContextMut, component::Linker};
 
 use crate::{
-    bindings::{
-        WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools, types,
-        types::StopReason,
-    },
+    bindings::types::StopReason,
     bridge::{Bridges, Call, CallError, CallErrorKind, Caller, NoBridges, denied},
     calls::{CallEnd, CallResult, Calls},
     cell::CellId,
@@ -40,10 +33,6 @@ use crate::{
 pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
 /// Fuel for code that no cell is charged for: warm-up, configuration, introspection.
 pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
-/// Random bytes the guest may ask for at once.
-const RANDOM_BYTES_MAX: u32 = 64 << 10;
-/// Fields of a status event.
-const STATUS_FIELDS_MAX: usize = 64;
 /// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
 const WORD_BYTES_MAX: u64 = 4 << 10;
 
@@ -119,7 +108,7 @@ pub(crate) struct StoreData {
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
     /// The cell that pays for fuel, and what the store had when it began to.
-    payer: (u32, u64),
+    pub(crate) payer: (u32, u64),
     /// When the guest was entered.
     pub(crate) entered: Instant,
     /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
@@ -206,7 +195,7 @@ impl StoreData {
     }
 
     /// Notes that the guest says it runs code of `cell`.
-    fn note_running(&mut self, cell: u32) {
+    pub(crate) fn note_running(&mut self, cell: u32) {
         if self.cells.contains_key(&cell) {
             self.executing = cell;
         }
@@ -236,7 +225,7 @@ impl StoreData {
 
     /// Notes whether `cell` must stop; returns when that was first noted, and why it must. Each cell has a grace of
     /// its own: several may run in one entry.
-    fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
+    pub(crate) fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
         let seen = self.cells.get_mut(&cell).map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
         *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
         *seen
@@ -255,7 +244,7 @@ impl StoreData {
     }
 
     /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
-    fn route(&self, cell: u32) -> Option<u32> {
+    pub(crate) fn route(&self, cell: u32) -> Option<u32> {
         if self.cells.contains_key(&cell) { Some(cell) } else { self.cells.last_key_value().map(|(id, _)| *id) }
     }
 
@@ -275,7 +264,7 @@ impl StoreData {
 
     /// Sends an event; waits while the reader is behind, but not longer than [`StoreData::patience`]. A run whose
     /// reader is too far behind for the other cells of its kernel is cancelled.
-    async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+    pub(crate) async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
         let wake = self.binding.link.wake.clone();
         let Some(id) = self.route(cell) else { return };
         let mut stopped = None;
@@ -314,7 +303,7 @@ impl StoreData {
         Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
     }
 
-    async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
+    pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
         let (bridge, name, size) = (call.bridge(), word(call.name()), call_bytes(&call));
         let future = match self.prepare(cell, call) {
@@ -326,7 +315,7 @@ impl StoreData {
         Ok(number)
     }
 
-    async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
+    pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
         self.note_running(cell);
         let number = self.binding.calls.number();
         let (bridge, name) = (call.bridge(), word(call.name()));
@@ -397,7 +386,7 @@ fn call_bytes(call: &Call) -> usize {
 }
 
 /// Longest prefix of `text` within `bytes` that ends between characters.
-fn prefix(text: &str, bytes: u64) -> &str {
+pub(crate) fn prefix(text: &str, bytes: u64) -> &str {
     let mut end = usize::try_from(bytes).unwrap_or(usize::MAX).min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -406,196 +395,6 @@ fn prefix(text: &str, bytes: u64) -> &str {
 }
 
 /// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].
-fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     prefix(text, WORD_BYTES_MAX).to_owned()
 }
-
-impl output::Host for StoreData {
-    async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
-        self.note_running(cell);
-        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
-        let Some(left) = live.output_left else { return Ok(()) };
-        let size = text.len() as u64;
-        live.output_left = left.checked_sub(size);
-        if live.output_left.is_none() {
-            text.truncate(prefix(&text, left).len());
-        }
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.send(cell, |index| match to {
-            output::StreamName::Stdout => EventKind::Stdout { index, text },
-            output::StreamName::Stderr => EventKind::Stderr { index, text },
-        })
-        .await;
-        Ok(())
-    }
-
-    async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
-        let data = mime_bundle(display.data);
-        let named = display.display_id.as_ref().map_or(0, String::len);
-        let (size, limit) = (data.size_bytes() + named, self.binding.limits.display_bytes);
-        if size > limit {
-            let text = format!("a display of {size} bytes was left out; at most {limit} are allowed\n");
-            return output::Host::write(self, cell, output::StreamName::Stderr, text).await;
-        }
-        let display_id = display.display_id;
-        self.send(cell, |index| match (display.update, display_id) {
-            (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
-            (_, display_id) => EventKind::Display { index, data, display_id },
-        })
-        .await;
-        Ok(())
-    }
-
-    async fn clear(&mut self, cell: u32, wait: bool) -> wasmtime::Result<()> {
-        self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
-        Ok(())
-    }
-
-    async fn status(&mut self, cell: u32, op: String, fields: Vec<(String, types::Scalar)>) -> wasmtime::Result<()> {
-        let value = |value| match value {
-            types::Scalar::Text(text) => Scalar::Text(word(&text)),
-            other => other.into(),
-        };
-        let fields = fields.into_iter().take(STATUS_FIELDS_MAX);
-        let fields = fields.map(|(name, scalar)| (word(&name), value(scalar))).collect();
-        let op = word(&op);
-        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
-        Ok(())
-    }
-}
-
-type JsonResult = Result<String, types::CallError>;
-type ResponseResult = Result<types::Response, types::CallError>;
-
-fn response(result: CallResult) -> ResponseResult {
-    result.map(Into::into).map_err(Into::into)
-}
-
-impl tools::Host for StoreData {
-    fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
-        Ok(self.binding.bridges.tools().into_iter().map(Into::into).collect())
-    }
-
-    async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
-        let result = self.block_call(cell, Call::Tool { name, arguments }).await;
-        Ok(match result {
-            Ok(crate::bridge::Response::Json(json)) => Ok(json),
-            Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
-            Err(error) => Err(error.into()),
-        })
-    }
-
-    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
-    }
-
-    async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
-        if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
-            self.report_end(&mut end).await;
-        }
-        Ok(())
-    }
-}
-
-/// The bridges whose calls differ in nothing but the request.
-macro_rules! bridge_host {
-    ($interface:ident, $request:ty, $to_call:expr) => {
-        impl $interface::Host for StoreData {
-            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
-                Ok(response(self.block_call(cell, $to_call(request)).await))
-            }
-
-            async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
-                StoreData::start_call(self, cell, $to_call(request)).await
-            }
-        }
-    };
-}
-
-bridge_host!(llm, types::LlmRequest, Call::from);
-bridge_host!(agents, types::AgentRequest, Call::from);
-bridge_host!(http, types::HttpRequest, Call::from);
-bridge_host!(input, String, |prompt| Call::Input { prompt });
-
-impl StoreData {
-    /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
-    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
-        self.note_running(cell);
-        let reason = self.stop_reason(cell, fuel_left);
-        self.note_stop(cell, reason);
-        reason
-    }
-}
-
-/// Replaces `should-stop` in a linker for the fuel flavour, where the answer depends on the store's fuel: a cell that
-/// is told in time that its fuel is spent keeps its state.
-pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    let control = format!("{WORLD_PACKAGE}control@{WORLD_VERSION}");
-    linker.instance(&control)?.func_wrap(
-        "should-stop",
-        |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
-            let mut left = context.get_fuel()?;
-            let data = context.data_mut();
-            if data.payer.0 != cell && data.cells.contains_key(&cell) {
-                data.charge(left);
-                left = data.begin_to_pay(cell);
-                context.set_fuel(left)?;
-            }
-            Ok((context.data_mut().poll_stop(cell, Some(left)),))
-        },
-    )?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-impl control::Host for StoreData {
-    fn should_stop(&mut self, cell: u32) -> wasmtime::Result<Option<StopReason>> {
-        Ok(self.poll_stop(cell, None))
-    }
-
-    fn wall_clock(&mut self) -> wasmtime::Result<u64> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(instant_nanos(Instant::now()))
-    }
-
-    fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(self.cpu.now())
-    }
-
-    async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
-        self.note_running(cell);
-        let wake = self.binding.link.wake.clone();
-        let until = nanos_instant(until);
-        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
-        loop {
-            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
-                return Ok(());
-            }
-            let next = until.map_or(deadline, |until| until.min(deadline));
-            tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => {}
-                () = wake.notified() => {}
-            }
-        }
-    }
-
-    fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
-        let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
-        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
-        Ok(bytes)
-    }
-
-    fn log(&mut self, message: String) -> wasmtime::Result<()> {
-        tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
-        Ok(())
-    }
-}
-
-impl types::Host for StoreData {}

@@ -172,7 +172,7 @@ mod tests {
         let mirror = Mirror { address: "http://mirror.test/debian".to_owned(), signed_by: Some("/k.gpg".to_owned()) };
         assert_eq!(
             lines("# no\ndeb [arch=amd64 signed-by=/k.gpg] http://mirror.test/debian stable main\n"),
-            [mirror.clone()]
+            std::slice::from_ref(&mirror)
         );
         assert_eq!(
             stanzas(

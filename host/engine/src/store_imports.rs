@@ -1,0 +1,215 @@
+//! The answers to the guest's imports, but for files (see [`crate::store_files`]).
+//!
+//! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
+//! without end.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rand::TryRngCore;
+use wasmtime::{StoreContextMut, component::Linker};
+
+use crate::{
+    bindings::{
+        WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools, types,
+        types::StopReason,
+    },
+    bridge::{Call, CallError, CallErrorKind},
+    calls::CallResult,
+    event::{EventKind, Scalar},
+    store::{StoreData, instant_nanos, nanos_instant, prefix, word},
+};
+
+/// Random bytes the guest may ask for at once.
+const RANDOM_BYTES_MAX: u32 = 64 << 10;
+/// Fields of a status event.
+const STATUS_FIELDS_MAX: usize = 64;
+
+impl output::Host for StoreData {
+    async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
+        self.note_running(cell);
+        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
+        let Some(left) = live.output_left else { return Ok(()) };
+        let size = text.len() as u64;
+        live.output_left = left.checked_sub(size);
+        if live.output_left.is_none() {
+            text.truncate(prefix(&text, left).len());
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.send(cell, |index| match to {
+            output::StreamName::Stdout => EventKind::Stdout { index, text },
+            output::StreamName::Stderr => EventKind::Stderr { index, text },
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
+        let data = mime_bundle(display.data);
+        let named = display.display_id.as_ref().map_or(0, String::len);
+        let (size, limit) = (data.size_bytes() + named, self.binding.limits.display_bytes);
+        if size > limit {
+            let text = format!("a display of {size} bytes was left out; at most {limit} are allowed\n");
+            return output::Host::write(self, cell, output::StreamName::Stderr, text).await;
+        }
+        let display_id = display.display_id;
+        self.send(cell, |index| match (display.update, display_id) {
+            (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
+            (_, display_id) => EventKind::Display { index, data, display_id },
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn clear(&mut self, cell: u32, wait: bool) -> wasmtime::Result<()> {
+        self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
+        Ok(())
+    }
+
+    async fn status(&mut self, cell: u32, op: String, fields: Vec<(String, types::Scalar)>) -> wasmtime::Result<()> {
+        let value = |value| match value {
+            types::Scalar::Text(text) => Scalar::Text(word(&text)),
+            other => other.into(),
+        };
+        let fields = fields.into_iter().take(STATUS_FIELDS_MAX);
+        let fields = fields.map(|(name, scalar)| (word(&name), value(scalar))).collect();
+        let op = word(&op);
+        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+        Ok(())
+    }
+}
+
+type JsonResult = Result<String, types::CallError>;
+type ResponseResult = Result<types::Response, types::CallError>;
+
+fn response(result: CallResult) -> ResponseResult {
+    result.map(Into::into).map_err(Into::into)
+}
+
+impl tools::Host for StoreData {
+    fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
+        Ok(self.binding.bridges.tools().into_iter().map(Into::into).collect())
+    }
+
+    async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
+        let result = self.block_call(cell, Call::Tool { name, arguments }).await;
+        Ok(match result {
+            Ok(crate::bridge::Response::Json(json)) => Ok(json),
+            Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
+    }
+
+    async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
+        if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
+            self.report_end(&mut end).await;
+        }
+        Ok(())
+    }
+}
+
+/// The bridges whose calls differ in nothing but the request.
+macro_rules! bridge_host {
+    ($interface:ident, $request:ty, $to_call:expr) => {
+        impl $interface::Host for StoreData {
+            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
+                Ok(response(self.block_call(cell, $to_call(request)).await))
+            }
+
+            async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
+                StoreData::start_call(self, cell, $to_call(request)).await
+            }
+        }
+    };
+}
+
+bridge_host!(llm, types::LlmRequest, Call::from);
+bridge_host!(agents, types::AgentRequest, Call::from);
+bridge_host!(http, types::HttpRequest, Call::from);
+bridge_host!(input, String, |prompt| Call::Input { prompt });
+
+impl StoreData {
+    /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
+    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
+        self.note_running(cell);
+        let reason = self.stop_reason(cell, fuel_left);
+        self.note_stop(cell, reason);
+        reason
+    }
+}
+
+/// Replaces `should-stop` in a linker for the fuel flavour, where the answer depends on the store's fuel: a cell that
+/// is told in time that its fuel is spent keeps its state.
+pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let control = format!("{WORLD_PACKAGE}control@{WORLD_VERSION}");
+    linker.instance(&control)?.func_wrap(
+        "should-stop",
+        |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
+            let mut left = context.get_fuel()?;
+            let data = context.data_mut();
+            if data.payer.0 != cell && data.cells.contains_key(&cell) {
+                data.charge(left);
+                left = data.begin_to_pay(cell);
+                context.set_fuel(left)?;
+            }
+            Ok((context.data_mut().poll_stop(cell, Some(left)),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+impl control::Host for StoreData {
+    fn should_stop(&mut self, cell: u32) -> wasmtime::Result<Option<StopReason>> {
+        Ok(self.poll_stop(cell, None))
+    }
+
+    fn wall_clock(&mut self) -> wasmtime::Result<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
+        Ok(instant_nanos(Instant::now()))
+    }
+
+    fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.cpu.now())
+    }
+
+    async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
+        self.note_running(cell);
+        let wake = self.binding.link.wake.clone();
+        let until = nanos_instant(until);
+        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
+                return Ok(());
+            }
+            let next = until.map_or(deadline, |until| until.min(deadline));
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = wake.notified() => {}
+            }
+        }
+    }
+
+    fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
+        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
+        Ok(bytes)
+    }
+
+    fn log(&mut self, message: String) -> wasmtime::Result<()> {
+        tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
+        Ok(())
+    }
+}
+
+impl types::Host for StoreData {}
