@@ -14,7 +14,7 @@ pub struct HostConfig {
     pub cache: PathBuf,
     /// Live kernels per flavour, warm spares included. Each reserves 4 GiB of address space and no memory.
     pub kernels_max: u32,
-    /// Warm spares per guest and flavour.
+    /// Warm spares per flavour, of each guest that starts more slowly than a spare is handed over: all but JavaScript.
     pub spares: usize,
 }
 
