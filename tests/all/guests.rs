@@ -2,3 +2,4 @@
 
 mod bridges;
 mod cli;
+mod memory;
