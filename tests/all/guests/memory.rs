@@ -39,7 +39,10 @@ fn a_cell_that_fills_memory_stays_within_its_budget() {
         for limit_mib in [64, 512] {
             let resident = resident_mib(language, code, limit_mib);
             assert!(resident <= limit_mib + OVERHEAD_MIB, "{language}: {resident} MiB with a limit of {limit_mib} MiB");
-            assert!(resident >= limit_mib / 2, "{language}: {resident} MiB is too little to have filled {limit_mib} MiB");
+            assert!(
+                resident >= limit_mib / 2,
+                "{language}: {resident} MiB is too little to have filled {limit_mib} MiB"
+            );
         }
     }
 }
