@@ -36,8 +36,8 @@ run: guests data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 
 test: guests data ## Run every test
-	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 	@$(CARGO) test --release --locked --workspace --doc
+	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
