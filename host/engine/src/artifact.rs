@@ -78,6 +78,11 @@ fn wasm_config(flavour: Flavour) -> wasmtime::Config {
     config
 }
 
+/// The wasmtime engine that compiles a flavour. It reserves nothing, and what it makes is what [`wasm_engine`] loads.
+pub(crate) fn compiling_engine(flavour: Flavour) -> Result<wasmtime::Engine, Error> {
+    wasmtime::Engine::new(&wasm_config(flavour)).map_err(|error| Error::Engine(error.into()))
+}
+
 /// The wasmtime engine that runs a flavour, with room for `kernels_max` kernels.
 pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime::Engine, Error> {
     let mut pool = wasmtime::PoolingAllocationConfig::new();
@@ -221,7 +226,7 @@ pub fn bake(
     }
     let mut compiled_bytes = 0;
     for flavour in Flavour::ALL {
-        let engine = wasmtime::Engine::new(&wasm_config(flavour)).map_err(|error| Error::Engine(error.into()))?;
+        let engine = compiling_engine(flavour)?;
         let path = artifacts.compiled(flavour, &engine);
         if fresh || !path.is_file() {
             fresh = true;

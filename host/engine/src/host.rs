@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    artifact::{Artifacts, Flavour, wasm_engine},
+    artifact::{Artifacts, Flavour, compiling_engine, wasm_engine},
     cell::Language,
     config::HostConfig,
     error::Error,
@@ -111,7 +111,7 @@ pub fn guest_status(config: &HostConfig, language: Language) -> GuestStatus {
         Err(error) => (GuestState::Broken(error.to_string()), None, None),
         Ok(artifacts) => {
             let problem = Flavour::ALL.into_iter().find_map(|flavour| {
-                let engine = wasm_engine(flavour, 1).map_err(|error| error.to_string());
+                let engine = compiling_engine(flavour).map_err(|error| error.to_string());
                 engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
             });
             let state = problem.map_or(GuestState::Ready, GuestState::NotBaked);

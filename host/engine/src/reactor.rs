@@ -4,7 +4,7 @@
 //! The guest is entered for one thing at a time, so steps of different runs interleave only where cells await.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -292,10 +292,9 @@ impl Reactor {
             self.idle_spins = 0;
         }
         // All is checked before any end is told: a run that hears of one starts its next cell at once.
-        let mut ended = HashSet::new();
-        for (id, _) in &step.finished {
+        for (place, (id, _)) in step.finished.iter().enumerate() {
             let is_known = self.kernel.data().cells.contains_key(id) || self.abandoned.contains(id);
-            if !is_known || !ended.insert(*id) {
+            if !is_known || step.finished[..place].iter().any(|(earlier, _)| earlier == id) {
                 let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
                 return Err(Death { kind: FailureKind::Trap, name: "Trap", message });
             }
