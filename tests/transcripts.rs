@@ -85,7 +85,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
+/// `packages: FOLDER` of the checkout to import from, `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
 /// chance, `keep-going: yes` to run later cells after a failure.
 #[derive(Default)]
 struct Header {
@@ -149,6 +149,7 @@ impl Header {
             "disk-files" => limits.disk_files = value.parse()?,
             "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
+            "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "environment" => {

@@ -220,10 +220,18 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
         Py_XDECREF(name);
         Py_XDECREF(value);
     }
+    PyObject *packages = PyList_New(0);
+    for (size_t i = 0; packages != NULL && i < configuration->packages.len; i++) {
+        PyObject *path = cellar_text(&configuration->packages.ptr[i]);
+        if (path == NULL || PyList_Append(packages, path) < 0) {
+            Py_CLEAR(packages);
+        }
+        Py_XDECREF(path);
+    }
     PyObject *folder = cellar_text(&configuration->working_directory);
     unsigned long long seed = configuration->seed;
     kernel_configuration_free(configuration);
-    PyObject *result = enter("configure", Py_BuildValue("(KNN)", seed, environment, folder));
+    PyObject *result = enter("configure", Py_BuildValue("(KNNN)", seed, environment, folder, packages));
     if (result == NULL) {
         give_up("the prelude cannot be configured");
     }

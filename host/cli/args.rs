@@ -104,6 +104,9 @@ pub(crate) struct SessionArguments {
     /// Folder that cells see as GUEST, to read or also to write
     #[arg(long = "mount", value_name = "HOST:GUEST[:rw]")]
     pub(crate) mounts: Vec<String>,
+    /// Folder with Python packages to import (`pip install --target DIR`); the first of several wins
+    #[arg(long, value_name = "DIR")]
+    pub(crate) packages: Vec<PathBuf>,
     /// File that grants tools, models, agents and folders, and sets limits
     #[arg(long, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
@@ -128,6 +131,7 @@ impl SessionArguments {
         self.workspace.is_some()
             || self.config.is_some()
             || !self.mounts.is_empty()
+            || !self.packages.is_empty()
             || !self.environment.is_empty()
             || limits.iter().any(Option::is_some)
     }

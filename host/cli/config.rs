@@ -33,6 +33,8 @@ pub(crate) struct Config {
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
     /// is not.
     pub(crate) mounts: Vec<Mount>,
+    /// `packages`: folders with Python packages, as `pip install --target` leaves them. The first wins.
+    pub(crate) packages: Vec<PathBuf>,
     /// `[environment]`: variables that cells see. `NAME = "value"`.
     pub(crate) environment: Vec<(String, String)>,
 }

@@ -94,6 +94,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         llm: config.llm.as_ref().map(Into::into),
         http: config.http.allow.iter().map(ToString::to_string).collect(),
         mounts: config.mounts.iter().map(mount).collect(),
+        packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
         limits: limits_json(&config.limits.limits()),
     }
@@ -199,6 +200,8 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     let http = if config.http.is_empty() { "" } else { " (kept, and denied by this version)" };
     lines.item("http", &format!("{}{http}", or_none(&config.http)));
     lines.item("mounts", &or_none(&config.mounts));
+    let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
+    lines.item("packages", &or_none(&packages));
     lines.item("environment", &or_none(&config.environment));
     let limits = &config.limits;
     lines.item(

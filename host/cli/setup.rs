@@ -87,7 +87,9 @@ pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConf
         environment.push(variable(text)?);
     }
     let workspace = arguments.workspace.clone();
-    Ok(SessionConfig { workspace, mounts, environment, limits, bridges, ..SessionConfig::default() })
+    // Those of the command line come first, and so win.
+    let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
+    Ok(SessionConfig { workspace, mounts, packages, environment, limits, bridges, ..SessionConfig::default() })
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

@@ -3,14 +3,13 @@
 import ast
 import asyncio
 import contextvars
-import importlib
 import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import display, faults, rewrite
+from _cellar_prelude import display, faults, modules, rewrite
 from _cellar_prelude.loop import install as install_loop
-from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped, is_user_file
+from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
@@ -36,10 +35,6 @@ _finished = []
 
 # Synchronous cells run in one context, so that what they set in context variables stays.
 _context = contextvars.copy_context()
-
-# Modules from the session's folders, by name, with what their file looked like when they were imported.
-_local_modules = {}
-_modules_seen = 0
 
 
 def file_name(cell):
@@ -180,7 +175,6 @@ def _task_done(cell, context, task):
             task.exception()
         return
     _spread(context)
-    _note_modules()
     if task.cancelled():
         _end(cell, faults.describe(asyncio.CancelledError(), file_name(cell)))
         return
@@ -222,7 +216,7 @@ def start(cell, source):
         faults.remember(filename, source)
         sources[cell] = source
         if "import" in source:
-            _refresh_modules()
+            modules.refresh()
         body, last = _compile(source, filename)
         silenced = _is_silenced(source)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
@@ -234,8 +228,6 @@ def start(cell, source):
         _cellar.enable_stop(False)
         _end(cell, _outcome(cell, error))
         error = None
-    if "import" in source:
-        _note_modules()
     return go_on()
 
 
@@ -320,43 +312,6 @@ loop.on_fatal = _on_fatal
 loop.on_unhandled = _on_unhandled
 
 
-# --- Modules of the session's folders
-
-
-def _stamp(path):
-    import os
-
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
-def _note_modules():
-    """Remembers what the files of new modules look like."""
-    global _modules_seen
-    if len(sys.modules) == _modules_seen:
-        return
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if name not in _local_modules and isinstance(path, str) and path.startswith("/") and is_user_file(path):
-            _local_modules[name] = (path, _stamp(path))
-    _modules_seen = len(sys.modules)
-
-
-def _refresh_modules():
-    """Forgets modules of the session's folders whose file has changed, so that `import` reads it again."""
-    importlib.invalidate_caches()
-    changed = {path for path, stamp in _local_modules.values() if _stamp(path) != stamp}
-    if changed:
-        for name, (path, _) in list(_local_modules.items()):
-            # A module that imported the changed one holds the old: forget all but packages.
-            if path in changed or "/site-packages/" not in path:
-                sys.modules.pop(name, None)
-                del _local_modules[name]
-
-
 def forget_cells(fresh_names):
     """Forgets what cells bound and showed."""
     sources.clear()
@@ -377,7 +332,7 @@ def reset(fresh_names, baked_modules):
     _tasks.clear()
     _stopping.clear()
     _finished.clear()
-    _local_modules.clear()
+    modules.forget()
     forget_cells(fresh_names)
     for name in list(sys.modules):
         if name not in baked_modules:

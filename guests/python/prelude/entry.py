@@ -7,7 +7,7 @@ import sys
 import time
 
 import _cellar
-from _cellar_prelude import bridges, cells, display, editor, helpers, network, sandbox, streams, warm
+from _cellar_prelude import bridges, cells, display, editor, helpers, modules, network, sandbox, streams, warm
 
 # --- Bridges and names of every cell
 
@@ -65,7 +65,7 @@ inspect = editor.inspect
 value = editor.value
 
 
-def configure(seed, environment, folder):
+def configure(seed, environment, folder, packages):
     """Makes the kernel belong to a session."""
     random.seed(seed)
     for name in list(os.environ):
@@ -74,7 +74,7 @@ def configure(seed, environment, folder):
     environment.setdefault("HOME", folder)
     os.environ.update(environment)
     paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
-    sys.path[:] = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/")]
+    sys.path[:] = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/"), *packages]
     sys.path_importer_cache.clear()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
@@ -129,8 +129,9 @@ sandbox.install_processes()
 sandbox.install_multiprocessing()
 sandbox.install_sockets()
 network.install()
+modules.install()
 for _ in range(warm.ROUNDS):
-    configure(0, {"LANG": "C.UTF-8"}, "/")
+    configure(0, {"LANG": "C.UTF-8"}, "/", [])
     _warm_up([*warm.FIRST_CELLS, *warm.CELLS])
 random.seed(0)
 _baked_modules = frozenset(sys.modules)

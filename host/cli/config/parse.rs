@@ -54,7 +54,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn config(&mut self, at: &At<'_>) -> Option<Config> {
-        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "environment"];
+        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "packages", "environment"];
         let fields = at.fields(&known, &mut self.problems)?;
         Some(Config {
             tools: self.named(&fields, "tools", Parser::tool),
@@ -63,8 +63,15 @@ impl Parser<'_> {
             http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
             mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
+            packages: self.packages(&fields),
             environment: self.environment(&fields),
         })
+    }
+
+    fn packages(&mut self, fields: &Fields<'_>) -> Vec<PathBuf> {
+        let Some(at) = fields.get("packages") else { return Vec::new() };
+        let folders = at.texts("folder", &mut self.problems).unwrap_or_default();
+        folders.iter().map(|folder| self.path(folder)).collect()
     }
 
     /// A table of tables whose keys are names that cells write.

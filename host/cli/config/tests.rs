@@ -11,6 +11,7 @@ fn problems(text: &str) -> Vec<String> {
 
 /// Every key that the documentation names, as its readers would write them.
 const WHOLE: &str = r#"
+packages = ["packages", "/opt/packages"]
 [tools.add]
 command = ["python3", "add.py"]
 description = "adds"
@@ -63,6 +64,7 @@ fn the_documented_file_is_understood() {
         config.mounts,
         [mount("/etc/cellar/data", "/data", Access::ReadOnly), mount("/tmp/out", "/out", Access::ReadWrite)]
     );
+    assert_eq!(config.packages, [Path::new("/etc/cellar/packages"), Path::new("/opt/packages")]);
     let limits = config.limits.limits();
     assert_eq!(limits.timeout, Duration::from_secs(10));
     assert_eq!((limits.memory_bytes, limits.fuel), (64 << 20, Some(1000)));

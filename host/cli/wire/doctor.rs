@@ -49,6 +49,7 @@ pub(crate) struct ConfigJson {
     pub(crate) llm: Option<LlmJson>,
     pub(crate) http: Vec<String>,
     pub(crate) mounts: Vec<String>,
+    pub(crate) packages: Vec<PathBuf>,
     pub(crate) environment: Vec<String>,
     pub(crate) limits: LimitsJson,
 }

@@ -39,7 +39,7 @@ wasmtime::component::bindgen!({
 });
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.1.0";
+pub(crate) const WORLD_VERSION: &str = "0.2.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 /// Where the workspace appears to guests; their working directory and home.
 pub const WORKSPACE: &str = "/workspace";
 
+/// Where granted folders with packages appear: `/packages/1`, `/packages/2` and so on.
+pub const PACKAGES: &str = "/packages";
+
 /// Where a host finds its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {

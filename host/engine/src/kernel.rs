@@ -81,8 +81,12 @@ impl Kernel {
     pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
         let language = self.language;
         let died = |death: Death| Error::Kernel { language, source: death.message.into() };
-        let configuration =
-            types::Configuration { seed: 0, environment: Vec::new(), working_directory: WORKSPACE.to_owned() };
+        let configuration = types::Configuration {
+            seed: 0,
+            environment: Vec::new(),
+            working_directory: WORKSPACE.to_owned(),
+            packages: Vec::new(),
+        };
         self.configure(&configuration).await.map_err(died)?;
         let cell = types::Cell { id: 0, code: String::new() };
         self.step(Entry::Start(cell)).await.map_err(died)?;

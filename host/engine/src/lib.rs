@@ -65,7 +65,7 @@ pub use bridge::{
     Response, ToolSpec, denied,
 };
 pub use cell::{Cell, CellId, Language};
-pub use config::{HostConfig, WORKSPACE};
+pub use config::{HostConfig, PACKAGES, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, Scalar};
 pub use files::{Access, Mount, MountError};

@@ -21,7 +21,7 @@ use crate::{
     bridge::{Bridges, NoBridges},
     calls::Calls,
     cell::{Cell, CellId, Language},
-    config::WORKSPACE,
+    config::{PACKAGES, WORKSPACE},
     error::Error,
     event::EventKind,
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
@@ -45,6 +45,9 @@ pub struct SessionConfig {
     pub workspace: Option<PathBuf>,
     /// Further folders.
     pub mounts: Vec<Mount>,
+    /// Folders with installed Python packages (`pip install --target`), which cells import from and cannot change.
+    /// The earlier wins.
+    pub packages: Vec<PathBuf>,
     /// Environment variables of cells. The host's own are never passed on.
     pub environment: Vec<(String, String)>,
     /// Bounds.
@@ -59,6 +62,7 @@ impl Default for SessionConfig {
             id: None,
             workspace: None,
             mounts: Vec::new(),
+            packages: Vec::new(),
             environment: Vec::new(),
             limits: Limits::default(),
             bridges: Arc::new(NoBridges),
@@ -109,6 +113,8 @@ struct Inner {
     host: Host,
     config: SessionConfig,
     mounts: Vec<OpenMount>,
+    /// Guest paths of the folders with packages.
+    packages: Vec<String>,
     quota: Arc<Quota>,
     /// Bridge calls that run at the same time.
     permits: Arc<Semaphore>,
@@ -173,12 +179,15 @@ impl Session {
             }
         };
         let workspace = Mount { host: workspace, guest: WORKSPACE.to_owned(), access: Access::ReadWrite };
-        let mounts: Result<Vec<_>, _> = std::iter::once(&workspace).chain(&config.mounts).map(Mount::open).collect();
+        let packages = package_mounts(&config.packages);
+        let mounts = std::iter::once(&workspace).chain(&config.mounts).chain(&packages);
+        let mounts: Result<Vec<_>, _> = mounts.map(Mount::open).collect();
         let id = config.id.clone().unwrap_or_else(|| format!("s-{:016x}", rand::rng().random::<u64>()));
         let inner = Arc::new(Inner {
             id,
             host,
             mounts: mounts?,
+            packages: packages.into_iter().map(|mount| mount.guest).collect(),
             quota: Quota::new(FileLimits {
                 bytes_max: config.limits.disk_bytes,
                 files_max: config.limits.disk_files,
@@ -356,11 +365,22 @@ impl Session {
             seed: rand::rng().random(),
             environment: inner.config.environment.clone(),
             working_directory: WORKSPACE.to_owned(),
+            packages: inner.packages.clone(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         tokio::spawn(reactor::run(guest, receiver, binding, configuration));
         Ok(KernelHandle { commands, link })
     }
+}
+
+/// Folders with packages, each at a place of its own.
+fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
+    let mount = |(index, folder): (usize, &PathBuf)| Mount {
+        host: folder.clone(),
+        guest: format!("{PACKAGES}/{}", index + 1),
+        access: Access::ReadOnly,
+    };
+    folders.iter().enumerate().map(mount).collect()
 }
 
 pub use types::{CompletionItem, CompletionList, Variable};
