@@ -12,13 +12,16 @@ JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
     return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
 }
 
-static const char *const prelude_names[] = {"inspect", "errors", "output", "bridges", "helpers", "platform",
+static const char *const prelude_names[] = {"inspect", "errors", "libraries", "output", "bridges", "helpers", "platform",
                                             "introspection"};
 static const char prelude_inspect[] = {
 #embed "prelude/inspect.js" suffix(, 0)
 };
 static const char prelude_errors[] = {
 #embed "prelude/errors.js" suffix(, 0)
+};
+static const char prelude_libraries[] = {
+#embed "prelude/libraries.js" suffix(, 0)
 };
 static const char prelude_output[] = {
 #embed "prelude/output.js" suffix(, 0)
@@ -35,7 +38,7 @@ static const char prelude_platform[] = {
 static const char prelude_introspection[] = {
 #embed "prelude/introspection.js" suffix(, 0)
 };
-static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,   prelude_output,       prelude_bridges,
+static const char *const prelude_texts[] = {prelude_inspect, prelude_errors, prelude_libraries, prelude_output,       prelude_bridges,
                                             prelude_helpers, prelude_platform, prelude_introspection};
 
 static void give_up(JSContext *ctx, const char *where) {
@@ -54,6 +57,7 @@ void load_prelude(JSContext *ctx) {
     add_bridge_functions(ctx, host);
     add_file_functions(ctx, host);
     add_host_functions(ctx, host);
+    add_library_functions(ctx, host);
     add_timer_functions(ctx, global);
     JS_FreeValue(ctx, global);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {

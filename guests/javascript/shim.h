@@ -112,6 +112,7 @@ void add_output_functions(JSContext *ctx, JSValueConst host);
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
 void add_host_functions(JSContext *ctx, JSValueConst host);
+void add_library_functions(JSContext *ctx, JSValueConst host);
 
 // What the host answered, as a value; frees nothing.
 JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response);

@@ -1,10 +1,13 @@
 //! The JavaScript guest: QuickJS-ng, a shim, and a prelude written in JavaScript.
 
+use std::fs;
+
 use anyhow::Result;
 
 use crate::cache::Bench;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
+use crate::libraries;
 use crate::link::Module;
 use crate::quickjs;
 use crate::sources::CrateSource;
@@ -34,7 +37,7 @@ impl Guest for JavaScript {
     }
 
     fn recipe(&self) -> &'static str {
-        concat!(include_str!("javascript.rs"), include_str!("quickjs.rs"))
+        concat!(include_str!("javascript.rs"), include_str!("libraries.rs"), include_str!("quickjs.rs"))
     }
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
@@ -48,6 +51,8 @@ impl Guest for JavaScript {
         let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
         bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
         let folder = workshop.root.join("guests/javascript");
+        let libraries = libraries::bundle(workshop, bench, &folder.join("libraries"), &patched)?;
+        fs::write(bench.out.join("NOTICE"), &libraries.notice)?;
         let module = Module {
             own: [
                 "shim.c",
@@ -56,6 +61,7 @@ impl Guest for JavaScript {
                 "files.c",
                 "host.c",
                 "introspection.c",
+                "libraries.c",
                 "output.c",
                 "prelude.c",
                 "reserve.c",
@@ -64,6 +70,7 @@ impl Guest for JavaScript {
             ]
             .iter()
             .map(|name| folder.join(name))
+            .chain([libraries.table])
             .collect(),
             foreign: ["dtoa.c", "libregexp.c", "libunicode.c"].iter().map(|name| patched.join(name)).collect(),
             includes: vec![folder, patched],

@@ -9,6 +9,7 @@ mod component;
 mod guest;
 mod inputs;
 mod javascript;
+mod libraries;
 mod link;
 mod native;
 mod probe;

@@ -1,0 +1,189 @@
+//! Libraries from npm packages that the JavaScript guest carries: fetched, checked, bundled into one script each.
+//!
+//! `guests/javascript/libraries/` names the packages, exactly and with integrity hashes, and holds one entry for each
+//! library: a module that exports what the guest wants of them. The bundler is one of the packages. Each script is
+//! compiled to QuickJS's bytecode here, by QuickJS built for this machine: reading that takes a tenth of the time that
+//! compiling the script in the guest would take.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::cache::Bench;
+use crate::inputs::{Inputs, files_below};
+use crate::process::run;
+use crate::workshop::Workshop;
+
+/// A library becomes a function, so that it has a scope of its own and is handed what the prelude's files are handed.
+const HEAD: &str = "(function (module, exports, require, host, kit) {";
+const TAIL: &str = "})";
+
+/// How entries are bundled. `platform=node` leaves imports of Node's own modules to the guest.
+const BUNDLER_FLAGS: &[&str] = &[
+    "--bundle",
+    "--format=cjs",
+    "--platform=node",
+    "--target=es2023",
+    "--main-fields=module,main",
+    "--minify-whitespace",
+    "--minify-syntax",
+    "--charset=utf8",
+    "--legal-comments=none",
+    "--log-level=warning",
+];
+
+/// How the compiler of the libraries is compiled. What QuickJS's edits call of the guest is not there.
+const COMPILER_FLAGS: &[&str] =
+    &["-O1", "-DNDEBUG", "-D_GNU_SOURCE", "-funsigned-char", "-w", "-static", "-Wl,--unresolved-symbols=ignore-all"];
+
+/// Files in which packages say on what terms they are given.
+const LICENSE_PREFIXES: [&str; 3] = ["licen", "copying", "notice"];
+
+/// What bundling makes.
+#[derive(Debug)]
+pub(crate) struct Libraries {
+    /// A C file with all bundles, and the table of them that the guest declares.
+    pub(crate) table: PathBuf,
+    /// The licences of all bundled packages, as one text.
+    pub(crate) notice: String,
+}
+
+/// Bundles all entries of `folder`, which is the guest's `libraries/`, into `bench.work`. `quickjs` holds the engine's
+/// sources as the guest has them.
+pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs: &Path) -> Result<Libraries> {
+    let packages = packages(workshop, folder)?.join("node_modules");
+    let scripts = bench.work.join("libraries");
+    fs::create_dir_all(&scripts)?;
+    let compiler = compiler(bench, &folder.join("../compile.c"), quickjs)?;
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "js") {
+            entries.push(path);
+        }
+    }
+    entries.sort();
+
+    let mut table = String::from("#include \"libraries.h\"\n");
+    let mut rows = String::new();
+    let mut bundled = BTreeSet::new();
+    for entry in &entries {
+        let name = entry.file_stem().and_then(|stem| stem.to_str()).context("a library needs a name in UTF-8")?;
+        let script = scripts.join(format!("{name}.js"));
+        let bytecode = scripts.join(format!("{name}.bytecode"));
+        let report = scripts.join(format!("{name}.json"));
+        bench.step(&format!("bundle {name}"), || {
+            let mut esbuild = Command::new(packages.join(".bin/esbuild"));
+            esbuild.args(BUNDLER_FLAGS).env("NODE_PATH", &packages);
+            esbuild.args([format!("--banner:js={HEAD}"), format!("--footer:js={TAIL}")]);
+            esbuild.arg(format!("--metafile={}", report.display())).arg(format!("--outfile={}", script.display()));
+            run(esbuild.arg(entry), &scripts.join(format!("{name}.log")))?;
+            let mut compile = Command::new(&compiler);
+            compile.arg(name).arg(&script).arg(&bytecode);
+            run(&mut compile, &scripts.join(format!("{name}.log")))
+        })?;
+        bundled.extend(packages_in(&report)?);
+        let symbol = format!("library_{}", entries.iter().position(|other| other == entry).unwrap_or_default());
+        writeln!(table, "static const uint8_t {symbol}[] = {{\n#embed \"{}\"\n}};", bytecode.display())?;
+        writeln!(rows, "    {{\"{name}\", {symbol}, sizeof {symbol}}},")?;
+    }
+    write!(table, "const library_t libraries[] = {{\n{rows}    {{0}},\n}};\n")?;
+    let path = scripts.join("library_table.c");
+    fs::write(&path, table)?;
+    Ok(Libraries { table: path, notice: notice(&packages, &bundled)? })
+}
+
+/// Path of a program that compiles scripts to bytecode, made of the guest's sources of QuickJS.
+fn compiler(bench: &Bench, source: &Path, quickjs: &Path) -> Result<PathBuf> {
+    let folder = bench.work.join("compiler");
+    let program = folder.join("compile");
+    bench.step("compile the compiler of the libraries", || {
+        fs::create_dir_all(&folder)?;
+        // All that the edits need of the guest's own header.
+        fs::write(folder.join("glue.h"), "#include <stdint.h>\nextern uint32_t glue_cell;\n")?;
+        let mut cc = Command::new("cc");
+        cc.args(COMPILER_FLAGS).arg("-I").arg(&folder).arg("-I").arg(quickjs).arg("-o").arg(&program).arg(source);
+        cc.args(["dtoa.c", "libregexp.c", "libunicode.c"].map(|name| quickjs.join(name))).arg("-lm");
+        run(&mut cc, &folder.join("compile.log"))
+    })?;
+    Ok(program)
+}
+
+/// The folder with `node_modules`, installed unless the cache has it. npm checks every archive against the lock file.
+fn packages(workshop: &Workshop, folder: &Path) -> Result<PathBuf> {
+    let mut inputs = Inputs::default();
+    for name in ["package.json", "package-lock.json"] {
+        inputs.text(name, &fs::read_to_string(folder.join(name))?);
+    }
+    workshop.cache.product("sources", "packages", &inputs, |bench| {
+        for name in ["package.json", "package-lock.json"] {
+            fs::copy(folder.join(name), bench.out.join(name))?;
+        }
+        bench.progress.timed("fetch the packages of the libraries", || {
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&bench.out);
+            run(&mut npm, &bench.work.join("npm.log"))
+                .context("the builder needs npm to fetch the packages of the JavaScript guest's libraries")
+        })
+    })
+}
+
+/// The packages that went into a bundle, from the bundler's report: their folders below `node_modules`.
+fn packages_in(report: &Path) -> Result<BTreeSet<String>> {
+    let report: Value = serde_json::from_slice(&fs::read(report)?)?;
+    let inputs = report["inputs"].as_object().context("the bundler's report lists no inputs")?;
+    let mut found = BTreeSet::new();
+    for path in inputs.keys() {
+        let Some((_, below)) = path.split_once("node_modules/") else { continue };
+        let start = below.rfind("node_modules/").map_or(0, |at| at + "node_modules/".len());
+        let parts = if below[start..].starts_with('@') { 2 } else { 1 };
+        let end = below[start..].match_indices('/').nth(parts - 1).map_or(below.len(), |(at, _)| start + at);
+        found.insert(below[..end].to_owned());
+    }
+    Ok(found)
+}
+
+/// One text with the licences of `names`.
+///
+/// # Errors
+/// When a package says nothing about its licence: then it must not be bundled.
+fn notice(packages: &Path, names: &BTreeSet<String>) -> Result<String> {
+    let mut text = String::from("The JavaScript guest carries parts of these packages.\n");
+    for name in names {
+        let folder = packages.join(name);
+        let manifest: Value = serde_json::from_slice(&fs::read(folder.join("package.json"))?)?;
+        let (version, license) = (manifest["version"].as_str(), manifest["license"].as_str());
+        ensure!(license.is_some(), "package `{name}` names no licence");
+        writeln!(text, "\n---- {name} {} ({})\n", version.unwrap_or("?"), license.unwrap_or("?"))?;
+        for file in files_below(&folder)? {
+            let stem = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            if file.parent() == Some(&folder) && LICENSE_PREFIXES.iter().any(|prefix| stem.starts_with(prefix)) {
+                text.push_str(&fs::read_to_string(&file)?);
+            }
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packages_of_a_bundle_are_found_with_their_scopes_and_when_nested() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("report.json");
+        fs::write(
+            &report,
+            r#"{"inputs": {"entry.js": {}, "../node_modules/@a/b/lib/x.js": {}, "n/node_modules/c/node_modules/d/y.js": {}}}"#,
+        )
+        .unwrap();
+        let names: Vec<String> = packages_in(&report).unwrap().into_iter().collect();
+        assert_eq!(names, ["@a/b", "c/node_modules/d"]);
+    }
+}
