@@ -3,3 +3,4 @@
 mod bridges;
 mod cli;
 mod memory;
+mod snapshots;

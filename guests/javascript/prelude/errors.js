@@ -3,14 +3,13 @@
   "use strict";
 
   const CAUSES = 5;
-  const ERRORS = 10;
   const CELL_FILE = /^<cell (\d+)>$/;
-  const FRAME = "    at ";
 
   // One line of a stack: `    at name (file:line:column)` or `    at file:line:column`.
   function parseFrame(line) {
-    if (!line.startsWith(FRAME)) return null;
-    let place = line.slice(FRAME.length);
+    const at = line.indexOf("at ");
+    if (at < 0) return null;
+    let place = line.slice(at + 3);
     let name = "";
     const open = place.lastIndexOf(" (");
     if (place.endsWith(")") && open >= 0) {
@@ -21,7 +20,7 @@
     const row = place.lastIndexOf(":", column - 1);
     if (column < 0 || row < 0) return null;
     return {
-      name: name.replace(/<(eval|anonymous)>$/, "").trimEnd(),
+      name: name === "<eval>" || name === "<anonymous>" ? "" : name,
       file: place.slice(0, row),
       line: Number(place.slice(row + 1, column)),
       byte: Number(place.slice(column + 1)),
@@ -31,26 +30,14 @@
   // Files of the prelude, and what the engine calls the text it was given to parse.
   const isOurs = (file) => file.startsWith("cellar:") || file === "<input>" || file === "<answer>";
 
-  // A property of something that a program threw, or undefined when it cannot be read.
-  function peek(object, name) {
-    try {
-      return object[name];
-    } catch {
-      return undefined; // a getter that throws
-    }
-  }
-
-  // Text of a value that may refuse to be looked at.
-  function describe(value) {
-    try {
-      return kit.inspect(value);
-    } catch {
-      return `[${typeof value} that cannot be shown]`;
-    }
-  }
-
   // The frames of code that the user wrote.
-  const userFrames = (error) => parseStack(peek(error, "stack"));
+  function userFrames(error) {
+    try {
+      return parseStack(error.stack);
+    } catch {
+      return []; // a getter that throws
+    }
+  }
 
   function parseStack(stack) {
     if (typeof stack !== "string") return [];
@@ -102,17 +89,20 @@
   }
 
   function nameOf(error) {
-    const name = peek(error, "name");
-    if (typeof name === "string" && name !== "") return name;
-    return (kit.isError(error) && kit.constructorName(error)) || "Error";
+    try {
+      const name = error.name;
+      if (typeof name === "string" && name !== "") return name;
+    } catch {
+      // a getter that throws has no name to give
+    }
+    return kit.constructorName(error) ?? "Error";
   }
 
   function messageOf(error) {
-    const message = peek(error, "message");
     try {
-      return message === undefined ? "" : String(message);
+      return error.message === undefined ? "" : String(error.message);
     } catch {
-      return describe(message);
+      return "";
     }
   }
 
@@ -139,34 +129,28 @@
     return lines;
   }
 
-  // The traceback: headline, frames, then the causes. `above` are the errors that led here: they may go in circles.
-  function traceback(error, frames, above) {
+  // The traceback: headline, frames, then the causes.
+  function traceback(error, frames, depth) {
     const lines = [headline(error), ...frameLines(frames)];
-    const nested = (label, value) => {
-      const deeper = [...above, error];
-      let text;
-      if (!kit.isError(value)) text = describe(value);
-      else if (deeper.includes(value)) text = "[Circular]";
-      else text = traceback(value, userFrames(value), deeper);
-      lines.push(`  [${label}]: ${text.replaceAll("\n", "\n  ")}`);
-    };
-    if (above.length >= CAUSES) return lines.join("\n");
-    const cause = peek(error, "cause");
-    if (cause !== undefined) nested("cause", cause);
-    const errors = peek(error, "errors");
-    if (Array.isArray(errors)) {
-      for (const one of errors.slice(0, ERRORS)) nested("error", one);
-      if (errors.length > ERRORS) lines.push(`  ... ${errors.length - ERRORS} more errors`);
+    const cause = error.cause;
+    if (cause !== undefined && depth < CAUSES) {
+      const text = kit.isError(cause) ? traceback(cause, userFrames(cause), depth + 1) : kit.inspect(cause);
+      lines.push(`  [cause]: ${text.replaceAll("\n", "\n  ")}`);
+    }
+    if (Array.isArray(error.errors) && depth < CAUSES) {
+      for (const one of error.errors.slice(0, 10)) {
+        const text = kit.isError(one) ? traceback(one, userFrames(one), depth + 1) : kit.inspect(one);
+        lines.push(`  [error]: ${text.replaceAll("\n", "\n  ")}`);
+      }
     }
     return lines.join("\n");
   }
 
-  // What was thrown and is no error: a text, a number, an object. One that names itself is taken at its word.
+  // What was thrown and is no error: a text, a number, an object.
   function describeOther(value, frames) {
-    const isObject = typeof value === "object" && value !== null;
-    const text = (key) => (isObject && typeof peek(value, key) === "string" ? peek(value, key) : "");
-    const name = text("name") || "Uncaught";
-    const message = typeof value === "string" ? value : (text("name") && text("message")) || describe(value);
+    const named = typeof value === "object" && value !== null && typeof value.name === "string";
+    const name = named ? value.name : "Uncaught";
+    const message = typeof value === "string" ? value : kit.inspect(value);
     return { name, message, traceback: [`${name}: ${message}`, ...frameLines(frames)].join("\n") };
   }
 
@@ -174,19 +158,17 @@
     return {
       name: nameOf(error),
       message: messageOf(error),
-      traceback: traceback(error, frames, []),
+      traceback: traceback(error, frames, 0),
       memory: error instanceof InternalError && messageOf(error) === "out of memory",
     };
   }
 
-  // The record of a failed cell. `stack` is where the last exception came from, for one that does not say it itself.
+  // The record of a failed cell. `stack` is where the last exception was thrown, for one that does not say it itself.
   kit.failure = (error, cell, stack) => {
     const isError = kit.isError(error);
-    const thrown = parseStack(stack);
-    const frames = isError ? userFrames(error) : thrown;
-    const isOwn = (frame) => frame.cell === cell;
-    const record = isError ? describeError(error, frames.length > 0 ? frames : thrown) : describeOther(error, frames);
-    const own = frames.find(isOwn) ?? thrown.find(isOwn);
+    const frames = isError ? userFrames(error) : parseStack(stack);
+    const record = isError ? describeError(error, frames) : describeOther(error, frames);
+    const own = frames.find((frame) => frame.cell === cell);
     if (own !== undefined) {
       record.line = own.line;
       record.column = own.column;
@@ -200,7 +182,7 @@
 
   // An error that nobody caught, of a cell that has already ended.
   kit.complain = (error) => {
-    const text = kit.isError(error) ? traceback(error, userFrames(error), []) : describe(error);
+    const text = kit.isError(error) ? traceback(error, userFrames(error), 0) : kit.inspect(error);
     host.write(1, `Uncaught ${text}\n`);
   };
 })

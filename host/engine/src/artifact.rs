@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! <cache>/baked/<guest>-<identity>/baked.wasm
+//!                                 /baked.sha256
 //!                                 /<flavour>-<compatibility>.cwasm
 //! ```
 
@@ -34,7 +35,9 @@ use crate::{
 };
 
 /// Changes whenever baking itself does, so that older images are not used.
-const BAKE_VERSION: u32 = 1;
+const BAKE_VERSION: u32 = 2;
+/// Holds the SHA-256 of the baked component.
+const DIGEST_FILE: &str = "baked.sha256";
 /// Native stack of a guest, in bytes. Deep recursion in the interpreters' C code must hit their own limits first.
 const WASM_STACK_BYTES: usize = 16 << 20;
 /// Stack of host functions, which run on the guest's fiber above the wasm frames.
@@ -152,6 +155,12 @@ impl Artifacts {
         self.check_trusted(&self.compiled(flavour, engine)).err()
     }
 
+    /// SHA-256 of the baked component, as baking has noted it.
+    pub(crate) fn digest(&self) -> Result<String, Error> {
+        let path = self.folder.join(DIGEST_FILE);
+        fs::read_to_string(&path).map_err(|error| self.not_baked(format!("`{}`: {error}", path.display())))
+    }
+
     fn not_baked(&self, reason: String) -> Error {
         Error::NotBaked { name: self.manifest.name.clone(), reason }
     }
@@ -222,7 +231,11 @@ pub fn bake(
         fresh = true;
         progress(&format!("{name}: baking"));
         let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
-        write_atomically(&artifacts.baked(), &image).map_err(|error| failed("storing the image")(error.into()))?;
+        let digest = hex(&Sha256::digest(&image));
+        // The image last: where it is, its digest is.
+        for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)] {
+            write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
+        }
     }
     let mut compiled_bytes = 0;
     for flavour in Flavour::ALL {

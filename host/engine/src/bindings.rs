@@ -38,6 +38,18 @@ wasmtime::component::bindgen!({
     require_store_data_send: true,
 });
 
+impl<T: Send + 'static> KernelPre<T> {
+    /// Instantiates the guest; the instance itself finds exports whose results are not to be copied.
+    pub(crate) async fn start(
+        &self,
+        mut store: impl wasmtime::AsContextMut<Data = T>,
+    ) -> wasmtime::Result<(wasmtime::component::Instance, Kernel)> {
+        let instance = self.instance_pre.instantiate_async(&mut store).await?;
+        let exports = self.indices.load(&mut store, &instance)?;
+        Ok((instance, exports))
+    }
+}
+
 /// The version of the kernel world that this host speaks.
 pub(crate) const WORLD_VERSION: &str = "0.2.0";
 /// What every import of a guest begins with.

@@ -73,6 +73,36 @@ impl Calls {
         }
     }
 
+    /// Goes on with the numbers of a kernel that was captured. The calls that it had under way are lost: the guest,
+    /// which still awaits them, is told that they were cancelled.
+    pub(crate) fn go_on_from(&mut self, next_call: u64, lost: &[(u64, u32)]) {
+        self.next_call = next_call;
+        let lost = lost.iter().take(CALLS_QUEUED_MAX).map(|(call, cell)| CallEnd {
+            call: *call,
+            cell: *cell,
+            duration: Duration::ZERO,
+            result: Err(CallError::new(
+                CallErrorKind::Cancelled,
+                "the session was restored while the call was under way",
+            )),
+            reported: true,
+        });
+        self.deliver(lost);
+    }
+
+    /// The number of the next call.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_call
+    }
+
+    /// The calls whose completion the guest has not seen, with the cells that made them, in order.
+    pub(crate) fn unseen(&self) -> Vec<(u64, u32)> {
+        let open = self.open.iter().map(|(call, open)| (*call, open.cell));
+        let mut unseen: Vec<_> = open.chain(self.ended.iter().map(|end| (end.call, end.cell))).collect();
+        unseen.sort_unstable();
+        unseen
+    }
+
     /// A number for a new call.
     pub(crate) fn number(&mut self) -> u64 {
         let call = self.next_call;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{bridge::CallError, cell::Language, files::MountError};
+use crate::{bridge::CallError, cell::Language, files::MountError, snapshot::SnapshotError};
 
 /// The cause of an error, as the layer below reported it.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -89,6 +89,10 @@ pub enum Error {
     #[error("session `{0}` is closed")]
     SessionClosed(String),
 
+    /// A snapshot cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+
     /// A bridge refused a call made on the host's side.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -114,7 +118,19 @@ impl Error {
             Error::AgentDepth { .. } => "agent-depth",
             Error::InputRequest(_) => "input-request",
             Error::SessionClosed(_) => "session-closed",
+            Error::Snapshot(_) => "snapshot",
             Error::Call(_) => "call",
         }
     }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

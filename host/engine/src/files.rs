@@ -18,7 +18,6 @@ mod listing;
 mod mount;
 mod names;
 mod quota;
-#[cfg_attr(not(test), expect(dead_code, reason = "for snapshots, which make descriptors again"))]
 mod restore;
 mod slot;
 mod stat;
@@ -31,9 +30,7 @@ pub(crate) use listing::DirectoryEntry;
 pub(crate) use mount::OpenMount;
 pub use mount::{Access, Mount, MountError};
 pub(crate) use quota::{FileLimits, Quota};
-#[cfg(test)]
-pub(crate) use slot::OpenFile;
-pub(crate) use slot::{Descriptor, OpenHow, ROOT};
+pub(crate) use slot::{Descriptor, OpenFile, OpenHow, ROOT};
 pub(crate) use stat::{FileKind, Stat};
 
 use handle::Handle;

@@ -2,9 +2,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, Weak, mpsc},
+    sync::{Arc, Mutex, OnceLock, Weak, mpsc},
     time::Duration,
 };
+
+use tokio::sync::OnceCell;
 
 use crate::{
     artifact::{Artifacts, Flavour, guest_mounts, linker},
@@ -12,9 +14,10 @@ use crate::{
     cell::Language,
     error::Error,
     files::{Files, OpenMount, Quota},
-    kernel::Kernel,
+    kernel::{Death, Kernel},
     limits::Limits,
     meter::lock,
+    snapshot::Image,
     store::{Binding, StoreData},
 };
 
@@ -29,6 +32,9 @@ pub(crate) struct Guest {
     spares: Mutex<VecDeque<Kernel>>,
     spares_wanted: usize,
     maker: SpareMaker,
+    artifacts: Artifacts,
+    digest: OnceLock<String>,
+    image: OnceCell<Image>,
 }
 
 /// Time before a spare is replaced, so that making it does not compete with the first cell of the session that took it.
@@ -39,7 +45,7 @@ const SPARE_REQUESTS_MAX: usize = 64;
 impl Guest {
     /// Loads what `bake` has made.
     pub(crate) fn load(
-        artifacts: &Artifacts,
+        artifacts: Artifacts,
         language: Language,
         flavour: Flavour,
         engine: &wasmtime::Engine,
@@ -60,6 +66,9 @@ impl Guest {
             spares: Mutex::default(),
             spares_wanted,
             maker,
+            artifacts,
+            digest: OnceLock::new(),
+            image: OnceCell::new(),
         }))
     }
 
@@ -81,7 +90,34 @@ impl Guest {
     async fn instantiate(&self) -> Result<Kernel, Error> {
         let binding =
             Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
-        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
+        self.kernel_with(StoreData::new(binding)).await
+    }
+
+    /// A new kernel, never a spare, whose host side is there already.
+    pub(crate) async fn kernel_with(&self, data: StoreData) -> Result<Kernel, Error> {
+        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, data).await
+    }
+
+    /// What the memory of every new kernel holds. Read once, when it is first asked for: that takes a few
+    /// milliseconds.
+    pub(crate) async fn image(&self) -> Result<&Image, Error> {
+        let read = async || {
+            let died = |death: Death| Error::Kernel { language: self.language, source: death.message.into() };
+            self.instantiate().await?.image().await.map_err(died)
+        };
+        self.image.get_or_try_init(read).await
+    }
+
+    /// SHA-256 of the baked component: which guest a snapshot belongs to.
+    ///
+    /// # Errors
+    /// When its cache was emptied meanwhile.
+    pub(crate) fn digest(&self) -> Result<&str, Error> {
+        if let Some(digest) = self.digest.get() {
+            return Ok(digest);
+        }
+        let digest = self.artifacts.digest()?;
+        Ok(self.digest.get_or_init(|| digest))
     }
 
     /// Asks the spare maker for spares until there are enough.

@@ -58,6 +58,11 @@ impl Host {
         Ok(())
     }
 
+    /// Which build of a language's guest is here; see [`Guest::digest`].
+    pub(crate) fn guest_digest(&self, language: Language) -> Result<String, Error> {
+        Artifacts::locate(&self.inner.config, language)?.digest()
+    }
+
     /// The guest of a language, loaded at first use.
     pub(crate) fn guest(&self, language: Language, flavour: Flavour) -> Result<Arc<Guest>, Error> {
         let mut guests = lock(&self.inner.guests);
@@ -69,7 +74,7 @@ impl Host {
         // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
         let wanted = if language == Language::JavaScript { 0 } else { self.inner.config.spares };
         let spares = (wanted, self.inner.maker.clone());
-        let guest = Guest::load(&artifacts, language, flavour, engine, spares)?;
+        let guest = Guest::load(artifacts, language, flavour, engine, spares)?;
         guests.insert((language, flavour.name()), guest.clone());
         Ok(guest)
     }

@@ -3,12 +3,9 @@
 //! A kernel that trapped, or whose call was dropped, is dead and must be dropped: wasmtime closes its store for good.
 //! The session outlives it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use wasmtime::{Store, Trap, UpdateDeadline};
+use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
 
 use crate::{
     artifact::Flavour,
@@ -17,8 +14,10 @@ use crate::{
     config::WORKSPACE,
     error::Error,
     limits::CROSSING_BYTES_MAX,
+    memory,
     meter::CpuMeter,
     outcome::FailureKind,
+    snapshot::{Image, Pages},
     store::{Binding, FUEL_UNCHARGED, StoreData},
 };
 
@@ -34,6 +33,7 @@ pub(crate) struct Death {
 /// See the module's documentation.
 pub(crate) struct Kernel {
     store: Store<StoreData>,
+    instance: Instance,
     exports: bindings::Kernel,
     flavour: Flavour,
     language: Language,
@@ -50,9 +50,8 @@ impl Kernel {
         linked: &KernelPre<StoreData>,
         language: Language,
         flavour: Flavour,
-        binding: Binding,
+        data: StoreData,
     ) -> Result<Kernel, Error> {
-        let data = StoreData::new(binding);
         let cpu = data.cpu.clone();
         let mut store = Store::new(engine, data);
         store.limiter(|data| &mut data.limiter);
@@ -67,13 +66,13 @@ impl Kernel {
         if flavour == Flavour::Fuel {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
         }
-        let exports = linked.instantiate_async(&mut store).await.map_err(|error| {
+        let (instance, exports) = linked.start(&mut store).await.map_err(|error| {
             match error.downcast_ref::<wasmtime::PoolConcurrencyLimitError>() {
                 Some(_) => Error::KernelsExhausted,
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        Ok(Kernel { store, exports, flavour, language, cpu })
+        Ok(Kernel { store, instance, exports, flavour, language, cpu })
     }
 
     /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell
@@ -101,7 +100,7 @@ impl Kernel {
         self.configure(&configuration).await
     }
 
-    async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
+    pub(crate) async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
         self.enter_uncharged();
         let call = self.exports.call_configure(&mut self.store, configuration);
         let result = self.cpu.measure(call).await;
@@ -150,6 +149,27 @@ impl Kernel {
         let cpu = self.cpu.clone();
         let result = cpu.measure(self.exports.call_complete(&mut self.store, code, cursor)).await;
         result.map_err(|error| self.death(&error))
+    }
+
+    /// Looks at the memory of a kernel that has run nothing yet.
+    pub(crate) async fn image(&mut self) -> Result<Image, Death> {
+        self.enter_uncharged();
+        let image = memory::image(&mut self.store, &self.instance, &self.exports).await;
+        image.map_err(|error| self.death(&error))
+    }
+
+    /// Copies the memory that differs from the image; see [`memory::capture`].
+    pub(crate) async fn capture(&mut self, image: &Image, earlier: Option<&Pages>) -> Result<Pages, Death> {
+        self.enter_uncharged();
+        let pages = memory::capture(&mut self.store, &self.instance, &self.exports, image, earlier).await;
+        pages.map_err(|error| self.death(&error))
+    }
+
+    /// Makes the memory of a new kernel what was captured.
+    pub(crate) async fn restore(&mut self, pages: &Pages) -> Result<(), Death> {
+        self.enter_uncharged();
+        let restored = memory::restore(&mut self.store, &self.exports, pages).await;
+        restored.map_err(|error| self.death(&error))
     }
 
     /// What the host keeps for this kernel.
@@ -230,9 +250,4 @@ impl Entry {
             Entry::Resume(cell, _) | Entry::Interrupt(cell, _) => *cell,
         }
     }
-}
-
-/// When the guest wants to be resumed.
-pub(crate) fn wake_time(step: &types::Step) -> Option<Instant> {
-    step.wake_at.and_then(crate::store::nanos_instant)
 }

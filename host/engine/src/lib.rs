@@ -38,6 +38,7 @@ mod bindings;
 mod bridge;
 mod calls;
 mod cell;
+mod checkpoint;
 mod config;
 mod error;
 mod event;
@@ -47,6 +48,7 @@ mod host;
 mod kernel;
 pub mod limits;
 mod manifest;
+mod memory;
 mod meter;
 mod mime;
 mod outcome;
@@ -54,9 +56,11 @@ mod reactor;
 mod result;
 mod run;
 mod session;
+mod snapshot;
 mod store;
 mod store_files;
 mod store_imports;
+mod store_state;
 mod workspace;
 
 pub use artifact::{BakeReport, bake};
@@ -76,6 +80,7 @@ pub use outcome::{Failure, FailureKind, Outcome, Usage};
 pub use result::*;
 pub use run::{Canceller, Run};
 pub use session::{CompletionItem, CompletionList, Session, SessionConfig, Variable};
+pub use snapshot::{Snapshot, SnapshotError};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -4,11 +4,11 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Weak,
+        Arc, LazyLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -64,6 +64,44 @@ impl StopFlag {
     }
 }
 
+/// Monotonic time as one guest sees it, in nanoseconds. It goes on over a restore, also in another process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GuestClock {
+    /// What the guest's clock shows beyond this process's.
+    ahead: i64,
+}
+
+/// This process's clock shows a second when it is first read, so that no guest sees a time of 0.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(|| Instant::now() - Duration::from_secs(1));
+
+impl GuestClock {
+    /// A clock that shows `nanos` now.
+    pub(crate) fn showing(nanos: u64) -> GuestClock {
+        GuestClock { ahead: i64::try_from(nanos).unwrap_or(i64::MAX).saturating_sub(since_origin(Instant::now())) }
+    }
+
+    /// What it shows at a moment.
+    pub(crate) fn nanos(self, instant: Instant) -> u64 {
+        u64::try_from(since_origin(instant).saturating_add(self.ahead)).unwrap_or(0)
+    }
+
+    /// When it shows `nanos`; `None` is never.
+    pub(crate) fn instant(self, nanos: u64) -> Option<Instant> {
+        let since = i64::try_from(nanos).ok()?.saturating_sub(self.ahead);
+        ORIGIN.checked_add(Duration::from_nanos(u64::try_from(since).unwrap_or(0)))
+    }
+}
+
+fn since_origin(instant: Instant) -> i64 {
+    i64::try_from(instant.saturating_duration_since(*ORIGIN).as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(crate) fn wall_nanos() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Locks a mutex whose data stays valid whatever a panicking holder did.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -84,6 +122,12 @@ fn thread_time() -> u64 {
 }
 
 impl CpuMeter {
+    /// The meter of a kernel that has used so much already.
+    pub(crate) fn starting_at(total: Duration) -> Arc<CpuMeter> {
+        let nanos = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
+        Arc::new(CpuMeter { total: AtomicU64::new(nanos), began: AtomicU64::new(0) })
+    }
+
     /// Time of finished polls.
     pub(crate) fn total(&self) -> Duration {
         Duration::from_nanos(self.total.load(Ordering::Relaxed))

@@ -14,12 +14,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     bindings::{stop_kind, stop_name, types, types::StopReason},
     calls::CallEnd,
+    checkpoint::{Slot, lost_file, revive},
+    error::{Error, describe},
     event::{EventKind, Scalar},
     guest::Guest,
-    kernel::{Death, Entry, Kernel, wake_time},
+    kernel::{Death, Entry, Kernel},
     meter::earlier,
     outcome::{Failure, FailureKind, Outcome, Usage},
+    snapshot::KernelImage,
     store::{Binding, KernelLink, LiveCell},
+    store_state::state_of,
 };
 
 /// Completions handed to the guest in one entry.
@@ -39,16 +43,21 @@ pub(crate) enum Command {
     Variables(oneshot::Sender<Vec<types::Variable>>),
     /// Complete code at a cursor.
     Complete { code: String, cursor: u32, reply: oneshot::Sender<types::CompletionList> },
+    /// Capture all state.
+    Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
 }
 
 /// See the module's documentation.
 pub(crate) struct Reactor {
     kernel: Kernel,
+    guest: Arc<Guest>,
     commands: mpsc::Receiver<Command>,
     link: Arc<KernelLink>,
     wake_at: Option<Instant>,
     abandoned: VecDeque<u32>,
     idle_spins: u32,
+    /// Status events for the next cell: an operation and its fields.
+    notices: Vec<(&'static str, Vec<(String, Scalar)>)>,
 }
 
 /// What the loop woke up for.
@@ -70,36 +79,47 @@ pub(crate) async fn run(
     commands: mpsc::Receiver<Command>,
     binding: Binding,
     configuration: types::Configuration,
+    slot: Arc<Slot>,
 ) {
     let link = binding.link.clone();
     let language = guest.language;
-    let mut kernel = match guest.kernel().await {
-        Ok(kernel) => kernel,
-        Err(error) => {
-            let death = Death { kind: FailureKind::Trap, name: "KernelError", message: describe(&error) };
-            return refuse(commands, &death).await;
-        }
+    let kept = slot.get();
+    let started = match &kept {
+        None => start(&guest, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
+        Some(kept) => revive(&guest, kept, binding, &configuration).await,
     };
-    drop(guest);
-    if let Err(death) = kernel.bind(binding, configuration).await {
-        return refuse(commands, &death).await;
+    let (mut kernel, lost_files) = match started {
+        Ok(started) => started,
+        Err(death) => return refuse(commands, &death).await,
+    };
+    let clock = kernel.data().clock;
+    let state = kept.as_ref().map(|kept| &kept.image.state);
+    let mut reactor = Reactor {
+        kernel,
+        guest,
+        commands,
+        link,
+        wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
+        abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
+        idle_spins: 0,
+        notices: Vec::new(),
+    };
+    for lost in lost_files {
+        let fields = kept.as_ref().map(|kept| lost_file(&kept.image, lost)).unwrap_or_default();
+        reactor.notices.push(("file_lost", fields));
     }
-    let mut reactor = Reactor { kernel, commands, link, wake_at: None, abandoned: VecDeque::new(), idle_spins: 0 };
     if let Err(death) = reactor.work().await {
         tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
         reactor.bury(&death).await;
     }
 }
 
-/// An error and its causes in one line.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+/// A kernel as new.
+async fn start(guest: &Arc<Guest>, binding: Binding, configuration: types::Configuration) -> Result<Kernel, Death> {
+    let failed = |error: Error| Death { kind: FailureKind::Trap, name: "KernelError", message: describe(&error) };
+    let mut kernel = guest.kernel().await.map_err(failed)?;
+    kernel.bind(binding, configuration).await?;
+    Ok(kernel)
 }
 
 /// Fails every cell that is asked for.
@@ -183,6 +203,9 @@ impl Reactor {
                 cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
                 self.kernel.data().add_cell(id, cell);
+                for (op, fields) in std::mem::take(&mut self.notices) {
+                    self.kernel.data().report_status(id, op, fields).await;
+                }
                 let step = self.kernel.step(Entry::Start(types::Cell { id, code })).await?;
                 self.apply(step).await
             }
@@ -197,11 +220,28 @@ impl Reactor {
                 let _ = reply.send(self.kernel.variables().await?);
                 Ok(())
             }
+            Command::Snapshot(reply) => {
+                let _ = reply.send(self.capture().await?);
+                Ok(())
+            }
             Command::Complete { code, cursor, reply } => {
                 let _ = reply.send(self.kernel.complete(&code, cursor).await?);
                 Ok(())
             }
         }
+    }
+
+    /// Captures all state. Between two entries there is none outside of memory but what the host keeps.
+    async fn capture(&mut self) -> Result<Result<Arc<KernelImage>, Error>, Death> {
+        let guest = self.guest.clone();
+        let (image, digest) = match (guest.image().await, guest.digest()) {
+            (Ok(image), Ok(digest)) => (image, digest),
+            (Err(error), _) | (_, Err(error)) => return Ok(Err(error)),
+        };
+        let pages = self.kernel.capture(image, None).await?;
+        let mut state = state_of(self.kernel.data(), guest.language, digest, self.wake_at);
+        state.abandoned = self.abandoned.iter().copied().collect();
+        Ok(Ok(Arc::new(KernelImage { state, pages })))
     }
 
     /// Hands over a completion, and with it all that are there already.
@@ -287,7 +327,8 @@ impl Reactor {
 
     /// Takes in what an entry led to.
     async fn apply(&mut self, step: types::Step) -> Result<(), Death> {
-        self.wake_at = wake_time(&step);
+        let clock = self.kernel.data().clock;
+        self.wake_at = step.wake_at.and_then(|nanos| clock.instant(nanos));
         if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
             self.idle_spins = 0;
         }

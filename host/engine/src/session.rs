@@ -21,6 +21,7 @@ use crate::{
     bridge::{Bridges, NoBridges},
     calls::Calls,
     cell::{Cell, CellId, Language},
+    checkpoint::Slot,
     config::{PACKAGES, WORKSPACE},
     error::Error,
     event::EventKind,
@@ -29,9 +30,12 @@ use crate::{
     limits::Limits,
     meter::{StopFlag, lock},
     reactor::{self, Command},
+    snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
     workspace::PrivateFolder,
 };
+
+mod state;
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -128,6 +132,8 @@ struct Inner {
 struct Kernels {
     closed: bool,
     live: HashMap<Language, KernelHandle>,
+    /// What a language goes on from when it gets a kernel.
+    slots: HashMap<Language, Arc<Slot>>,
 }
 
 /// The session's end of a kernel's task.
@@ -164,16 +170,28 @@ impl Host {
     /// # Errors
     /// `Mount` or `Workspace` when a folder cannot be granted.
     pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
-        Session::open(self.clone(), config)
+        Session::open(self.clone(), config, None, None)
     }
 }
 
 impl Session {
-    fn open(host: Host, config: SessionConfig) -> Result<Session, Error> {
-        let mut private = None;
-        let workspace = match &config.workspace {
-            Some(folder) => folder.clone(),
-            None => {
+    /// With `private` as its private workspace, if it is to have one, and going on from `snapshot`.
+    fn open(
+        host: Host,
+        config: SessionConfig,
+        private: Option<PrivateFolder>,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Session, Error> {
+        let mut kernels = Kernels::default();
+        if let Some(snapshot) = snapshot {
+            host.check(snapshot, &config)?;
+            kernels.go_on_from(snapshot);
+        }
+        let mut private = private.map(Arc::new);
+        let workspace = match (&config.workspace, &private) {
+            (Some(folder), _) => folder.clone(),
+            (None, Some(private)) => private.path().to_owned(),
+            (None, None) => {
                 let folder = PrivateFolder::new().map_err(Error::Workspace)?;
                 private.insert(Arc::new(folder)).path().to_owned()
             }
@@ -182,20 +200,22 @@ impl Session {
         let packages = package_mounts(&config.packages);
         let mounts = std::iter::once(&workspace).chain(&config.mounts).chain(&packages);
         let mounts: Result<Vec<_>, _> = mounts.map(Mount::open).collect();
-        let id = config.id.clone().unwrap_or_else(|| format!("s-{:016x}", rand::rng().random::<u64>()));
+        let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
+        let id = id.unwrap_or_else(|| format!("s-{:016x}", rand::rng().random::<u64>()));
+        let file_limits = FileLimits {
+            bytes_max: config.limits.disk_bytes,
+            files_max: config.limits.disk_files,
+            descriptors_max: config.limits.descriptors,
+        };
         let inner = Arc::new(Inner {
             id,
             host,
             mounts: mounts?,
             packages: packages.into_iter().map(|mount| mount.guest).collect(),
-            quota: Quota::new(FileLimits {
-                bytes_max: config.limits.disk_bytes,
-                files_max: config.limits.disk_files,
-                descriptors_max: config.limits.descriptors,
-            }),
+            quota: Quota::with_usage(file_limits, snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage)),
             permits: Arc::new(Semaphore::new(config.limits.calls_in_flight)),
-            next_cell: AtomicU32::new(1),
-            kernels: Mutex::default(),
+            next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
+            kernels: Mutex::new(kernels),
             config,
             private,
         });
@@ -235,7 +255,10 @@ impl Session {
 
     /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants and bridges stay.
     pub fn reset(&self, language: Language) {
-        if let Some(kernel) = lock(&self.inner.kernels).live.remove(&language) {
+        let mut kernels = lock(&self.inner.kernels);
+        // The old kernel keeps the old slot.
+        kernels.slots.remove(&language);
+        if let Some(kernel) = kernels.live.remove(&language) {
             kernel.close();
         }
     }
@@ -341,13 +364,14 @@ impl Session {
         {
             return Ok(use_it(kernel));
         }
-        let kernel = self.start_kernel(language)?;
+        let slot = kernels.slots.entry(language).or_default().clone();
+        let kernel = self.start_kernel(language, slot)?;
         let result = use_it(&kernel);
         kernels.live.insert(language, kernel);
         Ok(result)
     }
 
-    fn start_kernel(&self, language: Language) -> Result<KernelHandle, Error> {
+    fn start_kernel(&self, language: Language, slot: Arc<Slot>) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
         let guest = inner.host.guest(language, self.flavour())?;
         let link = Arc::<KernelLink>::default();
@@ -368,7 +392,7 @@ impl Session {
             packages: inner.packages.clone(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        tokio::spawn(reactor::run(guest, receiver, binding, configuration));
+        tokio::spawn(reactor::run(guest, receiver, binding, configuration, slot));
         Ok(KernelHandle { commands, link })
     }
 }

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use crate::{
     event::{Bridge, EventKind, Scalar},
     files::Files,
     limits::{CALL_BYTES_MAX, Limits},
-    meter::{CpuMeter, MemoryLimiter, StopFlag, earlier},
+    meter::{CpuMeter, GuestClock, MemoryLimiter, StopFlag, earlier},
     session::WeakSession,
     workspace::PrivateFolder,
 };
@@ -102,9 +102,10 @@ pub(crate) struct StoreData {
     pub(crate) binding: Binding,
     pub(crate) limiter: MemoryLimiter,
     pub(crate) cpu: Arc<CpuMeter>,
+    pub(crate) clock: GuestClock,
     pub(crate) cells: BTreeMap<u32, LiveCell>,
     /// The greatest depth of any cell so far: that of code that outlived its cell, which may be anybody's.
-    deepest: u32,
+    pub(crate) deepest: u32,
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
     /// The cell that pays for fuel, and what the store had when it began to.
@@ -116,19 +117,6 @@ pub(crate) struct StoreData {
     /// Set when the epoch callback traps the guest.
     pub(crate) killed: Option<StopReason>,
 }
-
-/// Monotonic time as guests see it: nanoseconds since this process first asked.
-pub(crate) fn instant_nanos(instant: Instant) -> u64 {
-    let origin = *ORIGIN;
-    u64::try_from(instant.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The inverse of [`instant_nanos`]; `None` for a moment that no clock will reach.
-pub(crate) fn nanos_instant(nanos: u64) -> Option<Instant> {
-    ORIGIN.checked_add(Duration::from_nanos(nanos))
-}
-
-static ORIGIN: LazyLock<Instant> = LazyLock::new(|| Instant::now() - Duration::from_secs(1));
 
 impl Binding {
     /// For a kernel that belongs to nobody yet: no folder, no bridge.
@@ -152,6 +140,7 @@ impl StoreData {
             binding,
             limiter,
             cpu: Arc::default(),
+            clock: GuestClock::default(),
             cells: BTreeMap::new(),
             deepest: 0,
             executing: 0,

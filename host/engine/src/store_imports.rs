@@ -3,7 +3,7 @@
 //! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
 //! without end.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use rand::TryRngCore;
 use wasmtime::{StoreContextMut, component::Linker};
@@ -16,7 +16,8 @@ use crate::{
     bridge::{Call, CallError, CallErrorKind},
     calls::CallResult,
     event::{EventKind, Scalar},
-    store::{StoreData, instant_nanos, nanos_instant, prefix, word},
+    meter::wall_nanos,
+    store::{StoreData, prefix, word},
 };
 
 /// Random bytes the guest may ask for at once.
@@ -171,12 +172,11 @@ impl control::Host for StoreData {
     }
 
     fn wall_clock(&mut self) -> wasmtime::Result<u64> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+        Ok(wall_nanos())
     }
 
     fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(instant_nanos(Instant::now()))
+        Ok(self.clock.nanos(Instant::now()))
     }
 
     fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
@@ -186,7 +186,7 @@ impl control::Host for StoreData {
     async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
         self.note_running(cell);
         let wake = self.binding.link.wake.clone();
-        let until = nanos_instant(until);
+        let until = self.clock.instant(until);
         let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
         loop {
             if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {

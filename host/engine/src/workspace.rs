@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cap_std::{ambient_authority, fs::Dir};
 use tempfile::TempDir;
 
 /// A folder for this user only, removed when dropped.
@@ -49,6 +50,32 @@ fn flatten(root: &Path) -> io::Result<()> {
             };
             fs::rename(&inner, &flat)?;
             unseen.push(flat);
+        }
+    }
+    Ok(())
+}
+
+/// Copies the files, folders and links below `from` into the empty folder `to`. Nothing is followed out of `from`, though
+/// cells may change it meanwhile. Hard links become files of their own.
+///
+/// # Errors
+/// What the host says, of a tree too deep for its paths among them.
+pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) =
+        (Dir::open_ambient_dir(from, ambient_authority())?, Dir::open_ambient_dir(to, ambient_authority())?);
+    let mut unseen = vec![PathBuf::from(".")];
+    while let Some(folder) = unseen.pop() {
+        for entry in from.read_dir(&folder)? {
+            let entry = entry?;
+            let (kind, path) = (entry.file_type()?, folder.join(entry.file_name()));
+            if kind.is_dir() {
+                to.create_dir(&path)?;
+                unseen.push(path);
+            } else if kind.is_symlink() {
+                to.symlink_contents(from.read_link_contents(&path)?, &path)?;
+            } else if kind.is_file() {
+                from.copy(&path, &to, &path)?;
+            }
         }
     }
     Ok(())

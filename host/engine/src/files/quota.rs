@@ -37,7 +37,12 @@ pub(crate) struct Quota {
 impl Quota {
     /// Counters at zero.
     pub(crate) fn new(limits: FileLimits) -> Arc<Self> {
-        let ledger = Ledger { limits, bytes: 0, files: 0, open: HashMap::new() };
+        Quota::with_usage(limits, (0, 0))
+    }
+
+    /// Counters of a session that goes on: it has used so many bytes and names.
+    pub(crate) fn with_usage(limits: FileLimits, (bytes, files): (u64, u64)) -> Arc<Self> {
+        let ledger = Ledger { limits, bytes, files, open: HashMap::new() };
         Arc::new(Self { limits, ledger: Mutex::new(ledger) })
     }
 

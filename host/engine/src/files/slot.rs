@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions};
+use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
 use super::handle::Handle;
@@ -17,7 +18,7 @@ pub(crate) type Descriptor = u32;
 pub(crate) const ROOT: Descriptor = 3;
 
 /// How to open. Mirrors `open-flags` of the kernel world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct OpenHow {
     /// Make the file if it is missing.
     pub(crate) create: bool,
@@ -62,7 +63,7 @@ impl OpenHow {
 }
 
 /// An open descriptor, as a snapshot keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenFile {
     /// Its number.
     pub(crate) descriptor: Descriptor,

@@ -1,0 +1,246 @@
+//! Pages of a linear memory that differ from the image its guest starts from.
+
+use std::{collections::HashMap, sync::Arc, thread};
+
+use twox_hash::XxHash3_128;
+
+/// Granularity of all that is compared and kept: the host's own page, so that a page the guest wrote is one page.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Granularity of growth: a page as wasm counts them.
+pub(crate) const WASM_PAGE_BYTES: u64 = 64 << 10;
+/// Pages compressed together. Large enough to compress well, small enough to spread over the cores.
+pub(crate) const CHUNK_PAGES: usize = 256;
+/// zstd's fast end: a snapshot is waited for, and pages of interpreters compress well at any level.
+const LEVEL: i32 = 1;
+/// Threads that compress or decompress one snapshot.
+const THREADS_MAX: usize = 4;
+
+/// Tells contents apart. Not a defence: a guest that makes two of its pages collide damages nobody but itself.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
+    XxHash3_128::oneshot(bytes)
+}
+
+/// The fingerprints of the pages that every kernel of a guest starts with.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pages: Vec<u128>,
+    zero: u128,
+}
+
+impl Image {
+    /// Of no pages; see [`Image::extend`].
+    pub(crate) fn new() -> Image {
+        Image { pages: Vec::new(), zero: fingerprint(&[0; PAGE_BYTES]) }
+    }
+
+    /// Adds the pages that follow.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.pages.extend(bytes.chunks(PAGE_BYTES).map(fingerprint));
+    }
+}
+
+/// Some pages, together.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    Raw(Vec<u8>),
+    /// A zstd frame of so many pages.
+    Packed {
+        bytes: Vec<u8>,
+        pages: usize,
+    },
+}
+
+impl Chunk {
+    /// How many pages it holds.
+    pub(crate) fn pages(&self) -> usize {
+        match self {
+            Chunk::Raw(bytes) => bytes.len() / PAGE_BYTES,
+            Chunk::Packed { pages, .. } => *pages,
+        }
+    }
+
+    /// Bytes as they are kept.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Chunk::Raw(bytes) | Chunk::Packed { bytes, .. } => bytes,
+        }
+    }
+
+    fn pack(&self) -> Option<Chunk> {
+        let Chunk::Raw(raw) = self else { return None };
+        let bytes = zstd::bulk::compress(raw, LEVEL).ok().filter(|bytes| bytes.len() < raw.len())?;
+        Some(Chunk::Packed { bytes, pages: self.pages() })
+    }
+
+    /// The pages themselves.
+    ///
+    /// # Errors
+    /// When the bytes are not a zstd frame of exactly so many pages. No more than those are ever unpacked.
+    pub(crate) fn unpack(&self) -> Result<std::borrow::Cow<'_, [u8]>, String> {
+        match self {
+            Chunk::Raw(bytes) => Ok(bytes.into()),
+            Chunk::Packed { bytes, pages } => {
+                let wanted = pages * PAGE_BYTES;
+                let raw = zstd::bulk::decompress(bytes, wanted).map_err(|error| error.to_string())?;
+                if raw.len() == wanted {
+                    Ok(raw.into())
+                } else {
+                    Err(format!("{} bytes unpacked, {wanted} were expected", raw.len()))
+                }
+            }
+        }
+    }
+}
+
+/// Where a page's contents lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    /// 0 is not known.
+    pub(crate) fingerprint: u128,
+    /// Number of the chunk and of the page in it; `None` is a page of zeros.
+    pub(crate) at: Option<(u32, u32)>,
+}
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pages {
+    /// Size of the whole memory.
+    pub(crate) memory_bytes: u64,
+    pub(crate) chunks: Vec<Arc<Chunk>>,
+    /// By page, each once.
+    pub(crate) places: Vec<Place>,
+}
+
+impl Pages {
+    /// How many differ.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Bytes held for them.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes().len()).sum()
+    }
+
+    /// Whether so much of what is held has been overwritten that it is better to start afresh.
+    pub(crate) fn is_stale(&self) -> bool {
+        let held: usize = self.chunks.iter().map(|chunk| chunk.pages()).sum();
+        held > 2 * self.places.len() + CHUNK_PAGES
+    }
+
+    /// The same, with every chunk compressed. Takes about 2 ms a MiB of processor time.
+    pub(crate) fn pack(&self) -> Pages {
+        let packed = on_threads(&self.chunks, |chunk| chunk.pack().map_or_else(|| chunk.clone(), Arc::new));
+        Pages { memory_bytes: self.memory_bytes, chunks: packed, places: self.places.clone() }
+    }
+
+    /// The chunks, unpacked, in order.
+    ///
+    /// # Errors
+    /// As [`Chunk::unpack`].
+    pub(crate) fn unpack(&self) -> Result<Vec<std::borrow::Cow<'_, [u8]>>, String> {
+        on_threads(&self.chunks, |chunk| chunk.unpack()).into_iter().collect()
+    }
+}
+
+/// Maps chunks on a few threads when there are many.
+fn on_threads<'a, T: Send>(chunks: &'a [Arc<Chunk>], work: impl Fn(&'a Arc<Chunk>) -> T + Sync) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let share = chunks.len().div_ceil(cores.min(THREADS_MAX)).max(2);
+    let (own, others) = chunks.split_at(share.min(chunks.len()));
+    thread::scope(|scope| {
+        let work = &work;
+        let spawned: Vec<_> = others
+            .chunks(share)
+            .map(|part| (part, scope.spawn(move || part.iter().map(work).collect::<Vec<T>>())))
+            .collect();
+        let mut all: Vec<T> = own.iter().map(work).collect();
+        for (part, thread) in spawned {
+            // What a thread could not do is done here; zstd does not panic.
+            all.extend(thread.join().unwrap_or_else(|_| part.iter().map(work).collect()));
+        }
+        all
+    })
+}
+
+/// Gathers the pages of a memory that differ from its image, in rising order.
+#[derive(Debug)]
+pub(crate) struct Collector<'a> {
+    image: &'a Image,
+    /// Pages that need not be copied again if they are still the same.
+    earlier: Option<&'a Pages>,
+    /// Chunks of `earlier` that are used, by their number there.
+    adopted: HashMap<u32, u32>,
+    pages: Pages,
+    /// Number of the chunk that is being filled.
+    open: Option<u32>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(image: &'a Image, earlier: Option<&'a Pages>, memory_bytes: u64) -> Collector<'a> {
+        let pages = Pages { memory_bytes, ..Pages::default() };
+        let earlier = earlier.filter(|earlier| !earlier.is_stale());
+        Collector { image, earlier, adopted: HashMap::new(), pages, open: None, buffer: Vec::new() }
+    }
+
+    /// Takes in a page that may differ.
+    pub(crate) fn page(&mut self, page: u32, bytes: &[u8]) {
+        let fingerprint = fingerprint(bytes);
+        let before = self.image.pages.get(page as usize).copied().unwrap_or(self.image.zero);
+        if fingerprint == before {
+            return;
+        }
+        let at = if fingerprint == self.image.zero {
+            None
+        } else {
+            Some(self.adopt(page, fingerprint).unwrap_or_else(|| self.copy(bytes)))
+        };
+        self.pages.places.push(Place { page, fingerprint, at });
+    }
+
+    fn adopt(&mut self, page: u32, fingerprint: u128) -> Option<(u32, u32)> {
+        let earlier = self.earlier?;
+        let place = earlier.places.binary_search_by_key(&page, |place| place.page).ok()?;
+        let place = earlier.places.get(place).filter(|place| place.fingerprint == fingerprint)?;
+        let (chunk, slot) = place.at?;
+        let held = earlier.chunks.get(chunk as usize)?;
+        let pages = &mut self.pages;
+        let adopted = *self.adopted.entry(chunk).or_insert_with(|| {
+            pages.chunks.push(held.clone());
+            number(pages.chunks.len() - 1)
+        });
+        Some((adopted, slot))
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> (u32, u32) {
+        if self.buffer.len() >= CHUNK_PAGES * PAGE_BYTES {
+            self.close();
+        }
+        let open = *self.open.get_or_insert_with(|| {
+            self.pages.chunks.push(Arc::new(Chunk::Raw(Vec::new())));
+            self.buffer.reserve(PAGE_BYTES);
+            number(self.pages.chunks.len() - 1)
+        });
+        let slot = number(self.buffer.len() / PAGE_BYTES);
+        self.buffer.extend_from_slice(bytes);
+        (open, slot)
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.pages.chunks[open as usize] = Arc::new(Chunk::Raw(std::mem::take(&mut self.buffer)));
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Pages {
+        self.close();
+        self.pages
+    }
+}
+
+/// A memory of 4 GiB has a million pages: every number of one fits.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,158 @@
+//! What a reader makes of snapshots that were changed, and of bytes that never were any.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{
+    CellState, KernelImage, KernelState, Snapshot, SnapshotError,
+    pages::{CHUNK_PAGES, Collector, Image, PAGE_BYTES, Pages, WASM_PAGE_BYTES},
+};
+
+/// A memory of so many pages, each filled with one byte.
+fn pages(contents: &[u8], image: &Image, earlier: Option<&Pages>) -> Pages {
+    let size = ((contents.len() * PAGE_BYTES) as u64).next_multiple_of(WASM_PAGE_BYTES);
+    let mut collector = Collector::new(image, earlier, size);
+    for (number, content) in (0..).zip(contents) {
+        collector.page(number, &[*content; PAGE_BYTES]);
+    }
+    collector.finish()
+}
+
+fn image(contents: &[u8]) -> Image {
+    let mut image = Image::new();
+    contents.iter().for_each(|content| image.extend(&[*content; PAGE_BYTES]));
+    image
+}
+
+/// The memory that comes of an image and what differs from it.
+fn memory(image: &[u8], pages: &Pages, count: usize) -> Vec<u8> {
+    let mut memory: Vec<u8> = (0..count).map(|page| image.get(page).copied().unwrap_or(0)).collect();
+    let chunks = pages.unpack().expect("whole chunks");
+    for place in &pages.places {
+        memory[place.page as usize] =
+            place.at.map_or(0, |(chunk, slot)| chunks[chunk as usize][slot as usize * PAGE_BYTES]);
+    }
+    memory
+}
+
+fn state() -> KernelState {
+    KernelState {
+        language: "probe".to_owned(),
+        guest: "guest".to_owned(),
+        world: "0.0.0".to_owned(),
+        wall_clock: 1,
+        monotonic_clock: 2,
+        cpu_time: 3,
+        memory_peak: 4,
+        wake_at: Some(5),
+        next_call: 6,
+        calls: vec![(1, 2)],
+        cells: vec![CellState { id: 2, time_left: 7, output_left: Some(8), fuel_left: None, depth: 1 }],
+        abandoned: vec![9],
+        deepest: 1,
+        files: Vec::new(),
+    }
+}
+
+fn snapshot(pages: Pages) -> Snapshot {
+    let kernels = vec![Arc::new(KernelImage { state: state(), pages })];
+    Snapshot { session: "s".to_owned(), taken_at_nanos: 1, next_cell: 3, disk_usage: (4, 5), is_fork: false, kernels }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (before, after) = ([1, 2, 0, 4], [1, 3, 5, 0, 0, 6]);
+    let original = snapshot(pages(&after, &image(&before), None));
+    let read = Snapshot::from_bytes(&original.to_bytes()).expect("a snapshot");
+    assert_eq!((read.session(), read.next_cell, read.disk_usage), ("s", 3, (4, 5)));
+    let kernel = &read.kernels[0];
+    assert_eq!(kernel.state, state());
+    assert_eq!(kernel.pages.len(), 4);
+    assert_eq!(memory(&before, &kernel.pages, after.len()), after);
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let bytes = snapshot(pages(&[1; 300], &Image::new(), None)).to_bytes();
+    let error = |bytes: &[u8]| Snapshot::from_bytes(bytes).expect_err("an error");
+    assert_eq!(error(b"PK\x03\x04 something else"), SnapshotError::NotASnapshot);
+    assert_eq!(error(b""), SnapshotError::Truncated { bytes: 0 });
+    let short = &bytes[..bytes.len() - 1];
+    assert_eq!(error(short), SnapshotError::Truncated { bytes: short.len() as u64 });
+    let mut newer = bytes.clone();
+    newer[8] = 200;
+    assert_eq!(error(&newer), SnapshotError::Version { found: 200, wanted: super::format::FORMAT_VERSION });
+    let mut damaged = bytes.clone();
+    let last = damaged.len() - 20;
+    damaged[last] ^= 1;
+    assert_eq!(error(&damaged), SnapshotError::Corrupt("its checksum does not match".to_owned()));
+    let longer = [bytes.as_slice(), b"x"].concat();
+    assert!(matches!(error(&longer), SnapshotError::Corrupt(_) | SnapshotError::Truncated { .. }));
+}
+
+/// Puts the right checksum under bytes, as somebody would who means harm.
+fn sealed(mut body: Vec<u8>) -> Vec<u8> {
+    let checksum = super::pages::fingerprint(&body);
+    body.extend(checksum.to_le_bytes());
+    body
+}
+
+proptest! {
+    #[test]
+    fn any_memory_survives(
+        before in prop::collection::vec(0_u8..4, 0..20),
+        first in prop::collection::vec(0_u8..4, 20..600),
+        changes in prop::collection::vec((0_usize..600, 0_u8..4), 0..20),
+    ) {
+        let image = image(&before);
+        let earlier = pages(&first, &image, None);
+        let mut second = first.clone();
+        for (page, content) in changes {
+            if let Some(page) = second.get_mut(page) {
+                *page = content;
+            }
+        }
+        let later = pages(&second, &image, Some(&earlier));
+        prop_assert_eq!(&memory(&before, &later, second.len()), &second);
+        prop_assert_eq!(&memory(&before, &later.pack(), second.len()), &second);
+        let read = Snapshot::from_bytes(&snapshot(later).to_bytes()).expect("a snapshot");
+        prop_assert_eq!(&memory(&before, &read.kernels[0].pages, second.len()), &second);
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed(place in any::<prop::sample::Index>(), change in 1_u8..) {
+        let mut bytes = snapshot(pages(&[1, 2, 3, 0, 5], &Image::new(), None)).to_bytes();
+        let place = place.index(bytes.len());
+        bytes[place] ^= change;
+        prop_assert!(Snapshot::from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn forged_snapshots_are_refused_or_read(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        length in any::<prop::sample::Index>(),
+    ) {
+        let bytes = snapshot(pages(&[1, 2, 3, 0, 5], &Image::new(), None)).to_bytes();
+        let mut body = bytes[..bytes.len() - 16].to_vec();
+        for (place, byte) in edits {
+            let place = 8 + place.index(body.len() - 8);
+            body[place] = byte;
+        }
+        body.truncate(16 + length.index(body.len() - 15));
+        for bytes in [sealed(body.clone()), body] {
+            if let Ok(read) = Snapshot::from_bytes(&bytes) {
+                for kernel in &read.kernels {
+                    let most = kernel.pages.chunks.len() * CHUNK_PAGES * PAGE_BYTES;
+                    let unpacked = kernel.pages.unpack().unwrap_or_default();
+                    prop_assert!(unpacked.iter().map(|chunk| chunk.len()).sum::<usize>() <= most);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_no_snapshot(noise in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(Snapshot::from_bytes(&sealed([b"cellar\x1as\x01\0\0\0".as_slice(), &noise].concat())).is_err());
+    }
+}
