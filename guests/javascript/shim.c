@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stacks.c"
+
 // Three quarters of the C stack; the rest is for C that runs when JavaScript has used its share up.
 #define JS_STACK_BYTES (768 * 1024)
 
@@ -43,14 +45,6 @@ static cell_t cells[CELL_COUNT];
 // Cells that were stopped or failed before their time: what they left behind does not run any more.
 static uint32_t *stopped;
 static size_t stopped_count;
-
-// Rejected promises that nobody handles yet.
-typedef struct {
-    JSValue promise, reason;
-    uint32_t cell;
-} rejection_t;
-static rejection_t *rejections;
-static size_t rejection_count, rejection_room;
 
 // Why the code that was running had to stop; looked at when an exception that cannot be caught comes out.
 static enum { ENDS_NOT, ENDS_STOPPED, ENDS_EXITED } ending;
@@ -203,7 +197,8 @@ static void end_exited(cell_t *cell) {
 static bool show(JSValueConst value) {
     if (JS_IsUndefined(value))
         return true;
-    if (JS_IsObject(value) || JS_IsSymbol(value) || JS_IsBigInt(value)) {
+    bool is_minus_zero = JS_TAG_IS_FLOAT64(JS_VALUE_GET_TAG(value)) && JS_VALUE_GET_FLOAT64(value) == 0;
+    if (JS_IsObject(value) || JS_IsSymbol(value) || JS_IsBigInt(value) || is_minus_zero) {
         JSValue shown = call_hook(ctx, HOOK_SHOW, 1, &value);
         JS_FreeValue(ctx, shown);
         return !JS_IsException(shown);
@@ -294,56 +289,7 @@ static void end_settled(cell_t *cell) {
     release_cell(cell);
 }
 
-// ---- Rejections
-
-// Called when a promise is rejected that nobody handles, and again when somebody does.
-static void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bool handled, void *opaque) {
-    if (handled) {
-        for (size_t i = 0; i < rejection_count; i++) {
-            if (JS_VALUE_GET_TAG(rejections[i].promise) == JS_TAG_OBJECT &&
-                JS_VALUE_GET_OBJ(rejections[i].promise) == JS_VALUE_GET_OBJ(promise)) {
-                JS_FreeValue(ctx, rejections[i].promise);
-                JS_FreeValue(ctx, rejections[i].reason);
-                rejections[i] = (rejection_t){JS_UNDEFINED, JS_UNDEFINED, 0};
-                return;
-            }
-        }
-        return;
-    }
-    if (rejection_count == rejection_room) {
-        size_t room = rejection_room == 0 ? 16 : rejection_room * 2;
-        rejection_t *grown = realloc(rejections, room * sizeof *grown);
-        if (grown == NULL)
-            return; // memory is short, which the cell will notice by itself
-        rejections = grown;
-        rejection_room = room;
-    }
-    rejections[rejection_count++] = (rejection_t){JS_DupValue(ctx, promise), JS_DupValue(ctx, reason), glue_cell};
-}
-
-static bool is_cell_promise(JSValueConst promise) {
-    for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
-        if (cell->live && JS_IsObject(cell->promise) && JS_VALUE_GET_OBJ(cell->promise) == JS_VALUE_GET_OBJ(promise))
-            return true;
-    }
-    return false;
-}
-
-static void report_rejections(void) {
-    // Describing one runs code, which may add more; those are for the next round.
-    rejection_t *list = rejections;
-    size_t count = rejection_count;
-    rejections = NULL;
-    rejection_count = rejection_room = 0;
-    for (size_t i = 0; i < count; i++) {
-        bool open = JS_IsObject(list[i].promise) && !is_cell_promise(list[i].promise);
-        if (open && !was_stopped(list[i].cell))
-            end_uncaught(list[i].cell, list[i].reason);
-        JS_FreeValue(ctx, list[i].promise);
-        JS_FreeValue(ctx, list[i].reason);
-    }
-    free(list);
-}
+#include "rejections.c"
 
 // ---- The event loop
 
@@ -480,6 +426,18 @@ JSContext *enter(void) {
     return ctx;
 }
 
+// Starts a cell. One that begins with a brace is an object if it can be, as in Node's REPL, and else a block.
+static JSValue evaluate(const char *text, size_t length, const char *file) {
+    cellar_brace_is_object = true;
+    cellar_brace_seen = false;
+    JSValue promise = JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+    cellar_brace_is_object = false;
+    if (!cellar_brace_seen || !JS_IsException(promise) || ending != ENDS_NOT)
+        return promise;
+    drop_exception();
+    return JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+}
+
 // ---- Exports
 
 void exports_kernel_init(void) {
@@ -519,7 +477,7 @@ void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
     glue_cell = id;
     if (id != 0)
         remember_source(id, text, length);
-    JSValue promise = JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+    JSValue promise = evaluate(text, length, file);
     if (id == 0)
         free(text);
     if (JS_IsException(promise) || ending != ENDS_NOT) {
@@ -569,15 +527,12 @@ void exports_kernel_reset(void) {
         if (cell->live)
             release_cell(cell);
     }
-    for (size_t i = 0; i < rejection_count; i++) {
-        JS_FreeValue(ctx, rejections[i].promise);
-        JS_FreeValue(ctx, rejections[i].reason);
-    }
+    forget_rejections();
     forget_sources();
     free_prelude(ctx);
     free(stopped);
     stopped = NULL;
-    rejection_count = stopped_count = 0;
+    stopped_count = 0;
     JS_FreeContext(ctx);
     JS_FreeRuntime(runtime);
     open_runtime();

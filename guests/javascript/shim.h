@@ -80,7 +80,10 @@ void cellar_out_of_memory(void);
 // Keeps a cell's source, which came from malloc and ends with NUL, and lets the oldest go.
 void remember_source(uint32_t cell, char *text, size_t length);
 
-// The source of a cell; undefined when it has been let go.
+// The source of a cell, until the next one is remembered; null when it has been let go.
+const char *cell_text(uint32_t cell, size_t *length);
+
+// The same as a string; undefined when it has been let go.
 JSValue cell_source(JSContext *ctx, uint32_t cell);
 
 void forget_sources(void);

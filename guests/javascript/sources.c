@@ -33,12 +33,20 @@ void remember_source(uint32_t cell, char *text, size_t length) {
     source_next = (source_next + 1) % SOURCE_COUNT;
 }
 
-JSValue cell_source(JSContext *ctx, uint32_t cell) {
+const char *cell_text(uint32_t cell, size_t *length) {
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        if (sources[i].text != NULL && sources[i].cell == cell)
-            return JS_NewStringLen(ctx, sources[i].text, sources[i].length);
+        if (sources[i].text != NULL && sources[i].cell == cell) {
+            *length = sources[i].length;
+            return sources[i].text;
+        }
     }
-    return JS_UNDEFINED;
+    return NULL;
+}
+
+JSValue cell_source(JSContext *ctx, uint32_t cell) {
+    size_t length;
+    const char *text = cell_text(cell, &length);
+    return text == NULL ? JS_UNDEFINED : JS_NewStringLen(ctx, text, length);
 }
 
 void forget_sources(void) {

@@ -93,7 +93,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     (
         "quickjs.c",
         "        val = JS_UNINITIALIZED;\n    } else {\n        p = JS_VALUE_GET_OBJ(ctx->global_obj);",
-        "        val = cellar_forget_lexical(ctx, prop, JS_UNINITIALIZED);\n    } else {\n        \
+        "        val = cellar_forget_lexical(ctx, prop, cellar_global_value(ctx, prop));\n    } else {\n        \
          JS_FreeValue(ctx, cellar_forget_lexical(ctx, prop, JS_UNDEFINED));\n        \
          p = JS_VALUE_GET_OBJ(ctx->global_obj);",
     ),
@@ -107,10 +107,15 @@ const EDITS: &[(&str, &str, &str)] = &[
     (
         "quickjs.c",
         "/* def_flags is (0, DEFINE_GLOBAL_LEX_VAR) |",
-        "/* Removes a lexical declaration; returns its value, or 'fallback' when there is none. */\n\
+        "/* The value of a plain global variable. */\n\
+         static JSValue cellar_global_value(JSContext *ctx, JSAtom prop)\n{\n    JSProperty *pr;\n    \
+         JSShapeProperty *prs = find_own_property(&pr, JS_VALUE_GET_OBJ(ctx->global_obj), prop);\n    \
+         return prs && (prs->flags & JS_PROP_TMASK) == JS_PROP_NORMAL ? js_dup(pr->u.value) : JS_UNINITIALIZED;\n}\n\n\
+         /* Removes a lexical declaration; returns its value, or 'fallback' when there is none. */\n\
          static JSValue cellar_forget_lexical(JSContext *ctx, JSAtom prop, JSValue fallback)\n{\n    \
          JSProperty *pr;\n    JSObject *p = JS_VALUE_GET_OBJ(ctx->global_var_obj);\n    \
          if (!find_own_property(&pr, p, prop))\n        return fallback;\n    \
+         JS_FreeValue(ctx, fallback);\n    \
          JSValue value = js_dup(pr->u.value);\n    delete_property(ctx, p, prop);\n    return value;\n}\n\n\
          /* def_flags is (0, DEFINE_GLOBAL_LEX_VAR) |",
     ),
@@ -153,28 +158,195 @@ const EDITS: &[(&str, &str, &str)] = &[
         "    JSFunctionDef *fd = s->cur_func;\n    int tok;\n\n    if (cellar_is_cell(s) && s->token.val != ';')\n        \
          set_eval_ret_undefined(s);\n    if (s->token.val == TOK_FUNCTION ||",
     ),
+    // What the edits above and below call.
     (
         "quickjs.c",
         "static __exception int js_parse_statement_or_decl(JSParseState *s,\n                                                  int decl_mask)\n{",
-        "/* Is the code at hand the top level of a cell, outside every function? */\n\
-         static bool cellar_is_cell(JSParseState *s)\n{\n    \
-         JSFunctionDef *fd = s->cur_func;\n    \
-         return fd->is_eval && fd->func_kind == JS_FUNC_ASYNC && !fd->module;\n}\n\n\
-         /* Does an expression statement at hand give the value of the script? */\n\
-         static bool cellar_gives_value(JSParseState *s)\n{\n    \
-         JSFunctionDef *fd = s->cur_func;\n    \
-         return !cellar_is_cell(s) || (fd->scope_level == fd->body_scope &&\n        \
-         (!fd->top_break || fd->top_break->has_using));\n}\n\n\
-         /* 'return' of a cell: returns {value}, as the end of the cell does. */\n\
-         static __exception int cellar_parse_return(JSParseState *s)\n{\n    \
-         if (next_token(s))\n        return -1;\n    \
-         emit_op(s, OP_object);\n    emit_op(s, OP_dup);\n    \
-         if (s->token.val != ';' && s->token.val != '}' && s->token.val != TOK_EOF && !s->got_lf) {\n        \
-         if (js_parse_expr(s))\n            return -1;\n    \
-         } else {\n        emit_op(s, OP_undefined);\n    }\n    \
-         emit_op(s, OP_put_field);\n    emit_atom(s, JS_ATOM_value);\n    \
-         emit_return(s, true);\n    return js_parse_expect_semi(s);\n}\n\n\
+        "#include \"cell_parser.h\"\n\n\
          static __exception int js_parse_statement_or_decl(JSParseState *s,\n                                                  int decl_mask)\n{",
+    ),
+    // A cell may have import declarations.
+    (
+        "quickjs.c",
+        "    } else if (s->token.val == TOK_IMPORT && fd->module &&\n",
+        "    } else if (s->token.val == TOK_IMPORT && cellar_is_cell(s) &&\n               \
+         (tok = peek_token(s, false)) != '(' && tok != '.') {\n        \
+         if (cellar_parse_import(s))\n            return -1;\n    \
+         } else if (s->token.val == TOK_IMPORT && fd->module &&\n",
+    ),
+    (
+        "quickjs.c",
+        "#define JS_THROW_ERROR_ITERATOR_THROW 4\n",
+        "#define JS_THROW_ERROR_ITERATOR_THROW 4\n#define CELLAR_THROW_NO_EXPORT 5\n",
+    ),
+    (
+        "quickjs.c",
+        "                if (type == JS_THROW_ERROR_ITERATOR_THROW)\n",
+        "                if (type == CELLAR_THROW_NO_EXPORT)\n                    \
+         cellar_throw_no_export(ctx, atom);\n                else\n                \
+         if (type == JS_THROW_ERROR_ITERATOR_THROW)\n",
+    ),
+    (
+        "quickjs.c",
+        "/* Note: it is important that no exception is returned by this function */\nstatic bool can_add_backtrace(",
+        "#include \"stacks.h\"\n\n/* Note: it is important that no exception is returned by this function */\nstatic bool can_add_backtrace(",
+    ),
+    // A cell that begins with a brace may be an object.
+    (
+        "quickjs.c",
+        "    while (s->token.val != TOK_EOF) {\n        if (js_parse_source_element(s))",
+        "    if (s->token.val == '{' && cellar_brace_is_object && cellar_is_cell(s) && cellar_parse_object(s))\n        \
+         return -1;\n    while (s->token.val != TOK_EOF) {\n        if (js_parse_source_element(s))",
+    ),
+    // An error of a call is where the function is named, one of `new` where the `new` is, and one of a property where
+    // that is named; not where the last argument is.
+    (
+        "quickjs.c",
+        "    int import_line_num, import_col_num;\n    bool accept_lparen",
+        "    int import_line_num, import_col_num, callee_line_num = s->token.line_num, callee_col_num = s->token.col_num;\n    \
+         bool accept_lparen",
+    ),
+    (
+        "quickjs.c",
+        "                /* new operator on an object */\n                emit_op(s, OP_dup);\n",
+        "                /* new operator on an object */\n                \
+         emit_source_loc_at(s, callee_line_num, callee_col_num);\n                emit_op(s, OP_dup);\n",
+    ),
+    (
+        "quickjs.c",
+        "            parse_func_call2:\n                emit_source_loc(s);\n",
+        "            parse_func_call2:\n                emit_source_loc_at(s, callee_line_num, callee_col_num);\n",
+    ),
+    (
+        "quickjs.c",
+        "                /* apply function call */\n                switch(opcode) {",
+        "                /* apply function call */\n                \
+         emit_source_loc_at(s, callee_line_num, callee_col_num);\n                switch(opcode) {",
+    ),
+    (
+        "quickjs.c",
+        "            emit_func_call:\n                switch(opcode) {",
+        "            emit_func_call:\n                \
+         emit_source_loc_at(s, callee_line_num, callee_col_num);\n                switch(opcode) {",
+    ),
+    (
+        "quickjs.c",
+        "                    emit_op(s, OP_get_field);\n                    emit_atom(s, s->token.u.ident.atom);\n                }\n            }\n",
+        "                    callee_line_num = s->token.line_num;\n                    \
+         callee_col_num = s->token.col_num;\n                    \
+         emit_source_loc(s);\n                    \
+         emit_op(s, OP_get_field);\n                    emit_atom(s, s->token.u.ident.atom);\n                }\n            }\n",
+    ),
+    // The column of every token is counted alike.
+    (
+        "quickjs.c",
+        "    s->token.col_num = max_int(1, s->mark - s->eol);\n",
+        "    s->token.col_num = (int)(s->token.ptr - s->token.line_start) + 1;\n",
+    ),
+    // What is unexpected is named, as other engines do.
+    (
+        "quickjs.c",
+        "        return js_parse_error(s, \"expecting '%c'\", ';');\n",
+        "        return js_parse_expect(s, ';');\n",
+    ),
+    (
+        "quickjs.c",
+        "        return js_parse_error(s, \"unexpected token in expression: '%.*s'\",\n                              (int)(s->buf_ptr - s->token.ptr), s->token.ptr);\n",
+        "        return js_parse_expect(s, 0);\n",
+    ),
+    // The constructors of an error's class are no part of its stack.
+    (
+        "quickjs.c",
+        "    for (sf = sf_start; sf != NULL && i < stack_trace_limit; sf = sf->prev_frame) {\n        if (backtrace_flags & JS_BACKTRACE_FLAG_SKIP_FIRST_LEVEL) {",
+        "    if (!has_filter_func && JS_IsObject(filter_func)) {\n        \
+         for (sf = sf_start; sf != NULL && !js_same_value(ctx, sf->cur_func, filter_func); sf = sf->prev_frame)\n            \
+         continue;\n        sf_start = sf != NULL ? sf : sf_start;\n    }\n    \
+         for (sf = sf_start; sf != NULL && i < stack_trace_limit; sf = sf->prev_frame) {\n        \
+         if (backtrace_flags & JS_BACKTRACE_FLAG_SKIP_FIRST_LEVEL) {",
+    ),
+    (
+        "quickjs.c",
+        "    build_backtrace(ctx, obj, JS_UNDEFINED, NULL, 0, 0, JS_BACKTRACE_FLAG_SKIP_FIRST_LEVEL);\n    return obj;",
+        "    build_backtrace(ctx, obj, new_target, NULL, 0, 0, JS_BACKTRACE_FLAG_SKIP_FIRST_LEVEL);\n    return obj;",
+    ),
+    // Where the last exception was thrown, or came out of a promise, is known for any value.
+    (
+        "quickjs.c",
+        "        CASE(OP_throw):\n            JS_Throw(ctx, *--sp);\n",
+        "        CASE(OP_throw):\n            cellar_forget_place(ctx);\n            JS_Throw(ctx, *--sp);\n",
+    ),
+    (
+        "quickjs.c",
+        "    s->func_state.throw_flag = is_reject;\n    if (is_reject) {\n",
+        "    s->func_state.throw_flag = is_reject;\n    if (is_reject) {\n        cellar_forget_place(ctx);\n",
+    ),
+    // Messages that tell as much as those of other engines, in their words, which programs look for.
+    (
+        "quickjs.c",
+        "static JSValue JS_ThrowTypeErrorNotAFunction(JSContext *ctx)\n{\n    return JS_ThrowTypeError(ctx, \"not a function\");",
+        "static JSValue JS_ThrowTypeErrorNotAFunction(JSContext *ctx)\n{\n    return cellar_throw_not_function(ctx);",
+    ),
+    (
+        "quickjs.c",
+        "            return JS_ThrowTypeErrorAtom(ctx, \"cannot read property '%s' of null\", prop);",
+        "            return JS_ThrowTypeErrorAtom(ctx, \"Cannot read properties of null (reading '%s')\", prop);",
+    ),
+    (
+        "quickjs.c",
+        "            return JS_ThrowTypeErrorAtom(ctx, \"cannot read property '%s' of undefined\", prop);",
+        "            return JS_ThrowTypeErrorAtom(ctx, \"Cannot read properties of undefined (reading '%s')\", prop);",
+    ),
+    (
+        "quickjs.c",
+        "            JS_ThrowTypeErrorAtom(ctx, \"cannot read property '%s' of null\", atom);",
+        "            JS_ThrowTypeErrorAtom(ctx, \"Cannot read properties of null (reading '%s')\", atom);",
+    ),
+    (
+        "quickjs.c",
+        "            JS_ThrowTypeErrorAtom(ctx, \"cannot read property '%s' of undefined\", atom);",
+        "            JS_ThrowTypeErrorAtom(ctx, \"Cannot read properties of undefined (reading '%s')\", atom);",
+    ),
+    ("quickjs.c", "\"cannot set property '%s' of null\"", "\"Cannot set properties of null (setting '%s')\""),
+    ("quickjs.c", "\"cannot set property '%s' of undefined\"", "\"Cannot set properties of undefined (setting '%s')\""),
+    ("quickjs.c", "\"%s is not initialized\"", "\"Cannot access '%s' before initialization\""),
+    (
+        "quickjs.c",
+        "                if (type == JS_THROW_VAR_RO)\n                    JS_ThrowTypeErrorReadOnly(ctx, JS_PROP_THROW, atom);",
+        "                if (type == JS_THROW_VAR_RO)\n                    \
+         JS_ThrowTypeError(ctx, \"Assignment to constant variable.\");",
+    ),
+    (
+        "quickjs.c",
+        "        if (unlikely(!(prs->flags & JS_PROP_WRITABLE))) {\n            return JS_ThrowTypeErrorReadOnly(ctx, JS_PROP_THROW, prop);",
+        "        if (unlikely(!(prs->flags & JS_PROP_WRITABLE))) {\n            \
+         JS_ThrowTypeError(ctx, \"Assignment to constant variable.\");\n            return -1;",
+    ),
+    (
+        "quickjs.c",
+        "                JS_FreeValue(ctx, val);\n                return JS_ThrowTypeErrorReadOnly(ctx, JS_PROP_THROW, prop);",
+        "                JS_FreeValue(ctx, val);\n                \
+         JS_ThrowTypeError(ctx, \"Assignment to constant variable.\");\n                return -1;",
+    ),
+    ("quickjs.c", "\"'%s' is read-only\"", "\"Cannot assign to read only property '%s' of object\""),
+    // A stack begins with the error's name and message, and goes on with the functions that await the one that runs.
+    (
+        "quickjs.c",
+        "        js_dbuf_init(ctx, &dbuf);\n        if (stack_trace_limit == 0)\n            goto done;\n        if (filename) {",
+        "        js_dbuf_init(ctx, &dbuf);\n        cellar_put_headline(ctx, error_val, &dbuf);\n        \
+         if (stack_trace_limit == 0)\n            goto done;\n        if (filename) {",
+    ),
+    (
+        "quickjs.c",
+        "        /* stop backtrace if JS_EVAL_FLAG_BACKTRACE_BARRIER was used */\n        if (backtrace_barrier)\n            break;\n    }\n done:",
+        "        /* stop backtrace if JS_EVAL_FLAG_BACKTRACE_BARRIER was used */\n        if (backtrace_barrier)\n            break;\n        \
+         if (!has_prepare && !sf->prev_frame)\n            \
+         cellar_put_awaiting(ctx, sf, &dbuf, stack_trace_limit - i);\n    }\n done:",
+    ),
+    (
+        "quickjs.c",
+        "            stack = JS_NewStringLen(ctx, (char *)dbuf.buf, dbuf.size);\n        dbuf_free(&dbuf);\n    }\n\n    if (JS_IsUndefined(ctx->error_back_trace))",
+        "            stack = JS_NewStringLen(ctx, (char *)dbuf.buf, dbuf.size - (dbuf.size > 0));\n        \
+         dbuf_free(&dbuf);\n    }\n\n    if (JS_IsUndefined(ctx->error_back_trace))",
     ),
 ];
 

@@ -3,13 +3,14 @@
   "use strict";
 
   const CAUSES = 5;
+  const ERRORS = 10;
   const CELL_FILE = /^<cell (\d+)>$/;
+  const FRAME = "    at ";
 
   // One line of a stack: `    at name (file:line:column)` or `    at file:line:column`.
   function parseFrame(line) {
-    const at = line.indexOf("at ");
-    if (at < 0) return null;
-    let place = line.slice(at + 3);
+    if (!line.startsWith(FRAME)) return null;
+    let place = line.slice(FRAME.length);
     let name = "";
     const open = place.lastIndexOf(" (");
     if (place.endsWith(")") && open >= 0) {
@@ -20,7 +21,7 @@
     const row = place.lastIndexOf(":", column - 1);
     if (column < 0 || row < 0) return null;
     return {
-      name: name === "<eval>" || name === "<anonymous>" ? "" : name,
+      name: name.replace(/<(eval|anonymous)>$/, "").trimEnd(),
       file: place.slice(0, row),
       line: Number(place.slice(row + 1, column)),
       byte: Number(place.slice(column + 1)),
@@ -30,14 +31,26 @@
   // Files of the prelude, and what the engine calls the text it was given to parse.
   const isOurs = (file) => file.startsWith("cellar:") || file === "<input>" || file === "<answer>";
 
-  // The frames of code that the user wrote.
-  function userFrames(error) {
+  // A property of something that a program threw, or undefined when it cannot be read.
+  function peek(object, name) {
     try {
-      return parseStack(error.stack);
+      return object[name];
     } catch {
-      return []; // a getter that throws
+      return undefined; // a getter that throws
     }
   }
+
+  // Text of a value that may refuse to be looked at.
+  function describe(value) {
+    try {
+      return kit.inspect(value);
+    } catch {
+      return `[${typeof value} that cannot be shown]`;
+    }
+  }
+
+  // The frames of code that the user wrote.
+  const userFrames = (error) => parseStack(peek(error, "stack"));
 
   function parseStack(stack) {
     if (typeof stack !== "string") return [];
@@ -89,20 +102,17 @@
   }
 
   function nameOf(error) {
-    try {
-      const name = error.name;
-      if (typeof name === "string" && name !== "") return name;
-    } catch {
-      // a getter that throws has no name to give
-    }
-    return kit.constructorName(error) ?? "Error";
+    const name = peek(error, "name");
+    if (typeof name === "string" && name !== "") return name;
+    return (kit.isError(error) && kit.constructorName(error)) || "Error";
   }
 
   function messageOf(error) {
+    const message = peek(error, "message");
     try {
-      return error.message === undefined ? "" : String(error.message);
+      return message === undefined ? "" : String(message);
     } catch {
-      return "";
+      return describe(message);
     }
   }
 
@@ -129,28 +139,34 @@
     return lines;
   }
 
-  // The traceback: headline, frames, then the causes.
-  function traceback(error, frames, depth) {
+  // The traceback: headline, frames, then the causes. `above` are the errors that led here: they may go in circles.
+  function traceback(error, frames, above) {
     const lines = [headline(error), ...frameLines(frames)];
-    const cause = error.cause;
-    if (cause !== undefined && depth < CAUSES) {
-      const text = kit.isError(cause) ? traceback(cause, userFrames(cause), depth + 1) : kit.inspect(cause);
-      lines.push(`  [cause]: ${text.replaceAll("\n", "\n  ")}`);
-    }
-    if (Array.isArray(error.errors) && depth < CAUSES) {
-      for (const one of error.errors.slice(0, 10)) {
-        const text = kit.isError(one) ? traceback(one, userFrames(one), depth + 1) : kit.inspect(one);
-        lines.push(`  [error]: ${text.replaceAll("\n", "\n  ")}`);
-      }
+    const nested = (label, value) => {
+      const deeper = [...above, error];
+      let text;
+      if (!kit.isError(value)) text = describe(value);
+      else if (deeper.includes(value)) text = "[Circular]";
+      else text = traceback(value, userFrames(value), deeper);
+      lines.push(`  [${label}]: ${text.replaceAll("\n", "\n  ")}`);
+    };
+    if (above.length >= CAUSES) return lines.join("\n");
+    const cause = peek(error, "cause");
+    if (cause !== undefined) nested("cause", cause);
+    const errors = peek(error, "errors");
+    if (Array.isArray(errors)) {
+      for (const one of errors.slice(0, ERRORS)) nested("error", one);
+      if (errors.length > ERRORS) lines.push(`  ... ${errors.length - ERRORS} more errors`);
     }
     return lines.join("\n");
   }
 
-  // What was thrown and is no error: a text, a number, an object.
+  // What was thrown and is no error: a text, a number, an object. One that names itself is taken at its word.
   function describeOther(value, frames) {
-    const named = typeof value === "object" && value !== null && typeof value.name === "string";
-    const name = named ? value.name : "Uncaught";
-    const message = typeof value === "string" ? value : kit.inspect(value);
+    const isObject = typeof value === "object" && value !== null;
+    const text = (key) => (isObject && typeof peek(value, key) === "string" ? peek(value, key) : "");
+    const name = text("name") || "Uncaught";
+    const message = typeof value === "string" ? value : (text("name") && text("message")) || describe(value);
     return { name, message, traceback: [`${name}: ${message}`, ...frameLines(frames)].join("\n") };
   }
 
@@ -158,17 +174,19 @@
     return {
       name: nameOf(error),
       message: messageOf(error),
-      traceback: traceback(error, frames, 0),
+      traceback: traceback(error, frames, []),
       memory: error instanceof InternalError && messageOf(error) === "out of memory",
     };
   }
 
-  // The record of a failed cell. `stack` is where the last exception was thrown, for one that does not say it itself.
+  // The record of a failed cell. `stack` is where the last exception came from, for one that does not say it itself.
   kit.failure = (error, cell, stack) => {
     const isError = kit.isError(error);
-    const frames = isError ? userFrames(error) : parseStack(stack);
-    const record = isError ? describeError(error, frames) : describeOther(error, frames);
-    const own = frames.find((frame) => frame.cell === cell);
+    const thrown = parseStack(stack);
+    const frames = isError ? userFrames(error) : thrown;
+    const isOwn = (frame) => frame.cell === cell;
+    const record = isError ? describeError(error, frames.length > 0 ? frames : thrown) : describeOther(error, frames);
+    const own = frames.find(isOwn) ?? thrown.find(isOwn);
     if (own !== undefined) {
       record.line = own.line;
       record.column = own.column;
@@ -182,7 +200,7 @@
 
   // An error that nobody caught, of a cell that has already ended.
   kit.complain = (error) => {
-    const text = kit.isError(error) ? traceback(error, userFrames(error), 0) : kit.inspect(error);
+    const text = kit.isError(error) ? traceback(error, userFrames(error), []) : describe(error);
     host.write(1, `Uncaught ${text}\n`);
   };
 })

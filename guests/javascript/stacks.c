@@ -1,0 +1,220 @@
+// What a stack says beyond the functions that are being called: see stacks.h. Part of shim.c, since it looks into
+// QuickJS's promises and suspended functions.
+#include "stacks.h"
+
+// Promises that are followed from one function that awaits to the next.
+#define HOPS_MAX 64
+
+// Prototypes that are searched for an error's name.
+#define PROTOTYPES_MAX 32
+
+// Longer names and messages are cut in the first line of a stack; the properties themselves have all.
+#define HEADLINE_BYTES 10000
+
+// A property that is a plain string, found without running code; JS_UNDEFINED when there is none.
+static JSValueConst plain_string(JSValueConst object, JSAtom name) {
+    for (int i = 0; i < PROTOTYPES_MAX && JS_VALUE_GET_TAG(object) == JS_TAG_OBJECT; i++) {
+        JSObject *p = JS_VALUE_GET_OBJ(object);
+        JSProperty *property;
+        if (p->class_id == JS_CLASS_PROXY)
+            break;
+        JSShapeProperty *shape = find_own_property(&property, p, name);
+        if (shape != NULL)
+            return (shape->flags & JS_PROP_TMASK) == JS_PROP_NORMAL && JS_IsString(property->u.value)
+                       ? property->u.value
+                       : JS_UNDEFINED;
+        if (p->shape->proto == NULL)
+            break;
+        object = JS_MKPTR(JS_TAG_OBJECT, p->shape->proto);
+    }
+    return JS_UNDEFINED;
+}
+
+// Returns false when there was nothing to put.
+static bool put_string(JSContext *c, JSValueConst text, DynBuf *out) {
+    if (JS_IsUndefined(text))
+        return false;
+    size_t length;
+    const char *bytes = JS_ToCStringLen(c, &length, text);
+    if (bytes == NULL)
+        return false;
+    if (length > HEADLINE_BYTES)
+        length = utf8_valid_prefix(bytes, HEADLINE_BYTES);
+    dbuf_put(out, (const uint8_t *)bytes, length);
+    JS_FreeCString(c, bytes);
+    return length > 0;
+}
+
+static void cellar_put_headline(JSContext *c, JSValueConst error, DynBuf *out) {
+    if (JS_VALUE_GET_TAG(error) != JS_TAG_OBJECT || JS_VALUE_GET_OBJ(error)->class_id != JS_CLASS_ERROR)
+        return;
+    if (!put_string(c, plain_string(error, JS_ATOM_name), out))
+        dbuf_putstr(out, "Error");
+    JSValueConst message = plain_string(error, JS_ATOM_message);
+    if (!JS_IsUndefined(message) && !JS_IsEmptyString(message)) {
+        dbuf_putstr(out, ": ");
+        put_string(c, message, out);
+    }
+    dbuf_putc(out, '\n');
+}
+
+// The promise that a resolving function settles; NULL when it is none.
+static JSPromiseData *settled_by(JSValueConst function) {
+    if (JS_GetClassID(function) != JS_CLASS_PROMISE_RESOLVE_FUNCTION)
+        return NULL;
+    return JS_GetOpaque(JS_VALUE_GET_OBJ(function)->u.promise_function_data->promise, JS_CLASS_PROMISE);
+}
+
+// The promise that is settled, one way or another, by what waits for `promise`: when that is no suspended function.
+static JSPromiseData *settled_with(const JSPromiseReactionData *reaction) {
+    JSPromiseData *promise = settled_by(reaction->handler);
+    if (promise == NULL && JS_GetClassID(reaction->handler) == JS_CLASS_C_FUNCTION_DATA) {
+        const JSCFunctionDataRecord *record = JS_GetOpaque(reaction->handler, JS_CLASS_C_FUNCTION_DATA);
+        if (record->func == js_promise_all_resolve_element)
+            promise = settled_by(record->data[3]);
+    }
+    return promise != NULL ? promise : settled_by(reaction->resolving_funcs[0]);
+}
+
+// The promise of an asynchronous function's result; NULL for any other frame.
+static JSPromiseData *promise_of(JSStackFrame *frame) {
+    JSGCObjectHeader *owner = frame->cur_gc_obj;
+    if (owner == NULL)
+        return NULL;
+    if (JS_GC_TYPE(owner) == JS_GC_OBJ_TYPE_ASYNC_FUNCTION)
+        return settled_by(((JSAsyncFunctionData *)owner)->resolving_funcs[0]);
+    JSObject *object = (JSObject *)owner;
+    if (object->class_id != JS_CLASS_ASYNC_GENERATOR)
+        return NULL;
+    JSAsyncGeneratorData *generator = object->u.async_generator_data;
+    if (generator == NULL || list_empty(&generator->queue))
+        return NULL;
+    return settled_by(list_entry(generator->queue.next, JSAsyncGeneratorRequest, link)->resolving_funcs[0]);
+}
+
+// The suspended function that goes on when the reaction runs; NULL when it is none.
+static JSStackFrame *resumed_by(const JSPromiseReactionData *reaction) {
+    switch (JS_GetClassID(reaction->handler)) {
+    case JS_CLASS_ASYNC_FUNCTION_RESOLVE: {
+        JSAsyncFunctionData *function = JS_VALUE_GET_OBJ(reaction->handler)->u.async_function_data;
+        return function->is_active ? &function->func_state.frame : NULL;
+    }
+    case JS_CLASS_C_FUNCTION_DATA: {
+        const JSCFunctionDataRecord *record = JS_GetOpaque(reaction->handler, JS_CLASS_C_FUNCTION_DATA);
+        if (record->func != js_async_generator_resolve_function)
+            return NULL;
+        JSAsyncGeneratorData *generator = JS_GetOpaque(record->data[0], JS_CLASS_ASYNC_GENERATOR);
+        return generator != NULL && generator->state == JS_ASYNC_GENERATOR_STATE_EXECUTING
+                   ? &generator->func_state.frame
+                   : NULL;
+    }
+    default:
+        return NULL;
+    }
+}
+
+static void put_frame(JSContext *c, JSStackFrame *frame, DynBuf *out) {
+    JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
+    const char *name = get_func_name(c, frame->cur_func);
+    const char *file = code->filename == JS_ATOM_NULL ? NULL : JS_AtomToCString(c, code->filename);
+    int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
+    bool is_named = name != NULL && name[0] != '\0';
+    dbuf_printf(out, "    at async %s (%s:%d:%d)\n", is_named ? name : "<anonymous>", file == NULL ? "<null>" : file,
+                line, column);
+    JS_FreeCString(c, name);
+    JS_FreeCString(c, file);
+}
+
+static void cellar_put_awaiting(JSContext *c, JSStackFrame *outermost, DynBuf *out, int limit) {
+    JSPromiseData *promise = promise_of(outermost);
+    for (int hops = 0; promise != NULL && limit > 0 && hops < HOPS_MAX; hops++) {
+        if (list_empty(&promise->promise_reactions[0]))
+            return;
+        const JSPromiseReactionData *reaction =
+            list_entry(promise->promise_reactions[0].next, JSPromiseReactionData, link);
+        JSStackFrame *frame = resumed_by(reaction);
+        if (frame == NULL) {
+            promise = settled_with(reaction);
+            continue;
+        }
+        put_frame(c, frame, out);
+        limit--;
+        promise = promise_of(frame);
+    }
+}
+
+static void cellar_forget_place(JSContext *c) {
+    JS_FreeValue(c, c->error_back_trace);
+    c->error_back_trace = JS_UNDEFINED;
+}
+
+static void cellar_throw_no_export(JSContext *c, JSAtom name) {
+    char text[ATOM_GET_STR_BUF_SIZE];
+    JS_ThrowSyntaxError(c, "the module does not provide an export named '%s'",
+                        JS_AtomGetStr(c, text, sizeof text, name));
+}
+
+// ---- What is not a function
+
+#define CALLEE_BYTES 100
+
+static bool in_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
+           c == '#' || (c & 0x80) != 0;
+}
+
+// The source of the function that runs, and where in it the call is that it makes; false when that is not known.
+static bool find_call(JSContext *c, const char **start, const char **call, const char **end) {
+    JSStackFrame *frame = c->rt->current_stack_frame;
+    if (frame == NULL || frame->cur_pc == NULL || !js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id))
+        return false;
+    JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
+    char file[ATOM_GET_STR_BUF_SIZE];
+    unsigned cell;
+    size_t length = (size_t)code->source_len;
+    const char *at = code->source;
+    if (at == NULL && code->filename != JS_ATOM_NULL &&
+        sscanf(JS_AtomGetStr(c, file, sizeof file, code->filename), "<cell %u>", &cell) == 1)
+        at = cell_text(cell, &length);
+    if (at == NULL)
+        return false;
+    int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
+    *start = at;
+    *end = at + length;
+    for (int i = code->line_num; i < line && at != NULL; i++) {
+        at = memchr(at, '\n', (size_t)(*end - at));
+        at = at == NULL ? NULL : at + 1;
+    }
+    if (at == NULL)
+        return false;
+    at += line == code->line_num ? column - code->col_num : column - 1;
+    *call = at;
+    return at >= *start && at < *end && in_name(*at);
+}
+
+static JSValue cellar_throw_not_function(JSContext *c) {
+    const char *start, *call, *end;
+    if (!find_call(c, &start, &call, &end))
+        return JS_ThrowTypeError(c, "not a function");
+    const char *first = call, *last = call;
+    while (last < end && in_name(*last))
+        last++;
+    const char *next = last;
+    while (next < end && (*next == ' ' || *next == '?' || *next == '.'))
+        next++;
+    if (next == end || (*next != '(' && *next != '`') || last - first > CALLEE_BYTES)
+        return JS_ThrowTypeError(c, "not a function");
+    // Back over `a.b.`, and no further.
+    while (first > start && first[-1] == '.') {
+        const char *before = first - 1;
+        if (before > start && before[-1] == '?')
+            before--;
+        const char *name = before;
+        while (name > start && in_name(name[-1]))
+            name--;
+        if (name == before || last - name > CALLEE_BYTES)
+            return JS_ThrowTypeError(c, "(intermediate value).%.*s is not a function", (int)(last - first), first);
+        first = name;
+    }
+    return JS_ThrowTypeError(c, "%.*s is not a function", (int)(last - first), first);
+}
