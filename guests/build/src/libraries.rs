@@ -108,6 +108,8 @@ fn compiler(bench: &Bench, source: &Path, quickjs: &Path) -> Result<PathBuf> {
         fs::write(folder.join("glue.h"), "#include <stdint.h>\nextern uint32_t glue_cell;\n")?;
         let mut cc = Command::new("cc");
         cc.args(COMPILER_FLAGS).arg("-I").arg(&folder).arg("-I").arg(quickjs).arg("-o").arg(&program).arg(source);
+        // Headers that the edits include.
+        cc.arg("-I").arg(source.parent().context("the compiler's source has a folder")?);
         cc.args(["dtoa.c", "libregexp.c", "libunicode.c"].map(|name| quickjs.join(name))).arg("-lm");
         run(&mut cc, &folder.join("compile.log"))
     })?;
