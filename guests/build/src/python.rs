@@ -34,8 +34,8 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
-    "sandbox", "streams", "loop", "markdown", "display", "bridges", "rewrite", "network", "faults", "helpers",
-    "modules", "cells", "editor", "warm", "entry",
+    "sandbox", "streams", "loop", "faults", "markdown", "display", "ipython", "bridges", "pools", "rewrite", "network",
+    "helpers", "modules", "history", "magics", "cells", "editor", "warm", "entry",
 ];
 
 /// A compiled extension module that is linked in.

@@ -18,9 +18,6 @@ TOOL, LLM, AGENT, INPUT, HTTP = range(5)
 # Calls that were started and are awaited: number -> future.
 _pending = {}
 
-CONCURRENCY = 4
-CONCURRENCY_MAX = 16
-
 
 def complete(number, ok, answer):
     """Delivers the end of a started call. An unknown number is one that was given up."""
@@ -94,6 +91,9 @@ class Bridge:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = prepare.__doc__
         self.__signature__ = inspect.signature(prepare)
+        if inspect.isfunction(prepare):
+            # As it is called in complaints about its arguments.
+            prepare.__name__ = prepare.__qualname__ = name
         self._prepare = prepare
         self._error = error
         self._finish = finish
@@ -211,109 +211,6 @@ class _Tools:
         return f"<tools: {', '.join(self.__dir__()) or 'none granted'}>"
 
 
-def _limit(concurrency):
-    if not isinstance(concurrency, int) or concurrency < 1:
-        raise ValueError("concurrency must be a positive integer")
-    return min(concurrency, CONCURRENCY_MAX)
-
-
-async def _value(made):
-    """The value of what a thunk or stage returned: it may be awaitable."""
-    return await made if inspect.isawaitable(made) else made
-
-
-async def _pool(jobs, concurrency):
-    """Runs coroutine functions, at most `concurrency` at once; results in order. The first error cancels the rest."""
-    results = [None] * len(jobs)
-    waiting = iter(enumerate(jobs))
-
-    async def work():
-        for index, job in waiting:
-            results[index] = await job()
-
-    workers = [asyncio.ensure_future(work()) for _ in range(min(concurrency, len(jobs)))]
-    try:
-        await asyncio.gather(*workers)
-    except BaseException:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-        raise
-    return results
-
-
-def _now(made, name):
-    """The same in synchronous code, where nothing can be awaited."""
-    if inspect.isawaitable(made):
-        if inspect.iscoroutine(made):
-            made.close()
-        raise RuntimeError(f"{name}() in a function that is not async runs one after the other: use `await {name}(...)`")
-    return made
-
-
-class Parallel:
-    """`parallel`."""
-
-    __name__ = __qualname__ = "parallel"
-
-    def __call__(self, thunks, *, concurrency=CONCURRENCY):
-        """Calls functions without arguments and returns their results in order.
-
-        At the top level of a cell and awaited in `async` code, up to `concurrency` (16 at most) of them wait for the host
-        at once. In synchronous functions they run one after the other.
-        """
-        _limit(concurrency)
-        return [_now(thunk(), "parallel") for thunk in thunks]
-
-    async def aio(self, thunks, *, concurrency=CONCURRENCY):
-        """The awaitable form."""
-
-        def job(thunk):
-            if inspect.isawaitable(thunk):
-                return lambda: _value(thunk)
-            if not callable(thunk):
-                raise TypeError(f"parallel() takes functions, not {type(thunk).__name__}")
-            return lambda: _call(thunk)
-
-        return await _pool([job(thunk) for thunk in thunks], _limit(concurrency))
-
-    def __repr__(self):
-        return "<function parallel>"
-
-
-async def _call(function, *args):
-    return await _value(function(*args))
-
-
-class Pipeline:
-    """`pipeline`."""
-
-    __name__ = __qualname__ = "pipeline"
-
-    def __call__(self, items, *stages, concurrency=CONCURRENCY):
-        """Sends each item through all stages and returns the results in order; see `parallel`."""
-        _limit(concurrency)
-        results = []
-        for item in items:
-            for stage in stages:
-                item = _now(stage(item), "pipeline")
-            results.append(item)
-        return results
-
-    async def aio(self, items, *stages, concurrency=CONCURRENCY):
-        """The awaitable form."""
-
-        async def through(item):
-            for stage in stages:
-                item = await _call(stage, item)
-            return item
-
-        return await _pool([lambda item=item: through(item) for item in items], _limit(concurrency))
-
-    def __repr__(self):
-        return "<function pipeline>"
-
-
 def _finish_input(_tag, payload):
     return payload
 
@@ -329,29 +226,6 @@ llm = Bridge("llm", _prepare_llm)
 agent = Bridge("agent", _prepare_agent)
 input_ = Bridge("input", _prepare_input, _InputError, _finish_input)
 http = Bridge("http", _prepare_http)
-parallel = Parallel()
-pipeline = Pipeline()
-
-# What has an `.aio` form; see `rewrite`.
-_AWAITABLE = (Bridge, Parallel, Pipeline)
-
-
-def awaitable_form(function):
-    """What a rewritten plain call calls, to be awaited: any function will do, for the name may have been rebound."""
-    if isinstance(function, _AWAITABLE):
-        return function.aio
-
-    async def call(*args, **kwargs):
-        return function(*args, **kwargs)
-
-    return call
-
-
-def awaited_form(function):
-    """What `await f(...)` calls instead of `f`."""
-    return function.aio if isinstance(function, _AWAITABLE) else function
-
-
 class _Pack:
     """A pack of primitives."""
 

@@ -7,7 +7,8 @@ import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import display, faults, modules, rewrite
+from _cellar_prelude import display, faults, history, magics, modules, rewrite
+from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
 
@@ -19,10 +20,6 @@ loop = install_loop()
 # The namespace of all cells.
 main = sys.modules["__main__"]
 names = main.__dict__
-
-# Sources and results by cell number, as IPython has them.
-sources = {}
-results = {}
 
 # Numbers of the cells that have not ended. The native poll reads it.
 live = set()
@@ -37,18 +34,13 @@ _finished = []
 _context = contextvars.copy_context()
 
 
-def file_name(cell):
-    """The name that a cell's code has in tracebacks."""
-    return f"<cell {cell}>"
-
-
 # --- Compiling
 
 
 def _compile_tree(source, filename):
     """The slow way, through a syntax tree in Python, for cells that call bridges."""
     tree = compile(source, filename, "exec", _FLAGS | ast.PyCF_ONLY_AST)
-    if not rewrite.rewrite(tree):
+    if not rewrite.rewrite(tree, names):
         return _cellar.compile(source, filename)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -58,9 +50,16 @@ def _compile_tree(source, filename):
 
 
 def _compile(source, filename):
-    if rewrite.needed(source):
-        return _compile_tree(source, filename)
-    return _cellar.compile(source, filename)
+    try:
+        if rewrite.needed(source):
+            return _compile_tree(source, filename)
+        return _cellar.compile(source, filename)
+    except SyntaxError as error:
+        call = magics.help_call(source, filename)
+        if call is not None:
+            return None, call
+        magics.explain(error, source, filename)
+        raise
 
 
 def _is_silenced(source):
@@ -88,17 +87,20 @@ def _is_silenced(source):
 # --- Running
 
 
-def _keep_result(cell, value, silenced):
-    """Binds `_` and its kin, and shows the value."""
-    if value is None:
+def _show(cell, value, silenced):
+    """Shows the value of the last expression and binds it to `_` and its kin."""
+    if value is None or silenced:
         return
-    if not silenced:
+    if sys.displayhook is not display_hook:
+        sys.displayhook(value)
+    else:
         display.show_result(value)
-    results[cell] = value
-    names["___"] = names.get("__")
-    names["__"] = names.get("_")
-    names["_"] = value
-    names[f"_{cell}"] = value
+    history.keep(cell, value, names)
+
+
+def display_hook(value):
+    """`sys.displayhook`: what shows the values of expressions."""
+    _show(_cellar.cell.get(0), value, False)
 
 
 def _run_now(cell, body, last, silenced):
@@ -111,7 +113,7 @@ def _run_now(cell, body, last, silenced):
         _cellar.enable_stop(True)
         value = eval(last, names)
         if value is not None:
-            _keep_result(cell, value, silenced)
+            _show(cell, value, silenced)
     _cellar.enable_stop(False)
 
 
@@ -125,7 +127,7 @@ async def _run_waiting(cell, body, last, silenced):
         value = eval(last, names)
         if last.co_flags & _COROUTINE:
             value = await value
-        _keep_result(cell, value, silenced)
+        _show(cell, value, silenced)
 
 
 def _exit_status(error):
@@ -176,7 +178,7 @@ def _task_done(cell, context, task):
         return
     _spread(context)
     if task.cancelled():
-        _end(cell, faults.describe(asyncio.CancelledError(), file_name(cell)))
+        _end(cell, faults.describe(_cancelled.pop(cell, None) or asyncio.CancelledError(), file_name(cell)))
         return
     error = task.exception()
     _end(cell, None if error is None else _outcome(cell, error))
@@ -189,6 +191,8 @@ async def _cancellable(cell, body, last, silenced):
     except asyncio.CancelledError as error:
         reason = _stopping.get(cell)
         if reason is None:
+            # A task that is cancelled does not keep the exception that says where.
+            _cancelled[cell] = error
             raise
         stop = STOP_CLASSES[reason]().with_traceback(error.__traceback__)
         stop.__suppress_context__ = True
@@ -197,6 +201,8 @@ async def _cancellable(cell, body, last, silenced):
 
 # Cells that were told to stop, with the reason.
 _stopping = {}
+# What ended cells that were cancelled by their own code.
+_cancelled = {}
 
 
 def _start_task(cell, body, last, silenced):
@@ -213,8 +219,7 @@ def start(cell, source):
     filename = file_name(cell)
     live.add(cell)
     try:
-        faults.remember(filename, source)
-        sources[cell] = source
+        history.remember(cell, source)
         if "import" in source:
             modules.refresh()
         body, last = _compile(source, filename)
@@ -299,24 +304,23 @@ def _on_unhandled(context):
     """The exception of a task that nobody awaited, on the standard error of the cell that made it."""
     stoppable = _cellar.enable_stop(False)
     error = context.get("exception")
-    message = context.get("message") or "Unhandled exception in the event loop"
-    task = context.get("task") or context.get("future")
-    if task is not None:
-        message = f"{message.rstrip('.')}: {getattr(task, 'get_name', lambda: task)()}"
-    text = message if error is None else f"{message}\n{faults.format_exception(error)}"
-    print(text, file=sys.stderr)
+    lines = [context.get("message") or "Unhandled exception in the event loop"]
+    lines += [f"{key}: {value!r}" for key, value in sorted(context.items()) if key not in ("message", "exception")]
+    if error is not None:
+        lines.append(faults.format_exception(error))
+    print("\n".join(lines), file=sys.stderr)
     _cellar.enable_stop(stoppable)
 
 
+sys.displayhook = display_hook
 loop.on_fatal = _on_fatal
 loop.on_unhandled = _on_unhandled
 
 
 def forget_cells(fresh_names):
     """Forgets what cells bound and showed."""
-    sources.clear()
-    results.clear()
-    faults.forget_sources()
+    history.forget()
+    display.forget_formatters()
     names.clear()
     names.update(fresh_names)
 
@@ -331,6 +335,7 @@ def reset(fresh_names, baked_modules):
     live.clear()
     _tasks.clear()
     _stopping.clear()
+    _cancelled.clear()
     _finished.clear()
     modules.forget()
     forget_cells(fresh_names)

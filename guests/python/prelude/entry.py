@@ -7,7 +7,9 @@ import sys
 import time
 
 import _cellar
-from _cellar_prelude import bridges, cells, display, editor, helpers, modules, network, sandbox, streams, warm
+from _cellar_prelude import (
+    bridges, cells, editor, helpers, history, ipython, modules, network, pools, sandbox, streams, warm,
+)
 
 # --- Bridges and names of every cell
 
@@ -23,7 +25,7 @@ builtins.input = bridges.input_
 _GLOBALS = {
     "print": print,
     "input": bridges.input_,
-    "display": display.display,
+    "display": ipython.display,
     "read": helpers.read,
     "write": helpers.write,
     "append": helpers.append,
@@ -37,8 +39,8 @@ _GLOBALS = {
     "tool": bridges.tool,
     "llm": bridges.llm,
     "agent": bridges.agent,
-    "parallel": bridges.parallel,
-    "pipeline": bridges.pipeline,
+    "parallel": pools.parallel,
+    "pipeline": pools.pipeline,
     "runtime": bridges.runtime,
 }
 
@@ -53,8 +55,7 @@ def _fresh_names():
         "__spec__": None,
         "__annotations__": {},
         "__builtins__": builtins,
-        "In": cells.sources,
-        "Out": cells.results,
+        **history.fresh_names(),
         **_GLOBALS,
     }
 
@@ -114,16 +115,15 @@ def reset():
 
 def variables():
     """What cells bound."""
-    return editor.variables(_GLOBALS | {"In": cells.sources, "Out": cells.results})
+    return editor.variables(_GLOBALS | history.fresh_names())
 
 
 # --- Baking
 
-display.install(sys.modules)
 sandbox.install_threads()
 warm.import_modules()
 sandbox.install_builtins()
-sandbox.install_inspect(cells.sources)
+sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
 sandbox.install_processes()
 sandbox.install_multiprocessing()

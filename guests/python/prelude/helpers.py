@@ -2,55 +2,132 @@
 
 import builtins
 import difflib
+import errno
 import os
 
 import _cellar
 from _cellar_prelude.sandbox import SandboxError
 
+# A drawing of a folder has no more lines.
+TREE_LINES_MAX = 2000
+# Of a file that is not text, the first bytes give it away.
+_SNIFFED = 8192
+
 
 def _path(path, what):
-    """A path as text; addresses and folders are someone else's business."""
+    """A path as text; addresses are someone else's business."""
     text = os.fspath(path)
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     if "://" in text:
-        raise ValueError(f"{what}() takes paths in the sandbox, not addresses: use tool.read(path={text!r})")
+        remedy = f"use tool.read(path={text!r})" if what in ("read", "diff") else "name a file in the workspace"
+        raise ValueError(f"{what}() takes paths in the sandbox, not addresses: {remedy}")
     if text.startswith("~/"):
         text = os.path.expanduser(text)
     return text
 
 
 def _file(path, what):
+    """The path of something that is not a folder."""
     text = _path(path, what)
     if os.path.isdir(text):
-        raise IsADirectoryError(f"{text!r} is a directory: use tree({text!r}), or tool.read(path={text!r})")
+        reads = what in ("read", "diff")
+        remedy = f"use tree({text!r}), or tool.read(path={text!r})" if reads else "name a file in it"
+        raise IsADirectoryError(f"{what}() takes a file, and {text!r} is a directory: {remedy}")
     return text
+
+
+def _similar(path):
+    """An existing path that is nearly the one that is missing, or None."""
+    found = ""
+    for part in path.rstrip("/").split("/"):
+        step = f"{found}{part}"
+        if part and not os.path.lexists(step):
+            try:
+                close = difflib.get_close_matches(part, os.listdir(found or "."), 1)
+            except OSError:
+                close = []
+            if not close:
+                return None
+            step = f"{found}{close[0]}"
+        found = f"{step}/"
+    found = found.rstrip("/")
+    return found if found and found != path else None
+
+
+class _Remedies:
+    """Says in the usual failures of files what to do about them."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, _kind, error, _trace):
+        if isinstance(error, FileNotFoundError):
+            similar = _similar(self.path)
+            remedy = f"did you mean {similar!r}?" if similar else "tree() shows what is there"
+        elif isinstance(error, OSError) and error.errno in (errno.ENOTCAPABLE, errno.EACCES, errno.EPERM):
+            remedy = f"the session was not granted that folder; paths below {os.getcwd()} are fine"
+        elif isinstance(error, OSError) and error.errno == errno.EROFS:
+            remedy = f"that folder was granted for reading only; paths below {os.getcwd()} are fine"
+        else:
+            return
+        raise type(error)(error.errno, f"{error.strerror} ({remedy})", self.path) from None
+
+
+def _text_of(name):
+    """The text of a file, which must be text."""
+    with _Remedies(name), open(name, "rb") as file:
+        data = file.read()
+    if b"\0" in data[:_SNIFFED] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{name!r} is not a text file: use open({name!r}, 'rb').read() for its bytes")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _count(value, what):
+    """A whole number that is not negative, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
+    number = value.__index__()
+    if number < 0:
+        raise ValueError(f"{what} must not be negative, found {number}")
+    return number
 
 
 def read(path, offset=None, limit=None):
     """The text of a file; with `offset` (a line number from 1) and `limit`, some of its lines."""
     name = _file(path, "read")
-    with open(name, encoding="utf-8", errors="replace", newline="") as file:
-        text = file.read()
+    offset, limit = _count(offset, "offset"), _count(limit, "limit")
+    text = _text_of(name)
     if offset is not None or limit is not None:
         first = max((offset or 1) - 1, 0)
         lines = text.splitlines(True)
-        text = "".join(lines[first:] if limit is None else lines[first : first + max(limit, 0)])
+        text = "".join(lines[first:] if limit is None else lines[first : first + limit])
     _cellar.status("read", {"path": name, "bytes": len(text.encode("utf-8", "replace")), "chars": len(text)})
     return text
 
 
 def _write(path, content, mode, what):
     name = _file(path, what)
-    folder = os.path.dirname(name)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
     if isinstance(content, (builtins.bytes, bytearray, memoryview)):
         data = bytes(content)
+    elif isinstance(content, str):
+        data = content.encode("utf-8", "surrogateescape")
     else:
-        data = str(content).encode("utf-8", "surrogateescape")
-    with open(name, mode + "b") as file:
-        file.write(data)
+        kind = type(content).__name__
+        raise TypeError(f"{what}() takes str or bytes, not {kind}: use str(value), or json.dumps(value) for plain data")
+    with _Remedies(name):
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(name, mode + "b") as file:
+            file.write(data)
     _cellar.status(what, {"path": name, "bytes": len(data)})
     return name
 
@@ -65,13 +142,14 @@ def append(path, content):
     return _write(path, content, "a", "append")
 
 
-def _lines(text):
-    return text.splitlines() if isinstance(text, str) else [str(line) for line in text]
+def _items(text):
+    """The lines of a text, or the items of anything else."""
+    return text.splitlines() if isinstance(text, str) else list(text)
 
 
 def sort(text, *, reverse=False, unique=False):
-    """The lines of a text, sorted. A list of lines gives a list."""
-    lines = _lines(text)
+    """The lines of a text, sorted. A list gives a list."""
+    lines = _items(text)
     if unique:
         lines = list(dict.fromkeys(lines))
     lines.sort(reverse=reverse)
@@ -80,9 +158,12 @@ def sort(text, *, reverse=False, unique=False):
 
 
 def uniq(text, *, count=False):
-    """The lines of a text without repetitions of the line before; with `count`, pairs of count and line."""
+    """The lines of a text without repetitions of the line before; with `count`, pairs of count and line.
+
+    A list gives a list.
+    """
     groups = []
-    for line in _lines(text):
+    for line in _items(text):
         if groups and groups[-1][1] == line:
             groups[-1] = (groups[-1][0] + 1, line)
         else:
@@ -98,47 +179,71 @@ def counter(items, *, limit=None, reverse=True):
     """Pairs of count and item, the most frequent first; `reverse=False` turns the order round. A text counts by line."""
     import collections
 
-    counts = collections.Counter(items.splitlines() if isinstance(items, str) else items)
+    limit = _count(limit, "limit")
+    counts = collections.Counter(_items(items))
     pairs = sorted(((n, item) for item, n in counts.items()), key=lambda pair: pair[0], reverse=reverse)
     _cellar.status("counter", {"unique": len(counts), "total": sum(counts.values())})
     return pairs[:limit] if limit is not None else pairs
 
 
 def diff(a, b):
-    """A unified diff of two files."""
+    """A unified diff of two text files; empty when they are the same."""
     first, second = _file(a, "diff"), _file(b, "diff")
-    with open(first, encoding="utf-8", errors="replace") as one, open(second, encoding="utf-8", errors="replace") as two:
-        text = "".join(difflib.unified_diff(one.readlines(), two.readlines(), fromfile=first, tofile=second))
+    one, two = (_text_of(name).splitlines(True) for name in (first, second))
+    lines = difflib.unified_diff(one, two, fromfile=first, tofile=second)
+    text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     _cellar.status("diff", {"a": first, "b": second, "identical": not text})
     return text
+
+
+class _Tree:
+    """Draws folders."""
+
+    def __init__(self, max_depth, hidden):
+        self.max_depth, self.hidden = max_depth, hidden
+        self.lines, self.files, self.folders, self.left_out = [], 0, 0, 0
+
+    def add(self, line):
+        if len(self.lines) < TREE_LINES_MAX:
+            self.lines.append(line)
+        else:
+            self.left_out += 1
+
+    def walk(self, folder, prefix, depth):
+        """Draws what is in a folder."""
+        if depth > self.max_depth:
+            return
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: (not entry.is_dir(), entry.name))
+        except OSError as error:
+            self.add(f"{prefix}└── [{error.strerror}]")
+            return
+        entries = [entry for entry in entries if self.hidden or not entry.name.startswith(".")]
+        for entry in entries:
+            last = entry is entries[-1]
+            is_folder = entry.is_dir(follow_symlinks=False)
+            self.folders += is_folder
+            self.files += not is_folder
+            self.add(f"{prefix}{'└── ' if last else '├── '}{entry.name}{'/' if is_folder else ''}")
+            if is_folder:
+                self.walk(entry.path, prefix + ("    " if last else "│   "), depth + 1)
 
 
 def tree(path=".", *, max_depth=3, hidden=False):
     """The files below a folder, as a drawing."""
     root = _path(path, "tree")
-    lines = [f"{root.rstrip('/') or '/'}/"]
-    counts = {"files": 0, "folders": 0}
-
-    def walk(folder, prefix, depth):
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: (not entry.is_dir(), entry.name))
-        except OSError as error:
-            lines.append(f"{prefix}└── [{error.strerror}]")
-            return
-        entries = [entry for entry in entries if hidden or not entry.name.startswith(".")]
-        for index, entry in enumerate(entries):
-            last = index == len(entries) - 1
-            is_folder = entry.is_dir(follow_symlinks=False)
-            counts["folders" if is_folder else "files"] += 1
-            lines.append(f"{prefix}{'└── ' if last else '├── '}{entry.name}{'/' if is_folder else ''}")
-            if is_folder and depth < max_depth:
-                walk(entry.path, prefix + ("    " if last else "│   "), depth + 1)
-
-    if not os.path.isdir(root):
-        raise NotADirectoryError(f"{root!r} is not a directory")
-    walk(root, "", 1)
-    _cellar.status("tree", {"path": root, **counts})
-    return "\n".join(lines)
+    max_depth = _count(max_depth, "max_depth")
+    with _Remedies(root):
+        if not os.path.isdir(root):
+            os.stat(root)
+            raise NotADirectoryError(f"tree() takes a folder, and {root!r} is a file: use read({root!r})")
+    drawn = _Tree(3 if max_depth is None else max_depth, hidden)
+    drawn.add(f"{root.rstrip('/') or '/'}/")
+    drawn.walk(root, "", 1)
+    if drawn.left_out:
+        drawn.lines.append(f"… {drawn.left_out} more; name a folder below, or a smaller max_depth")
+    _cellar.status("tree", {"path": root, "files": drawn.files, "folders": drawn.folders})
+    return "\n".join(drawn.lines)
 
 
 def env(key=None, value=None):
@@ -146,6 +251,8 @@ def env(key=None, value=None):
     if key is None:
         _cellar.status("env", {"count": len(os.environ), "action": "list"})
         return dict(sorted(os.environ.items()))
+    if not isinstance(key, str):
+        raise TypeError(f"env() takes the name of a variable as a str, not {type(key).__name__}")
     if value is not None:
         os.environ[key] = str(value)
         _cellar.status("env", {"key": key, "action": "set"})

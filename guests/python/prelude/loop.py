@@ -140,6 +140,14 @@ def refuse_run(main=None, **_options):
     )
 
 
+def _refuse_loop():
+    """Stands for `asyncio.new_event_loop`."""
+    raise RuntimeError(
+        "the kernel has one event loop, which is always running: use `await` at the top level of the cell, and "
+        "asyncio.get_running_loop() for the loop itself"
+    )
+
+
 class _NoRunner:
     """Stands for `asyncio.Runner`."""
 
@@ -153,5 +161,6 @@ def install():
     asyncio.set_event_loop(loop)
     asyncio.events._set_running_loop(loop)
     asyncio.run = asyncio.runners.run = refuse_run
+    asyncio.new_event_loop = asyncio.events.new_event_loop = _refuse_loop
     asyncio.Runner = asyncio.runners.Runner = _NoRunner
     return loop

@@ -2,16 +2,19 @@
 
 At the top level of a cell `tool.x(...)` becomes `await aio(tool.x)(...)`; `await tool.x(...)` becomes
 `await aio(tool.x)(...)` in async functions too; and in the lambdas given to `parallel` and `pipeline` a call becomes
-`yield aio(tool.x)(...)`, with the lambda run as a coroutine. Whether the name still means a bridge is seen when the call
-is made. Every new node has the place of the call it stands for, so that tracebacks stay true.
+`yield aio(tool.x)(...)`, with the lambda run as a coroutine. Functions at the top level that make such calls get a second
+form in the same way, which `parallel` and `pipeline` use; calls of such functions in lambdas and second forms wait, too.
+Whether the name still means a bridge is seen when the call is made. Every new node has the place of the call it stands
+for, so that tracebacks stay true.
 """
 
 import ast
 import builtins
+import copy
 import inspect
 import re
 
-from _cellar_prelude import bridges
+from _cellar_prelude import pools
 
 _NAMES = frozenset({"llm", "agent", "parallel", "pipeline", "input"})
 # A cell without these words is compiled as it is.
@@ -21,13 +24,12 @@ _CONSUMERS = frozenset({"gather", "create_task", "ensure_future", "wait_for", "w
 _CALL = "__cellar_call__"
 _AWAIT = "__cellar_await__"
 _LAMBDA = "__cellar_lambda__"
+_FORM = "__cellar_form__"
+_FUNCTION = "__cellar_function__"
 
-setattr(builtins, _CALL, bridges.awaitable_form)
-setattr(builtins, _AWAIT, bridges.awaited_form)
 
-
-def _run_lambda(function):
-    """A lambda that yields awaitables, as a coroutine function."""
+def _as_coroutine(function):
+    """A function that yields awaitables, as a coroutine function."""
 
     async def call(*args, **kwargs):
         made = function(*args, **kwargs)
@@ -41,13 +43,32 @@ def _run_lambda(function):
                 return end.value
             try:
                 send, value = made.send, await awaitable
-            except Exception as error:  # noqa: BLE001 - raised where it was awaited
+            except BaseException as error:  # noqa: BLE001 - raised where it was awaited
                 send, value = made.throw, error
 
     return call
 
 
-setattr(builtins, _LAMBDA, _run_lambda)
+# The second form of the function that is defined next.
+_forms = []
+
+
+def _join(function):
+    """Gives a function its second form, which was made without defaults."""
+    form = _forms.pop()
+    form.__defaults__, form.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    pools.set_waiting_form(function, _as_coroutine(form))
+    return function
+
+
+for name, helper in {
+    _CALL: pools.awaitable_form,
+    _AWAIT: pools.awaited_form,
+    _LAMBDA: _as_coroutine,
+    _FORM: _forms.append,
+    _FUNCTION: _join,
+}.items():
+    setattr(builtins, name, helper)
 
 
 def needed(source):
@@ -82,7 +103,9 @@ _TRANSPARENT = (
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self):
+    def __init__(self, known):
+        # Names of functions that have a second form.
+        self.known = known
         # How the code at hand can wait: "await", "yield" (in a lambda of `parallel`), or None.
         self.way = "await"
         # "gathered" where an awaitable is expected, "thunk" where functions are that may wait, else None.
@@ -122,7 +145,7 @@ class _Rewriter(ast.NodeTransformer):
         node.args = self._within(node.args, place=inner)
         for keyword in node.keywords:
             keyword.value = self._within(keyword.value, place=inner)
-        if not bridge:
+        if not bridge and not (self.way == "yield" and name in self.known and isinstance(node.func, ast.Name)):
             return node
         if gathered:
             return self._wrap(node, _AWAIT)
@@ -178,11 +201,45 @@ class _Rewriter(ast.NodeTransformer):
         finally:
             self.way, self.place = before
 
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _plain_scope
+    visit_AsyncFunctionDef = visit_ClassDef = _plain_scope
+
+    def visit_FunctionDef(self, node):
+        """A function at the top level gets a second form if it calls bridges."""
+        if self.way != "await" or node.decorator_list or _yields(node):
+            return self._plain_scope(node)
+        form = copy.deepcopy(node)
+        before, self.changed = self.changed, False
+        form.body = self._within(form.body, way="yield", place=None)
+        inside, self.changed = self.changed, self.changed or before
+        if not inside:
+            return self._plain_scope(node)
+        self.known.add(node.name)
+        for arguments in (form.args.posonlyargs, form.args.args, form.args.kwonlyargs, [form.args.vararg, form.args.kwarg]):
+            for argument in arguments:
+                if argument is not None:
+                    argument.annotation = None
+        form.returns, form.args.defaults, form.args.kw_defaults = None, [], [None] * len(form.args.kwonlyargs)
+        node = self._plain_scope(node)
+        for function, helper in ((form, _FORM), (node, _FUNCTION)):
+            function.decorator_list = [ast.copy_location(ast.Name(helper, ast.Load()), function)]
+        return [form, node]
 
 
-def rewrite(tree):
-    """Rewrites a cell's tree in place; says whether anything was changed."""
-    rewriter = _Rewriter()
+def _yields(function):
+    """Whether a function is a generator."""
+    waiting = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def rewrite(tree, names):
+    """Rewrites a cell's tree in place, given the names that cells have bound; says whether anything was changed."""
+    known = {name for name, value in names.items() if pools.waiting_form(value) is not None}
+    rewriter = _Rewriter(known)
     rewriter.visit(tree)
     return rewriter.changed

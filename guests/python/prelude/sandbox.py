@@ -12,6 +12,8 @@ import _cellar
 # Prelude and library frames are not the user's.
 LIBRARY_FOLDER = "/usr/lib/python3.13/"
 PRELUDE_FOLDER = "/cellar/prelude/"
+# Packages that the prelude uses.
+VENDORED_FOLDER = LIBRARY_FOLDER + "cellar-vendored"
 
 
 class CellStopped(KeyboardInterrupt):
@@ -165,7 +167,7 @@ class _Help:
         if not subjects:
             print("Type help(object) for help about object.")
         for subject in subjects:
-            print(pydoc.render_doc(subject, "Help on %s", renderer=pydoc.plaintext))
+            print(pydoc.render_doc(subject, "Help on %s:", renderer=pydoc.plaintext))
 
     def __repr__(self):
         return "Type help(object) for help about object."
@@ -180,15 +182,22 @@ def install_builtins():
 
 def _class_file(kind, sources):
     """The file name of the cell that defined a class of `__main__`, or None."""
+    for member in vars(kind).values():
+        code = getattr(member, "__code__", None)
+        if code is not None and code.co_qualname.startswith(kind.__qualname__ + ".") and is_user_file(code.co_filename):
+            return code.co_filename
     pattern = re.compile(rf"^\s*class\s+{re.escape(kind.__name__)}\b", re.MULTILINE)
-    for cell in reversed(sources):
-        if pattern.search(sources[cell]):
-            return f"<cell {cell}>"
+    for filename, source in sources():
+        if pattern.search(source):
+            return filename
     return None
 
 
 def install_inspect(sources):
-    """Lets `inspect.getsource` find classes of cells: `__main__` has no file."""
+    """Lets `inspect.getsource` find classes of cells: `__main__` has no file.
+
+    `sources()` gives the file names and sources of cells, the latest first.
+    """
     import inspect
 
     original = inspect.getfile

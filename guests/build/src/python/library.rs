@@ -11,8 +11,35 @@ use crate::inputs::{Inputs, sha256_hex};
 use crate::process::run;
 use crate::workshop::Workshop;
 
-/// The time zone data of the guest, which has no `/usr/share/zoneinfo`.
+/// Packages that come with the guest.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
+
+/// What is taken of them, and where it goes: the time zones, for there is no `/usr/share/zoneinfo`; and, in a folder that
+/// cells do not import from, what the prelude uses.
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("", &["tzdata"]),
+    (
+        "cellar-vendored",
+        &[
+            "IPython/core/__init__.py",
+            "IPython/core/display.py",
+            "IPython/core/display_functions.py",
+            "IPython/display.py",
+            "IPython/lib/__init__.py",
+            "IPython/lib/display.py",
+            "IPython/lib/pretty.py",
+            "IPython/testing/__init__.py",
+            "IPython/testing/skipdoctest.py",
+            "IPython/utils/__init__.py",
+            "IPython/utils/dir2.py",
+            "bs4",
+            "markdownify",
+            "six.py",
+            "soupsieve",
+            "typing_extensions.py",
+        ],
+    ),
+];
 
 /// Parts that a cell cannot use: what needs a terminal, a screen, a compiler or a package index.
 const LEFT_OUT: &[&str] = &[
@@ -56,16 +83,18 @@ pub(super) fn library(workshop: &Workshop) -> Result<PathBuf> {
             copy_tree(&libraries.join("sysconfig"), &bench.out)
         })?;
         let python = build_python::find(workshop)?;
-        bench.step("fetch the time zones", || {
+        let packages = bench.work.join("packages");
+        bench.step("fetch packages", || {
             let requirements = bench.work.join("requirements.txt");
             fs::write(&requirements, REQUIREMENTS)?;
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
-            pip.args(["--no-compile", "--only-binary", ":all:", "--upgrade", "--target"])
-                .arg(bench.work.join("tzdata"));
-            run(pip.arg("-r").arg(&requirements), &bench.work.join("pip.log"))?;
-            copy_tree(&bench.work.join("tzdata/tzdata"), &bench.out.join("tzdata"))
+            // They are for the guest's Python, whichever the machine has.
+            pip.args(["--no-compile", "--only-binary", ":all:", "--python-version", "3.13", "--upgrade"]);
+            pip.arg("--target").arg(&packages).arg("-r").arg(&requirements);
+            run(&mut pip, &bench.work.join("pip.log"))
         })?;
+        bench.step("copy packages", || copy_packages(&packages, &bench.out))?;
         bench.step("compile the modules", || compile(&python, &bench.out, &bench.work.join("compile.log")))
     })
 }
@@ -84,6 +113,22 @@ fn copy_modules(from: &Path, to: &Path) -> Result<()> {
             }
         } else if name.ends_with(".py") && !FILES_LEFT_OUT.contains(&&*name) {
             fs::copy(entry.path(), to.join(&*name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies what the guest needs of the packages that were fetched.
+fn copy_packages(from: &Path, to: &Path) -> Result<()> {
+    for (folder, names) in PACKAGES {
+        for name in *names {
+            let (source, copy) = (from.join(name), to.join(folder).join(name));
+            if source.is_dir() {
+                copy_tree(&source, &copy)?;
+            } else {
+                fs::create_dir_all(copy.parent().unwrap_or(to))?;
+                fs::copy(&source, &copy).with_context(|| format!("could not copy `{}`", source.display()))?;
+            }
         }
     }
     Ok(())

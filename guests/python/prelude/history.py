@@ -1,0 +1,83 @@
+"""What cells were and gave, as IPython keeps it: `In`, `Out`, `_`, `__`, `___`, `_1`, `_2`, …
+
+Sessions are long: what is kept is bounded.
+"""
+
+from _cellar_prelude import faults
+
+# Sources and results of this many cells are kept, …
+CELLS_KEPT = 1000
+# … and sources of no more characters in all.
+CHARACTERS_KEPT = 1024 * 1024
+
+# The source of each cell at its number; empty where there is none, or no more.
+In = [""]
+# Results by cell number.
+Out = {}
+
+# Numbers of the cells whose source is kept, oldest first, and how long they are in all.
+_kept = []
+_characters = 0
+# What `_`, `__` and `___` were last bound to. A user who binds one of them keeps it.
+_latest = ["", "", ""]
+
+
+def remember(cell, source):
+    """Keeps the source of a cell, and forgets old ones when they are too many."""
+    global _characters
+    faults.remember(file_name(cell), source)
+    if len(In) <= cell:
+        In.extend([""] * (cell + 1 - len(In)))
+    In[cell] = source
+    _kept.append(cell)
+    _characters += len(source)
+    while len(_kept) > CELLS_KEPT or (_characters > CHARACTERS_KEPT and len(_kept) > 1):
+        oldest = _kept.pop(0)
+        if oldest < len(In):
+            _characters -= len(In[oldest])
+            In[oldest] = ""
+        faults.forget(file_name(oldest))
+
+
+def sources():
+    """File names and sources of cells, the latest first."""
+    return ((file_name(cell), In[cell]) for cell in reversed(_kept))
+
+
+def file_name(cell):
+    """The name that a cell's code has in tracebacks."""
+    return f"<cell {cell}>"
+
+
+def keep(cell, value, names):
+    """Binds the result of a cell to `_` and its kin."""
+    if value is Out:
+        return
+    Out[cell] = value
+    names[f"_{cell}"] = value
+    before = _latest[:]
+    _latest[:] = [value, before[0], before[1]]
+    unders = ("_", "__", "___")
+    if all(names.get(under, old) is old for under, old in zip(unders, before)):
+        names.update(zip(unders, _latest))
+    if len(Out) > CELLS_KEPT:
+        oldest = next(iter(Out))
+        value = Out.pop(oldest)
+        if names.get(f"_{oldest}") is value:
+            del names[f"_{oldest}"]
+
+
+def forget():
+    """Forgets all cells."""
+    global _characters
+    In[:] = [""]
+    Out.clear()
+    _kept.clear()
+    _characters = 0
+    _latest[:] = ["", "", ""]
+    faults.forget_sources()
+
+
+def fresh_names():
+    """What a new namespace has of this."""
+    return {"In": In, "Out": Out, "_": "", "__": "", "___": ""}
