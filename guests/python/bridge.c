@@ -428,6 +428,16 @@ static PyObject *bridge_enable_stop(PyObject *module, PyObject *flag) {
     return PyBool_FromLong(cellar_poll_enable(flag == Py_True));
 }
 
+/* limit_time(nanoseconds): see shim.h */
+static PyObject *bridge_limit_time(PyObject *module, PyObject *number) {
+    unsigned long long nanoseconds = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    cellar_poll_limit(nanoseconds);
+    Py_RETURN_NONE;
+}
+
 static PyObject *bridge_log(PyObject *module, PyObject *message) {
     kernel_string_t text;
     cellar_copy_text(message, &text);
@@ -453,6 +463,7 @@ PyMethodDef cellar_bridge_methods[] = {
     {"raise_if_stopped", bridge_raise_if_stopped, METH_NOARGS, NULL},
     {"note_stop", bridge_note_stop, METH_NOARGS, NULL},
     {"enable_stop", bridge_enable_stop, METH_O, NULL},
+    {"limit_time", bridge_limit_time, METH_O, NULL},
     {"set_stop_classes", cellar_poll_set_classes, METH_O, NULL},
     {"set_live_cells", cellar_poll_set_live, METH_O, NULL},
     {"write", (PyCFunction)(void (*)(void))cellar_stream_write, METH_FASTCALL, NULL},

@@ -50,6 +50,8 @@ PyObject *cellar_poll_set_classes(PyObject *module, PyObject *classes);
 /* The set of cells that have not ended. What is left over of others runs under number 0. */
 PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
 
+/* Stops code that runs for no cell after so many nanoseconds, as if its time were up; 0 lifts the limit. */
+void cellar_poll_limit(uint64_t nanoseconds);
 /* Says that the cell was told to stop in another way: it has time for its `finally` blocks. */
 void cellar_poll_note_stop(void);
 /* Forgets what was measured, so that it is not baked. */

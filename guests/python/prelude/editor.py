@@ -1,15 +1,20 @@
-"""What editors ask: completions, help at the cursor, a list of names, one value."""
+"""What editors ask: completions, help at the cursor, a list of names, one value.
+
+Answers may run the user's code, a `__repr__` or a property. It gets little time, for nobody waits for a cell here.
+"""
 
 import builtins
+import contextlib
 import inspect as _inspect
-import io
 import keyword
 import re
-import rlcompleter
 import sys
+import time
 import types
 
+import _cellar
 from _cellar_prelude import cells, display
+from _cellar_prelude.sandbox import CellStopped
 
 _WORD = re.compile(r"[\w.]*$")
 _NAME_BEFORE = re.compile(r"[\w.]*$")
@@ -20,6 +25,22 @@ _IMPORT = re.compile(
 
 ITEMS_MAX = 500
 PREVIEW_MAX = 120
+# How long the user's code may run for one answer, for the preview of one name, and for all previews, in nanoseconds.
+ANSWER_TIME = 2_000_000_000
+PREVIEW_TIME = 50_000_000
+PREVIEWS_TIME = 500_000_000
+
+
+@contextlib.contextmanager
+def _limited(nanoseconds):
+    """Code in this block is stopped after a time, by a `CellStopped`."""
+    _cellar.limit_time(nanoseconds)
+    _cellar.enable_stop(True)
+    try:
+        yield
+    finally:
+        _cellar.enable_stop(False)
+        _cellar.limit_time(0)
 
 
 def _kind(value):
@@ -101,6 +122,14 @@ def _name_items(prefix):
 
 def complete(code, cursor):
     """(start, end, [(text, kind)]) at a cursor."""
+    try:
+        with _limited(ANSWER_TIME):
+            return _complete(code, cursor)
+    except CellStopped:
+        return cursor, cursor, []
+
+
+def _complete(code, cursor):
     before = code[:cursor]
     line = before.rsplit("\n", 1)[-1]
     match = _IMPORT.match(line)
@@ -116,28 +145,58 @@ def complete(code, cursor):
 
 def inspect(code, cursor):
     """Help on the name at a cursor, as (mime, data) pairs, or None."""
+    try:
+        with _limited(ANSWER_TIME):
+            return _inspect_at(code, cursor)
+    except CellStopped:
+        return None
+
+
+def _inspect_at(code, cursor):
     name = _NAME_BEFORE.search(code[:cursor]).group() + _NAME_AFTER.match(code[cursor:]).group()
     if not name:
         # Between the parentheses of a call, help is about the function.
         name = _NAME_BEFORE.search(code[:cursor].rsplit("(", 1)[0]).group()
+    name = name.strip(".")
     try:
-        value = _value_of(name.strip("."))
+        value = _value_of(name)
     except Exception:  # noqa: BLE001 - nothing to say
         return None
+    described = callable(value) or isinstance(value, types.ModuleType)
     try:
-        head = f"{name}{_inspect.signature(value)}" if callable(value) else f"{name}: {type(value).__name__}"
+        head = f"{name}{_inspect.signature(value)}" if callable(value) else f"{name}: {_type_name(value)}"
     except (TypeError, ValueError):
         head = name
     parts = [head]
-    if not callable(value) and not isinstance(value, types.ModuleType):
+    if not described:
         parts.append(_preview(value))
-    text = _inspect.getdoc(value)
-    if text and (callable(value) or isinstance(value, types.ModuleType)):
+    text = _inspect.getdoc(value) if described else None
+    if text:
         parts.append(text)
     return [
         ("text/plain", "\n\n".join(parts)),
         ("text/markdown", "\n\n".join([f"```python\n{head}\n```", *parts[1:]])),
     ]
+
+
+def _type_name(value):
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _shape(value):
+    """What arrays and tables say of themselves without being written out, or None."""
+    shape = getattr(value, "shape", None)
+    if not isinstance(shape, tuple) or not all(isinstance(length, int) for length in shape):
+        return None
+    text = f"shape {shape}"
+    kind = getattr(value, "dtype", None)
+    if kind is not None:
+        return f"{text}, dtype {kind}"
+    columns = getattr(value, "columns", None)
+    if columns is None:
+        return text
+    return f"{text}, columns {', '.join(str(name) for name, _ in zip(columns, range(20)))}"
 
 
 def _preview(value):
@@ -148,13 +207,15 @@ def _preview(value):
     short.maxlist = short.maxtuple = short.maxdict = short.maxset = short.maxfrozenset = short.maxdeque = 8
     short.maxstring = short.maxother = short.maxlong = PREVIEW_MAX
     try:
-        text = short.repr(value)
+        text = _shape(value) or short.repr(value)
     except Exception as error:  # noqa: BLE001 - a broken repr must not hide the name
         text = f"<repr failed: {type(error).__name__}>"
+    text = " ".join(text.split("\n"))
     return text if len(text) <= PREVIEW_MAX else text[: PREVIEW_MAX - 1] + "…"
 
 
 def _size(value):
+    """Bytes of an array, or the length, or None."""
     try:
         size = getattr(value, "nbytes", None)
         if not isinstance(size, int):
@@ -167,12 +228,18 @@ def _size(value):
 def variables(hidden):
     """(name, type, size or None, preview) of what cells bound."""
     found = []
+    began = time.monotonic_ns()
     for name, value in list(cells.names.items()):
-        if name.startswith("_") or hidden.get(name, hidden) is value:
+        if name.startswith("_") or hidden.get(name, hidden) is value or isinstance(value, types.ModuleType):
             continue
-        if isinstance(value, types.ModuleType):
-            continue
-        found.append((name, type(value).__name__, _size(value), _preview(value)))
+        size, preview = None, ""
+        if time.monotonic_ns() - began < PREVIEWS_TIME:
+            try:
+                with _limited(PREVIEW_TIME):
+                    size, preview = _size(value), _preview(value)
+            except CellStopped:
+                preview = "<repr takes too long>"
+        found.append((name, type(value).__name__, size, preview))
     return found
 
 
@@ -180,4 +247,9 @@ def value(name):
     """One value as (mime, data) pairs, or None when there is no such name."""
     if name not in cells.names:
         return None
-    return display.bundle(cells.names[name])
+    found = cells.names[name]
+    try:
+        with _limited(ANSWER_TIME):
+            return display.bundle(found) or [("text/plain", _preview(found))]
+    except CellStopped:
+        return [("text/plain", f"<{type(found).__name__} whose representation takes too long>")]
