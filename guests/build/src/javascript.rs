@@ -37,7 +37,12 @@ impl Guest for JavaScript {
     }
 
     fn recipe(&self) -> &'static str {
-        concat!(include_str!("javascript.rs"), include_str!("libraries.rs"), include_str!("quickjs.rs"))
+        concat!(
+            include_str!("javascript.rs"),
+            include_str!("libraries.rs"),
+            include_str!("quickjs.rs"),
+            include_str!("quickjs/faster.rs")
+        )
     }
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Changes to QuickJS's own source, each of which must fit exactly once or the build fails.
 
+mod faster;
+
 use std::fs;
 use std::path::Path;
 
@@ -350,7 +352,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Copies the C files and headers of QuickJS with [`EDITS`] and [`PADS`] applied.
+/// Copies the C files and headers of QuickJS with [`EDITS`], [`faster::EDITS`] and [`PADS`] applied.
 pub(crate) fn copy_patched(upstream: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target)?;
     for entry in fs::read_dir(upstream)? {
@@ -360,7 +362,7 @@ pub(crate) fn copy_patched(upstream: &Path, target: &Path) -> Result<()> {
             continue;
         }
         let mut text = fs::read_to_string(&path).with_context(|| format!("could not read `{}`", path.display()))?;
-        for (_, old, new) in EDITS.iter().filter(|(file, ..)| *file == name) {
+        for (_, old, new) in EDITS.iter().chain(faster::EDITS).filter(|(file, ..)| *file == name) {
             let found = text.matches(old).count();
             ensure!(found == 1, "QuickJS's `{name}` has this {found} times, not once; check the edits:\n{old}");
             text = text.replace(old, new);
