@@ -5,15 +5,16 @@
 #include <string.h>
 
 static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
-                                                   "value", "complete", "inspectAt", "configure"};
+                                                   "value", "complete", "inspectAt", "configure", "importModule",
+                                                   "fillImportMeta"};
 static JSValue hooks[HOOK_COUNT];
 
 JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
     return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
 }
 
-static const char *const prelude_names[] = {"inspect", "errors", "libraries", "output", "bridges", "helpers", "platform",
-                                            "introspection"};
+static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "platform",
+                                            "resolve", "modules", "commonjs", "introspection"};
 static const char prelude_inspect[] = {
 #embed "prelude/inspect.js" suffix(, 0)
 };
@@ -35,11 +36,21 @@ static const char prelude_helpers[] = {
 static const char prelude_platform[] = {
 #embed "prelude/platform.js" suffix(, 0)
 };
+static const char prelude_resolve[] = {
+#embed "prelude/resolve.js" suffix(, 0)
+};
+static const char prelude_modules[] = {
+#embed "prelude/modules.js" suffix(, 0)
+};
+static const char prelude_commonjs[] = {
+#embed "prelude/commonjs.js" suffix(, 0)
+};
 static const char prelude_introspection[] = {
 #embed "prelude/introspection.js" suffix(, 0)
 };
-static const char *const prelude_texts[] = {prelude_inspect, prelude_errors, prelude_libraries, prelude_output,       prelude_bridges,
-                                            prelude_helpers, prelude_platform, prelude_introspection};
+static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,  prelude_output,    prelude_libraries,
+                                            prelude_bridges, prelude_helpers, prelude_platform,  prelude_resolve,
+                                            prelude_modules, prelude_commonjs, prelude_introspection};
 
 static void give_up(JSContext *ctx, const char *where) {
     JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
@@ -58,6 +69,8 @@ void load_prelude(JSContext *ctx) {
     add_file_functions(ctx, host);
     add_host_functions(ctx, host);
     add_library_functions(ctx, host);
+    add_lookup_functions(ctx, host);
+    add_module_functions(ctx, host);
     add_timer_functions(ctx, global);
     JS_FreeValue(ctx, global);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {

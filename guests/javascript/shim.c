@@ -398,10 +398,7 @@ uint64_t session_start(void) {
 
 // ---- The runtime
 
-static JSModuleDef *refuse_module(JSContext *c, const char *name, void *opaque) {
-    JS_ThrowReferenceError(ctx, "cannot import '%s': this guest has no modules", name);
-    return NULL;
-}
+#include "modules.c"
 
 static void open_runtime(void) {
     runtime = JS_NewRuntime();
@@ -411,7 +408,7 @@ static void open_runtime(void) {
     JS_SetMaxStackSize(runtime, JS_STACK_BYTES);
     JS_SetInterruptHandler(runtime, must_stop, NULL);
     JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
-    JS_SetModuleLoaderFunc(runtime, NULL, refuse_module, NULL);
+    JS_SetDynamicImportFunc(runtime, import_dynamically, NULL);
     load_prelude(ctx);
     JS_RunGC(runtime);
     keep_aside();
@@ -532,7 +529,7 @@ void exports_kernel_reset(void) {
     free_prelude(ctx);
     free(stopped);
     stopped = NULL;
-    stopped_count = 0;
+    stopped_count = module_depth = 0;
     JS_FreeContext(ctx);
     JS_FreeRuntime(runtime);
     open_runtime();

@@ -102,6 +102,8 @@ typedef enum {
     HOOK_COMPLETE,
     HOOK_INSPECT,
     HOOK_CONFIGURE,
+    HOOK_IMPORT,
+    HOOK_IMPORT_META,
     HOOK_COUNT
 } hook_t;
 
@@ -116,6 +118,8 @@ void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
 void add_host_functions(JSContext *ctx, JSValueConst host);
 void add_library_functions(JSContext *ctx, JSValueConst host);
+void add_lookup_functions(JSContext *ctx, JSValueConst host);
+void add_module_functions(JSContext *ctx, JSValueConst host);
 
 // What the host answered, as a value; frees nothing.
 JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response);

@@ -67,6 +67,7 @@ impl Guest for JavaScript {
                 "host.c",
                 "introspection.c",
                 "libraries.c",
+                "lookup.c",
                 "output.c",
                 "prelude.c",
                 "reserve.c",

@@ -18,8 +18,13 @@ const PADS: &[(&str, &[(&str, u32)])] = &[
         &[
             ("JS_FlattenIntoArray", 512),
             ("internalize_json_property", 512),
+            ("gather_available_ancestors", 256),
+            ("js_async_module_execution_rejected", 256),
             ("js_call_bound_function", 512),
             ("js_create_function", 1024),
+            ("js_create_module_function", 256),
+            ("js_inner_module_evaluation", 512),
+            ("js_inner_module_linking", 512),
             ("js_json_to_str", 768),
             ("js_parse_assign_expr2", 1024),
             ("js_parse_destructuring_element", 1024),
@@ -192,6 +197,24 @@ const EDITS: &[(&str, &str, &str)] = &[
         "quickjs.c",
         "/* Note: it is important that no exception is returned by this function */\nstatic bool can_add_backtrace(",
         "#include \"stacks.h\"\n\n/* Note: it is important that no exception is returned by this function */\nstatic bool can_add_backtrace(",
+    ),
+    // The prelude decides what a module imports, when all that it imports is there.
+    (
+        "quickjs.c",
+        "        m->func_obj = fun_obj;\n        if (js_resolve_module(ctx, m) < 0)\n            goto fail1;\n",
+        "        m->func_obj = fun_obj;\n",
+    ),
+    (
+        "quickjs.c",
+        "            return JS_EXCEPTION;\n        m->meta_obj = obj;\n",
+        "            return JS_EXCEPTION;\n        m->meta_obj = obj;\n        \
+         cellar_fill_import_meta(ctx, m, obj);\n",
+    ),
+    (
+        "quickjs.c",
+        "JSValue JS_GetImportMeta(JSContext *ctx, JSModuleDef *m)\n{",
+        "void cellar_fill_import_meta(JSContext *ctx, JSModuleDef *m, JSValueConst meta);\n\n\
+         JSValue JS_GetImportMeta(JSContext *ctx, JSModuleDef *m)\n{",
     ),
     // A cell that begins with a brace may be an object.
     (

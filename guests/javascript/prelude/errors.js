@@ -68,7 +68,7 @@
   function locate(frame) {
     frame.column = frame.byte;
     const cell = CELL_FILE.exec(frame.file);
-    const source = cell === null ? undefined : host.source(Number(cell[1]));
+    const source = cell === null ? kit.moduleSource(frame.file) : host.source(Number(cell[1]));
     if (cell !== null) frame.cell = Number(cell[1]);
     if (source === undefined) return;
     frame.source = source.split("\n")[frame.line - 1]?.replace(/\r$/, "");

@@ -1,0 +1,331 @@
+// TypeScript to JavaScript: what only TypeScript knows becomes blanks, so that every position stays what it was.
+//
+// What has no meaning without TypeScript's compiler (enums, namespaces that hold values, parameter properties,
+// `import x = require()`) is an error that says so, as in Node.
+import { parse } from "@babel/parser";
+
+// Nodes that are blank as a whole.
+const ERASED = new Set([
+  "TSInterfaceDeclaration", "TSTypeAliasDeclaration", "TSTypeAnnotation", "TSTypeParameterDeclaration",
+  "TSTypeParameterInstantiation", "TSDeclareFunction", "TSDeclareMethod", "TSIndexSignature", "TSNamespaceExportDeclaration",
+]);
+// Modifiers of members and parameters that stand before their name.
+const MODIFIERS = new Set(["public", "private", "protected", "readonly", "abstract", "override", "declare"]);
+const UNSUPPORTED = {
+  TSEnumDeclaration: "enum is",
+  TSParameterProperty: "parameter properties are",
+  TSImportEqualsDeclaration: "import x = ... is",
+  TSExportAssignment: "export = is",
+  TSTypeAssertion: "<type>value is",
+  Decorator: "decorators are",
+};
+
+class Stripper {
+  constructor(source, file) {
+    this.source = source;
+    this.file = file;
+    // Ranges to become blank, and single characters to put in: position, character.
+    this.blanks = [];
+    this.marks = [];
+  }
+
+  unsupported(node, what) {
+    const { line, column } = node.loc.start;
+    const error = new SyntaxError(`${what} not supported: types are stripped here, not compiled (${this.file}:${line}:${column + 1})`);
+    error.code = "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX";
+    error.stack = `SyntaxError: ${error.message}\n    at ${this.file}:${line}:${column + 1}`;
+    throw error;
+  }
+
+  blank(start, end) {
+    if (end > start) this.blanks.push([start, end]);
+  }
+
+  // A statement that goes may have been what ended the one before it.
+  eraseStatement(node) {
+    this.blank(node.start, node.end);
+    this.marks.push([node.start, ";"]);
+  }
+
+  // Blanks a token that stands between two positions, such as the `?` of an optional parameter.
+  blankToken(text, from, to) {
+    const at = this.find(text, from, to);
+    if (at >= 0) this.blank(at, at + text.length);
+  }
+
+  // Where a token begins, comments left out.
+  find(text, from, to) {
+    const { source } = this;
+    for (let at = from; at < to; at++) {
+      if (source.startsWith("//", at)) at = source.indexOf("\n", at);
+      else if (source.startsWith("/*", at)) at = source.indexOf("*/", at) + 1;
+      else if (source.startsWith(text, at)) return at;
+      if (at < from) return -1;
+    }
+    return -1;
+  }
+
+  // Modifiers before the name of a member or parameter. A member whose name is computed could then be taken for a part
+  // of the member before it.
+  modifiers(node, end) {
+    const word = /\/\/[^\n]*|\/\*[\s\S]*?\*\/|[A-Za-z]+/gy;
+    let at = node.start;
+    let first = -1;
+    for (;;) {
+      while (/\s/.test(this.source[at] ?? "") && at < end) at++;
+      word.lastIndex = at;
+      const match = word.exec(this.source);
+      if (match === null || match.index >= end) break;
+      at = word.lastIndex;
+      if (!MODIFIERS.has(match[0])) {
+        if (match[0].startsWith("/") || match[0] === "static" || match[0] === "async" || match[0] === "accessor") continue;
+        break;
+      }
+      if (first < 0) first = match.index;
+      this.blank(match.index, at);
+    }
+    if (first >= 0 && node.computed) this.marks.push([first, ";"]);
+  }
+
+  // Walks with a stack of its own: source may be nested deeply.
+  strip(program) {
+    const stack = [program];
+    while (stack.length > 0) {
+      const node = stack.pop();
+      if (Array.isArray(node)) {
+        for (const item of node) if (item !== null && typeof item === "object") stack.push(item);
+        continue;
+      }
+      if (!this.visit(node)) continue;
+      for (const key of Object.keys(node)) {
+        const child = node[key];
+        if (child === null || typeof child !== "object" || key === "loc" || key === "extra" || key.endsWith("Comments") || key === "errors" || key === "tokens") continue;
+        if (Array.isArray(child) || typeof child.type === "string") stack.push(child);
+      }
+    }
+    return this.result();
+  }
+
+  // Returns whether to go on with the node's children.
+  visit(node) {
+    if (UNSUPPORTED[node.type] !== undefined && !(node.type === "TSEnumDeclaration" && node.declare)) this.unsupported(node, UNSUPPORTED[node.type]);
+    if (node.declare === true && node.type !== "ClassProperty") return this.eraseStatement(node), false;
+    if (ERASED.has(node.type)) {
+      if (node.type === "TSTypeAnnotation" || node.type.startsWith("TSTypeParameter")) this.blank(node.start, node.end);
+      else this.eraseStatement(node);
+      return false;
+    }
+    const method = this[node.type];
+    return method === undefined ? true : method.call(this, node) !== false;
+  }
+
+  // ---- Statements
+
+  ImportDeclaration(node) {
+    if (node.importKind === "type") return this.eraseStatement(node), false;
+    return this.specifiers(node.specifiers.filter((one) => one.importKind === "type"));
+  }
+
+  ExportNamedDeclaration(node) {
+    const erased = node.declaration !== null && node.declaration !== undefined && this.isErased(node.declaration);
+    if (node.exportKind === "type" || erased) return this.eraseStatement(node), false;
+    return this.specifiers(node.specifiers.filter((one) => one.exportKind === "type"));
+  }
+
+  ExportAllDeclaration(node) {
+    if (node.exportKind === "type") return this.eraseStatement(node), false;
+    return true;
+  }
+
+  ExportDefaultDeclaration(node) {
+    if (this.isErased(node.declaration)) return this.eraseStatement(node), false;
+    return true;
+  }
+
+  isErased(node) {
+    return node.declare === true || ERASED.has(node.type) || (node.type === "TSModuleDeclaration" && !this.hasValues(node));
+  }
+
+  // `{ a, type B, c }`: the type and the comma behind it.
+  specifiers(list) {
+    for (const one of list) {
+      const comma = /^(?:\s|\/\/[^\n]*\n|\/\*[\s\S]*?\*\/)*,/.exec(this.source.slice(one.end, one.end + 10000));
+      this.blank(one.start, one.end + (comma === null ? 0 : comma[0].length));
+    }
+    return true;
+  }
+
+  TSModuleDeclaration(node) {
+    if (this.hasValues(node)) this.unsupported(node, "a namespace that holds values is");
+    return this.eraseStatement(node), false;
+  }
+
+  // Does a namespace hold anything that is there when the program runs?
+  hasValues(node) {
+    const stack = [node];
+    while (stack.length > 0) {
+      const one = stack.pop();
+      if (one.declare === true || ERASED.has(one.type)) continue;
+      if (one.type === "TSModuleDeclaration") stack.push(one.body);
+      else if (one.type === "TSModuleBlock") stack.push(...one.body);
+      else if (one.type === "ExportNamedDeclaration" && one.declaration) stack.push(one.declaration);
+      else if (one.type === "ExportNamedDeclaration" && one.exportKind === "type") continue;
+      else return true;
+    }
+    return false;
+  }
+
+  // ---- Expressions
+
+  TSAsExpression(node) {
+    this.blank(node.expression.end, node.end);
+  }
+
+  TSSatisfiesExpression(node) {
+    this.TSAsExpression(node);
+  }
+
+  TSNonNullExpression(node) {
+    this.blank(node.end - 1, node.end);
+  }
+
+  ArrowFunctionExpression(node) {
+    this.parameters(node);
+    // The line may not end between the parameters and the arrow.
+    const type = node.returnType;
+    if (type && this.source.slice(type.start, type.end).includes("\n")) {
+      const open = this.source.lastIndexOf(")", type.start);
+      this.blank(open, open + 1);
+      this.marks.push([type.end - 1, ")"]);
+    }
+    if (node.async && node.typeParameters && this.source.slice(node.typeParameters.start, node.typeParameters.end).includes("\n")) {
+      this.unsupported(node.typeParameters, "type parameters of an async arrow function that span lines are");
+    }
+  }
+
+  FunctionDeclaration(node) {
+    this.parameters(node);
+  }
+
+  FunctionExpression(node) {
+    this.parameters(node);
+  }
+
+  ObjectMethod(node) {
+    this.parameters(node);
+  }
+
+  // A parameter named `this` is no parameter.
+  parameters(node) {
+    const first = node.params[0];
+    if (first?.type === "Identifier" && first.name === "this") {
+      const end = node.params[1]?.start ?? first.end;
+      const comma = node.params[1] === undefined ? this.find(",", first.end, this.find(")", first.end, this.source.length)) : -1;
+      this.blank(first.start, comma >= 0 ? comma + 1 : end);
+    }
+    for (const parameter of node.params) if (parameter.optional) this.optional(parameter);
+  }
+
+  optional(node) {
+    const end = node.typeAnnotation?.start ?? node.end;
+    const from = node.type === "Identifier" ? node.start + node.name.length : node.start;
+    if (node.type === "Identifier") this.blankToken("?", from, end);
+    else this.blank(this.source.lastIndexOf("?", end - 1), this.source.lastIndexOf("?", end - 1) + 1);
+  }
+
+  VariableDeclarator(node) {
+    if (node.definite) this.blankToken("!", node.id.start + node.id.name.length, node.id.typeAnnotation?.start ?? node.id.end);
+  }
+
+  // ---- Classes
+
+  ClassDeclaration(node) {
+    if (node.abstract) this.blankToken("abstract", node.start, node.body.start);
+    return this.heritage(node);
+  }
+
+  ClassExpression(node) {
+    return this.heritage(node);
+  }
+
+  heritage(node) {
+    if (node.implements?.length > 0) {
+      const from = node.superTypeParameters?.end ?? node.superTypeArguments?.end ?? node.superClass?.end ?? node.typeParameters?.end ?? node.id?.end ?? node.start + 5;
+      this.blank(this.find("implements", from, node.body.start), node.implements.at(-1).end);
+      node.implements = [];
+    }
+    return true;
+  }
+
+  ClassMethod(node) {
+    this.modifiers(node, node.key.start);
+    if (node.optional) this.blankToken("?", node.key.end, node.typeParameters?.start ?? this.find("(", node.key.end, node.end));
+    this.parameters(node);
+  }
+
+  ClassPrivateMethod(node) {
+    this.modifiers(node, node.key.start);
+    this.parameters(node);
+  }
+
+  ClassProperty(node) {
+    if (node.abstract || node.declare) return this.eraseStatement(node), false;
+    this.modifiers(node, node.key.start);
+    const end = node.typeAnnotation?.start ?? node.value?.start ?? node.end;
+    if (node.optional) this.blankToken("?", node.key.end, end);
+    if (node.definite) this.blankToken("!", node.key.end, end);
+    return true;
+  }
+
+  ClassPrivateProperty(node) {
+    return this.ClassProperty(node);
+  }
+
+  ClassAccessorProperty(node) {
+    this.unsupported(node, "accessor properties are");
+  }
+
+  // ---- The result
+
+  result() {
+    const { source } = this;
+    const marks = new Map(this.marks);
+    let out = "";
+    let at = 0;
+    for (const [start, end] of this.blanks.sort(([a], [b]) => a - b)) {
+      if (end <= at) continue;
+      const from = Math.max(start, at);
+      out += source.slice(at, from);
+      for (let i = from; i < end; i++) out += marks.get(i) ?? blankOf(source, i);
+      at = end;
+    }
+    return out + source.slice(at);
+  }
+}
+
+// As many bytes of UTF-8 as what stands there, since the engine counts columns in them; and the line ends.
+function blankOf(source, i) {
+  const code = source.charCodeAt(i);
+  if (code === 10 || code === 13 || code === 0x2028 || code === 0x2029) return source[i];
+  return code < 0x80 ? " " : code < 0x800 ? "\u00a0" : code >= 0xd800 && code < 0xe000 ? "\u00a0" : "\u3000";
+}
+
+const OPTIONS = {
+  sourceType: "unambiguous", plugins: ["typescript", "decorators"], attachComment: false,
+  // CommonJS may return, and modules await.
+  allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowUndeclaredExports: true, createParenthesizedExpressions: true,
+};
+
+// JavaScript of a TypeScript source. Throws a SyntaxError whose stack names the place.
+export function strip(source, file) {
+  let tree;
+  try {
+    tree = parse(source, OPTIONS);
+  } catch (error) {
+    if (error.loc === undefined) throw error;
+    const clean = new SyntaxError(error.message.replace(/ \(\d+:\d+\)$/, ""));
+    clean.stack = `SyntaxError: ${clean.message}\n    at ${file}:${error.loc.line}:${error.loc.column + 1}`;
+    throw clean;
+  }
+  return new Stripper(source, file).strip(tree.program);
+}
