@@ -147,6 +147,9 @@ void exports_kernel_init(void) {
     PyImport_AppendInittab("_cellar", cellar_module_init);
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
+    if (cellar_count_recursion() < 0) {
+        give_up("recursion cannot be counted");
+    }
     import_prelude();
     set_reserve_aside();
     cellar_stream_flush();

@@ -70,6 +70,11 @@ extern PyMethodDef cellar_bridge_methods[];
 
 PyObject *cellar_immortalize(PyObject *module, PyObject *objects);
 
+/* --- recursion.c --- */
+
+/* Makes CPython count recursion that it does not count by itself. -1 with an exception set on failure. */
+int cellar_count_recursion(void);
+
 /* --- compile.c --- */
 
 /* (source, filename) -> (body or None, expression or None): the cell's code, its last expression apart. */

@@ -3,4 +3,5 @@
 mod bridges;
 mod cli;
 mod memory;
+mod oracle;
 mod snapshots;

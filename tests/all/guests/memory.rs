@@ -1,8 +1,10 @@
-//! What a runaway cell costs its host.
+//! What runaway cells, and many cells, cost their host.
 
 use std::process::Command;
 
-use crate::support::{cellar_with_guests, run};
+use serde_json::json;
+
+use crate::support::{cellar_with_guests, result_of_run, run};
 
 /// Runs a command and prints the largest resident size of any of its processes, in KiB.
 const MEASURE: &str = "\
@@ -45,4 +47,37 @@ fn a_cell_that_fills_memory_stays_within_its_budget() {
             );
         }
     }
+}
+
+/// What cells do again and again in a long session, well or badly.
+const HABITS: [&str; 10] = [
+    "1 / 0",
+    "display({'a': [1, 2, 3]})\n[1, 2, 3]",
+    "import asyncio\nawait asyncio.sleep(0)\nraise ValueError('after waiting')",
+    "def forever(n): return forever(n + 1)\nforever(0)",
+    "x = (1,",
+    "from IPython.display import HTML\nHTML('<b>bold</b>')",
+    "print('x' * 1000)",
+    "async def fail(): 1 / 0\nawait asyncio.gather(fail(), fail())",
+    "class Mute:\n    def __repr__(self): raise ValueError\nMute()",
+    "task = asyncio.create_task(asyncio.sleep(100)); task.cancel(); await task",
+];
+
+#[test]
+fn a_thousand_cells_leave_no_more_than_a_mebibyte_behind() {
+    const CELLS: usize = 1000;
+    const WARM: usize = 50;
+    let cell = |index: usize| match index {
+        // Soft timeouts, spinning and waiting.
+        300 => json!({"language": "py", "code": "while True: pass", "timeout": 1}),
+        600 => json!({"language": "py", "code": "await asyncio.sleep(100)", "timeout": 1}),
+        _ => json!({"language": "py", "code": HABITS[index % HABITS.len()]}),
+    };
+    let cells: Vec<_> = (0..CELLS).map(cell).collect();
+    let result = result_of_run(&json!({ "cells": cells }), &["--keep-going"]);
+    let cells = result["details"]["cells"].as_array().expect("cells");
+    assert_eq!((&cells[300]["error"]["kind"], &cells[600]["error"]["kind"]), (&json!("timeout"), &json!("timeout")));
+    let size = |index: usize| cells[index]["usage"]["memoryPeakBytes"].as_u64().expect("a size");
+    let grown = size(CELLS - 1) - size(WARM);
+    assert!(grown <= 1 << 20, "{grown} bytes");
 }
