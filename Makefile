@@ -8,9 +8,11 @@ CELLAR := target/release/cellar
 GUESTS := target/release/cellar-guests
 # What the example analyses: see fixtures/analysis/README.md.
 DATA := target/datasets
+# Packages that the JavaScript guest is tried with: see fixtures/packages/javascript.
+PACKAGES := target/packages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests probe data run test test-fast check bless bench clean
+.PHONY: help setup build guests probe data packages run test test-fast check bless bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,10 +34,13 @@ probe: build
 data: setup ## Fetch the data set of the example
 	@.ci/datasets $(DATA)
 
+packages: setup
+	@.ci/packages $(PACKAGES)
+
 run: guests data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 
-test: guests data ## Run every test
+test: guests data packages ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
@@ -48,7 +53,7 @@ check: setup ## Check format, lints, licences and documentation
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
 	@.ci/deny
 
-bless: guests ## Accept the events that the transcripts lead to now
+bless: guests packages ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
 
 bench: guests ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries

@@ -85,7 +85,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `packages: FOLDER` of the checkout to import from, `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
+/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
 /// chance, `keep-going: yes` to run later cells after a failure.
 #[derive(Default)]
 struct Header {
@@ -150,6 +150,7 @@ impl Header {
             "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
             "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
+            "npm" => self.config.mounts.push(npm_mount(value)),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "environment" => {
@@ -217,6 +218,11 @@ fn open_host(languages: impl Iterator<Item = Language>) -> Result<Host, Failed> 
         bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
     }
     Ok(Host::open(config)?)
+}
+
+fn npm_mount(folder: &str) -> Mount {
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    Mount { host, guest: "/node_modules".to_owned(), access: Access::ReadOnly }
 }
 
 fn data_mount(folder: &Path) -> Result<Mount, Failed> {
