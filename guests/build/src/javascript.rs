@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::cache::Bench;
 use crate::guest::{Built, Guest};
@@ -11,6 +11,7 @@ use crate::libraries;
 use crate::link::Module;
 use crate::quickjs;
 use crate::sources::CrateSource;
+use crate::unroll::{COPIES, unroll};
 use crate::workshop::Workshop;
 
 /// The recipe of the JavaScript guest.
@@ -41,7 +42,8 @@ impl Guest for JavaScript {
             include_str!("javascript.rs"),
             include_str!("libraries.rs"),
             include_str!("quickjs.rs"),
-            include_str!("quickjs/faster.rs")
+            include_str!("quickjs/faster.rs"),
+            include_str!("unroll.rs")
         )
     }
 
@@ -83,6 +85,11 @@ impl Guest for JavaScript {
             stack_bytes: STACK_BYTES,
             ..Module::default()
         };
-        Ok(Built { core: workshop.link(bench, &module)?, mounts: Vec::new() })
+        let core = workshop.link(bench, &module)?;
+        bench.progress.timed("unroll the interpreter", || {
+            fs::write(&core, unroll(&fs::read(&core)?, "JS_CallInternal", COPIES)?)
+                .context("could not write the module")
+        })?;
+        Ok(Built { core, mounts: Vec::new() })
     }
 }

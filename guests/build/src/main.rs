@@ -19,6 +19,7 @@ mod python;
 mod quickjs;
 mod sources;
 mod toolchain;
+mod unroll;
 mod workshop;
 
 use std::io::Write;
