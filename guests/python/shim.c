@@ -147,8 +147,8 @@ void exports_kernel_init(void) {
     PyImport_AppendInittab("_cellar", cellar_module_init);
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
-    if (cellar_count_recursion() < 0) {
-        give_up("recursion cannot be counted");
+    if (cellar_wrap_slots() < 0) {
+        give_up("the slots of CPython's types cannot be wrapped");
     }
     import_prelude();
     set_reserve_aside();

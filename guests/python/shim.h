@@ -70,10 +70,10 @@ extern PyMethodDef cellar_bridge_methods[];
 
 PyObject *cellar_immortalize(PyObject *module, PyObject *objects);
 
-/* --- recursion.c --- */
+/* --- slots.c --- */
 
-/* Makes CPython count recursion that it does not count by itself. -1 with an exception set on failure. */
-int cellar_count_recursion(void);
+/* Makes CPython count recursion, and stop loops, that it does not by itself. -1 with an exception set on failure. */
+int cellar_wrap_slots(void);
 
 /* --- compile.c --- */
 

@@ -1,14 +1,25 @@
-/* Recursion in C that CPython does not count: the hash of nested tuples, and iterators over iterators. Each level takes
-   some of the native stack, and running out of that kills the kernel. Here they are counted as other recursion is, and
-   end with a `RecursionError`. */
+/* Wraps a few slots of CPython's types, for two reasons.
+
+   Recursion in C that CPython does not count: the hash of nested tuples, and iterators over iterators. Each level takes
+   some of the native stack, and running out of that kills the kernel. Here they end with a `RecursionError`.
+
+   Loops in C that ask nobody whether they must stop: `sum(range(10 ** 12))`, `any(iter(int, 1))`. The iterators that can
+   go on for ever ask instead. A `for` loop over a range does not come here. */
 #include "shim.h"
 
+#include "pycore_emscripten_signal.h"
+
 /* Types whose `__next__` asks an iterator that may be of the same kind. */
-#define ITERATORS(X) \
+#define NESTING(X) \
     X(builtins, enumerate) X(builtins, filter) X(builtins, map) X(builtins, zip) X(itertools, accumulate) \
     X(itertools, batched) X(itertools, chain) X(itertools, compress) X(itertools, cycle) X(itertools, dropwhile) \
     X(itertools, filterfalse) X(itertools, groupby) X(itertools, islice) X(itertools, pairwise) X(itertools, starmap) \
     X(itertools, takewhile) X(itertools, zip_longest)
+
+/* Types whose iterators end late or never. */
+#define ENDLESS(X) \
+    X(itertools, combinations) X(itertools, combinations_with_replacement) X(itertools, count) X(itertools, permutations) \
+    X(itertools, product) X(itertools, repeat)
 
 static hashfunc tuple_hash;
 
@@ -21,10 +32,15 @@ static Py_hash_t counted_tuple_hash(PyObject *self) {
     return hash;
 }
 
-#define DEFINE(module, name) \
+/* Whether the cell must stop, with the exception set; asks the host once in a while. */
+static inline int must_stop(void) {
+    return --cellar_poll_countdown <= 0 && cellar_check_stop();
+}
+
+#define DEFINE_NESTING(module, name) \
     static iternextfunc next_of_##name; \
     static PyObject *counted_##name(PyObject *self) { \
-        if (Py_EnterRecursiveCall(" in " #name ".__next__")) { \
+        if (must_stop() || Py_EnterRecursiveCall(" in " #name ".__next__")) { \
             return NULL; \
         } \
         PyObject *item = next_of_##name(self); \
@@ -32,7 +48,17 @@ static Py_hash_t counted_tuple_hash(PyObject *self) {
         return item; \
     }
 
-ITERATORS(DEFINE)
+#define DEFINE_ENDLESS(module, name) \
+    static iternextfunc next_of_##name; \
+    static PyObject *counted_##name(PyObject *self) { \
+        return must_stop() ? NULL : next_of_##name(self); \
+    }
+
+NESTING(DEFINE_NESTING)
+ENDLESS(DEFINE_ENDLESS)
+DEFINE_ENDLESS(, range)
+DEFINE_ENDLESS(, long_range)
+DEFINE_ENDLESS(, callable)
 
 static int replace_next(const char *module_name, const char *name, iternextfunc *original, iternextfunc counted) {
     PyObject *module = PyImport_ImportModule(module_name);
@@ -49,13 +75,21 @@ static int replace_next(const char *module_name, const char *name, iternextfunc 
     return 0;
 }
 
-int cellar_count_recursion(void) {
+#define REPLACE_SLOT(type, name) \
+    next_of_##name = (type).tp_iternext; \
+    (type).tp_iternext = counted_##name;
+
+int cellar_wrap_slots(void) {
     tuple_hash = PyTuple_Type.tp_hash;
     PyTuple_Type.tp_hash = counted_tuple_hash;
 #define REPLACE(module, name) \
     if (replace_next(#module, #name, &next_of_##name, counted_##name) < 0) { \
         return -1; \
     }
-    ITERATORS(REPLACE)
+    NESTING(REPLACE)
+    ENDLESS(REPLACE)
+    REPLACE_SLOT(PyRangeIter_Type, range)
+    REPLACE_SLOT(PyLongRangeIter_Type, long_range)
+    REPLACE_SLOT(PyCallIter_Type, callable)
     return 0;
 }
