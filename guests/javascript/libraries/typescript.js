@@ -20,6 +20,9 @@ const UNSUPPORTED = {
   Decorator: "decorators are",
 };
 
+// Properties of nodes that hold no nodes.
+const NO_NODES = new Set(["loc", "extra", "errors", "tokens"]);
+
 class Stripper {
   constructor(source, file) {
     this.source = source;
@@ -97,9 +100,9 @@ class Stripper {
         continue;
       }
       if (!this.visit(node)) continue;
-      for (const key of Object.keys(node)) {
+      for (const key in node) {
         const child = node[key];
-        if (child === null || typeof child !== "object" || key === "loc" || key === "extra" || key.endsWith("Comments") || key === "errors" || key === "tokens") continue;
+        if (typeof child !== "object" || child === null || NO_NODES.has(key)) continue;
         if (Array.isArray(child) || typeof child.type === "string") stack.push(child);
       }
     }
@@ -290,24 +293,28 @@ class Stripper {
   result() {
     const { source } = this;
     const marks = new Map(this.marks);
-    let out = "";
+    const pieces = [];
     let at = 0;
     for (const [start, end] of this.blanks.sort(([a], [b]) => a - b)) {
       if (end <= at) continue;
       const from = Math.max(start, at);
-      out += source.slice(at, from);
-      for (let i = from; i < end; i++) out += marks.get(i) ?? blankOf(source, i);
+      pieces.push(source.slice(at, from));
+      // A mark is at the first or the last character of what is blank.
+      const first = marks.get(from) ?? blankOf(source[from]);
+      const last = end - 1 > from ? marks.get(end - 1) ?? blankOf(source[end - 1]) : "";
+      pieces.push(first, source.slice(from + 1, end - 1).replace(/[^\n\r\u2028\u2029]/g, blankOf), last);
       at = end;
     }
-    return out + source.slice(at);
+    pieces.push(source.slice(at));
+    return pieces.join("");
   }
 }
 
 // As many bytes of UTF-8 as what stands there, since the engine counts columns in them; and the line ends.
-function blankOf(source, i) {
-  const code = source.charCodeAt(i);
-  if (code === 10 || code === 13 || code === 0x2028 || code === 0x2029) return source[i];
-  return code < 0x80 ? " " : code < 0x800 ? "\u00a0" : code >= 0xd800 && code < 0xe000 ? "\u00a0" : "\u3000";
+function blankOf(character) {
+  const code = character.charCodeAt(0);
+  if (code === 10 || code === 13 || code === 0x2028 || code === 0x2029) return character;
+  return code < 0x80 ? " " : code < 0x800 || (code >= 0xd800 && code < 0xe000) ? "\u00a0" : "\u3000";
 }
 
 const OPTIONS = {
