@@ -91,7 +91,7 @@ static void start_interpreter(void) {
     config.module_search_paths_set = 1;
     PyConfig_SetString(&config, &config.home, L"/usr");
     PyConfig_SetString(&config, &config.program_name, L"python3");
-    PyConfig_SetString(&config, &config.executable, L"/usr/bin/python3");
+    PyConfig_SetString(&config, &config.executable, L"");
     PyConfig_SetString(&config, &config.stdlib_dir, L"/usr/lib/python3.13");
     PyWideStringList_Append(&config.module_search_paths, L"/usr/lib/python3.13");
     PyStatus status = Py_InitializeFromConfig(&config);

@@ -18,6 +18,7 @@ mod progress;
 mod python;
 mod quickjs;
 mod sources;
+mod suites;
 mod toolchain;
 mod unroll;
 mod workshop;
@@ -62,6 +63,11 @@ enum Command {
         /// Whose interpreter.
         guest: native::Interpreter,
     },
+    /// Print the path of a test-suite that a guest must pass, fetched and unpacked when it is not there.
+    Suite {
+        /// Whose suite.
+        suite: suites::Suite,
+    },
 }
 
 fn main() -> ExitCode {
@@ -91,6 +97,10 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Native { guest } => {
             let path = native::find(&Workshop::open()?, guest)?;
+            writeln!(std::io::stdout(), "{}", path.display())?;
+        }
+        Command::Suite { suite } => {
+            let path = suites::find(&Workshop::open()?, suite)?;
             writeln!(std::io::stdout(), "{}", path.display())?;
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod build_python;
 mod cpython;
 mod library;
 mod source;
+pub(crate) mod suite;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,8 +35,8 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
-    "sandbox", "streams", "loop", "faults", "markdown", "display", "ipython", "bridges", "pools", "rewrite", "network",
-    "helpers", "modules", "history", "magics", "cells", "editor", "warm", "entry",
+    "sandbox", "hollow", "absent", "streams", "loop", "faults", "markdown", "display", "ipython", "bridges", "pools",
+    "rewrite", "network", "helpers", "modules", "history", "magics", "cells", "editor", "warm", "entry",
 ];
 
 /// A compiled extension module that is linked in.

@@ -8,6 +8,7 @@ of a cell are rewritten to the second form; see `rewrite`.
 import asyncio
 import inspect
 import json
+import sys
 
 import _cellar
 from _cellar_prelude.sandbox import BridgeError, CallError, StdinNotImplementedError, ToolError
@@ -145,9 +146,36 @@ def _prepare_agent(prompt, *, agent_type="task", model=None, context=None, label
     )
 
 
-def _prepare_input(prompt=""):
+def _prepare_input(prompt="", /):
     """Asks whoever watches the run for a line."""
     return (INPUT, str(prompt))
+
+
+class Input(Bridge):
+    """`input`, which reads from `sys.stdin` when a program has put something else there."""
+
+    def __init__(self):
+        super().__init__("input", _prepare_input, _InputError, _finish_input)
+
+    def __call__(self, prompt="", /):
+        return super().__call__(prompt) if _is_own_stdin() else _read_line(prompt)
+
+    async def aio(self, prompt="", /):
+        """The awaitable form."""
+        return await super().aio(prompt) if _is_own_stdin() else _read_line(prompt)
+
+
+def _read_line(prompt):
+    """What the interpreter's own `input` does."""
+    sys.stdout.write(str(prompt))
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError("EOF when reading a line")
+    return line.removesuffix("\n")
+
+
+def _is_own_stdin():
+    return sys.stdin is sys.__stdin__
 
 
 class _InputError(StdinNotImplementedError):
@@ -224,7 +252,7 @@ def _prepare_http(method, url, headers, body):
 tool = _Tools()
 llm = Bridge("llm", _prepare_llm)
 agent = Bridge("agent", _prepare_agent)
-input_ = Bridge("input", _prepare_input, _InputError, _finish_input)
+input_ = Input()
 http = Bridge("http", _prepare_http)
 class _Pack:
     """A pack of primitives."""

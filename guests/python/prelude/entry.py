@@ -8,7 +8,7 @@ import time
 
 import _cellar
 from _cellar_prelude import (
-    bridges, cells, editor, helpers, history, ipython, modules, network, pools, sandbox, streams, warm,
+    absent, bridges, cells, editor, helpers, history, ipython, modules, network, pools, sandbox, streams, warm,
 )
 
 # --- Bridges and names of every cell
@@ -120,14 +120,11 @@ def variables():
 
 # --- Baking
 
-sandbox.install_threads()
 warm.import_modules()
 sandbox.install_builtins()
 sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
-sandbox.install_processes()
-sandbox.install_multiprocessing()
-sandbox.install_sockets()
+absent.install()
 network.install()
 modules.install()
 for _ in range(warm.ROUNDS):

@@ -1,11 +1,9 @@
-"""Exceptions of the sandbox, and what takes the place of the parts of Python that cannot work in it."""
+"""Exceptions of the sandbox, its bounds, and the names that interactive Python has."""
 
 import builtins
-import os
+import functools
 import re
 import sys
-import threading
-import _thread
 
 import _cellar
 
@@ -91,34 +89,6 @@ _cellar.set_stop_classes(STOP_CLASSES)
 _cellar.set_error_class(CallError)
 
 
-def _refusal(message):
-    def refuse(*_args, **_kwargs):
-        raise SandboxError(message)
-
-    return refuse
-
-
-_PROCESSES = (
-    "processes cannot be started in this sandbox: use Python itself, or call a tool that the host offers "
-    "(tool.<name>(...), see runtime.list_primitives() and dir(tool))"
-)
-_SOCKETS = (
-    "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
-    "or call a tool that the host offers (tool.<name>(...))"
-)
-_THREADS = (
-    "threads cannot be started in this sandbox: use asyncio (await, asyncio.gather, asyncio.create_task) "
-    "or parallel(...)"
-)
-
-
-def install_threads():
-    """Makes every way to start a thread say why it cannot."""
-    refuse = _refusal(_THREADS)
-    _thread.start_new_thread = _thread.start_new = _thread.start_joinable_thread = refuse
-    threading._start_joinable_thread = refuse
-
-
 # Python frames live in linear memory: more of them than this would fill it before they are counted.
 _RECURSION_LIMIT_MAX = 150_000
 
@@ -132,16 +102,6 @@ def install_recursion_limit():
 
     setrecursionlimit.__doc__ = original.__doc__
     sys.setrecursionlimit = setrecursionlimit
-
-
-def install_processes():
-    """Makes every way to start a process say why it cannot."""
-    import subprocess
-
-    refuse = _refusal(_PROCESSES)
-    subprocess.Popen.__init__ = refuse
-    for name in ("system", "popen", "fork", "forkpty", "execv", "execve", "execvp", "posix_spawn", "spawnv", "spawnl"):
-        setattr(os, name, refuse)
 
 
 class _Exit:
@@ -202,6 +162,7 @@ def install_inspect(sources):
 
     original = inspect.getfile
 
+    @functools.wraps(original)
     def getfile(value):
         if isinstance(value, type) and value.__module__ == "__main__":
             found = _class_file(value, sources)
@@ -210,27 +171,6 @@ def install_inspect(sources):
         return original(value)
 
     inspect.getfile = getfile
-
-
-def install_multiprocessing():
-    """The same for `multiprocessing`, of which only the pure part can be imported."""
-    try:
-        import multiprocessing.process
-    except ImportError:
-        return
-    multiprocessing.process.BaseProcess.start = _refusal(_PROCESSES)
-
-
-def install_sockets():
-    """Makes every way to open a socket say why it cannot."""
-    import socket
-
-    refuse = _refusal(_SOCKETS)
-    socket.socket.__init__ = refuse
-    # A socket that was never made has nothing to close.
-    socket.socket.__del__ = lambda _self: None
-    for name in ("create_connection", "create_server", "getaddrinfo", "gethostbyname", "gethostbyaddr", "socketpair"):
-        setattr(socket, name, refuse)
 
 
 def is_user_file(filename):

@@ -8,7 +8,7 @@ CONFIGURE_HOOKS = []
 MODULES = """
 _strptime abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath codecs collections
 collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars copy copyreg
-csv ctypes dataclasses datetime decimal difflib dis email email.message email.mime.multipart email.mime.text
+csv dataclasses datetime decimal difflib dis email email.message email.mime.multipart email.mime.text
 email.parser encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 enum errno filecmp
 fnmatch fractions functools getpass glob graphlib gzip hashlib heapq hmac html html.parser http http.client
 http.cookies importlib importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json

@@ -23,6 +23,11 @@ const BZIP2: CrateSource = CrateSource {
     version: "0.1.13+1.0.8",
     sha256: "225bff33b2141874fe80d71e07d6eec4f85c5c216453dd96388240f96e1acc14",
 };
+const LZMA: CrateSource = CrateSource {
+    name: "liblzma-sys",
+    version: "0.4.9",
+    sha256: "7c7e3581f367a78d7b7e7ae948d023310556f0cfc13156c2e4e00e25616492b9",
+};
 const SQLITE: CrateSource = CrateSource {
     name: "libsqlite3-sys",
     version: "0.39.1",
@@ -43,9 +48,45 @@ struct Library {
     /// Folder of the C files in the crate.
     folder: &'static str,
     archive: &'static str,
-    files: &'static [&'static str],
+    /// C files without their ending.
+    files: Files,
+    /// Folders of headers in `folder`, besides itself.
+    includes: &'static [&'static str],
     headers: &'static [&'static str],
     flags: &'static [&'static str],
+}
+
+/// Which C files of a library are compiled.
+enum Files {
+    Named(&'static [&'static str]),
+    /// All of some folders, but those with such a word in their name.
+    Of {
+        folders: &'static [&'static str],
+        without: &'static [&'static str],
+    },
+}
+
+impl Files {
+    /// Paths below `folder`, without their ending, sorted.
+    fn list(&self, folder: &Path) -> Result<Vec<String>> {
+        let (folders, without) = match self {
+            Files::Named(names) => return Ok(names.iter().map(|&name| name.to_owned()).collect()),
+            Files::Of { folders, without } => (folders, without),
+        };
+        let mut found = Vec::new();
+        for part in *folders {
+            for entry in fs::read_dir(folder.join(part))? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if let Some(stem) = name.strip_suffix(".c")
+                    && !without.iter().any(|word| stem.contains(word))
+                {
+                    found.push(format!("{part}/{stem}"));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
 }
 
 const LIBRARIES: &[Library] = &[
@@ -53,10 +94,11 @@ const LIBRARIES: &[Library] = &[
         source: ZLIB,
         folder: "src/zlib",
         archive: "libz.a",
-        files: &[
+        files: Files::Named(&[
             "adler32", "compress", "crc32", "deflate", "gzclose", "gzlib", "gzread", "gzwrite", "infback", "inffast",
             "inflate", "inftrees", "trees", "uncompr", "zutil",
-        ],
+        ]),
+        includes: &[],
         headers: &["zlib.h", "zconf.h"],
         flags: &["-DHAVE_UNISTD_H"],
     },
@@ -64,15 +106,46 @@ const LIBRARIES: &[Library] = &[
         source: BZIP2,
         folder: "bzip2-1.0.8",
         archive: "libbz2.a",
-        files: &["blocksort", "bzlib", "compress", "crctable", "decompress", "huffman", "randtable"],
+        files: Files::Named(&["blocksort", "bzlib", "compress", "crctable", "decompress", "huffman", "randtable"]),
+        includes: &[],
         headers: &["bzlib.h"],
         flags: &[],
+    },
+    Library {
+        source: LZMA,
+        folder: "xz/src/liblzma",
+        archive: "liblzma.a",
+        files: Files::Of {
+            folders: &["check", "common", "delta", "lz", "lzma", "rangecoder", "simple"],
+            // Tables are compiled in rather than made, and there are no threads to count processors for.
+            without: &["_small", "_gen", "tablegen", "_mt", "hardware_", "outqueue"],
+        },
+        includes: &["api", "check", "common", "delta", "lz", "lzma", "rangecoder", "simple", "../common", "../../.."],
+        headers: &[
+            "lzma.h",
+            "lzma/base.h",
+            "lzma/bcj.h",
+            "lzma/block.h",
+            "lzma/check.h",
+            "lzma/container.h",
+            "lzma/delta.h",
+            "lzma/filter.h",
+            "lzma/hardware.h",
+            "lzma/index.h",
+            "lzma/index_hash.h",
+            "lzma/lzma12.h",
+            "lzma/stream_flags.h",
+            "lzma/version.h",
+            "lzma/vli.h",
+        ],
+        flags: &["-DHAVE_CONFIG_H"],
     },
     Library {
         source: SQLITE,
         folder: "sqlite3",
         archive: "libsqlite3.a",
-        files: &["sqlite3"],
+        files: Files::Named(&["sqlite3"]),
+        includes: &[],
         headers: &["sqlite3.h", "sqlite3ext.h"],
         flags: &[
             "-DHAVE_ISNAN=1",
@@ -83,8 +156,10 @@ const LIBRARIES: &[Library] = &[
             "-DSQLITE_ENABLE_RTREE",
             "-DSQLITE_OMIT_LOAD_EXTENSION",
             "-DSQLITE_OMIT_SHARED_CACHE",
-            // A write-ahead log needs shared memory.
-            "-DSQLITE_OMIT_WAL",
+            // Connections of one kernel lock each other out by what this one keeps of them; see `sqlite_locks.h`.
+            "-DSQLITE_DEFAULT_UNIX_VFS=\"unix\"",
+            "-include",
+            "sqlite_locks.h",
             "-DSQLITE_TEMP_STORE=2",
             "-DSQLITE_THREADSAFE=0",
             "-D_WASI_EMULATED_GETPID",
@@ -143,22 +218,30 @@ impl<'a> Kit<'a> {
 
     fn compile(&self, workshop: &Workshop, library: &Library) -> Result<()> {
         let folder = workshop.crate_source(&library.source)?.join(library.folder);
+        let own_headers = workshop.root.join("guests/python/include");
         let objects = self.bench.work.join(library.archive).with_extension("objects");
         fs::create_dir_all(&objects)?;
         let mut members = Vec::new();
-        for file in library.files {
-            let object = objects.join(format!("{file}.o"));
+        for file in library.files.list(&folder)? {
+            let name = file.replace('/', "-");
+            let object = objects.join(format!("{name}.o"));
             let mut cc = Command::new(self.tools.join("cc"));
             cc.args(OPTIMISE).arg("-w").args(library.flags).arg("-I").arg(&folder);
+            cc.arg("-I")
+                .arg(&own_headers)
+                .args(library.includes.iter().map(|part| format!("-I{}", folder.join(part).display())));
             cc.arg("-c").arg(folder.join(format!("{file}.c"))).arg("-o").arg(&object);
-            run(&mut cc, &objects.join(format!("{file}.log")))?;
+            run(&mut cc, &objects.join(format!("{name}.log")))?;
             members.push(object);
         }
         let mut ar = Command::new(self.tools.join("ar"));
         ar.arg("rcsD").arg(self.bench.out.join("lib").join(library.archive)).args(&members);
         run(&mut ar, &objects.join("ar.log"))?;
         for header in library.headers {
-            fs::copy(folder.join(header), self.bench.out.join("include").join(header))?;
+            let copy = self.bench.out.join("include").join(header);
+            fs::create_dir_all(copy.parent().unwrap_or(&copy))?;
+            let from = library.includes.iter().map(|part| folder.join(part).join(header)).find(|path| path.exists());
+            fs::copy(from.unwrap_or_else(|| folder.join(header)), copy)?;
         }
         Ok(())
     }
@@ -207,7 +290,7 @@ impl<'a> Kit<'a> {
         for (variable, tool) in [("CC", "cc"), ("AR", "ar"), ("RANLIB", "ranlib")] {
             configure.env(variable, self.tools.join(tool));
         }
-        for (variable, name) in [("ZLIB", "z"), ("BZIP2", "bz2"), ("LIBSQLITE3", "sqlite3")] {
+        for (variable, name) in [("ZLIB", "z"), ("BZIP2", "bz2"), ("LIBLZMA", "lzma"), ("LIBSQLITE3", "sqlite3")] {
             configure.env(format!("{variable}_CFLAGS"), format!("-I{}", include.display()));
             configure.env(format!("{variable}_LIBS"), format!("-L{} -l{name}", lib.display()));
         }

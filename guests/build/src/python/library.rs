@@ -41,15 +41,16 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Parts that a cell cannot use: what needs a terminal, a screen, a compiler or a package index.
+/// Parts that a cell cannot use: what needs a terminal, a screen, a compiler, a C library or a package index. The
+/// prelude has modules in the place of some.
 const LEFT_OUT: &[&str] = &[
     "__phello__",
     "config-3.13-wasm32-wasi",
+    "ctypes",
     "curses",
     "ensurepip",
     "idlelib",
     "lib2to3",
-    "pydoc_data",
     "site-packages",
     "test",
     "tests",
@@ -57,7 +58,7 @@ const LEFT_OUT: &[&str] = &[
     "turtledemo",
     "venv",
 ];
-const FILES_LEFT_OUT: &[&str] = &["turtle.py", "antigravity.py", "this.py", "__hello__.py"];
+const FILES_LEFT_OUT: &[&str] = &["ssl.py", "turtle.py", "antigravity.py", "this.py", "__hello__.py"];
 
 /// What the library is made from.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {

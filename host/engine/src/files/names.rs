@@ -16,11 +16,14 @@ impl Files {
     /// Looks at a path.
     ///
     /// # Errors
-    /// `NotCapable` when it leads out of every mount, `NotFound` and the like.
+    /// `NotFound` for an absolute path that no mount holds, `NotCapable` for what leads out of a mount, and the like.
     pub(crate) fn stat_at(&mut self, dir: Descriptor, path: &str, follow_symlinks: bool) -> Result<Stat, FileError> {
-        match self.resolve(dir, path, follow_symlinks)? {
-            Place::Ancestor(path) => Ok(Stat::of_ancestor(&path)),
-            Place::Mounted(spot) => spot.stat(),
+        match self.resolve(dir, path, follow_symlinks) {
+            Ok(Place::Ancestor(path)) => Ok(Stat::of_ancestor(&path)),
+            Ok(Place::Mounted(spot)) => spot.stat(),
+            // Programs ask whether files are there all the time, and take any other answer for a fault.
+            Err(FileError::NotCapable) if self.tree.is_nowhere(path) => Err(FileError::NotFound),
+            Err(error) => Err(error),
         }
     }
 
@@ -106,10 +109,11 @@ impl Files {
         if spot.pinned {
             return Err(FileError::Busy);
         }
-        spot.mount.writable()?;
         let entry = spot.entry()?;
-        let mut ledger = self.quota.lock();
+        // Removing what is not there fails for that reason, wherever it is not: programs clean up like that.
         let stat = entry.stat()?;
+        spot.mount.writable()?;
+        let mut ledger = self.quota.lock();
         // Some systems let a privileged process unlink a folder.
         if stat.kind == FileKind::Directory && !flags.contains(AtFlags::REMOVEDIR) {
             return Err(FileError::IsDirectory);

@@ -249,6 +249,13 @@ impl Tree {
         holding.max_by_key(|mount| mount.point().len())
     }
 
+    /// Is this an absolute path without `..` that no mount holds, whatever links there are?
+    pub(super) fn is_nowhere(&self, path: &str) -> bool {
+        let mut plain = String::with_capacity(path.len());
+        push_names(&mut plain, path);
+        path.starts_with('/') && names(path).all(|name| name != "..") && self.mount_of(&plain).is_none()
+    }
+
     /// Does a mount point lie below `path`?
     fn has_below(&self, path: &str) -> bool {
         self.mounts.iter().any(|mount| below(mount.point(), path).is_some_and(|rest| !rest.is_empty()))

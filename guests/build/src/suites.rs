@@ -1,0 +1,23 @@
+//! Test-suites of other people that the guests must pass: fetched, checked and kept like the guests' own sources.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::python;
+use crate::workshop::Workshop;
+
+/// A test-suite.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Suite {
+    /// CPython's own tests of its standard library.
+    PythonLibrary,
+}
+
+/// The folder of a suite, made unless the cache has it.
+pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
+    match suite {
+        Suite::PythonLibrary => python::suite::library_tests(workshop),
+    }
+}
