@@ -12,10 +12,11 @@ DATA := target/datasets
 PACKAGES := target/packages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests probe data packages run test test-fast check bless bench clean
+.PHONY: help setup build guests probe data packages suites run test test-fast conformance conformance-python check bless \
+	bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on a Debian machine
 	@.ci/setup
@@ -40,12 +41,21 @@ packages: setup
 run: guests data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 
-test: guests data packages ## Run every test
+suites: build
+	@$(GUESTS) suite python-library > /dev/null
+
+test: guests data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
+
+conformance: guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
+	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
+
+conformance-python: guests suites ## Run all of CPython's tests of its library that a sandbox can pass
+	@CELLAR_CONFORMANCE=python-library $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 check: setup ## Check format, lints, licences and documentation
 	@$(CARGO) fmt --all --check

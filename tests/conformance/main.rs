@@ -1,0 +1,70 @@
+//! Test-suites of other people, run inside the sandbox: one test per module of a suite.
+//!
+//! A list in `fixtures/conformance` names the modules and the failures that are expected, with reasons; a failure that
+//! is not listed fails the module, and so does a listed one that does not happen any more. The quick part of each suite
+//! runs with all other tests; `CELLAR_CONFORMANCE=all` (`make conformance`) adds the rest, and
+//! `CELLAR_CONFORMANCE=python-library` all of one suite and nothing else.
+
+mod expected;
+mod python;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use libtest_mimic::{Arguments, Trial};
+
+/// A suite by name, and what makes its tests.
+type Suite = (&'static str, fn(Selection) -> Result<Vec<Trial>, String>);
+
+const SUITES: &[Suite] = &[("python-library", python::library)];
+
+/// Which modules of a suite are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    Quick,
+    All,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let wanted = std::env::var("CELLAR_CONFORMANCE").unwrap_or_default();
+    let trials = match trials(&wanted) {
+        Ok(trials) => trials,
+        Err(error) => vec![Trial::test("lists", move || Err(error.into()))],
+    };
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trials(wanted: &str) -> Result<Vec<Trial>, String> {
+    let is_suite = SUITES.iter().any(|(name, _)| *name == wanted);
+    if !is_suite && !matches!(wanted, "" | "all") {
+        let known: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no suite `{wanted}`: CELLAR_CONFORMANCE is `all` or one of {}", known.join(", ")));
+    }
+    let selection = if wanted.is_empty() { Selection::Quick } else { Selection::All };
+    let mut trials = Vec::new();
+    for (name, make) in SUITES {
+        if !is_suite || *name == wanted {
+            trials.extend(make(selection).map_err(|error| format!("{name}: {error}"))?);
+        }
+    }
+    Ok(trials)
+}
+
+/// The top of the checkout.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of a suite. The builder of the guests knows where it is, or fetches it.
+fn suite_folder(suite: &str) -> Result<PathBuf, String> {
+    let builder = PathBuf::from(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
+    let output = Command::new(&builder).args(["suite", suite]).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("`{}`: {error}; run `make build`", builder.display()))?;
+    if !output.status.success() {
+        return Err(format!("the suite `{suite}` could not be fetched"));
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}

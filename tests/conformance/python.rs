@@ -1,0 +1,125 @@
+//! Python's suites. Each module runs in sessions of its own: in one, and when a test kills its kernel in another from
+//! the next test on. What became of each test is read from a file in the workspace.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
+
+use cellar_engine::{Cell, EventKind, FailureKind, Host, HostConfig, Language, Limits, Outcome, SessionConfig, bake};
+use futures::StreamExt;
+use libtest_mimic::{Failed, Trial};
+use serde::Deserialize;
+
+use crate::{
+    Selection,
+    expected::{List, Verdict},
+    root, suite_folder,
+};
+
+/// Runs the tests of one module.
+const RUNNER: &str = include_str!("../../fixtures/conformance/run_tests.py");
+/// Where it says what became of them.
+const RESULTS: &str = ".results.ndjson";
+/// Kernels that one module may cost.
+const DEATHS_MAX: usize = 8;
+
+/// CPython's own tests of its standard library.
+pub(crate) fn library(selection: Selection) -> Result<Vec<Trial>, String> {
+    let list: &'static List =
+        Box::leak(Box::new(List::load(&root().join("fixtures/conformance/python-library.toml"))?));
+    let rest = if selection == Selection::All { list.rest.as_slice() } else { &[] };
+    let trial = |module: &'static String| {
+        Trial::test(format!("python-library::{module}"), move || {
+            let packages = suite_folder("python-library")?;
+            let name = format!("test.{module}");
+            let verdicts = run(&name, vec![packages])?;
+            list.compare(&[&format!("{name}."), &format!("{module}:")], &qualified(module, verdicts))
+                .map_err(Failed::from)
+        })
+    };
+    Ok(list.quick.iter().chain(rest).map(trial).collect())
+}
+
+/// Tests whose identity does not begin with their module's (those that it imports from another) get it put before.
+fn qualified(module: &str, verdicts: BTreeMap<String, Verdict>) -> BTreeMap<String, Verdict> {
+    let prefix = format!("test.{module}.");
+    let qualify = |(test, verdict): (String, Verdict)| {
+        let test = if test.starts_with(&prefix) { test } else { format!("{module}:{test}") };
+        (test, verdict)
+    };
+    verdicts.into_iter().map(qualify).collect()
+}
+
+/// A line of the results.
+#[derive(Deserialize)]
+struct Line(String, String, String);
+
+/// Runs all tests of a module.
+fn run(module: &str, packages: Vec<PathBuf>) -> Result<BTreeMap<String, Verdict>, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let host = open_host()?;
+    let mut verdicts = BTreeMap::new();
+    for _ in 0..=DEATHS_MAX {
+        let workspace = tempfile::tempdir()?;
+        let config = SessionConfig {
+            workspace: Some(workspace.path().to_owned()),
+            packages: packages.clone(),
+            limits: limits(),
+            ..SessionConfig::default()
+        };
+        let ending = runtime.block_on(run_cell(&host, config, source(module, &verdicts)))?;
+        let mut running = None;
+        let text = std::fs::read_to_string(workspace.path().join(RESULTS)).unwrap_or_default();
+        for line in text.lines() {
+            let Line(test, outcome, detail) = serde_json::from_str(line)?;
+            match outcome.as_str() {
+                "finished" => return Ok(verdicts),
+                "started" => running = Some(test),
+                "passed" => drop(verdicts.insert(test, Verdict::Passed)),
+                "skipped" => drop(verdicts.insert(test, Verdict::Skipped)),
+                _ => drop(verdicts.insert(test, Verdict::Failed(detail))),
+            }
+        }
+        let Some(test) = running.filter(|test| !verdicts.contains_key(test)) else {
+            return Err(format!("the tests could not be run: {ending}").into());
+        };
+        verdicts.insert(test, Verdict::Failed(ending));
+    }
+    Err(format!("more than {DEATHS_MAX} tests end their kernel or their cell: {verdicts:#?}").into())
+}
+
+/// The cell: which module, what need not be run again, and the runner.
+fn source(module: &str, done: &BTreeMap<String, Verdict>) -> String {
+    let mut source = format!("MODULE = {module:?}\nDONE = [");
+    for test in done.keys() {
+        let _ = write!(source, "{}, ", serde_json::Value::from(test.as_str()));
+    }
+    source + "]\n" + RUNNER
+}
+
+fn limits() -> Limits {
+    Limits { timeout: Duration::from_secs(240), memory_bytes: 2 << 30, disk_bytes: 2 << 30, ..Limits::default() }
+}
+
+/// How the cell ended, in words.
+async fn run_cell(host: &Host, config: SessionConfig, source: String) -> Result<String, Failed> {
+    let session = host.session(config)?;
+    let mut run = session.run(vec![Cell::new(Language::Python, source)])?;
+    let mut ending = "it did not end".to_owned();
+    while let Some(event) = run.next().await {
+        if let EventKind::CellFinished { outcome, .. } = event.kind {
+            ending = match outcome {
+                Outcome::Failed(failure) if matches!(failure.kind, FailureKind::Raised) => failure.traceback,
+                Outcome::Failed(failure) => failure.message,
+                other => format!("{other:?}"),
+            };
+        }
+    }
+    Ok(ending)
+}
+
+fn open_host() -> Result<Host, Failed> {
+    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
+    let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
+    bake(&config, Language::Python, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    Ok(Host::open(config)?)
+}
