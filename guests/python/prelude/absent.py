@@ -216,8 +216,13 @@ def _install_signals():
     signal.__getattr__ = lookup
 
 
+def install_changes():
+    """Comes before the baked modules, some of which are changed."""
+    sys.meta_path.insert(0, _Changing)
+
+
 def install():
-    """Makes all of this so. Comes after the baked modules, which must see what is there as it is."""
+    """Makes the rest so. Comes after the baked modules, which must see what is there as it is."""
     _install_threads()
     _install_processes()
     _install_sockets()
@@ -225,5 +230,4 @@ def install():
     for name in _HOLLOW:
         # Those that could not be imported while the guest was baked left parts behind.
         sys.modules.pop(name, None)
-    sys.meta_path.insert(0, _Changing)
     sys.meta_path.append(_Absent)

@@ -120,6 +120,7 @@ def variables():
 
 # --- Baking
 
+absent.install_changes()
 warm.import_modules()
 sandbox.install_builtins()
 sandbox.install_inspect(history.sources)
