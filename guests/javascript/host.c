@@ -78,18 +78,6 @@ static JSValue memory_bytes(JSContext *ctx, JSValueConst this_value, int argc, J
     return JS_NewInt64(ctx, (int64_t)exports_kernel_memory_size());
 }
 
-// promiseState(promise): "pending", or "fulfilled" or "rejected" and the result; undefined for anything else
-static JSValue promise_state(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    static const char *const names[] = {"pending", "fulfilled", "rejected"};
-    int state = JS_PromiseState(ctx, argv[0]);
-    if (state < JS_PROMISE_PENDING || state > JS_PROMISE_REJECTED)
-        return JS_UNDEFINED;
-    JSValue pair = JS_NewArray(ctx);
-    JS_SetPropertyUint32(ctx, pair, 0, JS_NewString(ctx, names[state]));
-    JS_SetPropertyUint32(ctx, pair, 1, JS_PromiseResult(ctx, argv[0]));
-    return pair;
-}
-
 void add_host_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("now", 0, now),
@@ -103,7 +91,6 @@ void add_host_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("environment", 0, environment),
         JS_CFUNC_DEF("workingDirectory", 0, directory),
         JS_CFUNC_DEF("memoryBytes", 0, memory_bytes),
-        JS_CFUNC_DEF("promiseState", 1, promise_state),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

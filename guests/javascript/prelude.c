@@ -68,6 +68,7 @@ void load_prelude(JSContext *ctx) {
     add_bridge_functions(ctx, host);
     add_file_functions(ctx, host);
     add_host_functions(ctx, host);
+    add_detail_functions(ctx, host);
     add_library_functions(ctx, host);
     add_lookup_functions(ctx, host);
     add_module_functions(ctx, host);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "details.c"
 #include "stacks.c"
 
 // Three quarters of the C stack; the rest is for C that runs when JavaScript has used its share up.

@@ -117,6 +117,7 @@ void add_output_functions(JSContext *ctx, JSValueConst host);
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
 void add_host_functions(JSContext *ctx, JSValueConst host);
+void add_detail_functions(JSContext *ctx, JSValueConst host);
 void add_library_functions(JSContext *ctx, JSValueConst host);
 void add_lookup_functions(JSContext *ctx, JSValueConst host);
 void add_module_functions(JSContext *ctx, JSValueConst host);

@@ -113,16 +113,24 @@ static JSStackFrame *resumed_by(const JSPromiseReactionData *reaction) {
     }
 }
 
-static void put_frame(JSContext *c, JSStackFrame *frame, DynBuf *out) {
-    JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
-    const char *name = get_func_name(c, frame->cur_func);
+static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *prefix, DynBuf *out) {
+    JSObject *function = JS_VALUE_GET_OBJ(frame->cur_func);
+    if (!js_class_has_bytecode(function->class_id) || frame->cur_pc == NULL)
+        return false;
+    JSFunctionBytecode *code = function->u.func.function_bytecode;
     const char *file = code->filename == JS_ATOM_NULL ? NULL : JS_AtomToCString(c, code->filename);
-    int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
-    bool is_named = name != NULL && name[0] != '\0';
-    dbuf_printf(out, "    at async %s (%s:%d:%d)\n", is_named ? name : "<anonymous>", file == NULL ? "<null>" : file,
-                line, column);
-    JS_FreeCString(c, name);
+    bool is_shown = file != NULL && strncmp(file, "cellar:", 7) != 0;
+    if (is_shown) {
+        const char *name = get_func_name(c, frame->cur_func);
+        int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
+        if (name != NULL && name[0] != '\0' && strcmp(name, "<eval>") != 0)
+            dbuf_printf(out, "    at %s%s (%s:%d:%d)\n", prefix, name, file, line, column);
+        else
+            dbuf_printf(out, "    at %s%s:%d:%d\n", prefix, file, line, column);
+        JS_FreeCString(c, name);
+    }
     JS_FreeCString(c, file);
+    return is_shown;
 }
 
 static void cellar_put_awaiting(JSContext *c, JSStackFrame *outermost, DynBuf *out, int limit) {
@@ -137,8 +145,7 @@ static void cellar_put_awaiting(JSContext *c, JSStackFrame *outermost, DynBuf *o
             promise = settled_with(reaction);
             continue;
         }
-        put_frame(c, frame, out);
-        limit--;
+        limit -= cellar_put_frame(c, frame, "async ", out);
         promise = promise_of(frame);
     }
 }

@@ -4,6 +4,9 @@
 // Puts the first line of a stack, "Name: message", when the value is an error.
 static void cellar_put_headline(JSContext *ctx, JSValueConst error, DynBuf *out);
 
+// Puts a function of a program: `prefix`, its name, and where it is. Returns false for any other, which has no frame.
+static bool cellar_put_frame(JSContext *ctx, JSStackFrame *frame, const char *prefix, DynBuf *out);
+
 // Puts up to `limit` functions that await the outermost one that runs, each as a frame.
 static void cellar_put_awaiting(JSContext *ctx, JSStackFrame *outermost, DynBuf *out, int limit);
 

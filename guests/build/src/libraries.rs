@@ -37,6 +37,17 @@ const BUNDLER_FLAGS: &[&str] = &[
     "--log-level=warning",
 ];
 
+/// Replacements in bundles, each of which must fit exactly once: library, what it says, what it shall say.
+const EDITS: &[(&str, &str, &str)] = &[
+    // What the extracted code cannot know of a value, our engine can.
+    ("inspect", "getPromiseDetails:()=>[g,void 0]", "getPromiseDetails:promise=>kit.promiseDetails(promise,g,h)"),
+    ("inspect", "t2.exports=URL}", "t2.exports=class{}}"),
+    ("inspect", "[\"Atomics\",\"JSON\"", "[\"JSON\""),
+    ("inspect", "getProxyDetails:y.getProxyDetails", "getProxyDetails:kit.proxyDetails"),
+    ("inspect", "previewEntries:t3=>[[],!1]", "previewEntries:kit.previewEntries"),
+    ("inspect", "getOwnNonIndexProperties:function(t3,e3=2)", "getOwnNonIndexProperties:kit.namedKeys,unused(t3,e3)"),
+];
+
 /// How the compiler of the libraries is compiled. What QuickJS's edits call of the guest is not there.
 const COMPILER_FLAGS: &[&str] =
     &["-O1", "-DNDEBUG", "-D_GNU_SOURCE", "-funsigned-char", "-w", "-static", "-Wl,--unresolved-symbols=ignore-all"];
@@ -83,6 +94,7 @@ pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs:
             esbuild.args([format!("--banner:js={HEAD}"), format!("--footer:js={TAIL}")]);
             esbuild.arg(format!("--metafile={}", report.display())).arg(format!("--outfile={}", script.display()));
             run(esbuild.arg(entry), &scripts.join(format!("{name}.log")))?;
+            edit(name, &script)?;
             let mut compile = Command::new(&compiler);
             compile.arg(name).arg(&script).arg(&bytecode);
             run(&mut compile, &scripts.join(format!("{name}.log")))
@@ -96,6 +108,17 @@ pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs:
     let path = scripts.join("library_table.c");
     fs::write(&path, table)?;
     Ok(Libraries { table: path, notice: notice(&packages, &bundled)? })
+}
+
+/// Applies [`EDITS`] to a bundle.
+fn edit(name: &str, script: &Path) -> Result<()> {
+    let mut text = fs::read_to_string(script)?;
+    for (_, old, new) in EDITS.iter().filter(|(library, ..)| *library == name) {
+        let found = text.matches(old).count();
+        ensure!(found == 1, "library `{name}` has this {found} times, not once; check the edits:\n{old}");
+        text = text.replace(old, new);
+    }
+    fs::write(script, text).map_err(Into::into)
 }
 
 /// Path of a program that compiles scripts to bytecode, made of the guest's sources of QuickJS.

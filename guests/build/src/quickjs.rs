@@ -279,6 +279,13 @@ const EDITS: &[(&str, &str, &str)] = &[
         "        return js_parse_error(s, \"unexpected token in expression: '%.*s'\",\n                              (int)(s->buf_ptr - s->token.ptr), s->token.ptr);\n",
         "        return js_parse_expect(s, 0);\n",
     ),
+    // A stack shows the program's functions, and neither the engine's nor the prelude's.
+    (
+        "quickjs.c",
+        "        if (has_prepare) {\n            js_new_callsite_data(ctx, &csd[i], sf);\n        } else {",
+        "        if (!has_prepare) {\n            i -= !cellar_put_frame(ctx, sf, \"\", &dbuf);\n        \
+         } else if (has_prepare) {\n            js_new_callsite_data(ctx, &csd[i], sf);\n        } else {",
+    ),
     // The constructors of an error's class are no part of its stack.
     (
         "quickjs.c",

@@ -6,12 +6,15 @@
   const ERRORS = 10;
   const CELL_FILE = /^<cell (\d+)>$/;
   const FRAME = "    at ";
+  const ASYNC = "async ";
 
   // One line of a stack: `    at name (file:line:column)` or `    at file:line:column`.
   function parseFrame(line) {
     if (!line.startsWith(FRAME)) return null;
     let place = line.slice(FRAME.length);
     let name = "";
+    const isAsync = place.startsWith(ASYNC);
+    if (isAsync) place = place.slice(ASYNC.length);
     const open = place.lastIndexOf(" (");
     if (place.endsWith(")") && open >= 0) {
       name = place.slice(0, open);
@@ -21,15 +24,16 @@
     const row = place.lastIndexOf(":", column - 1);
     if (column < 0 || row < 0) return null;
     return {
-      name: name.replace(/<(eval|anonymous)>$/, "").trimEnd(),
+      name,
+      isAsync,
       file: place.slice(0, row),
       line: Number(place.slice(row + 1, column)),
       byte: Number(place.slice(column + 1)),
     };
   }
 
-  // Files of the prelude, and what the engine calls the text it was given to parse.
-  const isOurs = (file) => file.startsWith("cellar:") || file === "<input>" || file === "<answer>";
+  // What the engine calls a text that it was given to parse, and stands in no cell.
+  const isUnknown = (file) => file === "<input>" || file === "<answer>";
 
   // A property of something that a program threw, or undefined when it cannot be read.
   function peek(object, name) {
@@ -57,7 +61,7 @@
     const frames = [];
     for (const line of stack.split("\n")) {
       const frame = parseFrame(line);
-      if (frame === null || !Number.isInteger(frame.line) || isOurs(frame.file)) continue;
+      if (frame === null || !Number.isInteger(frame.line) || isUnknown(frame.file)) continue;
       locate(frame);
       frames.push(frame);
     }
@@ -86,7 +90,8 @@
 
   const frameText = (frame) => {
     const place = `${frame.file}:${frame.line}:${frame.column}`;
-    return frame.name === "" ? `    at ${place}` : `    at ${frame.name} (${place})`;
+    const start = FRAME + (frame.isAsync ? ASYNC : "");
+    return frame.name === "" ? start + place : `${start}${frame.name} (${place})`;
   };
 
   // Blanks up to a column, as wide as what stands there, and a caret.

@@ -37,7 +37,7 @@
   }
 
   function preview(value) {
-    const text = kit.inspect(value, { depth: 2 }).replace(/\s+/g, " ");
+    const text = kit.inspect(value, { depth: 1 }).replace(/\s+/g, " ");
     return text.length > PREVIEW_LENGTH ? text.slice(0, PREVIEW_LENGTH - 1) + "…" : text;
   }
 

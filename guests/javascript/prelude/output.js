@@ -89,21 +89,32 @@
   const out = (...values) => line(STDOUT, values);
   const err = (...values) => line(STDERR, values);
 
-  function table(data, columns) {
-    if (typeof data !== "object" || data === null) return out(data);
-    const rows = data instanceof Map ? [...data] : Object.entries(data);
-    const isRow = (row) => typeof row === "object" && row !== null;
-    const names = columns ?? [...new Set(rows.flatMap(([, row]) => (isRow(row) ? Object.keys(row) : [])))];
-    const plain = rows.some(([, row]) => !isRow(row));
-    const cell = (row, name) => (isRow(row) && Object.hasOwn(row, name) ? kit.inspect(row[name], { depth: 1 }) : "");
-    const grid = [
-      ["(index)", ...names, ...(plain ? ["Values"] : [])],
-      ...rows.map(([key, row]) => [String(key), ...names.map((name) => cell(row, name)), ...(plain ? [isRow(row) ? "" : kit.inspect(row)] : [])]),
-    ];
+  // Rows of text under a head, in a frame.
+  function frame(grid) {
     const widths = grid[0].map((_, i) => Math.max(...grid.map((row) => row[i].length)));
     const text = (row) => "│ " + row.map((value, i) => value.padEnd(widths[i])).join(" │ ") + " │";
     const rule = (left, middle, right) => left + widths.map((width) => "─".repeat(width + 2)).join(middle) + right;
-    return out([rule("┌", "┬", "┐"), text(grid[0]), rule("├", "┼", "┤"), ...grid.slice(1).map(text), rule("└", "┴", "┘")].join("\n"));
+    return [rule("┌", "┬", "┐"), text(grid[0]), rule("├", "┼", "┤"), ...grid.slice(1).map(text), rule("└", "┴", "┘")].join("\n");
+  }
+
+  const isRow = (value) => typeof value === "object" && value !== null;
+  const shown = (value) => kit.inspect(value, { maxArrayLength: 3, depth: isRow(value) && !Array.isArray(value) && Object.keys(value).length > 2 ? -1 : 0 });
+
+  function table(data, columns) {
+    if (!isRow(data)) return out(data);
+    if (data instanceof Map) {
+      return out(frame([["(iteration index)", "Key", "Values"], ...[...data].map(([key, value], i) => [String(i), shown(key), shown(value)])]));
+    }
+    if (data instanceof Set) {
+      return out(frame([["(iteration index)", "Values"], ...[...data].map((value, i) => [String(i), shown(value)])]));
+    }
+    const rows = Object.entries(data);
+    const names = columns ?? [...new Set(rows.flatMap(([, row]) => (isRow(row) ? Object.keys(row) : [])))];
+    const plain = rows.some(([, row]) => !isRow(row));
+    const cell = (row, name) => (isRow(row) && Object.hasOwn(row, name) ? shown(row[name]) : "");
+    const head = ["(index)", ...names, ...(plain ? ["Values"] : [])];
+    const last = (row) => (plain ? [isRow(row) ? "" : shown(row)] : []);
+    return out(frame([head, ...rows.map(([key, row]) => [key, ...names.map((name) => cell(row, name)), ...last(row)])]));
   }
 
   const elapsed = (label) => {
@@ -121,7 +132,11 @@
     dir: (value, options) => out(kit.inspect(value, options)),
     dirxml: out,
     table,
-    trace: (...values) => err(`Trace: ${kit.format(values)}\n${kit.errorText(new Error()).split("\n").slice(1).join("\n")}`),
+    trace: (...values) => {
+      const here = new Error(kit.format(values));
+      here.name = "Trace";
+      err(kit.errorText(here));
+    },
     assert: (condition, ...values) => {
       if (!condition) err(...(typeof values[0] === "string" ? [`Assertion failed: ${values.shift()}`] : ["Assertion failed"]), ...values);
     },
@@ -148,4 +163,5 @@
   console.groupCollapsed = console.group;
   define(globalThis, "console", console);
   define(globalThis, "print", out);
+  kit.library("inspect"); // while the guest is baked, so that the first use need not wait for it
 })
