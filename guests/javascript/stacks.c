@@ -78,9 +78,10 @@ static JSPromiseData *settled_with(const JSPromiseReactionData *reaction) {
 
 // The promise of an asynchronous function's result; NULL for any other frame.
 static JSPromiseData *promise_of(JSStackFrame *frame) {
-    JSGCObjectHeader *owner = frame->cur_gc_obj;
-    if (owner == NULL)
+    // A frame of a function in C has no owner, and does not say so.
+    if (!js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id) || frame->cur_gc_obj == NULL)
         return NULL;
+    JSGCObjectHeader *owner = frame->cur_gc_obj;
     if (JS_GC_TYPE(owner) == JS_GC_OBJ_TYPE_ASYNC_FUNCTION)
         return settled_by(((JSAsyncFunctionData *)owner)->resolving_funcs[0]);
     JSObject *object = (JSObject *)owner;
