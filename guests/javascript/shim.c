@@ -141,6 +141,17 @@ static void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, 
     forget_cell(id);
 }
 
+// What sort of failure the prelude says an error is.
+static uint8_t kind_of(JSValueConst record) {
+    JSValue memory = JS_GetPropertyStr(ctx, record, "memory"), input = JS_GetPropertyStr(ctx, record, "stdin");
+    uint8_t kind = JS_ToBool(ctx, memory)  ? CELLAR_KERNEL_TYPES_FAILURE_KIND_MEMORY
+                   : JS_ToBool(ctx, input) ? CELLAR_KERNEL_TYPES_FAILURE_KIND_STDIN
+                                           : CELLAR_KERNEL_TYPES_FAILURE_KIND_RAISED;
+    JS_FreeValue(ctx, memory);
+    JS_FreeValue(ctx, input);
+    return kind;
+}
+
 // Ends a cell with an error. The prelude describes it; when even that fails, memory is short.
 static void end_failed(cell_t *cell, JSValueConst error) {
     uint32_t id = cell->id;
@@ -166,10 +177,8 @@ static void end_failed(cell_t *cell, JSValueConst error) {
             .traceback = glue_copy("InternalError: out of memory", 28),
         };
     } else {
-        JSValue memory = JS_GetPropertyStr(ctx, record, "memory");
         *failure = (cellar_kernel_types_failure_t){
-            .kind.tag = JS_ToBool(ctx, memory) ? CELLAR_KERNEL_TYPES_FAILURE_KIND_MEMORY
-                                               : CELLAR_KERNEL_TYPES_FAILURE_KIND_RAISED,
+            .kind.tag = kind_of(record),
             .name = owned_property(ctx, record, "name").val,
             .message = owned_property(ctx, record, "message").val,
             .line = number_property(ctx, record, "line"),
@@ -178,7 +187,6 @@ static void end_failed(cell_t *cell, JSValueConst error) {
             .pointer = owned_property(ctx, record, "pointer"),
             .traceback = owned_property(ctx, record, "traceback").val,
         };
-        JS_FreeValue(ctx, memory);
     }
     JS_FreeValue(ctx, record);
     glue_finish(id, &outcome);

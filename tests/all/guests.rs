@@ -3,5 +3,6 @@
 mod bridges;
 mod cli;
 mod memory;
+mod node;
 mod oracle;
 mod snapshots;

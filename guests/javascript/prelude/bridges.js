@@ -24,6 +24,35 @@
     }
   }
 
+  // What an option may be, by the name of its kind.
+  const KINDS = {
+    flag: [(value) => typeof value === "boolean", "true or false"],
+    count: [(value) => Number.isInteger(value) && value >= 0, "a whole number from 0"],
+    size: [(value) => Number.isInteger(value) && value >= 1, "a whole number from 1"],
+    text: [(value) => typeof value === "string", "a text"],
+    schema: [(value) => typeof value === "object", "a JSON Schema, as an object"],
+    any: [() => true, ""],
+  };
+
+  // Checks the options of a helper: an object whose properties `kinds` names. Returns them, without those that are
+  // null, which is how a call says that it leaves one out.
+  kit.options = (who, given, kinds) => {
+    const known = Object.keys(kinds);
+    if (given === undefined || given === null) return {};
+    if (typeof given !== "object" || Array.isArray(given)) {
+      throw new TypeError(`${who} takes its options as one object, {${known.join(", ")}}, and not ${kit.inspect(given)}`);
+    }
+    const options = {};
+    for (const [name, value] of Object.entries(given)) {
+      if (!Object.hasOwn(kinds, name)) throw new TypeError(`${who} has no option '${name}'; it takes ${known.join(", ")}`);
+      if (value === undefined || value === null) continue;
+      const [check, expected] = KINDS[kinds[name]];
+      if (!check(value)) throw new TypeError(`${who}: option '${name}' must be ${expected}, not ${kit.inspect(value)}`);
+      options[name] = value;
+    }
+    return options;
+  };
+
   // Started calls by their number.
   const pending = new Map();
 
@@ -115,11 +144,12 @@
   const schemaText = (schema) => (schema === undefined || schema === null ? undefined : JSON.stringify(schema));
 
   define(globalThis, "llm", bridge(undefined, (prompt, options) => {
-    const { model = "default", system, schema } = options ?? {};
+    const { model = "default", system, schema } = kit.options("llm", options, { model: "text", system: "text", schema: "schema" });
     return [LLM, promptText("llm", prompt), model, system, schemaText(schema)];
   }));
   define(globalThis, "agent", bridge(undefined, (prompt, options) => {
-    const { agentType = "task", model, context, label, schema } = options ?? {};
+    const kinds = { agentType: "text", model: "text", context: "any", label: "text", schema: "schema" };
+    const { agentType = "task", model, context, label, schema } = kit.options("agent", options, kinds);
     const about = context === undefined || typeof context === "string" ? context : JSON.stringify(context);
     return [AGENT, promptText("agent", prompt), agentType, model, about, label, schemaText(schema)];
   }));
@@ -127,10 +157,16 @@
 
   // ---- parallel and pipeline
 
-  function poolSize(options) {
-    const size = options?.concurrency ?? CONCURRENCY;
-    if (!Number.isInteger(size) || size < 1) throw new RangeError("concurrency must be a whole number from 1");
-    return Math.min(size, CONCURRENCY_MAX);
+  function poolSize(who, options) {
+    const { concurrency = CONCURRENCY } = kit.options(who, options, { concurrency: "size" });
+    return Math.min(concurrency, CONCURRENCY_MAX);
+  }
+
+  function listOf(who, items, what) {
+    if (typeof items?.[Symbol.iterator] !== "function" || typeof items === "string") {
+      throw new TypeError(`${who} takes a list of ${what} first, not ${kit.inspect(items)}`);
+    }
+    return [...items];
   }
 
   // Does `work` for each index, at most `size` at a time. The first rejection is the pool's, and nothing new starts.
@@ -154,24 +190,72 @@
   }
 
   define(globalThis, "parallel", async function parallel(tasks, options) {
-    const list = [...tasks];
+    const list = listOf("parallel", tasks, "functions");
     for (const task of list) {
       if (typeof task !== "function") throw new TypeError("parallel takes functions: parallel([() => ...])");
     }
-    return pool(list.length, poolSize(options), (i) => list[i]());
+    return pool(list.length, poolSize("parallel", options), (i) => list[i]());
   });
 
   define(globalThis, "pipeline", async function pipeline(items, ...stages) {
     const options = typeof stages.at(-1) === "function" ? undefined : stages.pop();
-    const list = [...items];
+    const list = listOf("pipeline", items, "items");
     for (const stage of stages) {
-      if (typeof stage !== "function") throw new TypeError("pipeline takes functions as stages");
+      if (typeof stage !== "function") throw new TypeError("pipeline takes functions as stages, then its options");
     }
-    return pool(list.length, poolSize(options), async (i) => {
+    return pool(list.length, poolSize("pipeline", options), async (i) => {
       let value = list[i];
       for (const stage of stages) value = await stage(value, i);
       return value;
     });
+  });
+
+  // ---- runtime: what the host has installed
+
+  // Name, description and schema of all tools; those of a pack have a dot in their names.
+  function primitives() {
+    const flat = host.tools();
+    return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
+  }
+
+  function spec(name) {
+    const found = primitives().find(([known]) => known === name);
+    if (found === undefined) throw new RangeError(`no primitive '${name}'; runtime.listPrimitives() names all`);
+    return { name, description: found[1], schema: found[2] === undefined ? null : JSON.parse(found[2]) };
+  }
+
+  const runtime = { listPrimitives: () => primitives().map(([name]) => name).sort(), getPrimitiveSpec: spec };
+  define(runtime, "list_primitives", runtime.listPrimitives);
+  define(runtime, "get_primitive_spec", runtime.getPrimitiveSpec);
+  const pack = (name) =>
+    new Proxy(Object.create(null), {
+      get: (_, member) => (typeof member === "string" && member !== "then" ? globalThis.tool[`${name}.${member}`] : undefined),
+    });
+  define(globalThis, "runtime", new Proxy(runtime, {
+    get: (target, name) => (name in target || typeof name !== "string" || name === "then" ? target[name] : pack(name)),
+  }));
+
+  // ---- input and output
+
+  class StdinNotImplementedError extends Error {
+    name = "StdinNotImplementedError";
+  }
+  kit.isStdinError = (error) => error instanceof StdinNotImplementedError;
+  define(globalThis, "input", async function input() {
+    throw new StdinNotImplementedError("Kernel requested stdin; interactive input is not supported");
+  });
+
+  // The text of artifacts of the session, by their ids; of several, a list.
+  define(globalThis, "output", async function output(...ids) {
+    const options = typeof ids.at(-1) === "object" ? kit.options("output", ids.pop(), { offset: "count", limit: "count" }) : {};
+    if (ids.length === 0) throw new TypeError("output needs the id of an artifact");
+    if (!toolNames().includes("read")) {
+      throw new Error("output reads artifacts through the tool `read`, which this session was not granted");
+    }
+    const paths = ids.map((id) => (String(id).includes("://") ? String(id) : `artifact://${id}`));
+    const texts = await pool(paths.length, CONCURRENCY, (i) => globalThis.tool.read({ path: paths[i], ...options }));
+    host.status("output", "count", texts.length);
+    return texts.length === 1 ? texts[0] : texts;
   });
 
   define(globalThis, "BridgeError", BridgeError);

@@ -181,6 +181,7 @@
       message: messageOf(error),
       traceback: traceback(error, frames, []),
       memory: error instanceof InternalError && messageOf(error) === "out of memory",
+      stdin: kit.isStdinError(error),
     };
   }
 

@@ -27,7 +27,7 @@
   }
 
   define(globalThis, "read", async function read(path, options) {
-    const { offset = 1, limit } = options ?? {};
+    const { offset = 1, limit } = kit.options("read", options, { offset: "count", limit: "count" });
     const { text, bytes } = readText(filePath(path));
     host.status("read", "path", path, "bytes", bytes);
     if (offset <= 1 && limit === undefined) return text;
@@ -65,7 +65,7 @@
   }
 
   define(globalThis, "tree", async function tree(path = ".", options) {
-    const { maxDepth = TREE_DEPTH, hidden = false } = options ?? {};
+    const { maxDepth = TREE_DEPTH, hidden = false } = kit.options("tree", options, { maxDepth: "size", hidden: "flag" });
     const lines = [path];
     walk(filePath(path), maxDepth, hidden, "", lines);
     if (lines.length >= TREE_ENTRIES) lines.push("...");
@@ -89,7 +89,7 @@
   };
 
   define(globalThis, "sort", function sort(text, options) {
-    const { reverse = false, unique = false } = options ?? {};
+    const { reverse = false, unique = false } = kit.options("sort", options, { reverse: "flag", unique: "flag" });
     let lines = linesOf(text);
     if (unique) lines = [...new Set(lines)];
     lines.sort();
@@ -99,17 +99,19 @@
 
   // Drops lines that repeat the one before; with `count`, pairs of how often and what.
   define(globalThis, "uniq", function uniq(text, options) {
+    const { count = false } = kit.options("uniq", options, { count: "flag" });
     const runs = [];
     for (const line of linesOf(text)) {
       if (runs.length > 0 && runs.at(-1)[1] === line) runs.at(-1)[0]++;
       else runs.push([1, line]);
     }
-    return options?.count === true ? runs : runs.map(([, line]) => line).join("\n");
+    return count ? runs : runs.map(([, line]) => line).join("\n");
   });
 
   // Pairs of how often and what, most frequent first.
   define(globalThis, "counter", function counter(items, options) {
-    const { limit, reverse = false } = options ?? {};
+    const { limit, reverse = false } = kit.options("counter", options, { limit: "count", reverse: "flag" });
+    if (typeof items?.[Symbol.iterator] !== "function") throw new TypeError(`counter takes a list or a text, not ${kit.inspect(items)}`);
     const counts = new Map();
     for (const item of typeof items === "string" ? linesOf(items) : items) counts.set(item, (counts.get(item) ?? 0) + 1);
     const pairs = [...counts].map(([item, count]) => [count, item]);

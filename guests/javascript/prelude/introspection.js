@@ -141,4 +141,6 @@
     const head = typeof value === "function" ? Function.prototype.toString.call(value).split("\n")[0] : preview(value);
     return ["text/plain", `${names.join(".")}: ${typeName(value)}\n${head}`];
   };
+
+  kit.library("inspect"); // while the guest is baked, so that its first use need not wait for it
 })

@@ -163,5 +163,4 @@
   console.groupCollapsed = console.group;
   define(globalThis, "console", console);
   define(globalThis, "print", out);
-  kit.library("inspect"); // while the guest is baked, so that the first use need not wait for it
 })
