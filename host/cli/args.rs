@@ -26,6 +26,9 @@ pub(crate) struct Folders {
     /// Folder for baked and compiled guests [default: cellar in the user's cache folder]
     #[arg(long, global = true, value_name = "DIR", env = "CELLAR_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
+    /// Folder of the sessions that --session keeps [default: cellar/sessions in the user's state folder]
+    #[arg(long, global = true, value_name = "DIR", env = "CELLAR_STORE", hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +37,14 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Run one cell and print its output
     Eval(EvalArguments),
+    /// List the sessions that --session keeps
+    Sessions(SessionsArguments),
+    /// Write the state of a kept session into a file
+    Snapshot(SnapshotArguments),
+    /// Make a session of a snapshot, or take one back to it
+    Restore(RestoreArguments),
+    /// Make a session that begins with the state of another one
+    Fork(ForkArguments),
     /// Tell what is installed, what is in force and what is missing
     Doctor(DoctorArguments),
     /// Make guests ready to start, which `run` and `eval` do themselves when they must
@@ -98,7 +109,10 @@ pub(crate) struct SessionArguments {
     /// Run in the live session behind this socket [default: CELLAR_SESSION_SOCKET, unless a session is described here]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) connect: Option<PathBuf>,
-    /// Folder that cells see as /workspace and may write to [default: a private empty one]
+    /// Keep the session's state under this name: the next run with it goes on where this one ends
+    #[arg(long = "session", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Folder that cells see as /workspace and may write to [default: a private one]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Folder that cells see as GUEST, to read or also to write
@@ -128,13 +142,57 @@ impl SessionArguments {
     /// Whether a session of one's own is described.
     pub(crate) fn describes_session(&self) -> bool {
         let limits = [self.fuel, self.memory, self.timeout];
-        self.workspace.is_some()
+        self.name.is_some()
+            || self.workspace.is_some()
             || self.config.is_some()
             || !self.mounts.is_empty()
             || !self.packages.is_empty()
             || !self.environment.is_empty()
             || limits.iter().any(Option::is_some)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArguments {
+    /// Print the list as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Remove a session, its state and its private workspace
+    #[arg(long, value_name = "NAME", conflicts_with = "json")]
+    pub(crate) delete: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArguments {
+    /// The session, as it was last stored
+    #[arg(value_name = "NAME")]
+    pub(crate) session: String,
+    /// File to write, without the session's own files; `-` for standard output
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArguments {
+    /// A snapshot; `-` for standard input
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// Name of the session to make [default: the one that the snapshot was taken of]
+    #[arg(value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Take a session that is there back to the snapshot; its files stay as they are
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArguments {
+    /// The session to begin with, as it was last stored
+    #[arg(value_name = "NAME")]
+    pub(crate) session: String,
+    /// Name of the session to make; it gets a copy of the private workspace
+    #[arg(value_name = "NEW")]
+    pub(crate) new: String,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod output;
 mod render;
 mod report;
 mod run;
+mod sessions;
 mod setup;
 mod socket;
 mod source;
@@ -56,6 +57,10 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
     match arguments.command {
         Command::Run(arguments) => on_runtime(run::run(&folders, arguments)),
         Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
+        Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
+        Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
+        Command::Restore(arguments) => sessions::restore(&folders, &arguments),
+        Command::Fork(arguments) => sessions::fork(&folders, &arguments),
         Command::Doctor(arguments) => doctor::doctor(&folders, &arguments),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
         Command::Completions { shell } => {

@@ -153,9 +153,6 @@ impl<W: Write> Transcript<W> {
                 self.note(DIM, &format!("  {line}"))?;
             }
         }
-        if !failure.state_kept {
-            self.note(BAD, "  the session's state of this language was lost")?;
-        }
         self.write("\n")
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::Error;
+use cellar_engine::{Error, SnapshotError};
 
 use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
 
@@ -107,7 +107,15 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
-            CliError::Engine(Error::Request(_) | Error::Mount { .. }) => EXIT_USAGE,
+            CliError::Engine(
+                Error::Request(_)
+                | Error::Mount { .. }
+                | Error::Snapshot(_)
+                | Error::SessionName(_)
+                | Error::SessionUnknown(_)
+                | Error::SessionExists(_)
+                | Error::SessionBusy(_),
+            ) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
@@ -141,6 +149,16 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         }
         Error::NotBaked { .. } => "run `cellar bake`",
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
+        Error::SessionUnknown(_) => "list the sessions that are kept with `cellar sessions`",
+        Error::SessionExists(_) => {
+            "choose another name, or remove it first with `cellar sessions --delete NAME`; `cellar restore --force` takes it \
+             back to a snapshot"
+        }
+        Error::SessionBusy(_) => "wait until the run that uses it has ended, or choose another name",
+        Error::Snapshot(SnapshotError::Guest { .. } | SnapshotError::World { .. } | SnapshotError::Version { .. }) => {
+            "use the build that made it, or remove the session with `cellar sessions --delete NAME`"
+        }
+        Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
         Error::KernelsExhausted => "end other sessions first",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",

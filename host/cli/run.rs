@@ -54,7 +54,7 @@ fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
 /// A run, wherever its session lives.
 enum Running {
     /// Here. The session lives as long as its run is followed.
-    Local { run: Run, _session: Session },
+    Local { run: Run, session: Session },
     /// In another process.
     Remote(RemoteRun),
 }
@@ -89,10 +89,18 @@ async fn start(
             languages.dedup();
             let session = setup::open_session(folders, arguments, languages).await?;
             let run = session.run(cells)?;
-            Running::Local { run: if keep_going { run.keep_going() } else { run }, _session: session }
+            Running::Local { run: if keep_going { run.keep_going() } else { run }, session }
         }
     };
-    follow(running, Follower::new(form)).await
+    let kept = match &running {
+        Running::Local { session, .. } if arguments.name.is_some() => Some(session.clone()),
+        _ => None,
+    };
+    let code = follow(running, Follower::new(form)).await?;
+    if let Some(session) = kept {
+        session.save().await?;
+    }
+    Ok(code)
 }
 
 /// The socket of the session to run in, if it is not one of our own.

@@ -11,6 +11,7 @@ use crate::{
     bridges::HostBridges,
     config::Config,
     report::{CliError, print_progress},
+    sessions,
 };
 
 /// Live kernels per flavour: one a language, and some that are being given back.
@@ -50,8 +51,15 @@ pub(crate) async fn open_session(
 ) -> Result<Session, CliError> {
     let session_config = session_config(arguments)?;
     let host_config = host_config(folders)?;
+    // Before anything is made ready: that a session is in use is told at once.
+    let home = arguments.name.as_ref().map(|name| sessions::store(folders)?.claim(name).map_err(CliError::from));
+    let home = home.transpose()?;
     make_ready(&host_config, languages).await?;
-    Ok(Host::open(host_config)?.session(session_config)?)
+    let host = Host::open(host_config)?;
+    Ok(match home {
+        Some(home) => host.open_stored(home, session_config)?,
+        None => host.session(session_config)?,
+    })
 }
 
 /// Bakes what is not baked. A guest that is missing is left for the engine to report.

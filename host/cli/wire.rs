@@ -8,11 +8,13 @@ mod doctor;
 mod event;
 mod request;
 mod result;
+mod session;
 
 pub(crate) use doctor::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
 pub(crate) use event::{EventJson, run_json};
 pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json};
 pub(crate) use result::result_json;
+pub(crate) use session::StoredSessionJson;
 
 use serde::{Deserialize, Serialize};
 

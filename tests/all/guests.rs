@@ -2,7 +2,9 @@
 
 mod bridges;
 mod cli;
+mod continuity;
 mod memory;
 mod node;
 mod oracle;
 mod snapshots;
+mod stored;

@@ -15,6 +15,7 @@ mod machine;
 mod native;
 mod process;
 mod sessions;
+mod state;
 mod stops;
 mod table;
 
@@ -36,11 +37,18 @@ struct Measurement {
 
 /// Everything that is measured, in the order of the table.
 fn measurements() -> Vec<Measurement> {
-    [sessions::MEASUREMENTS, bridges::MEASUREMENTS, stops::MEASUREMENTS, process::MEASUREMENTS, loops::MEASUREMENTS]
-        .concat()
-        .into_iter()
-        .map(|(name, measure)| Measurement { name, measure })
-        .collect()
+    [
+        sessions::MEASUREMENTS,
+        bridges::MEASUREMENTS,
+        stops::MEASUREMENTS,
+        state::MEASUREMENTS,
+        process::MEASUREMENTS,
+        loops::MEASUREMENTS,
+    ]
+    .concat()
+    .into_iter()
+    .map(|(name, measure)| Measurement { name, measure })
+    .collect()
 }
 
 /// What a module offers to [`measurements`].

@@ -1,12 +1,37 @@
 //! What an embedder decides before it opens a host.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 /// Where the workspace appears to guests; their working directory and home.
 pub const WORKSPACE: &str = "/workspace";
 
 /// Where granted folders with packages appear: `/packages/1`, `/packages/2` and so on.
 pub const PACKAGES: &str = "/packages";
+
+/// What kernels do while nothing asks anything of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rests {
+    /// How long nothing must have happened before a checkpoint is taken: the state that a session goes back to when its
+    /// kernel must be killed. Checkpoints are also taken before cells that follow at once, for 2 % of a kernel's
+    /// time. `None` is never: a killed kernel's state is lost.
+    pub checkpoint_after: Option<Duration>,
+    /// How long nothing must have happened before a kernel is put to sleep: its memory is compressed and given back,
+    /// and its next cell, timer or answer wakes it in about a millisecond. `None` is never.
+    pub hibernate_after: Option<Duration>,
+    /// Kernels that may be awake at once. Past that, and when there is no room for another one, the kernel that has been
+    /// idle for longest is put to sleep.
+    pub awake_max: usize,
+}
+
+impl Default for Rests {
+    fn default() -> Rests {
+        Rests {
+            checkpoint_after: Some(Duration::from_millis(250)),
+            hibernate_after: Some(Duration::from_secs(300)),
+            awake_max: usize::MAX,
+        }
+    }
+}
 
 /// Where a host finds its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
@@ -19,11 +44,13 @@ pub struct HostConfig {
     pub kernels_max: u32,
     /// Warm spares per flavour, of each guest that starts more slowly than a spare is handed over: all but JavaScript.
     pub spares: usize,
+    /// Checkpoints and sleep.
+    pub rests: Rests,
 }
 
 impl HostConfig {
     /// A host for thousands of sessions.
     pub fn new(guests: PathBuf, cache: PathBuf) -> HostConfig {
-        HostConfig { guests, cache, kernels_max: 2_048, spares: 4 }
+        HostConfig { guests, cache, kernels_max: 2_048, spares: 4, rests: Rests::default() }
     }
 }

@@ -89,6 +89,33 @@ pub enum Error {
     #[error("session `{0}` is closed")]
     SessionClosed(String),
 
+    /// The name of a session to be stored is not one.
+    #[error(
+        "`{0}` cannot name a stored session: a name has 1 to 100 letters, digits, `.`, `-` and `_`, and begins with none of `.` and `-`"
+    )]
+    SessionName(String),
+
+    /// A stored session is not there.
+    #[error("no session `{0}` is stored")]
+    SessionUnknown(String),
+
+    /// A stored session is there already.
+    #[error("a session `{0}` is stored already")]
+    SessionExists(String),
+
+    /// A stored session lives elsewhere.
+    #[error("session `{0}` is in use by another process, or another part of this one")]
+    SessionBusy(String),
+
+    /// The folder of stored sessions failed.
+    #[error("cannot {doing} `{}`", path.display())]
+    Store {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+
     /// A snapshot cannot be used.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -118,6 +145,11 @@ impl Error {
             Error::AgentDepth { .. } => "agent-depth",
             Error::InputRequest(_) => "input-request",
             Error::SessionClosed(_) => "session-closed",
+            Error::SessionName(_) => "session-name",
+            Error::SessionUnknown(_) => "session-unknown",
+            Error::SessionExists(_) => "session-exists",
+            Error::SessionBusy(_) => "session-busy",
+            Error::Store { .. } => "store",
             Error::Snapshot(_) => "snapshot",
             Error::Call(_) => "call",
         }

@@ -6,15 +6,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::OnceCell;
-
 use crate::{
     artifact::{Artifacts, Flavour, guest_mounts, linker},
     bindings::KernelPre,
     cell::Language,
     error::Error,
     files::{Files, OpenMount, Quota},
-    kernel::{Death, Kernel},
+    kernel::Kernel,
     limits::Limits,
     meter::lock,
     snapshot::Image,
@@ -34,7 +32,8 @@ pub(crate) struct Guest {
     maker: SpareMaker,
     artifacts: Artifacts,
     digest: OnceLock<String>,
-    image: OnceCell<Image>,
+    /// What is known of the memory of a new kernel.
+    image: Mutex<Arc<Image>>,
 }
 
 /// Time before a spare is replaced, so that making it does not compete with the first cell of the session that took it.
@@ -68,7 +67,7 @@ impl Guest {
             maker,
             artifacts,
             digest: OnceLock::new(),
-            image: OnceCell::new(),
+            image: Mutex::new(Arc::new(Image::new())),
         }))
     }
 
@@ -83,29 +82,38 @@ impl Guest {
         self.refill();
         match spare {
             Some(spare) => Ok(spare),
-            None => self.instantiate().await,
+            None => self.fresh().await,
         }
     }
 
-    async fn instantiate(&self) -> Result<Kernel, Error> {
+    /// A new kernel bound to nobody, never a spare.
+    pub(crate) async fn fresh(&self) -> Result<Kernel, Error> {
         let binding =
             Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
-        self.kernel_with(StoreData::new(binding)).await
+        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
     }
 
-    /// A new kernel, never a spare, whose host side is there already.
-    pub(crate) async fn kernel_with(&self, data: StoreData) -> Result<Kernel, Error> {
-        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, data).await
-    }
-
-    /// What the memory of every new kernel holds. Read once, when it is first asked for: that takes a few
-    /// milliseconds.
-    pub(crate) async fn image(&self) -> Result<&Image, Error> {
-        let read = async || {
-            let died = |death: Death| Error::Kernel { language: self.language, source: death.message.into() };
-            self.instantiate().await?.image().await.map_err(died)
+    /// What the memory of every new kernel holds, in some pages at least. Those that nobody has asked for are looked up
+    /// in a new kernel.
+    pub(crate) async fn image(&self, pages: &[u32]) -> Arc<Image> {
+        let known = lock(&self.image).clone();
+        let unknown: Vec<u32> = pages.iter().copied().filter(|page| !known.knows(*page)).collect();
+        if unknown.is_empty() {
+            return known;
+        }
+        let mut image = Image::clone(&known);
+        let learnt = match self.fresh().await {
+            Ok(mut kernel) => kernel.learn(&mut image, &unknown).await.map_err(|death| death.message),
+            Err(error) => Err(error.to_string()),
         };
-        self.image.get_or_try_init(read).await
+        if let Err(error) = learnt {
+            // What is not known is taken to differ: snapshots are larger, and no less right.
+            tracing::debug!(error, "cannot look at a new kernel");
+            return known;
+        }
+        let image = Arc::new(image);
+        *lock(&self.image) = image.clone();
+        image
     }
 
     /// SHA-256 of the baked component: which guest a snapshot belongs to.
@@ -132,7 +140,7 @@ impl Guest {
         if lock(&self.spares).len() >= self.spares_wanted {
             return Ok(false);
         }
-        let mut kernel = self.instantiate().await?;
+        let mut kernel = self.fresh().await?;
         kernel.warm_up().await?;
         lock(&self.spares).push_back(kernel);
         Ok(true)

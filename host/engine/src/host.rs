@@ -9,10 +9,11 @@ use std::{
 use crate::{
     artifact::{Artifacts, Flavour, compiling_engine, wasm_engine},
     cell::Language,
-    config::HostConfig,
+    config::{HostConfig, Rests},
     error::Error,
     guest::{Guest, SpareMaker},
     meter::{lock, start_ticker},
+    sweep::Sweep,
 };
 
 /// A process's engine. A cheap handle; everything ends with the last one and the last session.
@@ -27,6 +28,7 @@ struct Inner {
     engines: Arc<Vec<wasmtime::Engine>>,
     guests: Mutex<HashMap<(Language, &'static str), Arc<Guest>>>,
     maker: SpareMaker,
+    sweep: Arc<Sweep>,
 }
 
 impl std::fmt::Debug for Host {
@@ -46,7 +48,8 @@ impl Host {
         let engines = Arc::new(engines?);
         start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
-        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker }) })
+        let sweep = Arc::new(Sweep::new(config.rests.awake_max));
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
     }
 
     /// Loads the guest of a language and begins to make warm spares of it.
@@ -56,6 +59,16 @@ impl Host {
     pub fn preload(&self, language: Language) -> Result<(), Error> {
         self.guest(language, Flavour::Epoch)?.refill();
         Ok(())
+    }
+
+    /// What kernels do while nothing asks anything of them.
+    pub(crate) fn rests(&self) -> Rests {
+        self.inner.config.rests
+    }
+
+    /// The kernels that are awake.
+    pub(crate) fn sweep(&self) -> Arc<Sweep> {
+        self.inner.sweep.clone()
     }
 
     /// Which build of a language's guest is here; see [`Guest::digest`].

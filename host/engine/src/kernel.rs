@@ -5,16 +5,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
+use wasmtime::{Store, Trap, UpdateDeadline};
 
 use crate::{
     artifact::Flavour,
-    bindings::{self, KernelPre, stop_kind, stop_name, types, types::StopReason},
+    bindings::{KernelPre, stop_kind, stop_name, types, types::StopReason},
     cell::Language,
     config::WORKSPACE,
     error::Error,
     limits::CROSSING_BYTES_MAX,
-    memory,
+    memory::Live,
     meter::CpuMeter,
     outcome::FailureKind,
     snapshot::{Image, Pages},
@@ -32,12 +32,17 @@ pub(crate) struct Death {
 
 /// See the module's documentation.
 pub(crate) struct Kernel {
-    store: Store<StoreData>,
-    instance: Instance,
-    exports: bindings::Kernel,
+    life: Life,
     flavour: Flavour,
     language: Language,
     cpu: Arc<CpuMeter>,
+}
+
+/// Whether there is an instance.
+enum Life {
+    Awake(Box<Live>),
+    /// Its memory was captured and given back; what the host keeps is all that is left.
+    Asleep(Box<StoreData>),
 }
 
 impl Kernel {
@@ -50,8 +55,9 @@ impl Kernel {
         linked: &KernelPre<StoreData>,
         language: Language,
         flavour: Flavour,
-        data: StoreData,
+        binding: Binding,
     ) -> Result<Kernel, Error> {
+        let data = StoreData::new(binding);
         let cpu = data.cpu.clone();
         let mut store = Store::new(engine, data);
         store.limiter(|data| &mut data.limiter);
@@ -72,7 +78,8 @@ impl Kernel {
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        Ok(Kernel { store, instance, exports, flavour, language, cpu })
+        let live = Box::new(Live { store, instance, exports });
+        Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
     }
 
     /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell
@@ -94,7 +101,7 @@ impl Kernel {
 
     /// Makes the kernel a session's own.
     pub(crate) async fn bind(&mut self, binding: Binding, configuration: types::Configuration) -> Result<(), Death> {
-        let data = self.store.data_mut();
+        let data = self.data();
         data.limiter.set_limit(binding.limits.memory_bytes);
         data.binding = binding;
         self.configure(&configuration).await
@@ -102,8 +109,9 @@ impl Kernel {
 
     pub(crate) async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
         self.enter_uncharged();
-        let call = self.exports.call_configure(&mut self.store, configuration);
-        let result = self.cpu.measure(call).await;
+        let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_configure(store, configuration)).await;
         result.map_err(|error| self.death(&error))
     }
 
@@ -113,15 +121,14 @@ impl Kernel {
     /// Not cancel safe: dropping the future kills the kernel.
     pub(crate) async fn step(&mut self, entry: Entry) -> Result<types::Step, Death> {
         let cell = entry.cell();
-        self.store.data_mut().enter(cell);
+        self.data().enter(cell);
         self.fill_up(cell);
         let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
         let result = match &entry {
-            Entry::Start(cell) => cpu.measure(self.exports.call_start(&mut self.store, cell)).await,
-            Entry::Resume(_, completions) => cpu.measure(self.exports.call_resume(&mut self.store, completions)).await,
-            Entry::Interrupt(cell, reason) => {
-                cpu.measure(self.exports.call_interrupt(&mut self.store, *cell, *reason)).await
-            }
+            Entry::Start(cell) => cpu.measure(exports.call_start(store, cell)).await,
+            Entry::Resume(_, completions) => cpu.measure(exports.call_resume(store, completions)).await,
+            Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
         };
         self.charge();
         result.map_err(|error| self.death(&error))
@@ -131,7 +138,8 @@ impl Kernel {
     pub(crate) async fn clear(&mut self) -> Result<(), Death> {
         self.enter_uncharged();
         let cpu = self.cpu.clone();
-        let result = cpu.measure(self.exports.call_reset(&mut self.store)).await;
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_reset(store)).await;
         result.map_err(|error| self.death(&error))
     }
 
@@ -139,7 +147,8 @@ impl Kernel {
     pub(crate) async fn variables(&mut self) -> Result<Vec<types::Variable>, Death> {
         self.enter_uncharged();
         let cpu = self.cpu.clone();
-        let result = cpu.measure(self.exports.call_variables(&mut self.store)).await;
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_variables(store)).await;
         result.map_err(|error| self.death(&error))
     }
 
@@ -147,34 +156,80 @@ impl Kernel {
     pub(crate) async fn complete(&mut self, code: &str, cursor: u32) -> Result<types::CompletionList, Death> {
         self.enter_uncharged();
         let cpu = self.cpu.clone();
-        let result = cpu.measure(self.exports.call_complete(&mut self.store, code, cursor)).await;
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_complete(store, code, cursor)).await;
         result.map_err(|error| self.death(&error))
     }
 
-    /// Looks at the memory of a kernel that has run nothing yet.
-    pub(crate) async fn image(&mut self) -> Result<Image, Death> {
+    /// The pages of its memory that may have been written since it was instantiated.
+    pub(crate) async fn written(&mut self) -> Result<Vec<u32>, Death> {
         self.enter_uncharged();
-        let image = memory::image(&mut self.store, &self.instance, &self.exports).await;
-        image.map_err(|error| self.death(&error))
+        let written = self.live()?.written().await;
+        written.map_err(|error| self.death(&error))
     }
 
-    /// Copies the memory that differs from the image; see [`memory::capture`].
-    pub(crate) async fn capture(&mut self, image: &Image, earlier: Option<&Pages>) -> Result<Pages, Death> {
+    /// Learns what a kernel that has run nothing yet has in some pages.
+    pub(crate) async fn learn(&mut self, image: &mut Image, pages: &[u32]) -> Result<(), Death> {
         self.enter_uncharged();
-        let pages = memory::capture(&mut self.store, &self.instance, &self.exports, image, earlier).await;
-        pages.map_err(|error| self.death(&error))
+        let learnt = self.live()?.learn(image, pages).await;
+        learnt.map_err(|error| self.death(&error))
+    }
+
+    /// Copies those of the pages that differ from the image; see [`Live::capture`].
+    pub(crate) async fn capture(
+        &mut self,
+        image: &Image,
+        earlier: Option<&Pages>,
+        pages: &[u32],
+    ) -> Result<Pages, Death> {
+        self.enter_uncharged();
+        let captured = self.live()?.capture(image, earlier, pages).await;
+        captured.map_err(|error| self.death(&error))
     }
 
     /// Makes the memory of a new kernel what was captured.
     pub(crate) async fn restore(&mut self, pages: &Pages) -> Result<(), Death> {
         self.enter_uncharged();
-        let restored = memory::restore(&mut self.store, &self.exports, pages).await;
+        let restored = self.live()?.restore(pages).await;
         restored.map_err(|error| self.death(&error))
+    }
+
+    /// Gives back the instance and its memory, which must have been captured.
+    pub(crate) fn sleep(&mut self) {
+        if let Life::Awake(live) = &mut self.life {
+            let data = std::mem::replace(live.store.data_mut(), StoreData::nobodys());
+            self.life = Life::Asleep(Box::new(data));
+        }
+    }
+
+    /// Gives a new kernel the host side of another one, which is left with none.
+    pub(crate) fn take_over(&mut self, data: &mut StoreData) {
+        self.cpu = data.cpu.clone();
+        std::mem::swap(self.data(), data);
+    }
+
+    /// Whether it must be woken before it is entered.
+    pub(crate) fn is_asleep(&self) -> bool {
+        matches!(self.life, Life::Asleep(_))
+    }
+
+    /// The instance. Whoever enters a kernel has made sure that it is awake.
+    fn live(&mut self) -> Result<&mut Live, Death> {
+        match &mut self.life {
+            Life::Awake(live) => Ok(live),
+            Life::Asleep(_) => {
+                let message = "the kernel was entered although it sleeps".to_owned();
+                Err(Death { kind: FailureKind::Trap, name: "Trap", message })
+            }
+        }
     }
 
     /// What the host keeps for this kernel.
     pub(crate) fn data(&mut self) -> &mut StoreData {
-        self.store.data_mut()
+        match &mut self.life {
+            Life::Awake(live) => live.store.data_mut(),
+            Life::Asleep(data) => data,
+        }
     }
 
     /// Processor time so far.
@@ -184,30 +239,38 @@ impl Kernel {
 
     /// Notes an entry that no cell is charged for. What the last cell left of its fuel must not matter to it.
     fn enter_uncharged(&mut self) {
-        self.store.data_mut().enter(0);
-        // Only fails when the engine counts no fuel.
-        let _ = self.store.set_fuel(FUEL_UNCHARGED);
+        self.data().enter(0);
+        if let Life::Awake(live) = &mut self.life {
+            // Only fails when the engine counts no fuel.
+            let _ = live.store.set_fuel(FUEL_UNCHARGED);
+        }
     }
 
     /// Sets the fuel for an entry on behalf of `cell`.
     fn fill_up(&mut self, cell: u32) {
-        if self.flavour == Flavour::Fuel {
-            let fuel = self.store.data_mut().begin_to_pay(cell);
+        if let Life::Awake(live) = &mut self.life
+            && self.flavour == Flavour::Fuel
+        {
+            let fuel = live.store.data_mut().begin_to_pay(cell);
             // Only fails when the engine counts no fuel, which this flavour does.
-            let _ = self.store.set_fuel(fuel);
+            let _ = live.store.set_fuel(fuel);
         }
     }
 
     /// Charges what was burned since.
     fn charge(&mut self) {
-        if let Ok(left) = self.store.get_fuel() {
-            self.store.data_mut().charge(left);
+        if let Life::Awake(live) = &mut self.life
+            && let Ok(left) = live.store.get_fuel()
+        {
+            live.store.data_mut().charge(left);
         }
     }
 
     fn death(&self, error: &wasmtime::Error) -> Death {
-        let data = self.store.data();
-        let lost = format!("the session's {} state is lost", self.language.title());
+        let data = match &self.life {
+            Life::Awake(live) => live.store.data(),
+            Life::Asleep(data) => data,
+        };
         let grace = data.binding.limits.grace;
         if let Some(reason) = data.killed {
             let what = match reason {
@@ -216,7 +279,7 @@ impl Kernel {
                 StopReason::Fuel => "used up its fuel",
                 StopReason::Output => "printed more than it may",
             };
-            let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed, {lost}");
+            let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed");
             return Death { kind: stop_kind(reason), name: stop_name(reason), message };
         }
         let (kind, name, what) = match error.downcast_ref::<Trap>() {
@@ -229,7 +292,7 @@ impl Kernel {
             Some(trap) => (FailureKind::Trap, "Trap", format!("the interpreter crashed ({trap})")),
             None => (FailureKind::Trap, "Trap", format!("the interpreter broke its contract ({})", error.root_cause())),
         };
-        Death { kind, name, message: format!("{what}; its kernel was killed, {lost}") }
+        Death { kind, name, message: format!("{what}; its kernel was killed") }
     }
 }
 

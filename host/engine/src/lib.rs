@@ -61,6 +61,8 @@ mod store;
 mod store_files;
 mod store_imports;
 mod store_state;
+mod sweep;
+mod vault;
 mod workspace;
 
 pub use artifact::{BakeReport, bake};
@@ -69,7 +71,7 @@ pub use bridge::{
     Response, ToolSpec, denied,
 };
 pub use cell::{Cell, CellId, Language};
-pub use config::{HostConfig, PACKAGES, WORKSPACE};
+pub use config::{HostConfig, PACKAGES, Rests, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, Scalar};
 pub use files::{Access, Mount, MountError};
@@ -81,6 +83,7 @@ pub use result::*;
 pub use run::{Canceller, Run};
 pub use session::{CompletionItem, CompletionList, Session, SessionConfig, Variable};
 pub use snapshot::{Snapshot, SnapshotError};
+pub use vault::{SessionStore, StoredInfo, StoredSession};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -96,6 +96,34 @@ fn since_origin(instant: Instant) -> i64 {
     i64::try_from(instant.saturating_duration_since(*ORIGIN).as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// What a kernel tells of its sleep, and is told.
+#[derive(Debug, Default)]
+pub(crate) struct Drowsiness {
+    /// When it was last entered, on this process's clock.
+    pub(crate) last_used: AtomicU64,
+    /// It has nothing to do but to wait.
+    pub(crate) is_idle: AtomicBool,
+    pub(crate) sleep_wanted: AtomicBool,
+}
+
+impl Drowsiness {
+    /// Notes that the kernel begins to wait.
+    pub(crate) fn idle(&self) {
+        self.last_used.store(GuestClock::default().nanos(Instant::now()), Ordering::Relaxed);
+        self.is_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that it has something to do.
+    pub(crate) fn busy(&self) {
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to fall asleep since this was last asked.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.sleep_wanted.load(Ordering::Relaxed) && self.sleep_wanted.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Nanoseconds since the Unix epoch.
 pub(crate) fn wall_nanos() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -116,7 +144,8 @@ pub(crate) struct CpuMeter {
     began: AtomicU64,
 }
 
-fn thread_time() -> u64 {
+/// Processor time of the calling thread, in nanoseconds.
+pub(crate) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -76,7 +76,8 @@ pub struct Failure {
     pub pointer: Option<String>,
     /// The user's frames only, ending with the exception.
     pub traceback: String,
-    /// Whether the session's names outlived the failure. `false`: the next cell of the language starts afresh.
+    /// Whether the session keeps all that its cells made. `false`: its kernel had to be killed, and the message says what
+    /// the next cell of the language goes on from.
     pub state_kept: bool,
 }
 

@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     bindings::{stop_kind, stop_name, types, types::StopReason},
     calls::CallEnd,
-    checkpoint::{Slot, lost_file, revive},
-    error::{Error, describe},
+    checkpoint::{Slot, configured_as, failed, revive},
+    config::Rests,
+    error::Error,
     event::{EventKind, Scalar},
     guest::Guest,
     kernel::{Death, Entry, Kernel},
@@ -23,8 +24,12 @@ use crate::{
     outcome::{Failure, FailureKind, Outcome, Usage},
     snapshot::KernelImage,
     store::{Binding, KernelLink, LiveCell},
-    store_state::state_of,
+    sweep::Sweep,
 };
+
+mod rest;
+
+use rest::Rest;
 
 /// Completions handed to the guest in one entry.
 const COMPLETIONS_MAX: usize = 256;
@@ -45,6 +50,10 @@ pub(crate) enum Command {
     Complete { code: String, cursor: u32, reply: oneshot::Sender<types::CompletionList> },
     /// Capture all state.
     Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
+    /// Keep all state.
+    Checkpoint(oneshot::Sender<()>),
+    /// Give the memory back until there is something to do.
+    Sleep(oneshot::Sender<()>),
 }
 
 /// See the module's documentation.
@@ -53,11 +62,25 @@ pub(crate) struct Reactor {
     guest: Arc<Guest>,
     commands: mpsc::Receiver<Command>,
     link: Arc<KernelLink>,
+    slot: Arc<Slot>,
+    sweep: Arc<Sweep>,
+    /// Fingerprint of its configuration.
+    configured_as: u128,
+    rest: Rest,
     wake_at: Option<Instant>,
     abandoned: VecDeque<u32>,
     idle_spins: u32,
     /// Status events for the next cell: an operation and its fields.
     notices: Vec<(&'static str, Vec<(String, Scalar)>)>,
+}
+
+/// What a kernel's task shares with others of its kind.
+pub(crate) struct Setting {
+    /// What its language goes on from.
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) rests: Rests,
+    /// The kernels of its host that are awake.
+    pub(crate) sweep: Arc<Sweep>,
 }
 
 /// What the loop woke up for.
@@ -67,6 +90,10 @@ enum Wake {
     Timer,
     /// A deadline passed or a stop flag was set.
     Stop,
+    /// Nothing has happened for a while.
+    Rest,
+    /// Other kernels need the room.
+    Sleep,
     /// The session gave the kernel up.
     Close,
 }
@@ -79,45 +106,59 @@ pub(crate) async fn run(
     commands: mpsc::Receiver<Command>,
     binding: Binding,
     configuration: types::Configuration,
-    slot: Arc<Slot>,
+    setting: Setting,
 ) {
+    let Setting { slot, rests, sweep } = setting;
     let link = binding.link.clone();
     let language = guest.language;
-    let kept = slot.get();
-    let started = match &kept {
-        None => start(&guest, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
-        Some(kept) => revive(&guest, kept, binding, &configuration).await,
+    let kept = match slot.load() {
+        Ok(kept) => kept,
+        Err(error) => return refuse(commands, &failed(error)).await,
     };
-    let (mut kernel, lost_files) = match started {
+    let configured_as = configured_as(&configuration);
+    let started = match &kept {
+        None => start(&guest, &sweep, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
+        Some(kept) => revive(&guest, &sweep, kept, binding, &configuration).await,
+    };
+    let (mut kernel, lost) = match started {
         Ok(started) => started,
         Err(death) => return refuse(commands, &death).await,
     };
     let clock = kernel.data().clock;
     let state = kept.as_ref().map(|kept| &kept.image.state);
+    let mut rest = Rest::new(rests);
+    rest.last_cell = kept.as_ref().map_or(0, |kept| kept.last_cell);
     let mut reactor = Reactor {
         kernel,
         guest,
         commands,
         link,
+        slot,
+        sweep,
+        configured_as,
+        rest,
         wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
         abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
         idle_spins: 0,
-        notices: Vec::new(),
+        notices: lost.into_iter().map(|fields| ("file_lost", fields)).collect(),
     };
-    for lost in lost_files {
-        let fields = kept.as_ref().map(|kept| lost_file(&kept.image, lost)).unwrap_or_default();
-        reactor.notices.push(("file_lost", fields));
-    }
-    if let Err(death) = reactor.work().await {
+    reactor.sweep.woke(&reactor.link);
+    let worked = reactor.work().await;
+    reactor.sweep.slept(&reactor.link);
+    if let Err(death) = worked {
         tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
         reactor.bury(&death).await;
     }
 }
 
 /// A kernel as new.
-async fn start(guest: &Arc<Guest>, binding: Binding, configuration: types::Configuration) -> Result<Kernel, Death> {
-    let failed = |error: Error| Death { kind: FailureKind::Trap, name: "KernelError", message: describe(&error) };
-    let mut kernel = guest.kernel().await.map_err(failed)?;
+async fn start(
+    guest: &Arc<Guest>,
+    sweep: &Sweep,
+    binding: Binding,
+    configuration: types::Configuration,
+) -> Result<Kernel, Death> {
+    let mut kernel = sweep.kernel(guest, false).await.map_err(failed)?;
     kernel.bind(binding, configuration).await?;
     Ok(kernel)
 }
@@ -148,7 +189,22 @@ impl Reactor {
     /// Works until the session gives the kernel up (`Ok`) or the kernel dies.
     async fn work(&mut self) -> Result<(), Death> {
         loop {
-            match self.next().await {
+            self.link.drowsiness.idle();
+            let wake = self.next().await;
+            self.link.drowsiness.busy();
+            if let Wake::Command(Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_))
+            | Wake::Rest
+            | Wake::Sleep
+            | Wake::Stop
+            | Wake::Close = wake
+            {
+                // The guest is not entered, or not for certain.
+            } else {
+                self.wake_up().await?;
+            }
+            match wake {
+                Wake::Rest => self.rest().await?,
+                Wake::Sleep => self.sleep().await?,
                 Wake::Command(command) => self.command(command).await?,
                 Wake::Call(end) => self.resume(end).await?,
                 Wake::Timer => self.tick().await?,
@@ -170,6 +226,10 @@ impl Reactor {
         if self.link.closing.load(Ordering::Relaxed) {
             return Wake::Close;
         }
+        if self.link.drowsiness.is_wanted() {
+            return Wake::Sleep;
+        }
+        let rest_at = self.rest_at();
         let data = self.kernel.data();
         let now = Instant::now();
         if data.cells.values().any(|cell| cell.is_due(now)) {
@@ -177,7 +237,7 @@ impl Reactor {
         }
         let deadline = data.cells.values().map(LiveCell::due).min();
         let wake_at = self.wake_at;
-        let next = earlier(deadline, wake_at);
+        let next = earlier(earlier(deadline, wake_at), rest_at);
         let sleep = async {
             match next {
                 Some(next) => tokio::time::sleep_until(next.into()).await,
@@ -191,7 +251,8 @@ impl Reactor {
             end = data.binding.calls.next() => Wake::Call(end),
             () = sleep => match wake_at {
                 Some(wake_at) if wake_at <= Instant::now() => Wake::Timer,
-                _ => Wake::Stop,
+                _ if deadline.is_some_and(|deadline| deadline <= Instant::now()) => Wake::Stop,
+                _ => Wake::Rest,
             },
         }
     }
@@ -199,6 +260,8 @@ impl Reactor {
     async fn command(&mut self, command: Command) -> Result<(), Death> {
         match command {
             Command::Start { id, code, mut cell } => {
+                self.checkpoint_before_cell().await?;
+                self.rest.last_cell = id;
                 // The time it waited for its turn belongs to those that ran meanwhile.
                 cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
@@ -212,12 +275,23 @@ impl Reactor {
             // Whoever asked may have gone away; that is no concern here.
             Command::Clear(reply) => {
                 self.kernel.clear().await?;
+                self.rest.stirred();
                 self.end_cleared().await;
                 let _ = reply.send(());
                 Ok(())
             }
             Command::Variables(reply) => {
                 let _ = reply.send(self.kernel.variables().await?);
+                Ok(())
+            }
+            Command::Sleep(reply) => {
+                self.sleep().await?;
+                let _ = reply.send(());
+                Ok(())
+            }
+            Command::Checkpoint(reply) => {
+                self.save().await?;
+                let _ = reply.send(());
                 Ok(())
             }
             Command::Snapshot(reply) => {
@@ -229,19 +303,6 @@ impl Reactor {
                 Ok(())
             }
         }
-    }
-
-    /// Captures all state. Between two entries there is none outside of memory but what the host keeps.
-    async fn capture(&mut self) -> Result<Result<Arc<KernelImage>, Error>, Death> {
-        let guest = self.guest.clone();
-        let (image, digest) = match (guest.image().await, guest.digest()) {
-            (Ok(image), Ok(digest)) => (image, digest),
-            (Err(error), _) | (_, Err(error)) => return Ok(Err(error)),
-        };
-        let pages = self.kernel.capture(image, None).await?;
-        let mut state = state_of(self.kernel.data(), guest.language, digest, self.wake_at);
-        state.abandoned = self.abandoned.iter().copied().collect();
-        Ok(Ok(Arc::new(KernelImage { state, pages })))
     }
 
     /// Hands over a completion, and with it all that are there already.
@@ -277,6 +338,7 @@ impl Reactor {
         let data = self.kernel.data();
         let due: Vec<u32> = data.cells.iter().filter(|(_, cell)| cell.is_due(now)).map(|(id, _)| *id).collect();
         for id in due {
+            self.wake_up().await?;
             let data = self.kernel.data();
             let Some(reason) = data.stop_reason(id, None) else { continue };
             let give_up = Instant::now() + data.binding.limits.grace;
@@ -327,6 +389,7 @@ impl Reactor {
 
     /// Takes in what an entry led to.
     async fn apply(&mut self, step: types::Step) -> Result<(), Death> {
+        self.rest.stirred();
         let clock = self.kernel.data().clock;
         self.wake_at = step.wake_at.and_then(|nanos| clock.instant(nanos));
         if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
@@ -366,6 +429,10 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
+        if outcome.is_success() {
+            self.slot.absolve();
+        }
+        let data = self.kernel.data();
         let usage =
             Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
         finish(cell, outcome, usage);
@@ -374,6 +441,14 @@ impl Reactor {
     /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.
     async fn bury(&mut self, death: &Death) {
         self.commands.close();
+        let mut death = death.clone();
+        let mut age = None;
+        // A kernel that its session has given up has no state to go back to.
+        if !self.link.closing.load(Ordering::Relaxed) {
+            let (fate, since) = self.fate();
+            (death.message, age) = (format!("{}, {fate}", death.message), since);
+        }
+        let death = &death;
         let culprit = self.kernel.data().executing;
         let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
         for id in cells {
@@ -385,6 +460,9 @@ impl Reactor {
             let death = if id == culprit || death.kind == FailureKind::Interrupted { death } else { &bystander };
             let fields = vec![("reason".to_owned(), Scalar::Text(death.message.clone()))];
             self.kernel.data().report_status(id, "kernel_lost", fields).await;
+            if let Some(age) = age {
+                self.report_fate(id, age).await;
+            }
             self.end_cell(id, death_outcome(death)).await;
         }
         while let Ok(command) = self.commands.try_recv() {

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Instant,
 };
@@ -29,9 +29,10 @@ use crate::{
     host::Host,
     limits::Limits,
     meter::{StopFlag, lock},
-    reactor::{self, Command},
+    reactor::{self, Command, Setting},
     snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
+    vault::StoredSession,
     workspace::PrivateFolder,
 };
 
@@ -100,6 +101,14 @@ impl WeakSession {
     pub(crate) fn upgrade(&self) -> Option<Session> {
         self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0 })
     }
+
+    /// Compresses what was kept for the session's languages, and stores it if the session has a place for that, on
+    /// another thread.
+    pub(crate) fn settle(&self) {
+        if let Some(inner) = self.0.upgrade() {
+            tokio::task::spawn_blocking(move || inner.settle());
+        }
+    }
 }
 
 struct Owner(Weak<Inner>);
@@ -126,6 +135,20 @@ struct Inner {
     kernels: Mutex<Kernels>,
     /// The workspace, when it is a private one. Its kernels hold it as well, because they outlive the session a little.
     private: Option<Arc<PrivateFolder>>,
+    /// Where it is stored. Its kernels hold it as well: nobody else may have the session before they are gone.
+    home: Option<Arc<StoredSession>>,
+    /// Somebody is about to store what is kept.
+    is_settling: AtomicBool,
+}
+
+/// What a session begins with.
+#[derive(Default)]
+struct Origin<'a> {
+    /// The state it goes on from.
+    snapshot: Option<&'a Snapshot>,
+    /// Its private workspace, if it is to have a certain one.
+    private: Option<PrivateFolder>,
+    home: Option<StoredSession>,
 }
 
 #[derive(Default)]
@@ -158,6 +181,10 @@ impl Inner {
     }
 }
 
+fn made_up_id() -> String {
+    format!("s-{:016x}", rand::rng().random::<u64>())
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("id", &self.inner.id).field("depth", &self.depth).finish_non_exhaustive()
@@ -170,28 +197,25 @@ impl Host {
     /// # Errors
     /// `Mount` or `Workspace` when a folder cannot be granted.
     pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
-        Session::open(self.clone(), config, None, None)
+        Session::open(self.clone(), config, Origin::default())
     }
 }
 
 impl Session {
-    /// With `private` as its private workspace, if it is to have one, and going on from `snapshot`.
-    fn open(
-        host: Host,
-        config: SessionConfig,
-        private: Option<PrivateFolder>,
-        snapshot: Option<&Snapshot>,
-    ) -> Result<Session, Error> {
+    fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
+        let Origin { snapshot, private, home } = origin;
+        let home = home.map(Arc::new);
         let mut kernels = Kernels::default();
         if let Some(snapshot) = snapshot {
             host.check(snapshot, &config)?;
-            kernels.go_on_from(snapshot);
+            kernels.go_on_from(snapshot, &home);
         }
         let mut private = private.map(Arc::new);
-        let workspace = match (&config.workspace, &private) {
-            (Some(folder), _) => folder.clone(),
-            (None, Some(private)) => private.path().to_owned(),
-            (None, None) => {
+        let workspace = match (&config.workspace, &private, &home) {
+            (Some(folder), ..) => folder.clone(),
+            (None, Some(private), _) => private.path().to_owned(),
+            (None, None, Some(home)) => home.workspace()?,
+            (None, None, None) => {
                 let folder = PrivateFolder::new().map_err(Error::Workspace)?;
                 private.insert(Arc::new(folder)).path().to_owned()
             }
@@ -201,7 +225,7 @@ impl Session {
         let mounts = std::iter::once(&workspace).chain(&config.mounts).chain(&packages);
         let mounts: Result<Vec<_>, _> = mounts.map(Mount::open).collect();
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
-        let id = id.unwrap_or_else(|| format!("s-{:016x}", rand::rng().random::<u64>()));
+        let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
             bytes_max: config.limits.disk_bytes,
             files_max: config.limits.disk_files,
@@ -218,6 +242,8 @@ impl Session {
             kernels: Mutex::new(kernels),
             config,
             private,
+            home,
+            is_settling: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
         Ok(Session { inner, _owner: Some(owner), depth: 0 })
@@ -364,7 +390,7 @@ impl Session {
         {
             return Ok(use_it(kernel));
         }
-        let slot = kernels.slots.entry(language).or_default().clone();
+        let slot = kernels.slot(language, &self.inner.home);
         let kernel = self.start_kernel(language, slot)?;
         let result = use_it(&kernel);
         kernels.live.insert(language, kernel);
@@ -384,6 +410,7 @@ impl Session {
             calls: Calls::new(inner.permits.clone()),
             link: link.clone(),
             _private: inner.private.clone(),
+            _home: inner.home.clone(),
         };
         let configuration = types::Configuration {
             seed: rand::rng().random(),
@@ -392,7 +419,8 @@ impl Session {
             packages: inner.packages.clone(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        tokio::spawn(reactor::run(guest, receiver, binding, configuration, slot));
+        let setting = Setting { slot, rests: inner.host.rests(), sweep: inner.host.sweep() };
+        tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
         Ok(KernelHandle { commands, link })
     }
 }

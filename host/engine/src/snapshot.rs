@@ -19,7 +19,7 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pages::{Collector, Image, PAGE_BYTES, Pages, Place};
+pub(crate) use pages::{Collector, Image, PAGE_BYTES, Pages, Place, fingerprint};
 
 /// The state of a session at one moment: its kernels, their cells, what they have open. Not its files, which are
 /// granted again by whoever restores it. Cheap to clone.
@@ -66,6 +66,8 @@ pub(crate) struct KernelState {
     /// Cells that were given up although the guest never reported their end.
     pub(crate) abandoned: Vec<u32>,
     pub(crate) deepest: u32,
+    /// Fingerprint of what it was configured with, but for the seed.
+    pub(crate) configuration: u128,
     pub(crate) files: Vec<OpenFile>,
 }
 
@@ -130,6 +132,29 @@ impl Snapshot {
     /// When the bytes are no snapshot of this version, end early or are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         format::decode(bytes)
+    }
+
+    /// The state of a session that has done nothing.
+    pub(crate) fn empty(session: &str) -> Snapshot {
+        Snapshot {
+            session: session.to_owned(),
+            taken_at_nanos: 0,
+            next_cell: 1,
+            disk_usage: (0, 0),
+            is_fork: false,
+            kernels: Vec::new(),
+        }
+    }
+
+    /// The languages of a snapshot of which only the beginning is read, unchecked.
+    pub(crate) fn read_head(from: impl std::io::Read) -> Result<Vec<Language>, SnapshotError> {
+        format::languages(from)
+    }
+
+    /// The same state under another session's name.
+    #[must_use]
+    pub fn named(&self, session: &str) -> Snapshot {
+        Snapshot { session: session.to_owned(), ..self.clone() }
     }
 
     /// The session it was taken of.

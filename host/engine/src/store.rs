@@ -22,10 +22,11 @@ use crate::{
     calls::{CallEnd, CallResult, Calls},
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
-    files::Files,
+    files::{FileLimits, Files, Quota},
     limits::{CALL_BYTES_MAX, Limits},
-    meter::{CpuMeter, GuestClock, MemoryLimiter, StopFlag, earlier},
+    meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier},
     session::WeakSession,
+    vault::StoredSession,
     workspace::PrivateFolder,
 };
 
@@ -84,6 +85,8 @@ pub(crate) struct Binding {
     pub(crate) link: Arc<KernelLink>,
     /// Goes when nobody can write to it any more.
     pub(crate) _private: Option<Arc<PrivateFolder>>,
+    /// Nobody else may have the session while a kernel works for it.
+    pub(crate) _home: Option<Arc<StoredSession>>,
 }
 
 /// What a session and its kernel's task share.
@@ -95,6 +98,7 @@ pub(crate) struct KernelLink {
     pub(crate) closing: AtomicBool,
     /// The cell whose synchronous `agent()` call holds the kernel; 0 is none.
     pub(crate) agent_block: AtomicU32,
+    pub(crate) drowsiness: Drowsiness,
 }
 
 /// The store data of a kernel.
@@ -129,6 +133,7 @@ impl Binding {
             calls: Calls::new(Arc::new(tokio::sync::Semaphore::new(0))),
             link: Arc::default(),
             _private: None,
+            _home: None,
         }
     }
 }
@@ -149,6 +154,11 @@ impl StoreData {
             stop_seen: None,
             killed: None,
         }
+    }
+
+    /// What a kernel has whose host side was taken away.
+    pub(crate) fn nobodys() -> StoreData {
+        StoreData::new(Binding::spare(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
     }
 
     /// Takes in a cell that is about to start.

@@ -7,7 +7,6 @@ use tokio::sync::mpsc;
 use crate::{
     bindings::WORLD_VERSION,
     cell::Language,
-    files::{Descriptor, FileError},
     limits::{EVENTS_QUEUED_MAX, TIMEOUT_MAX},
     meter::{CpuMeter, GuestClock, StopFlag, wall_nanos},
     snapshot::{CellState, KernelState},
@@ -45,17 +44,17 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
         cells: data.cells.iter().map(cell).collect(),
         abandoned: Vec::new(),
         deepest: data.deepest,
+        configuration: 0,
         files: data.binding.files.table(),
     }
 }
 
-/// Makes the host's side of a kernel again, with what its session grants now. Returns what could not be opened again.
+/// Makes the host's side of a kernel again, with what its session grants now, but for what it had open.
 ///
 /// Cells that awaited something go on without a reader: their runs are those of another life. Their calls fail as
 /// cancelled. The guest's clock goes on by the time that has passed since.
-pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> (StoreData, Vec<(Descriptor, FileError)>) {
+pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
     binding.calls.go_on_from(state.next_call, &state.calls);
-    let lost = binding.files.reopen(&state.files);
     let mut data = StoreData::new(binding);
     let elapsed = wall_nanos().saturating_sub(state.wall_clock);
     data.clock = GuestClock::showing(state.monotonic_clock.saturating_add(elapsed));
@@ -72,7 +71,7 @@ pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> (StoreData, 
             data.cells.insert(cell.id, live);
         }
     }
-    (data, lost)
+    data
 }
 
 /// A cell whose run is gone.

@@ -19,6 +19,13 @@ impl PrivateFolder {
         tempfile::Builder::new().prefix("cellar-").permissions(private).tempdir().map(PrivateFolder)
     }
 
+    /// Makes one with the same files as another folder.
+    pub(crate) fn copy_of(folder: &Path) -> io::Result<PrivateFolder> {
+        let copy = PrivateFolder::new()?;
+        copy_tree(folder, copy.path())?;
+        Ok(copy)
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
@@ -35,7 +42,7 @@ impl Drop for PrivateFolder {
 
 /// Makes every folder under `root` a child of `root`. Cells nest folders deeper than a recursive removal has file
 /// descriptors and stack for, and deeper than a path can say.
-fn flatten(root: &Path) -> io::Result<()> {
+pub(crate) fn flatten(root: &Path) -> io::Result<()> {
     let mut unseen: Vec<PathBuf> = folders_in(root)?;
     let mut number = 0_u64;
     while let Some(folder) = unseen.pop() {

@@ -7,7 +7,7 @@ use std::{
 
 use cellar_engine::{
     Bridges, Call, CallFuture, Caller, Cell, Error, Event, EventKind, Host, HostConfig, Language, Limits, Response,
-    Session, SessionConfig, Snapshot, SnapshotError, denied,
+    Rests, Session, SessionConfig, Snapshot, SnapshotError, denied,
 };
 use futures::StreamExt;
 use tokio::sync::Semaphore;
@@ -345,5 +345,61 @@ fn what_cannot_be_restored_is_refused_with_the_reason() {
             "the snapshot is damaged: its checksum does not match"
         );
         assert_eq!(text(&session, Language::JavaScript, "x.length").await, (8 << 20).to_string());
+    });
+}
+
+#[test]
+fn a_sleeping_session_gives_its_memory_back_and_wakes_for_what_it_awaits() {
+    on_runtime(async {
+        // Room for one kernel only.
+        let config = HostConfig { kernels_max: 1, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+        let host = Host::open(config).expect("a host");
+        let mut asleep = Vec::new();
+        for (language, waits, after) in AWAITING.iter().cycle().take(6) {
+            let gate = Gate(Arc::new(Semaphore::new(0)));
+            let config = SessionConfig { bridges: Arc::new(gate.clone()), ..SessionConfig::default() };
+            let session = host.session(config).expect("a session");
+            let mut run = session.run(vec![Cell::new(*language, *waits)]).expect("a run");
+            while let Some(event) = run.next().await {
+                assert!(!matches!(event.kind, EventKind::CellFinished { .. }), "{event:?}");
+                if matches!(event.kind, EventKind::CallStarted { .. }) {
+                    break;
+                }
+            }
+            session.hibernate().await.expect("asleep");
+            asleep.push((session, run, gate, *language, *after));
+        }
+        for (session, run, gate, language, after) in asleep {
+            // What a snapshot of a sleeping session holds is what it fell asleep with.
+            assert_eq!(session.snapshot().await.expect("a snapshot").languages(), [language]);
+            gate.0.add_permits(1);
+            assert!(!run.collect_result().await.is_error);
+            assert_eq!(text(&session, language, after).await, "7");
+            session.hibernate().await.expect("asleep");
+            assert_eq!(text(&session, language, "x").await, "7");
+            session.hibernate().await.expect("asleep");
+        }
+    });
+}
+
+#[test]
+fn idle_sessions_fall_asleep_by_themselves() {
+    on_runtime(async {
+        let rests = Rests { hibernate_after: Some(Duration::from_millis(1)), ..Rests::default() };
+        let config =
+            HostConfig { rests, kernels_max: 2, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+        let host = Host::open(config).expect("a host");
+        let sessions: Vec<Session> = (0..6).map(|_| open(&host)).collect();
+        for round in ["x = 1", "x += 1", "x"] {
+            for session in &sessions {
+                // A kernel that is not yet asleep may be in the way.
+                let mut answer = text(session, Language::Python, round).await;
+                while answer.contains("every kernel of this host is in use") {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    answer = text(session, Language::Python, round).await;
+                }
+                assert_eq!(answer, if round == "x" { "2" } else { "(no output)" });
+            }
+        }
     });
 }

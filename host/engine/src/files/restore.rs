@@ -24,7 +24,7 @@ impl Files {
     /// nothing made and nothing emptied. Returns those that could not be; the guest gets their error at each use until
     /// it closes them.
     pub(crate) fn reopen(&mut self, table: &[OpenFile]) -> Vec<(Descriptor, FileError)> {
-        self.slots.truncate(1);
+        self.close_all();
         let mut failed = Vec::new();
         for open in table {
             let max = self.descriptors_max();
@@ -44,6 +44,11 @@ impl Files {
             self.put(index, slot);
         }
         failed
+    }
+
+    /// Closes all but the root.
+    pub(crate) fn close_all(&mut self) {
+        self.slots.truncate(1);
     }
 
     fn reopened(&self, path: &str, how: OpenHow) -> Result<Slot, FileError> {

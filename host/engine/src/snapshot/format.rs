@@ -11,9 +11,11 @@
 //!
 //! The checksum finds damage, not malice: whoever can write a snapshot can write any. A reader trusts nothing it says.
 
-use std::sync::Arc;
+use std::{io::Read, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+
+use crate::cell::Language;
 
 use super::{
     KernelImage, KernelState, Snapshot, SnapshotError,
@@ -123,15 +125,8 @@ fn kernel_head(kernel: &KernelImage, pages: &Pages) -> KernelHead {
 
 /// Reads what [`encode`] wrote. Allocates no more than a small multiple of what it is given.
 pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
-    if bytes.get(..8).is_some_and(|magic| magic != MAGIC) {
-        return Err(SnapshotError::NotASnapshot);
-    }
+    let head_bytes = check_prefix(bytes)?;
     let truncated = || SnapshotError::Truncated { bytes: bytes.len() as u64 };
-    let version = u32_at(bytes, 8).ok_or_else(truncated)?;
-    if version != FORMAT_VERSION {
-        return Err(SnapshotError::Version { found: version, wanted: FORMAT_VERSION });
-    }
-    let head_bytes = u32_at(bytes, 12).ok_or_else(truncated)? as usize;
     let body = bytes.len().checked_sub(CHECKSUM_BYTES).filter(|body| *body >= PREFIX_BYTES).ok_or_else(truncated)?;
     let (body, checksum) = bytes.split_at(body);
     if fingerprint(body).to_le_bytes() != checksum {
@@ -164,6 +159,31 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         is_fork: head.is_fork,
         kernels: kernels.into_iter().map(Arc::new).collect(),
     })
+}
+
+/// The languages that the head of a snapshot names.
+pub(super) fn languages(mut from: impl Read) -> Result<Vec<Language>, SnapshotError> {
+    let truncated = |_| SnapshotError::Truncated { bytes: 0 };
+    let mut prefix = [0; PREFIX_BYTES];
+    from.read_exact(&mut prefix).map_err(truncated)?;
+    let head_bytes = check_prefix(&prefix)?;
+    let mut head = Vec::new();
+    from.take(head_bytes as u64).read_to_end(&mut head).map_err(truncated)?;
+    let head: Head = postcard::from_bytes(&head).map_err(|error| SnapshotError::Corrupt(error.to_string()))?;
+    Ok(head.kernels.iter().filter_map(|kernel| kernel.state.language()).collect())
+}
+
+/// Checks magic and version; returns the length of the head.
+fn check_prefix(bytes: &[u8]) -> Result<usize, SnapshotError> {
+    if bytes.get(..8).is_some_and(|magic| magic != MAGIC) {
+        return Err(SnapshotError::NotASnapshot);
+    }
+    let truncated = || SnapshotError::Truncated { bytes: bytes.len() as u64 };
+    let version = u32_at(bytes, 8).ok_or_else(truncated)?;
+    if version != FORMAT_VERSION {
+        return Err(SnapshotError::Version { found: version, wanted: FORMAT_VERSION });
+    }
+    Ok(u32_at(bytes, 12).ok_or_else(truncated)? as usize)
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
@@ -202,7 +222,7 @@ fn kernel_image(head: KernelHead, mut rest: &[u8]) -> Result<(KernelImage, &[u8]
         places.extend(slots.map(|(slot, page)| Place { page: *page, fingerprint: 0, at: Some((number, slot)) }));
         chunks.push(Arc::new(match chunk.is_packed {
             true => Chunk::Packed { bytes: bytes.to_vec(), pages },
-            false if bytes.len() == pages * PAGE_BYTES => Chunk::Raw(bytes.to_vec()),
+            false if bytes.len() == pages * PAGE_BYTES => Chunk::Dense(bytes.to_vec()),
             false => return Err(format!("{pages} pages have {} bytes", bytes.len())),
         }));
     }

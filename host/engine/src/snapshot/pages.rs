@@ -20,22 +20,27 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
     XxHash3_128::oneshot(bytes)
 }
 
-/// The fingerprints of the pages that every kernel of a guest starts with.
-#[derive(Debug)]
+/// The fingerprints of the pages that every kernel of a guest starts with, as far as they were asked for.
+#[derive(Clone, Debug)]
 pub(crate) struct Image {
-    pages: Vec<u128>,
+    pages: HashMap<u32, u128>,
     zero: u128,
 }
 
 impl Image {
-    /// Of no pages; see [`Image::extend`].
+    /// One of which nothing is known.
     pub(crate) fn new() -> Image {
-        Image { pages: Vec::new(), zero: fingerprint(&[0; PAGE_BYTES]) }
+        Image { pages: HashMap::new(), zero: fingerprint(&[0; PAGE_BYTES]) }
     }
 
-    /// Adds the pages that follow.
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
-        self.pages.extend(bytes.chunks(PAGE_BYTES).map(fingerprint));
+    /// Whether something is known of a page.
+    pub(crate) fn knows(&self, page: u32) -> bool {
+        self.pages.contains_key(&page)
+    }
+
+    /// Takes in a page. One beyond the memory that a kernel starts with is empty.
+    pub(crate) fn learn(&mut self, page: u32, bytes: &[u8]) {
+        self.pages.insert(page, if bytes.is_empty() { self.zero } else { fingerprint(bytes) });
     }
 }
 
@@ -43,6 +48,8 @@ impl Image {
 #[derive(Debug)]
 pub(crate) enum Chunk {
     Raw(Vec<u8>),
+    /// Pages that a zstd frame would not make smaller.
+    Dense(Vec<u8>),
     /// A zstd frame of so many pages.
     Packed {
         bytes: Vec<u8>,
@@ -54,7 +61,7 @@ impl Chunk {
     /// How many pages it holds.
     pub(crate) fn pages(&self) -> usize {
         match self {
-            Chunk::Raw(bytes) => bytes.len() / PAGE_BYTES,
+            Chunk::Raw(bytes) | Chunk::Dense(bytes) => bytes.len() / PAGE_BYTES,
             Chunk::Packed { pages, .. } => *pages,
         }
     }
@@ -62,14 +69,17 @@ impl Chunk {
     /// Bytes as they are kept.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Chunk::Raw(bytes) | Chunk::Packed { bytes, .. } => bytes,
+            Chunk::Raw(bytes) | Chunk::Dense(bytes) | Chunk::Packed { bytes, .. } => bytes,
         }
     }
 
     fn pack(&self) -> Option<Chunk> {
         let Chunk::Raw(raw) = self else { return None };
-        let bytes = zstd::bulk::compress(raw, LEVEL).ok().filter(|bytes| bytes.len() < raw.len())?;
-        Some(Chunk::Packed { bytes, pages: self.pages() })
+        let packed = zstd::bulk::compress(raw, LEVEL).ok().filter(|bytes| bytes.len() < raw.len());
+        Some(match packed {
+            Some(bytes) => Chunk::Packed { bytes, pages: self.pages() },
+            None => Chunk::Dense(raw.clone()),
+        })
     }
 
     /// The pages themselves.
@@ -78,7 +88,7 @@ impl Chunk {
     /// When the bytes are not a zstd frame of exactly so many pages. No more than those are ever unpacked.
     pub(crate) fn unpack(&self) -> Result<std::borrow::Cow<'_, [u8]>, String> {
         match self {
-            Chunk::Raw(bytes) => Ok(bytes.into()),
+            Chunk::Raw(bytes) | Chunk::Dense(bytes) => Ok(bytes.into()),
             Chunk::Packed { bytes, pages } => {
                 let wanted = pages * PAGE_BYTES;
                 let raw = zstd::bulk::decompress(bytes, wanted).map_err(|error| error.to_string())?;
@@ -121,6 +131,11 @@ impl Pages {
     /// Bytes held for them.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes().len()).sum()
+    }
+
+    /// Whether every chunk was compressed, or cannot be.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.chunks.iter().all(|chunk| !matches!(**chunk, Chunk::Raw(_)))
     }
 
     /// Whether so much of what is held has been overwritten that it is better to start afresh.
@@ -179,8 +194,8 @@ pub(crate) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(image: &'a Image, earlier: Option<&'a Pages>, memory_bytes: u64) -> Collector<'a> {
-        let pages = Pages { memory_bytes, ..Pages::default() };
+    pub(crate) fn new(image: &'a Image, earlier: Option<&'a Pages>) -> Collector<'a> {
+        let pages = Pages::default();
         let earlier = earlier.filter(|earlier| !earlier.is_stale());
         Collector { image, earlier, adopted: HashMap::new(), pages, open: None, buffer: Vec::new() }
     }
@@ -188,8 +203,8 @@ impl<'a> Collector<'a> {
     /// Takes in a page that may differ.
     pub(crate) fn page(&mut self, page: u32, bytes: &[u8]) {
         let fingerprint = fingerprint(bytes);
-        let before = self.image.pages.get(page as usize).copied().unwrap_or(self.image.zero);
-        if fingerprint == before {
+        // A page of which nothing is known is taken to differ.
+        if self.image.pages.get(&page) == Some(&fingerprint) {
             return;
         }
         let at = if fingerprint == self.image.zero {
@@ -220,7 +235,7 @@ impl<'a> Collector<'a> {
         }
         let open = *self.open.get_or_insert_with(|| {
             self.pages.chunks.push(Arc::new(Chunk::Raw(Vec::new())));
-            self.buffer.reserve(PAGE_BYTES);
+            self.buffer.reserve(CHUNK_PAGES * PAGE_BYTES);
             number(self.pages.chunks.len() - 1)
         });
         let slot = number(self.buffer.len() / PAGE_BYTES);
@@ -234,9 +249,10 @@ impl<'a> Collector<'a> {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Pages {
+    /// The pages of a memory of this size.
+    pub(crate) fn finish(mut self, memory_bytes: u64) -> Pages {
         self.close();
-        self.pages
+        Pages { memory_bytes, ..self.pages }
     }
 }
 

@@ -1,0 +1,177 @@
+//! `cellar sessions`, `snapshot`, `restore` and `fork`: the sessions that `--session` keeps.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use cellar_engine::{Error, SessionStore, Snapshot, StoredInfo};
+
+use crate::{
+    args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
+    output,
+    report::{CliError, EXIT_COMPLETE},
+    wire::StoredSessionJson,
+};
+
+/// Opens the folder of stored sessions.
+///
+/// # Errors
+/// No folder was named and the user has none, or it cannot be made.
+pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
+    let folder = folders.store.clone().or_else(|| {
+        let state = dirs::state_dir().or_else(dirs::data_local_dir)?;
+        Some(state.join("cellar").join("sessions"))
+    });
+    Ok(SessionStore::open(folder.ok_or(CliError::Folder { what: "store", flag: "--store" })?)?)
+}
+
+/// Lists the stored sessions, or removes some.
+///
+/// # Errors
+/// The store cannot be read, or a session that is to go is not there or in use.
+pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Result<u8, CliError> {
+    let store = store(folders)?;
+    if !arguments.delete.is_empty() {
+        arguments.delete.iter().try_for_each(|name| store.remove(name))?;
+        return Ok(EXIT_COMPLETE);
+    }
+    let sessions = store.list()?;
+    let text = match arguments.json {
+        true => {
+            let sessions: Vec<StoredSessionJson> = sessions.iter().map(StoredSessionJson::from).collect();
+            serde_json::to_string_pretty(&sessions).map_err(|error| CliError::Output(error.into()))? + "\n"
+        }
+        false => table(&sessions, SystemTime::now()),
+    };
+    output::print(text.as_bytes())?;
+    Ok(EXIT_COMPLETE)
+}
+
+fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
+    let mut text = String::new();
+    let width = sessions.iter().map(|session| session.name.len()).max().unwrap_or(0);
+    for session in sessions {
+        let languages: Vec<&str> = session.languages.iter().map(|language| language.code()).collect();
+        let state = match (&session.problem, session.stored_at) {
+            (Some(problem), _) => problem.to_string(),
+            (None, None) => "nothing stored yet".to_owned(),
+            (None, Some(at)) => {
+                let age = now.duration_since(at).unwrap_or_default().as_secs();
+                format!("{:>9}  {:>8}  {}", age_text(age), size_text(session.state_bytes), languages.join(" "))
+            }
+        };
+        let live = if session.is_live { "  in use" } else { "" };
+        let _ = writeln!(text, "{:width$}  {state}{live}", session.name);
+    }
+    text
+}
+
+fn age_text(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+fn size_text(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+/// Seconds since the Unix epoch.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Writes the stored state of a session into a file.
+///
+/// # Errors
+/// The session is not there or has no state, or the file cannot be written.
+pub(crate) fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Result<u8, CliError> {
+    let snapshot = store(folders)?.load(&arguments.session)?;
+    let snapshot = snapshot.ok_or_else(|| {
+        CliError::usage(format!("nothing was stored of session `{}` yet", arguments.session), "run a cell in it first")
+    })?;
+    let bytes = snapshot.to_bytes();
+    if arguments.file == Path::new("-") {
+        output::print(&bytes)?;
+    } else {
+        write_file(&arguments.file, &bytes).map_err(save_error(&arguments.file))?;
+    }
+    Ok(EXIT_COMPLETE)
+}
+
+/// Writes a file so that it is whole or as it was.
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn save_error(path: &Path) -> impl FnOnce(io::Error) -> CliError {
+    let path = path.to_owned();
+    |source| CliError::Save { path, source }
+}
+
+/// Makes a session of a snapshot, or takes one back to it.
+///
+/// # Errors
+/// The file is no snapshot, or the session is there already or in use.
+pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result<u8, CliError> {
+    let bytes = read_file(&arguments.file)?;
+    let snapshot = Snapshot::from_bytes(&bytes).map_err(Error::from)?;
+    let store = store(folders)?;
+    let name = arguments.session.as_deref().unwrap_or(snapshot.session());
+    let home = if arguments.force { store.claim(name)? } else { store.claim_new(name)? };
+    home.save(&snapshot.named(name))?;
+    Ok(EXIT_COMPLETE)
+}
+
+fn read_file(path: &PathBuf) -> Result<Vec<u8>, CliError> {
+    let read = || match path.as_path() == Path::new("-") {
+        true => {
+            let mut bytes = Vec::new();
+            io::stdin().read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
+        false => fs::read(path),
+    };
+    read().map_err(|source| CliError::Read { path: path.clone(), source })
+}
+
+/// Makes a session of another one.
+///
+/// # Errors
+/// The one is not there, the other is, or a folder fails.
+pub(crate) fn fork(folders: &Folders, arguments: &ForkArguments) -> Result<u8, CliError> {
+    store(folders)?.fork(&arguments.session, &arguments.new)?;
+    Ok(EXIT_COMPLETE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_ages_are_short() {
+        assert_eq!(
+            [size_text(0), size_text(1), size_text(999_001), size_text(12_345_678)],
+            ["0 kB", "1 kB", "1000 kB", "12.3 MB"]
+        );
+        assert_eq!(
+            [age_text(59), age_text(60), age_text(7_200), age_text(180_000)],
+            ["59 s ago", "1 min ago", "2 h ago", "2 d ago"]
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! What `cellar sessions --json` prints.
+
+use cellar_engine::StoredInfo;
+use serde::Serialize;
+
+use crate::sessions::unix_seconds;
+
+/// A stored session.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredSessionJson {
+    pub(crate) name: String,
+    /// Seconds since the Unix epoch; null for a session that was never stored.
+    pub(crate) stored_at: Option<u64>,
+    pub(crate) state_bytes: u64,
+    pub(crate) languages: Vec<&'static str>,
+    /// Whether a process holds it.
+    pub(crate) is_live: bool,
+    /// Why its state cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+impl From<&StoredInfo> for StoredSessionJson {
+    fn from(info: &StoredInfo) -> StoredSessionJson {
+        StoredSessionJson {
+            name: info.name.clone(),
+            stored_at: info.stored_at.map(unix_seconds),
+            state_bytes: info.state_bytes,
+            languages: info.languages.iter().map(|language| language.code()).collect(),
+            is_live: info.is_live,
+            problem: info.problem.as_ref().map(ToString::to_string),
+        }
+    }
+}

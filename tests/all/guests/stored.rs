@@ -1,0 +1,173 @@
+//! Sessions that outlive their processes: `--session`, `cellar sessions`, `snapshot`, `restore`, `fork`, and `kill -9`.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Ended, cellar_with_guests, run};
+
+fn store() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn with_store(store: &Path, arguments: &[&str]) -> Command {
+    let store = store.to_str().expect("text");
+    cellar_with_guests([&["--store", store], arguments].concat())
+}
+
+fn cellar(store: &TempDir, arguments: &[&str]) -> Ended {
+    run(&mut with_store(store.path(), arguments))
+}
+
+/// Runs a command that succeeds, and returns what it printed.
+fn ok(store: &TempDir, arguments: &[&str]) -> String {
+    let ended = cellar(store, arguments);
+    assert_eq!(ended.code, 0, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    ended.stdout.trim_end().to_owned()
+}
+
+/// Runs a command that is refused, and returns why.
+fn refused(store: &TempDir, arguments: &[&str]) -> String {
+    let ended = cellar(store, arguments);
+    assert_eq!(ended.code, 2, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    ended.stderr
+}
+
+fn eval(store: &TempDir, session: &str, language: &str, code: &str) -> String {
+    ok(store, &["eval", "--session", session, "-l", language, code])
+}
+
+#[test]
+fn a_session_goes_on_in_the_next_process() {
+    let store = store();
+    eval(&store, "a", "py", "def numbers():\n    yield from range(9)\nit = numbers()\nnext(it)");
+    eval(&store, "a", "js", "let n = 1; const up = () => ++n;");
+    assert_eq!(eval(&store, "a", "py", "next(it)"), "1");
+    assert_eq!(eval(&store, "a", "js", "up()"), "2");
+    assert_eq!(eval(&store, "a", "py", "next(it)"), "2");
+    assert_eq!(eval(&store, "a", "js", "up()"), "3");
+    // Files of the private workspace stay too, and so does an open one.
+    eval(&store, "a", "py", "f = open('notes.txt', 'w'); f.write('one'); f.flush()");
+    eval(&store, "a", "py", "f.write(' two'); f.close()");
+    assert_eq!(eval(&store, "a", "js", "await read('notes.txt')"), "one two");
+    // A cell that fails leaves what it did before.
+    let failed = cellar(&store, &["eval", "--session", "a", "-l", "py", "kept = 1\n1 / 0"]);
+    assert_eq!(failed.code, 1);
+    assert_eq!(eval(&store, "a", "py", "kept"), "1");
+}
+
+#[test]
+fn what_is_granted_now_is_seen_by_a_session_that_goes_on() {
+    let store = store();
+    eval(&store, "a", "py", "import os; x = 5");
+    let seen = ok(&store, &["eval", "--session", "a", "--env", "WHO=Ada", "-l", "py", "x, os.environ['WHO']"]);
+    assert_eq!(seen, "(5, 'Ada')");
+}
+
+#[test]
+fn sessions_are_listed_forked_restored_and_removed() {
+    let store = store();
+    assert_eq!(ok(&store, &["sessions"]), "");
+    eval(&store, "a", "py", "import random; x = 1; open('f', 'w').write('mine')");
+    let snapshot = store.path().join("file.snapshot");
+    let snapshot = snapshot.to_str().expect("text");
+    ok(&store, &["snapshot", "a", snapshot]);
+    ok(&store, &["fork", "a", "b"]);
+    assert_eq!(eval(&store, "b", "py", "x, open('f').read()"), "(1, 'mine')");
+    eval(&store, "b", "py", "x = 2");
+    assert_eq!(eval(&store, "a", "py", "x"), "1");
+    assert_ne!(eval(&store, "a", "py", "random.random()"), eval(&store, "b", "py", "random.random()"));
+
+    ok(&store, &["restore", snapshot, "c"]);
+    assert_eq!(eval(&store, "c", "py", "x"), "1");
+    eval(&store, "a", "py", "x = 3");
+    ok(&store, &["restore", "--force", snapshot]);
+    assert_eq!(eval(&store, "a", "py", "x"), "1");
+
+    let list: Value = serde_json::from_str(&ok(&store, &["sessions", "--json"])).expect("JSON");
+    let names: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!((&list[0]["languages"][0], &list[0]["isLive"]), (&"py".into(), &false.into()));
+    assert!(list[0]["stateBytes"].as_u64().expect("a size") < 400_000, "{list}");
+    assert_eq!(ok(&store, &["sessions"]).lines().count(), 3);
+    ok(&store, &["sessions", "--delete", "b", "--delete", "c"]);
+    assert_eq!(ok(&store, &["sessions"]).lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_the_remedy() {
+    let store = store();
+    let unknown = refused(&store, &["snapshot", "nobody", "-"]);
+    assert!(unknown.contains("no session `nobody` is stored") && unknown.contains("cellar sessions"), "{unknown}");
+    for name in ["../a", ".a", "-a", "", "a/b", "a b"] {
+        let argument = format!("--session={name}");
+        let bad = refused(&store, &["eval", &argument, "-l", "js", "1"]);
+        assert!(bad.contains("cannot name a stored session"), "{bad}");
+    }
+    assert!(std::fs::read_dir(store.path()).expect("the store").next().is_none());
+    eval(&store, "a", "js", "1");
+    assert!(refused(&store, &["fork", "a", "a"]).contains("a session `a` is stored already"));
+    let file = store.path().join("junk");
+    let path = file.to_str().expect("text");
+    std::fs::write(&file, "junk that is long enough").expect("written");
+    assert!(refused(&store, &["restore", path, "b"]).contains("this is not a snapshot"));
+    ok(&store, &["snapshot", "a", path]);
+    let bytes = std::fs::read(&file).expect("read");
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("written");
+    assert!(refused(&store, &["restore", path, "b"]).contains("truncated"));
+    assert!(refused(&store, &["restore", path]).contains("truncated"));
+
+    // A damaged state is reported, and its session can be removed.
+    let state = store.path().join("a/state");
+    std::fs::write(&state, &bytes[..bytes.len() - 1]).expect("written");
+    assert!(refused(&store, &["eval", "--session", "a", "-l", "js", "1"]).contains("truncated"));
+    ok(&store, &["sessions", "--delete", "a"]);
+}
+
+#[test]
+fn a_session_lives_in_one_process_at_a_time() {
+    let store = store();
+    let mut first = with_store(store.path(), &["run", "-", "-l", "py", "--events", "--session", "a"]);
+    let mut first = first.stdin(std::process::Stdio::piped()).spawn().expect("cellar starts");
+    let code = "print('up')\nawait __import__('asyncio').sleep(600)";
+    std::io::Write::write_all(&mut first.stdin.take().expect("a pipe"), code.as_bytes()).expect("written");
+    let mut lines = BufReader::new(first.stdout.take().expect("a pipe")).lines();
+    while !lines.next().expect("an event").expect("a line").contains("up") {}
+    let busy = refused(&store, &["eval", "--session", "a", "-l", "py", "1"]);
+    assert!(busy.contains("session `a` is in use by another process"), "{busy}");
+    assert!(refused(&store, &["sessions", "--delete", "a"]).contains("in use"));
+    assert!(ok(&store, &["sessions"]).contains("in use"));
+    first.kill().expect("killed");
+    first.wait().expect("ended");
+    assert_eq!(eval(&store, "a", "py", "1 + 1"), "2");
+}
+
+/// Whatever moment a process is killed at, what had been stored is there, and whole.
+#[test]
+fn killing_the_process_loses_nothing_that_was_stored() {
+    let store = store();
+    eval(&store, "a", "py", "n = 0; log = open('log', 'a')");
+    let mut stored = 0;
+    for round in 0..25_u64 {
+        // Each process counts on; a checkpoint is stored after each cell, as far as the process gets.
+        let cells = "# %%\nn += 1\n".repeat(200);
+        let mut child = with_store(store.path(), &["run", "-", "-l", "py", "--session", "a"]);
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("cellar starts");
+        std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), cells.as_bytes()).expect("written");
+        std::thread::sleep(Duration::from_millis(round * 7919 % 60));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let n: u64 = eval(&store, "a", "py", "n").parse().expect("a number");
+        assert!(n >= stored, "{n} after {stored} was stored");
+        stored = n;
+    }
+    // Nothing is left of what was being written.
+    let names: Vec<_> = std::fs::read_dir(store.path().join("a")).expect("the session").flatten().collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+}
