@@ -199,8 +199,12 @@ impl Reactor {
             | Wake::Close = wake
             {
                 // The guest is not entered, or not for certain.
-            } else {
-                self.wake_up().await?;
+            } else if let Err(death) = self.wake_up().await {
+                // Its state stays where it sleeps, but whoever asked must hear of it.
+                if let Wake::Command(Command::Start { cell, .. }) = wake {
+                    finish(cell, death_outcome(&death), Usage::default());
+                }
+                return Err(death);
             }
             match wake {
                 Wake::Rest => self.rest().await?,

@@ -149,13 +149,13 @@ fn both_kernels_of_a_session_are_in_one_snapshot() {
 }
 
 #[test]
-fn a_session_that_did_nothing_is_small() {
+fn a_session_that_did_little_is_small() {
     on_runtime(async {
         let session = open(&host());
         for language in LANGUAGES {
             text(&session, language, "1 + 1").await;
             let bytes = session.snapshot().await.expect("a snapshot").to_bytes();
-            assert!(bytes.len() < 200_000 * session.snapshot().await.expect("a snapshot").languages().len());
+            assert!(bytes.len() < 250_000 * session.snapshot().await.expect("a snapshot").languages().len());
         }
         let empty = open(&host()).snapshot().await.expect("a snapshot").to_bytes();
         assert!(empty.len() < 200, "{}", empty.len());
