@@ -13,13 +13,13 @@
 // Bytes that are read at once; a file's end is found by a short read.
 #define CHUNK_BYTES (1u << 20)
 
-static const char *error_code(int number) {
+const char *error_code(int number) {
     static const struct { int number; const char *code; } codes[] = {
         {EACCES, "EACCES"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
         {EFBIG, "EFBIG"}, {EILSEQ, "EILSEQ"}, {EINTR, "EINTR"}, {EINVAL, "EINVAL"}, {EISDIR, "EISDIR"},
         {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"}, {EMLINK, "EMLINK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
-        {ENOENT, "ENOENT"}, {ENOTCAPABLE, "ENOTCAPABLE"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
-        {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
+        {ENOENT, "ENOENT"}, {ENOTCAPABLE, "EPERM"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
+        {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         if (codes[i].number == number)

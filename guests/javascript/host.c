@@ -1,4 +1,4 @@
-// The rest of what the prelude asks of C: clocks, randomness, encodings, the session.
+// The rest of what the prelude asks of C: clocks, randomness, the session.
 #include "shim.h"
 
 #include <string.h>
@@ -16,27 +16,6 @@ static JSValue fill_random(JSContext *ctx, JSValueConst this_value, int argc, JS
         return JS_ThrowTypeError(ctx, "a typed array is needed");
     glue_random(bytes, length);
     return JS_UNDEFINED;
-}
-
-// encodeText(string): UTF-8
-static JSValue encode_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    kernel_string_t text;
-    if (!text_of(ctx, argv[0], &text))
-        return JS_EXCEPTION;
-    JSValue bytes = JS_NewUint8ArrayCopy(ctx, text.ptr, text.len);
-    text_free(ctx, &text);
-    return bytes;
-}
-
-// decodeText(bytes): a string, or undefined when the bytes are not UTF-8
-static JSValue decode_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    size_t length;
-    const uint8_t *bytes = bytes_of(ctx, argv[0], &length);
-    if (bytes == NULL)
-        return JS_ThrowTypeError(ctx, "an ArrayBuffer or a view of one is needed");
-    if (utf8_valid_prefix((const char *)bytes, length) != length)
-        return JS_UNDEFINED;
-    return JS_NewStringLen(ctx, (const char *)bytes, length);
 }
 
 // exit(status)
@@ -78,13 +57,17 @@ static JSValue memory_bytes(JSContext *ctx, JSValueConst this_value, int argc, J
     return JS_NewInt64(ctx, (int64_t)exports_kernel_memory_size());
 }
 
+// enqueueTick(function)
+static JSValue tick(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return enqueue_tick(ctx, argv[0]) ? JS_UNDEFINED : JS_EXCEPTION;
+}
+
 void add_host_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("now", 0, now),
         JS_CFUNC_DEF("fillRandom", 1, fill_random),
-        JS_CFUNC_DEF("encodeText", 1, encode_text),
-        JS_CFUNC_DEF("decodeText", 1, decode_text),
         JS_CFUNC_DEF("exit", 1, exit_now),
+        JS_CFUNC_DEF("enqueueTick", 1, tick),
         JS_CFUNC_DEF("currentCell", 0, current_cell),
         JS_CFUNC_DEF("source", 1, source),
         JS_CFUNC_DEF("lexicals", 0, lexicals),

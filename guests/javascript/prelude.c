@@ -6,15 +6,17 @@
 
 static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
                                                    "value", "complete", "inspectAt", "configure", "importModule",
-                                                   "fillImportMeta"};
+                                                   "fillImportMeta", "preload"};
 static JSValue hooks[HOOK_COUNT];
 
 JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
     return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
 }
 
-static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "platform",
-                                            "resolve", "modules", "commonjs", "introspection"};
+// In the order in which they run: later files use what earlier ones put into the kit.
+static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "timers",
+                                            "process", "web", "node", "resolve", "modules", "commonjs",
+                                            "introspection"};
 static const char prelude_inspect[] = {
 #embed "prelude/inspect.js" suffix(, 0)
 };
@@ -33,8 +35,17 @@ static const char prelude_bridges[] = {
 static const char prelude_helpers[] = {
 #embed "prelude/helpers.js" suffix(, 0)
 };
-static const char prelude_platform[] = {
-#embed "prelude/platform.js" suffix(, 0)
+static const char prelude_timers[] = {
+#embed "prelude/timers.js" suffix(, 0)
+};
+static const char prelude_process[] = {
+#embed "prelude/process.js" suffix(, 0)
+};
+static const char prelude_web[] = {
+#embed "prelude/web.js" suffix(, 0)
+};
+static const char prelude_node[] = {
+#embed "prelude/node.js" suffix(, 0)
 };
 static const char prelude_resolve[] = {
 #embed "prelude/resolve.js" suffix(, 0)
@@ -48,11 +59,12 @@ static const char prelude_commonjs[] = {
 static const char prelude_introspection[] = {
 #embed "prelude/introspection.js" suffix(, 0)
 };
-static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,  prelude_output,    prelude_libraries,
-                                            prelude_bridges, prelude_helpers, prelude_platform,  prelude_resolve,
-                                            prelude_modules, prelude_commonjs, prelude_introspection};
+static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,  prelude_output,  prelude_libraries,
+                                            prelude_bridges, prelude_helpers, prelude_timers,  prelude_process,
+                                            prelude_web,     prelude_node,    prelude_resolve, prelude_modules,
+                                            prelude_commonjs, prelude_introspection};
 
-static void give_up(JSContext *ctx, const char *where) {
+void give_up(JSContext *ctx, const char *where) {
     JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
     const char *message = JS_ToCString(ctx, error), *frames = JS_ToCString(ctx, stack);
     char text[1024];
@@ -63,17 +75,19 @@ static void give_up(JSContext *ctx, const char *where) {
 
 // Each file is a function of the host object and of the kit that the files share.
 void load_prelude(JSContext *ctx) {
-    JSValue host = JS_NewObject(ctx), kit = JS_NewObject(ctx), global = JS_GetGlobalObject(ctx);
+    JSValue host = JS_NewObject(ctx), kit = JS_NewObject(ctx);
     add_output_functions(ctx, host);
     add_bridge_functions(ctx, host);
     add_file_functions(ctx, host);
+    add_posix_functions(ctx, host);
     add_host_functions(ctx, host);
     add_detail_functions(ctx, host);
+    add_encoding_functions(ctx, host);
+    add_url_functions(ctx, host);
     add_library_functions(ctx, host);
     add_lookup_functions(ctx, host);
     add_module_functions(ctx, host);
-    add_timer_functions(ctx, global);
-    JS_FreeValue(ctx, global);
+    add_timer_functions(ctx, host);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
         char name[64];
         snprintf(name, sizeof name, "cellar:%s", prelude_names[i]);

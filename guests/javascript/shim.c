@@ -47,6 +47,9 @@ static cell_t cells[CELL_COUNT];
 static uint32_t *stopped;
 static size_t stopped_count;
 
+// Jobs that come before those of the runtime.
+static struct list_head ticks;
+
 // Why the code that was running had to stop; looked at when an exception that cannot be caught comes out.
 static enum { ENDS_NOT, ENDS_STOPPED, ENDS_EXITED } ending;
 static cellar_kernel_types_stop_reason_t stop_reason;
@@ -315,9 +318,35 @@ static void run_job(JSJobEntry *job) {
     js_free(ctx, job);
 }
 
+static JSValue run_tick(JSContext *c, int argc, JSValueConst *argv) {
+    return JS_Call(ctx, argv[0], JS_UNDEFINED, 0, NULL);
+}
+
+bool enqueue_tick(JSContext *c, JSValueConst function) {
+    if (JS_EnqueueJob(ctx, run_tick, 1, &function))
+        return false;
+    // It was put at the end of the other queue.
+    struct list_head *entry = runtime->job_list.prev;
+    list_del(entry);
+    list_add_tail(entry, &ticks);
+    return true;
+}
+
+static bool run_first(struct list_head *jobs) {
+    if (list_empty(jobs))
+        return false;
+    run_job(list_entry(jobs->next, JSJobEntry, link));
+    return true;
+}
+
+// As in Node: ticks until there is none, then jobs until there is none, and again.
 static void run_jobs(void) {
-    while (!list_empty(&runtime->job_list))
-        run_job(list_entry(runtime->job_list.next, JSJobEntry, link));
+    do {
+        while (run_first(&ticks)) {
+        }
+        while (run_first(&runtime->job_list)) {
+        }
+    } while (!list_empty(&ticks));
 }
 
 // Runs all that can run, ends what has ended, and says so.
@@ -331,7 +360,7 @@ static void turn(kernel_step_t *step) {
             while (cell->live && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
                 end_settled(cell);
         }
-        if (!list_empty(&runtime->job_list) || rejection_count > 0)
+        if (!list_empty(&runtime->job_list) || !list_empty(&ticks) || rejection_count > 0)
             continue;
         JSValue result;
         if (timers_next() == UINT64_MAX || timers_left-- == 0 ||
@@ -409,6 +438,29 @@ uint64_t session_start(void) {
 
 #include "modules.c"
 
+// Objects that were there before the first cell. A collection need not look at them, and so does not touch the pages
+// on which they lie: what they refer to counts as in use.
+static struct list_head frozen;
+
+// Bytes that a session may allocate before its first collection.
+#define GC_BYTES (1u << 20)
+
+static void move_list(struct list_head *from, struct list_head *to) {
+    if (list_empty(from))
+        return;
+    from->next->prev = to->prev;
+    to->prev->next = from->next;
+    from->prev->next = to;
+    to->prev = from->prev;
+    init_list_head(from);
+}
+
+static void freeze(void) {
+    JS_RunGC(runtime);
+    move_list(&runtime->gc_obj_list, &frozen);
+    JS_SetGCThreshold(runtime, runtime->malloc_state.malloc_size + GC_BYTES);
+}
+
 static void open_runtime(void) {
     runtime = JS_NewRuntime();
     ctx = runtime == NULL ? NULL : JS_NewContext(runtime);
@@ -418,8 +470,10 @@ static void open_runtime(void) {
     JS_SetInterruptHandler(runtime, must_stop, NULL);
     JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
     JS_SetDynamicImportFunc(runtime, import_dynamically, NULL);
+    init_list_head(&ticks);
+    init_list_head(&frozen);
     load_prelude(ctx);
-    JS_RunGC(runtime);
+    freeze();
     keep_aside();
 }
 
@@ -448,6 +502,12 @@ static JSValue evaluate(const char *text, size_t length, const char *file) {
 
 void exports_kernel_init(void) {
     open_runtime();
+    // Once, while the guest is baked: a session that is reset loads libraries when it needs them.
+    JSValue result = call_hook(ctx, HOOK_PRELOAD, 0, NULL);
+    if (JS_IsException(result))
+        give_up(ctx, "preload");
+    JS_FreeValue(ctx, result);
+    freeze();
 }
 
 void exports_kernel_configure(kernel_configuration_t *given) {
@@ -536,6 +596,9 @@ void exports_kernel_reset(void) {
     forget_rejections();
     forget_sources();
     free_prelude(ctx);
+    // The runtime frees what it knows of.
+    move_list(&ticks, &runtime->job_list);
+    move_list(&frozen, &runtime->gc_obj_list);
     free(stopped);
     stopped = NULL;
     stopped_count = module_depth = 0;

@@ -46,6 +46,9 @@ void bundle_free(kernel_mime_bundle_t *bundle);
 // Ends the cell that now runs, with an exit status: throws what no JavaScript can catch.
 JSValue exit_cell(JSContext *ctx, int32_t status);
 
+// Puts a function on the queue that comes before all other jobs: what `process.nextTick` asks for.
+bool enqueue_tick(JSContext *ctx, JSValueConst function);
+
 // Readies the runtime for a call from the host.
 JSContext *enter(void);
 
@@ -104,8 +107,12 @@ typedef enum {
     HOOK_CONFIGURE,
     HOOK_IMPORT,
     HOOK_IMPORT_META,
+    HOOK_PRELOAD,
     HOOK_COUNT
 } hook_t;
+
+// Ends a bake with the pending exception.
+void give_up(JSContext *ctx, const char *where);
 
 void load_prelude(JSContext *ctx);
 void free_prelude(JSContext *ctx);
@@ -115,7 +122,13 @@ JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv);
 
 void add_output_functions(JSContext *ctx, JSValueConst host);
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
+// The name of an error number; `EIO` for those that no call gives.
+const char *error_code(int number);
+
+void add_posix_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
+void add_encoding_functions(JSContext *ctx, JSValueConst host);
+void add_url_functions(JSContext *ctx, JSValueConst host);
 void add_host_functions(JSContext *ctx, JSValueConst host);
 void add_detail_functions(JSContext *ctx, JSValueConst host);
 void add_library_functions(JSContext *ctx, JSValueConst host);
@@ -135,11 +148,10 @@ typedef struct timer {
     struct timer *next;
     uint64_t due, interval;
     uint32_t id, cell;
-    int argc;
-    JSValue call[]; // the function, then its arguments
+    JSValue function;
 } pending_timer_t;
 
-void add_timer_functions(JSContext *ctx, JSValueConst global);
+void add_timer_functions(JSContext *ctx, JSValueConst host);
 
 // When the earliest timer is due; UINT64_MAX when there is none.
 uint64_t timers_next(void);

@@ -1,4 +1,4 @@
-// setTimeout and its kin. The list is sorted by time; the host wakes the kernel for its head.
+// What setTimeout and its kin are made of. The list is sorted by time; the host wakes the kernel for its head.
 #include "shim.h"
 
 // More than any program sets at once.
@@ -24,46 +24,43 @@ static void release(JSContext *ctx, pending_timer_t *timer) {
         running = NULL;
         return;
     }
-    for (int i = 0; i <= timer->argc; i++)
-        JS_FreeValue(ctx, timer->call[i]);
+    JS_FreeValue(ctx, timer->function);
     js_free(ctx, timer);
 }
 
-static JSValue set_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv, int repeats) {
-    if (!JS_IsFunction(ctx, argv[0]))
-        return JS_ThrowTypeError(ctx, "a timer needs a function");
+// startTimer(function, milliseconds, repeats, number): the timer's number, which is the one given if any
+static JSValue start_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     if (timer_count >= TIMER_COUNT_MAX)
-        return JS_ThrowRangeError(ctx, "too many timers");
+        return JS_ThrowRangeError(ctx, "more than %d timers are set", TIMER_COUNT_MAX);
+    bool repeats = JS_ToBool(ctx, argv[2]);
     double delay = 0;
-    if (argc > 1 && JS_ToFloat64(ctx, &delay, argv[1]))
+    uint32_t id = 0;
+    if ((!JS_IsUndefined(argv[1]) && JS_ToFloat64(ctx, &delay, argv[1])) || JS_ToUint32(ctx, &id, argv[3]))
         return JS_EXCEPTION;
     if (!(delay >= 1))
         delay = repeats ? 1 : 0; // an interval of nothing would never let go
     if (delay > 2147483647)
         delay = 1; // as browsers and Node do
-    int extra = argc > 2 ? argc - 2 : 0;
-    pending_timer_t *timer = js_malloc(ctx, sizeof *timer + (size_t)(extra + 1) * sizeof(JSValue));
+    pending_timer_t *timer = js_malloc(ctx, sizeof *timer);
     if (timer == NULL)
         return JS_EXCEPTION;
     uint64_t nanoseconds = (uint64_t)(delay * 1e6);
     *timer = (pending_timer_t){
         .due = cellar_kernel_control_monotonic_clock() + nanoseconds,
         .interval = repeats ? nanoseconds : 0,
-        .id = ++last_id,
+        .id = id == 0 ? ++last_id : id,
         .cell = glue_cell,
-        .argc = extra,
+        .function = JS_DupValue(ctx, argv[0]),
     };
-    timer->call[0] = JS_DupValue(ctx, argv[0]);
-    for (int i = 0; i < extra; i++)
-        timer->call[i + 1] = JS_DupValue(ctx, argv[i + 2]);
     insert(timer);
     return JS_NewUint32(ctx, timer->id);
 }
 
-static JSValue clear_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+// stopTimer(number)
+static JSValue stop_timer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     uint32_t id;
-    if (!JS_IsNumber(argv[0]) || JS_ToUint32(ctx, &id, argv[0]))
-        return JS_UNDEFINED;
+    if (JS_ToUint32(ctx, &id, argv[0]))
+        return JS_EXCEPTION;
     for (pending_timer_t **at = &timers; *at != NULL; at = &(*at)->next) {
         if ((*at)->id == id) {
             pending_timer_t *timer = *at;
@@ -76,14 +73,12 @@ static JSValue clear_timer(JSContext *ctx, JSValueConst this_value, int argc, JS
     return JS_UNDEFINED;
 }
 
-void add_timer_functions(JSContext *ctx, JSValueConst global) {
+void add_timer_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
-        JS_CFUNC_MAGIC_DEF("setTimeout", 2, set_timer, 0),
-        JS_CFUNC_MAGIC_DEF("setInterval", 2, set_timer, 1),
-        JS_CFUNC_DEF("clearTimeout", 1, clear_timer),
-        JS_CFUNC_DEF("clearInterval", 1, clear_timer),
+        JS_CFUNC_DEF("startTimer", 4, start_timer),
+        JS_CFUNC_DEF("stopTimer", 1, stop_timer),
     };
-    JS_SetPropertyFunctionList(ctx, global, functions, sizeof functions / sizeof *functions);
+    JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }
 
 uint64_t timers_next(void) {
@@ -103,7 +98,7 @@ bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result) {
         insert(timer);
     }
     running = timer;
-    *result = JS_Call(ctx, timer->call[0], JS_UNDEFINED, timer->argc, (JSValueConst *)timer->call + 1);
+    *result = JS_Call(ctx, timer->function, JS_UNDEFINED, 0, NULL);
     bool cleared = running == NULL;
     running = NULL;
     if (timer->interval == 0 || cleared)

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use crate::cache::Bench;
+use crate::deno;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
 use crate::libraries;
@@ -25,6 +26,16 @@ pub(crate) const QUICKJS: CrateSource = CrateSource {
     sha256: "9c81e864c33a1d1543f2f651d7622de0e8fb9b8e0c50b808eee606c056dd02e2",
 };
 
+/// Carries the URL parser `ada`.
+const ADA: CrateSource = CrateSource {
+    name: "ada-url",
+    version: "4.0.0",
+    sha256: "c153db7a5a9f8a92a313dff0fecbbb28198542fc98bf024b961baf9896408347",
+};
+
+/// How `ada` is compiled: without its patterns, which need the regular expressions of C++, and without exceptions.
+const ADA_FLAGS: &[&str] = &["-std=c++20", "-fno-exceptions", "-fno-rtti", "-DADA_INCLUDE_URL_PATTERN=0"];
+
 /// The C stack. QuickJS stops at three quarters of it (see the shim), which leaves room for the shim itself.
 const STACK_BYTES: u32 = 1024 * 1024;
 
@@ -40,6 +51,7 @@ impl Guest for JavaScript {
     fn recipe(&self) -> &'static str {
         concat!(
             include_str!("javascript.rs"),
+            include_str!("deno.rs"),
             include_str!("libraries.rs"),
             include_str!("quickjs.rs"),
             include_str!("quickjs/faster.rs"),
@@ -49,6 +61,8 @@ impl Guest for JavaScript {
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
         QUICKJS.record(inputs);
+        ADA.record(inputs);
+        deno::record(inputs);
         inputs.tree("guests/javascript", &workshop.root.join("guests/javascript"))?;
         Ok(())
     }
@@ -58,30 +72,37 @@ impl Guest for JavaScript {
         let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
         bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
         let folder = workshop.root.join("guests/javascript");
-        let libraries = libraries::bundle(workshop, bench, &folder.join("libraries"), &patched)?;
-        fs::write(bench.out.join("NOTICE"), &libraries.notice)?;
+        let modules = bench.work.join("modules");
+        bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
+        let libraries = libraries::bundle(workshop, bench, &folder.join("libraries"), &modules, &patched)?;
+        let ada = workshop.crate_source(&ADA)?.join("deps");
+        fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
         let module = Module {
             own: [
                 "shim.c",
                 "bridges.c",
                 "convert.c",
+                "encodings.c",
                 "files.c",
                 "host.c",
                 "introspection.c",
                 "libraries.c",
                 "lookup.c",
                 "output.c",
+                "posix.c",
                 "prelude.c",
                 "reserve.c",
                 "sources.c",
                 "timers.c",
+                "urls.c",
             ]
             .iter()
             .map(|name| folder.join(name))
             .chain([libraries.table])
             .collect(),
             foreign: ["dtoa.c", "libregexp.c", "libunicode.c"].iter().map(|name| patched.join(name)).collect(),
-            includes: vec![folder, patched],
+            foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
+            includes: vec![folder, patched, ada],
             stack_bytes: STACK_BYTES,
             ..Module::default()
         };

@@ -30,6 +30,7 @@ const BUNDLER_FLAGS: &[&str] = &[
     "--platform=node",
     "--target=es2023",
     "--main-fields=module,main",
+    "--preserve-symlinks",
     "--minify-whitespace",
     "--minify-syntax",
     "--charset=utf8",
@@ -48,6 +49,9 @@ const EDITS: &[(&str, &str, &str)] = &[
     ("inspect", "getOwnNonIndexProperties:function(t3,e3=2)", "getOwnNonIndexProperties:kit.namedKeys,unused(t3,e3)"),
 ];
 
+/// Libraries whose classes must keep their names, which the bundler may change: programs see them.
+const KEEPS_NAMES: &[&str] = &["platform"];
+
 /// How the compiler of the libraries is compiled. What QuickJS's edits call of the guest is not there.
 const COMPILER_FLAGS: &[&str] =
     &["-O1", "-DNDEBUG", "-D_GNU_SOURCE", "-funsigned-char", "-w", "-static", "-Wl,--unresolved-symbols=ignore-all"];
@@ -64,9 +68,16 @@ pub(crate) struct Libraries {
     pub(crate) notice: String,
 }
 
-/// Bundles all entries of `folder`, which is the guest's `libraries/`, into `bench.work`. `quickjs` holds the engine's
-/// sources as the guest has them.
-pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs: &Path) -> Result<Libraries> {
+/// Bundles all entries of `folder`, which is the guest's `libraries/`, into `bench.work`. In `modules` lie modules that
+/// come from no package, and all that is bundled is gathered there. `quickjs` holds the engine's sources as the guest
+/// has them.
+pub(crate) fn bundle(
+    workshop: &Workshop,
+    bench: &Bench,
+    folder: &Path,
+    modules: &Path,
+    quickjs: &Path,
+) -> Result<Libraries> {
     let packages = packages(workshop, folder)?.join("node_modules");
     let scripts = bench.work.join("libraries");
     fs::create_dir_all(&scripts)?;
@@ -79,6 +90,7 @@ pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs:
         }
     }
     entries.sort();
+    gather(&entries, &packages, modules)?;
 
     let mut table = String::from("#include \"libraries.h\"\n");
     let mut rows = String::new();
@@ -90,10 +102,14 @@ pub(crate) fn bundle(workshop: &Workshop, bench: &Bench, folder: &Path, quickjs:
         let report = scripts.join(format!("{name}.json"));
         bench.step(&format!("bundle {name}"), || {
             let mut esbuild = Command::new(packages.join(".bin/esbuild"));
-            esbuild.args(BUNDLER_FLAGS).env("NODE_PATH", &packages);
+            // Names of files end up in the bundle: they must not say where it was made.
+            esbuild.args(BUNDLER_FLAGS).env("NODE_PATH", modules).current_dir(modules);
+            if KEEPS_NAMES.contains(&name) {
+                esbuild.arg("--keep-names");
+            }
             esbuild.args([format!("--banner:js={HEAD}"), format!("--footer:js={TAIL}")]);
             esbuild.arg(format!("--metafile={}", report.display())).arg(format!("--outfile={}", script.display()));
-            run(esbuild.arg(entry), &scripts.join(format!("{name}.log")))?;
+            run(esbuild.arg(entry.file_name().unwrap_or_default()), &scripts.join(format!("{name}.log")))?;
             edit(name, &script)?;
             let mut compile = Command::new(&compiler);
             compile.arg(name).arg(&script).arg(&bytecode);
@@ -119,6 +135,18 @@ fn edit(name: &str, script: &Path) -> Result<()> {
         text = text.replace(old, new);
     }
     fs::write(script, text).map_err(Into::into)
+}
+
+/// Puts all that is bundled into one folder.
+fn gather(entries: &[PathBuf], packages: &Path, modules: &Path) -> Result<()> {
+    for entry in entries {
+        fs::copy(entry, modules.join(entry.file_name().unwrap_or_default()))?;
+    }
+    let link = modules.join("node_modules");
+    if !link.exists() {
+        std::os::unix::fs::symlink(packages, &link)?;
+    }
+    Ok(())
 }
 
 /// Path of a program that compiles scripts to bytecode, made of the guest's sources of QuickJS.

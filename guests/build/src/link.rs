@@ -21,6 +21,8 @@ pub(crate) struct Module {
     pub(crate) own: Vec<PathBuf>,
     /// C files of others: compiled without warnings.
     pub(crate) foreign: Vec<PathBuf>,
+    /// C++ files of others, with flags: compiled without warnings.
+    pub(crate) foreign_cpp: Vec<(PathBuf, &'static [&'static str])>,
     /// Folders of headers.
     pub(crate) includes: Vec<PathBuf>,
     /// Further flags for the compiler.
@@ -64,19 +66,29 @@ impl Workshop {
             objects.push(self.compile(bench, file, &includes, &["-w"], &module.flags)?);
         }
 
+        for (file, flags) in &module.foreign_cpp {
+            let mut cpp = vec!["-w"];
+            cpp.extend(*flags);
+            objects.push(self.compile(bench, file, &includes, &cpp, &module.flags)?);
+        }
+
         let core = bench.work.join("core.wasm");
         bench.progress.timed("link", || {
             let mut cc = toolchain.cc();
             cc.args(["-mexec-model=reactor", "-g0"]);
             cc.arg(format!("-Wl,-z,stack-size={}", module.stack_bytes));
             cc.args(&objects).arg(bindings.join("kernel_component_type.o"));
-            cc.args(&module.objects).args(&module.link_flags).arg("-o").arg(&core);
+            cc.args(&module.objects).args(&module.link_flags);
+            if !module.foreign_cpp.is_empty() {
+                cc.arg("-lc++");
+            }
+            cc.arg("-o").arg(&core);
             run(&mut cc, &bench.work.join("link.log"))
         })?;
         Ok(core)
     }
 
-    /// Compiles one C file into `bench.work`, once.
+    /// Compiles one C or C++ file into `bench.work`, once.
     fn compile(
         &self,
         bench: &Bench,
@@ -88,7 +100,9 @@ impl Workshop {
         let stem = file.file_stem().context("a C file needs a name")?.to_string_lossy().into_owned();
         let object = bench.work.join(format!("{stem}.o"));
         bench.step(&format!("compile {stem}.c"), || {
-            let mut cc = self.toolchain(&bench.work)?.cc();
+            let toolchain = self.toolchain(&bench.work)?;
+            let is_cpp = file.extension().is_some_and(|end| end == "cpp");
+            let mut cc = if is_cpp { toolchain.cpp() } else { toolchain.cc() };
             cc.args(COMPILE_FLAGS).args(warnings).args(flags);
             for folder in includes {
                 cc.arg("-I").arg(folder);

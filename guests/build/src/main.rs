@@ -6,6 +6,7 @@
 
 mod cache;
 mod component;
+mod deno;
 mod guest;
 mod inputs;
 mod javascript;

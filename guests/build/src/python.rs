@@ -91,6 +91,7 @@ impl Guest for Python {
         let includes = ["include", "include/internal", "include/internal/mimalloc"];
         let module = Module {
             own: c_files(&folder)?,
+            foreign_cpp: Vec::new(),
             foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
             includes: [folder.join("include"), folder.clone()]
                 .into_iter()

@@ -79,6 +79,13 @@ impl Toolchain {
         command
     }
 
+    /// The C++ compiler.
+    pub(crate) fn cpp(&self) -> Command {
+        let mut command = self.tool("c++");
+        command.args(["-target", TARGET]);
+        command
+    }
+
     /// Writes `cc`, `ar` and `ranlib` as scripts into `folder`, for build systems that want a program name.
     #[cfg(unix)]
     pub(crate) fn write_wrappers(&self, folder: &Path) -> Result<()> {

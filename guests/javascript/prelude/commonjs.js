@@ -171,7 +171,6 @@
   };
   kit.lazy(globalThis, ["require", "module", "exports", "__filename", "__dirname"], forCells);
 
-  kit.builtin("process", () => process);
   kit.builtin("module", () => {
     forCells();
     const isBuiltin = (name) => kit.isBuiltin(String(name));

@@ -1,0 +1,183 @@
+// What node:fs is made of: calls of the system, the errors they give, and arguments as Node takes them.
+const { Buffer } = require("deno/deno_node/internal/buffer.js");
+const { codes } = require("deno/deno_node/internal/error_codes.ts");
+const { fs: constants } = require("deno/deno_node/internal_binding/constants.ts");
+
+const { files } = host;
+
+// Numbers as on Linux, and Node's texts.
+const ERRORS = {
+  EACCES: [13, "permission denied"], EBADF: [9, "bad file descriptor"], EBUSY: [16, "resource busy or locked"],
+  EDQUOT: [122, "disk quota exceeded"], EEXIST: [17, "file already exists"], EFBIG: [27, "file too large"],
+  EINVAL: [22, "invalid argument"], EIO: [5, "i/o error"], EISDIR: [21, "illegal operation on a directory"],
+  ELOOP: [40, "too many symbolic links encountered"], EMFILE: [24, "too many open files"],
+  ENAMETOOLONG: [36, "name too long"], ENOENT: [2, "no such file or directory"],
+  ENOSPC: [28, "no space left on device"], ENOTDIR: [20, "not a directory"], ENOTEMPTY: [39, "directory not empty"],
+  ENOTSUP: [95, "operation not supported"], EPERM: [1, "operation not permitted"],
+  EROFS: [30, "read-only file system"], EXDEV: [18, "cross-device link not permitted"],
+};
+
+function failure(code, syscall, path, dest) {
+  const [errno, text] = ERRORS[code] ?? ERRORS.EIO;
+  const where = (path === undefined ? "" : ` '${path}'`) + (dest === undefined ? "" : ` -> '${dest}'`);
+  const error = new Error(`${code}: ${text}, ${syscall}${where}`);
+  Object.assign(error, { errno: -errno, code, syscall });
+  if (path !== undefined) error.path = path;
+  if (dest !== undefined) error.dest = dest;
+  return error;
+}
+
+// The result of a call, unless it is the number of an error.
+function check(result, syscall, path, dest) {
+  if (typeof result === "number" && result < 0) throw failure(files.errorName(-result), syscall, path, dest);
+  return result;
+}
+
+// A path as text, of text, a buffer or a file URL.
+function pathOf(path, name = "path") {
+  let text = path;
+  if (path instanceof Uint8Array) text = kit.decode(path);
+  else if (path?.href !== undefined && path.protocol !== undefined) text = kit.requireBuiltin("url").fileURLToPath(path);
+  if (typeof text !== "string") throw new codes.ERR_INVALID_ARG_TYPE(name, ["string", "Buffer", "URL"], path);
+  if (text.includes("\0")) throw new codes.ERR_INVALID_ARG_VALUE(name, path, "must be a string, Uint8Array, or URL without null bytes");
+  // The C library takes an empty path for the working directory.
+  return text;
+}
+
+const FLAGS = {
+  r: 0, rs: 0, "r+": 2, "rs+": 2, w: 0o1101, wx: 0o1301, "w+": 0o1102, "wx+": 0o1302,
+  a: 0o2101, ax: 0o2301, "a+": 0o2102, "ax+": 0o2302,
+};
+
+function flagsOf(flags) {
+  if (typeof flags === "number") return flags;
+  const number = Object.hasOwn(FLAGS, flags) ? FLAGS[flags] : undefined;
+  if (number === undefined) throw new codes.ERR_INVALID_ARG_VALUE("flags", flags);
+  return number;
+}
+
+// Descriptors that were opened here: others are not for cells to close.
+const open = new Set();
+
+function openSync(path, flags = "r", mode = 0o666) {
+  const text = pathOf(path);
+  const fd = check(text === "" ? -44 : files.open(text, flagsOf(flags), mode), "open", text);
+  open.add(fd);
+  return fd;
+}
+
+function closeSync(fd) {
+  need(fd, "close");
+  open.delete(fd);
+  check(files.close(fd), "close");
+}
+
+function need(fd, syscall) {
+  if (typeof fd !== "number") throw new codes.ERR_INVALID_ARG_TYPE("fd", "number", fd);
+  if (!open.has(fd)) throw failure("EBADF", syscall);
+}
+
+// ---- Stats
+
+class Stats {
+  constructor([mode, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
+    Object.assign(this, {
+      dev, mode, nlink, uid: 1000, gid: 1000, rdev: 0, blksize: 4096, ino, size, blocks: Math.ceil(size / 512),
+      atimeMs, mtimeMs, ctimeMs, birthtimeMs: ctimeMs,
+    });
+    for (const [name, time] of [["atime", atimeMs], ["mtime", mtimeMs], ["ctime", ctimeMs], ["birthtime", ctimeMs]]) {
+      this[name] = new Date(Math.round(time));
+    }
+  }
+  isFile() {
+    return (this.mode & constants.S_IFMT) === constants.S_IFREG;
+  }
+  isDirectory() {
+    return (this.mode & constants.S_IFMT) === constants.S_IFDIR;
+  }
+  isSymbolicLink() {
+    return (this.mode & constants.S_IFMT) === constants.S_IFLNK;
+  }
+  isFIFO() {
+    return false;
+  }
+  isSocket() {
+    return false;
+  }
+  isBlockDevice() {
+    return false;
+  }
+  isCharacterDevice() {
+    return false;
+  }
+}
+
+const status = (path, follows, syscall) => {
+  const text = pathOf(path);
+  const found = text === "" ? -44 : files.status(text, follows);
+  return found === -44 ? undefined : new Stats(check(found, syscall, text));
+};
+
+const missing = (path, syscall) => failure("ENOENT", syscall, pathOf(path));
+
+function stat(syscall, follows) {
+  return (path, options) => {
+    const found = status(path, follows, syscall);
+    if (found !== undefined) return found;
+    if (options?.throwIfNoEntry === false) return undefined;
+    throw missing(path, syscall);
+  };
+}
+
+class Dirent {
+  #type;
+  constructor(name, parentPath, type) {
+    this.name = name;
+    this.parentPath = parentPath;
+    this.path = parentPath;
+    this.#type = type;
+  }
+  isFile() {
+    return this.#type === "file";
+  }
+  isDirectory() {
+    return this.#type === "directory";
+  }
+  isSymbolicLink() {
+    return this.#type === "symlink";
+  }
+  isFIFO() {
+    return false;
+  }
+  isSocket() {
+    return false;
+  }
+  isBlockDevice() {
+    return false;
+  }
+  isCharacterDevice() {
+    return false;
+  }
+}
+
+// ---- Options
+
+const encodingOf = (options) => (typeof options === "string" ? options : options?.encoding) ?? undefined;
+
+const textOrBytes = (bytes, encoding) => {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (encoding === undefined || encoding === "buffer") return buffer;
+  if (!Buffer.isEncoding(encoding)) throw new codes.ERR_INVALID_ARG_VALUE("encoding", encoding, "is invalid encoding");
+  return buffer.toString(encoding);
+};
+
+const bytesOf = (data, encoding) => {
+  if (typeof data === "string") return Buffer.from(data, encoding);
+  if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  throw new codes.ERR_INVALID_ARG_TYPE("data", ["string", "Buffer", "TypedArray", "DataView"], data);
+};
+
+module.exports = {
+  Buffer, Dirent, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, flagsOf, missing,
+  need, openSync, pathOf, stat, status, textOrBytes,
+};

@@ -1,0 +1,181 @@
+// node:crypto, as far as hash functions and random bytes go.
+const { Buffer } = require("deno/deno_node/internal/buffer.js");
+const { codes } = require("deno/deno_node/internal/error_codes.ts");
+const { validateFunction, validateInt32, validateInteger, validateString } = require("deno/deno_node/internal/validators.js");
+const { Transform } = kit.requireBuiltin("stream");
+const { crypto: webcrypto } = require("deno/web_crypto.js");
+
+const hashes = () => kit.library("hashes");
+const RANDOM_BYTES_MAX = 2 ** 31 - 1;
+const RANDOM_RANGE_MAX = 2 ** 48 - 1;
+
+// The names that libraries use for one function: `sha256`, `SHA-256`, `RSA-SHA256`.
+function hashOf(name) {
+  const { byName } = hashes();
+  const plain = name.toLowerCase().replace(/^rsa-/, "");
+  return byName[plain] ?? byName[plain.replace("-", "")] ?? byName[plain.replace("/", "-")];
+}
+
+const bytesOf = (data, encoding) =>
+  typeof data === "string" ? Buffer.from(data, encoding === "buffer" ? "utf8" : encoding)
+  : ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+  : data instanceof ArrayBuffer ? new Uint8Array(data)
+  : refuseData(data);
+
+function refuseData(data) {
+  throw new codes.ERR_INVALID_ARG_TYPE("data", ["string", "Buffer", "TypedArray", "DataView"], data);
+}
+
+const encoded = (bytes, encoding) => {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return encoding === undefined || encoding === "buffer" ? buffer : buffer.toString(encoding);
+};
+
+// Both `Hash` and `Hmac`: a stream too, as Node has it.
+class Digest extends Transform {
+  #state;
+  #done = false;
+  constructor(state) {
+    super();
+    this.#state = state;
+  }
+  update(data, encoding) {
+    if (this.#done) throw new codes.ERR_CRYPTO_HASH_FINALIZED();
+    this.#state.update(bytesOf(data, encoding));
+    return this;
+  }
+  digest(encoding) {
+    if (this.#done) throw new codes.ERR_CRYPTO_HASH_FINALIZED();
+    this.#done = true;
+    return encoded(this.#state.digest(), encoding);
+  }
+  copy() {
+    if (this.#done) throw new codes.ERR_CRYPTO_HASH_FINALIZED();
+    return new this.constructor(this.#state.clone());
+  }
+  _transform(chunk, encoding, done) {
+    this.update(chunk, encoding);
+    done();
+  }
+  _flush(done) {
+    this.push(this.digest());
+    done();
+  }
+}
+class Hash extends Digest {}
+class Hmac extends Digest {}
+
+function unknown(name) {
+  const error = new Error(`Digest method not supported: '${name}'; there are ${getHashes().join(", ")}`);
+  error.code = "ERR_CRYPTO_INVALID_DIGEST";
+  return error;
+}
+
+function need(name, label) {
+  validateString(name, label);
+  const hash = hashOf(name);
+  if (hash === undefined) throw unknown(name);
+  return hash;
+}
+
+const createHash = (algorithm) => new Hash(need(algorithm, "algorithm").create());
+const createHmac = (algorithm, key) => new Hmac(hashes().hmac.create(need(algorithm, "hmac"), bytesOf(key)));
+const hash = (algorithm, data, encoding = "hex") => createHash(algorithm).update(data).digest(encoding);
+const getHashes = () => Object.keys(hashes().byName);
+
+// Runs `task` now, and calls back with what came of it.
+function later(callback, task) {
+  validateFunction(callback, "callback");
+  let outcome;
+  try {
+    outcome = [null, task()];
+  } catch (error) {
+    outcome = [error];
+  }
+  process.nextTick(callback, ...outcome);
+}
+
+function randomBytes(size, callback) {
+  validateInteger(size, "size", 0, RANDOM_BYTES_MAX);
+  const make = () => {
+    const bytes = Buffer.alloc(size);
+    host.fillRandom(bytes);
+    return bytes;
+  };
+  return callback === undefined ? make() : later(callback, make);
+}
+
+function randomFillSync(buffer, offset = 0, size = buffer.byteLength - offset) {
+  const bytes = ArrayBuffer.isView(buffer) ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength) : new Uint8Array(buffer);
+  host.fillRandom(bytes.subarray(offset, offset + size));
+  return buffer;
+}
+
+function randomInt(min, max, callback) {
+  if (max === undefined || typeof max === "function") [min, max, callback] = [0, min, max];
+  if (!Number.isSafeInteger(min)) throw new codes.ERR_INVALID_ARG_TYPE("min", "a safe integer", min);
+  if (!Number.isSafeInteger(max)) throw new codes.ERR_INVALID_ARG_TYPE("max", "a safe integer", max);
+  if (max <= min) throw new codes.ERR_OUT_OF_RANGE("max", `greater than the value of "min" (${min})`, max);
+  const range = max - min;
+  if (range > RANDOM_RANGE_MAX) throw new codes.ERR_OUT_OF_RANGE("max - min", `<= ${RANDOM_RANGE_MAX}`, range);
+  const draw = () => {
+    // Numbers beyond the last whole multiple of the range would favour small results.
+    const limit = Math.floor(2 ** 48 / range) * range;
+    for (;;) {
+      const number = randomBytes(6).readUIntBE(0, 6);
+      if (number < limit) return min + (number % range);
+    }
+  };
+  return callback === undefined ? draw() : later(callback, draw);
+}
+
+function timingSafeEqual(a, b) {
+  const [x, y] = [bytesOf(a), bytesOf(b)];
+  if (x.length !== y.length) throw new codes.ERR_CRYPTO_TIMING_SAFE_EQUAL_LENGTH();
+  let difference = 0;
+  for (let i = 0; i < x.length; i++) difference |= x[i] ^ y[i];
+  return difference === 0;
+}
+
+function pbkdf2Sync(password, salt, iterations, length, digest) {
+  validateInt32(iterations, "iterations", 1);
+  validateInt32(length, "keylen", 0);
+  return encoded(hashes().pbkdf2(need(digest, "digest"), bytesOf(password), bytesOf(salt), { c: iterations, dkLen: length }));
+}
+
+function scryptSync(password, salt, length, options = {}) {
+  validateInt32(length, "keylen", 0);
+  const { N = options.cost ?? 16384, r = options.blockSize ?? 8, p = options.parallelization ?? 1, maxmem = 32 << 20 } = options;
+  return encoded(hashes().scrypt(bytesOf(password), bytesOf(salt), { N, r, p, dkLen: length, maxmem: maxmem + 1024 }));
+}
+
+function hkdfSync(digest, key, salt, info, length) {
+  const bytes = hashes().hkdf(need(digest, "digest"), bytesOf(key), bytesOf(salt), bytesOf(info), length);
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+}
+
+const withCallback = (sync) => (...values) => later(values.pop(), () => sync(...values));
+
+const MISSING = [
+  "createCipheriv", "createDecipheriv", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
+  "createSecretKey", "createSign", "createVerify", "generateKeyPair", "generateKeyPairSync", "privateDecrypt",
+  "privateEncrypt", "publicDecrypt", "publicEncrypt", "sign", "verify",
+];
+
+module.exports = {
+  createHash, createHmac, getHashes, hash, Hash, Hmac, randomBytes, randomFillSync, randomInt, timingSafeEqual,
+  pbkdf2: withCallback(pbkdf2Sync), pbkdf2Sync, scrypt: withCallback(scryptSync), scryptSync,
+  hkdf: withCallback(hkdfSync), hkdfSync,
+  pseudoRandomBytes: randomBytes,
+  randomFill: withCallback(randomFillSync),
+  getCiphers: () => [],
+  getCurves: () => [],
+  getRandomValues: (array) => webcrypto.getRandomValues(array),
+  randomUUID: () => webcrypto.randomUUID(),
+  constants: {},
+  subtle: webcrypto.subtle,
+  webcrypto,
+  ...Object.fromEntries(MISSING.map((name) => [name, () => {
+    throw kit.unsupported(`crypto.${name}`);
+  }])),
+};

@@ -1,0 +1,24 @@
+// The streams of `process`: what is written becomes output of the cell, and there is nothing to read.
+const { Readable, Writable } = kit.requireBuiltin("stream");
+
+function output(fd, to) {
+  const stream = new Writable({
+    decodeStrings: false,
+    write(chunk, encoding, done) {
+      host.write(to, typeof chunk === "string" ? chunk : kit.decode(chunk));
+      done();
+    },
+  });
+  // The end of a pipe must not end the session's output.
+  stream.end = (chunk, encoding, done) => {
+    if (typeof chunk === "string" || chunk instanceof Uint8Array) stream.write(chunk, encoding);
+    [chunk, encoding, done].find((value) => typeof value === "function")?.();
+    return stream;
+  };
+  return Object.assign(stream, { fd, isTTY: false, columns: 80 });
+}
+
+const stdin = Readable.from([]);
+Object.assign(stdin, { fd: 0, isTTY: false });
+
+module.exports = { stdin, stdout: output(1, 0), stderr: output(2, 1) };

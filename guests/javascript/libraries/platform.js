@@ -1,0 +1,72 @@
+// The web platform and Node's own modules, from the JavaScript of Deno's crates. One library, because its parts share
+// classes: a `Blob` must be the same for `fetch` and for `node:buffer`. Each part runs when it is first asked for.
+// As CommonJS has a module of Deno's: what it exports by default, if it does.
+const common = (module) => module.default ?? module;
+
+const parts = {
+  abort: () => require("deno/deno_web/03_abort_signal.js"),
+  base64: () => require("deno/deno_web/05_base64.js"),
+  blob: () => require("deno/deno_web/09_file.js"),
+  clone: () => require("deno/deno_web/13_message_port.js"),
+  compression: () => require("deno/compression.js"),
+  crypto: () => require("deno/web_crypto.js"),
+  encoding: () => require("deno/deno_web/08_text_encoding.js"),
+  event: () => require("deno/deno_web/02_event.js"),
+  exception: () => require("deno/deno_web/01_dom_exception.js"),
+  fetch: () => require("deno/fetch.js"),
+  formData: () => require("deno/deno_fetch/21_formdata.js"),
+  headers: () => require("deno/deno_fetch/20_headers.js"),
+  performance: () => require("deno/deno_web/15_performance.js"),
+  request: () => require("deno/deno_fetch/23_request.js"),
+  response: () => require("deno/deno_fetch/23_response.js"),
+  streams: () => require("deno/deno_web/06_streams.js"),
+  url: () => require("deno/deno_web/00_url.js"),
+
+  stdio: () => require("deno/stdio.js"),
+  "node:assert": () => common(require("deno/deno_node/assert.ts")),
+  "node:assert/strict": () => require("deno/deno_node/assert.ts").strict,
+  "node:async_hooks": () => require("deno/async_hooks.js"),
+  "node:buffer": () => common(require("deno/deno_node/internal/buffer.js")),
+  "node:console": () => globalThis.console,
+  "node:constants": () => require("deno/constants.js"),
+  "node:crypto": () => require("deno/node_crypto.js"),
+  "node:events": () => common(require("deno/deno_node/_events.js")),
+  "node:fs": () => require("deno/node_fs.js"),
+  "node:fs/promises": () => require("deno/node_fs.js").promises,
+  "node:os": () => require("deno/os.js"),
+  "node:path": () => common(require("deno/deno_node/path/mod.ts")),
+  "node:path/posix": () => require("deno/deno_node/path/mod.ts").posix,
+  "node:path/win32": () => require("deno/deno_node/path/mod.ts").win32,
+  "node:perf_hooks": () => require("deno/perf_hooks.js"),
+  "node:process": () => globalThis.process,
+  "node:punycode": () => common(require("deno/deno_node/punycode.ts")),
+  "node:querystring": () => common(require("deno/deno_node/querystring.js")),
+  "node:readline": () => require("deno/readline.js"),
+  "node:_stream_duplex": () => common(require("deno/deno_node/internal/streams/duplex.js")),
+  "node:_stream_passthrough": () => common(require("deno/deno_node/internal/streams/passthrough.js")),
+  "node:_stream_readable": () => common(require("deno/deno_node/internal/streams/readable.js")),
+  "node:_stream_transform": () => common(require("deno/deno_node/internal/streams/transform.js")),
+  "node:_stream_writable": () => common(require("deno/deno_node/internal/streams/writable.js")),
+  "node:stream": () => common(require("deno/deno_node/stream.ts")),
+  "node:stream/consumers": () => common(require("deno/deno_node/stream/consumers.js")),
+  "node:stream/promises": () => common(require("deno/deno_node/stream/promises.js")),
+  "node:stream/web": () => require("deno/stream_web.js"),
+  "node:string_decoder": () => common(require("deno/deno_node/string_decoder.ts")),
+  "node:sys": () => parts["node:util"](),
+  "node:timers": () => require("deno/timers.js"),
+  "node:timers/promises": () => require("deno/timers.js").promises,
+  "node:tty": () => require("deno/tty.js"),
+  "node:url": () => common(require("deno/deno_node/url.ts")),
+  "node:util": () => common(require("deno/deno_node/util.ts")),
+  "node:util/types": () => common(require("deno/deno_node/internal/util/types.ts")),
+  "node:zlib": () => require("deno/zlib.js"),
+};
+
+// Parts that are rare, or that must not be made before there is a session.
+const LATER = ["compression", "stdio", "node:console", "node:crypto", "node:process", "node:zlib"];
+
+parts.preload = () => {
+  for (const name of Object.keys(parts)) if (name !== "preload" && !LATER.includes(name)) parts[name]();
+};
+
+module.exports = parts;

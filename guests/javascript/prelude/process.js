@@ -1,0 +1,146 @@
+// Node's `process`, as far as there is one.
+(function (host, kit) {
+  "use strict";
+
+  const { define, lazy } = kit;
+
+  // The version of Node whose behaviour is followed.
+  const NODE_VERSION = "20.20.2";
+
+  let environment;
+  // Read when it is first looked at: most cells never do.
+  Object.defineProperty(kit, "environment", {
+    get() {
+      if (environment === undefined) {
+        environment = {};
+        kit.configure();
+      }
+      return environment;
+    },
+  });
+  // The session has changed: the same object, since a cell may hold it.
+  kit.configure = () => {
+    for (const name of Object.keys(environment)) delete environment[name];
+    const flat = host.environment();
+    for (let i = 0; i < flat.length; i += 2) environment[flat[i]] = flat[i + 1];
+  };
+
+  // Environment variables are text, as Node has them.
+  const variables = new Proxy(Object.create(null), {
+    get: (_, name) => (typeof name === "string" && Object.hasOwn(kit.environment, name) ? kit.environment[name] : undefined),
+    set: (_, name, value) => ((kit.environment[String(name)] = String(value)), true),
+    has: (_, name) => Object.hasOwn(kit.environment, name),
+    deleteProperty: (_, name) => delete kit.environment[name],
+    ownKeys: () => Reflect.ownKeys(kit.environment),
+    getOwnPropertyDescriptor: (_, name) =>
+      Object.hasOwn(kit.environment, name)
+        ? { value: kit.environment[name], writable: true, enumerable: true, configurable: true }
+        : undefined,
+    defineProperty: (_, name, { value }) => ((kit.environment[name] = String(value)), true),
+  });
+
+  const NANOSECONDS = 1e9;
+  const clock = () => BigInt(Math.round(host.now() * 1e6));
+
+  function hrtime(since) {
+    const now = Number(clock());
+    const seconds = Math.floor(now / NANOSECONDS);
+    const rest = now % NANOSECONDS;
+    if (since === undefined) return [seconds, rest];
+    const borrow = rest < since[1];
+    return [seconds - since[0] - (borrow ? 1 : 0), rest - since[1] + (borrow ? NANOSECONDS : 0)];
+  }
+  define(hrtime, "bigint", clock);
+
+  function memoryUsage() {
+    const bytes = host.memoryBytes();
+    return { rss: bytes, heapTotal: bytes, heapUsed: bytes, external: 0, arrayBuffers: 0 };
+  }
+  define(memoryUsage, "rss", () => host.memoryBytes());
+
+  function nextTick(task, ...values) {
+    if (typeof task !== "function") {
+      const error = new TypeError(`The "callback" argument must be of type function. Received ${kit.inspect(task)}`);
+      throw define(error, "code", "ERR_INVALID_ARG_TYPE");
+    }
+    host.enqueueTick(() => task(...values));
+  }
+
+  let exitCode;
+
+  function emitWarning(warning, options) {
+    const name = (typeof options === "string" ? options : options?.type) ?? "Warning";
+    const text = typeof warning === "string" ? `${name}: ${warning}` : `${warning.name}: ${warning.message}`;
+    host.write(1, `(cellar) ${text}\n`);
+  }
+
+  const refuse = (what) => () => {
+    throw kit.unsupported(`process.${what}`);
+  };
+
+  const process = {
+    title: "cellar",
+    version: `v${NODE_VERSION}`,
+    versions: { node: NODE_VERSION, quickjs: "0.18.0" },
+    arch: "wasm32",
+    platform: "linux",
+    release: { name: "node" },
+    argv: ["/usr/bin/node", "/cell"],
+    argv0: "node",
+    execArgv: [],
+    execPath: "/usr/bin/node",
+    pid: 1,
+    ppid: 0,
+    exitCode: undefined,
+    config: {},
+    features: {},
+    env: variables,
+    cwd: () => host.workingDirectory(),
+    chdir: refuse("chdir"),
+    umask: () => 0o022,
+    getuid: () => 1000,
+    geteuid: () => 1000,
+    getgid: () => 1000,
+    getegid: () => 1000,
+    exit: (status) => host.exit(Number(status ?? exitCode ?? 0)),
+    abort: () => host.exit(134),
+    kill: refuse("kill"),
+    binding: refuse("binding"),
+    dlopen: refuse("dlopen"),
+    hrtime,
+    uptime: () => host.now() / 1e3,
+    nextTick,
+    memoryUsage,
+    cpuUsage: () => ({ user: Math.round(host.now() * 1e3), system: 0 }),
+    resourceUsage: () => ({ userCPUTime: Math.round(host.now() * 1e3), systemCPUTime: 0, maxRSS: host.memoryBytes() >> 10 }),
+    emitWarning,
+  };
+  Object.defineProperty(process, "exitCode", {
+    get: () => exitCode,
+    set: (value) => {
+      exitCode = value;
+    },
+    enumerable: true,
+    configurable: true,
+  });
+  Object.defineProperty(process, Symbol.toStringTag, { value: "process", configurable: true });
+
+  // ---- Streams and events, when they are asked for
+
+  lazy(process, ["stdin", "stdout", "stderr"], () => kit.platform("stdio"));
+  const EVENTS = [
+    "addListener", "emit", "eventNames", "getMaxListeners", "listenerCount", "listeners", "off", "on", "once",
+    "prependListener", "prependOnceListener", "rawListeners", "removeAllListeners", "removeListener", "setMaxListeners",
+  ];
+  // Nothing emits: a session has no signals, and its errors end cells. Libraries may still listen.
+  lazy(process, EVENTS, () => {
+    const { EventEmitter } = kit.requireBuiltin("events");
+    const emitter = new EventEmitter();
+    return Object.fromEntries(EVENTS.map((name) => [name, (...values) => {
+      const result = emitter[name](...values);
+      return result === emitter ? process : result;
+    }]));
+  });
+
+  define(globalThis, "process", process);
+})

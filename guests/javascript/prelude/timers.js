@@ -1,0 +1,96 @@
+// setTimeout and its kin, with Node's objects for timers.
+(function (host, kit) {
+  "use strict";
+
+  const { define } = kit;
+
+  function invalidCallback(name, value) {
+    const error = new TypeError(`The "callback" argument must be of type function. Received ${kit.inspect(value)}`);
+    define(error, "code", "ERR_INVALID_ARG_TYPE");
+    return error;
+  }
+
+  // A timer that is set. Sessions do not wait for timers, so whether it has a reference makes no difference.
+  class Timeout {
+    #id;
+    #callback;
+    #values;
+    #delay;
+    #repeats;
+    #referenced = true;
+
+    constructor(callback, delay, values, repeats) {
+      if (typeof callback !== "function") throw invalidCallback("callback", callback);
+      this.#callback = callback;
+      this.#values = values;
+      this.#delay = delay;
+      this.#repeats = repeats;
+      this.#start();
+    }
+
+    #start() {
+      this.#id = host.startTimer(() => this.#callback.apply(this, this.#values), this.#delay, this.#repeats, this.#id);
+    }
+
+    ref() {
+      this.#referenced = true;
+      return this;
+    }
+
+    unref() {
+      this.#referenced = false;
+      return this;
+    }
+
+    hasRef() {
+      return this.#referenced;
+    }
+
+    // Starts it again, under the number that it has.
+    refresh() {
+      host.stopTimer(this.#id);
+      this.#start();
+      return this;
+    }
+
+    close() {
+      host.stopTimer(this.#id);
+      return this;
+    }
+
+    [Symbol.toPrimitive]() {
+      return this.#id;
+    }
+
+    [Symbol.dispose]() {
+      host.stopTimer(this.#id);
+    }
+
+    static stop(timer) {
+      if (typeof timer === "object" && timer !== null && #id in timer) host.stopTimer(timer.#id);
+      else if (typeof timer === "number" || typeof timer === "string") host.stopTimer(Number(timer));
+    }
+  }
+
+  class Immediate extends Timeout {
+    constructor(callback, values) {
+      super(callback, 0, values, false);
+    }
+  }
+
+  const { stop } = Timeout;
+  delete Timeout.stop;
+
+  define(globalThis, "setTimeout", function setTimeout(callback, delay, ...values) {
+    return new Timeout(callback, delay, values, false);
+  });
+  define(globalThis, "setInterval", function setInterval(callback, delay, ...values) {
+    return new Timeout(callback, delay, values, true);
+  });
+  define(globalThis, "setImmediate", function setImmediate(callback, ...values) {
+    return new Immediate(callback, values);
+  });
+  for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) {
+    define(globalThis, name, { [name]: (timer) => stop(timer) }[name]);
+  }
+})
