@@ -1,7 +1,18 @@
-// Exports that look into a session: variables, values, completions, hovers. The prelude finds the answers.
+// Exports that look into a session: variables, values, completions, hovers; and the one that binds names. The prelude finds the answers.
 #include "shim.h"
 
 #include <stdlib.h>
+
+JSValue bind_names(JSContext *ctx, const kernel_list_tuple2_string_json_t *bindings) {
+    JSValue result = JS_UNDEFINED;
+    for (size_t i = 0; i < bindings->len && !JS_IsException(result); i++) {
+        JSValue arguments[] = {string_from(ctx, bindings->ptr[i].f0), string_from(ctx, bindings->ptr[i].f1)};
+        result = call_hook(ctx, HOOK_BIND, 2, (JSValueConst *)arguments);
+        JS_FreeValue(ctx, arguments[0]);
+        JS_FreeValue(ctx, arguments[1]);
+    }
+    return result;
+}
 
 // Calls a hook with a text and a number; an exception is an answer of undefined.
 static JSValue ask(JSContext *ctx, hook_t hook, kernel_string_t *text, uint32_t number) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
-                                                   "value", "complete", "inspectAt", "configure", "importModule",
+                                                   "value", "complete", "inspectAt", "configure", "bind", "importModule",
                                                    "fillImportMeta", "preload"};
 static JSValue hooks[HOOK_COUNT];
 

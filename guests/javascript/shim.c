@@ -24,6 +24,9 @@
 // Cells that can be in flight at once.
 #define CELL_COUNT 256
 
+// The number of the cell that makes the names a session begins with; its file is `<seed>`.
+#define SEED_CELL UINT32_MAX
+
 // Interrupt checks that a description may take; each stands for some 10,000 steps of bytecode.
 #define POLLS_WHILE_DESCRIBING 100
 
@@ -525,7 +528,8 @@ void exports_kernel_configure(kernel_configuration_t *given) {
     }
 }
 
-void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
+// Runs a cell until it ends or waits; when there are bindings, makes those first.
+static void run_cell(kernel_cell_t *given, const kernel_list_tuple2_string_json_t *bindings, kernel_step_t *step) {
     enter();
     make_room(runtime);
     uint32_t id = given->id;
@@ -539,11 +543,13 @@ void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
     text[length] = '\0';
     *cell = (cell_t){.live = true, .id = id, .promise = JS_UNDEFINED};
     char file[32];
-    snprintf(file, sizeof file, "<cell %u>", id);
+    snprintf(file, sizeof file, id == SEED_CELL ? "<seed>" : "<cell %u>", id);
     glue_cell = id;
     if (id != 0)
         remember_source(id, text, length);
-    JSValue promise = evaluate(text, length, file);
+    JSValue promise = bindings == NULL ? JS_UNDEFINED : bind_names(ctx, bindings);
+    if (!JS_IsException(promise))
+        promise = evaluate(text, length, file);
     if (id == 0)
         free(text);
     if (JS_IsException(promise) || ending != ENDS_NOT) {
@@ -553,6 +559,15 @@ void exports_kernel_start(kernel_cell_t *given, kernel_step_t *step) {
         cell->promise = promise;
     }
     turn(step);
+}
+
+void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
+    run_cell(cell, NULL, step);
+}
+
+void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
+    run_cell(cell, bindings, step);
+    kernel_list_tuple2_string_json_free(bindings);
 }
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {

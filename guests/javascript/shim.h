@@ -91,6 +91,11 @@ JSValue cell_source(JSContext *ctx, uint32_t cell);
 
 void forget_sources(void);
 
+// ---- introspection.c
+
+// Binds names to JSON values; undefined, or an exception.
+JSValue bind_names(JSContext *ctx, const kernel_list_tuple2_string_json_t *bindings);
+
 // ---- prelude.c
 
 // The prelude's functions that C calls.
@@ -105,6 +110,7 @@ typedef enum {
     HOOK_COMPLETE,
     HOOK_INSPECT,
     HOOK_CONFIGURE,
+    HOOK_BIND,
     HOOK_IMPORT,
     HOOK_IMPORT_META,
     HOOK_PRELOAD,

@@ -158,12 +158,8 @@ static flow_t do_set(cell_t *cell, char *argument) {
     if (value == NULL)
         return fail_raised(cell, "SyntaxError", "set NAME TEXT");
     *value = '\0';
-    variable_t *fresh = malloc(sizeof *fresh);
-    if (fresh == NULL)
-        __builtin_trap();
-    *fresh = (variable_t){.older = variables, .name = strdup(argument), .value = strdup(value + 1)};
+    variable_set(strdup(argument), strdup(value + 1));
     *value = ' ';
-    variables = fresh;
     return GO_ON;
 }
 
@@ -353,6 +349,11 @@ static flow_t do_random(cell_t *cell, char *count) {
     return do_emit(cell, text);
 }
 
+static flow_t do_haunt(cell_t *cell, char *how) {
+    strncpy(haunting, how, sizeof haunting - 1);
+    return GO_ON;
+}
+
 // ---- The table
 
 static const struct {
@@ -371,7 +372,7 @@ static const struct {
     {"input", do_input},         {"input-sync", do_input_sync}, {"http", do_http},
     {"http-sync", do_http_sync}, {"tools", do_tools},     {"env", do_env},
     {"cwd", do_cwd},             {"seed", do_seed},       {"clock", do_clock},
-    {"random", do_random},       {"lie", lie},
+    {"random", do_random},       {"lie", lie},           {"haunt", do_haunt},
 };
 
 flow_t run_command(cell_t *cell, const char *name, char *argument) {

@@ -96,6 +96,74 @@ static flow_t other_cell(cell_t *cell) {
     return GO_ON;
 }
 
+// ---- When the host looks into the session
+
+char haunting[16];
+
+static bool told_to_stop(uint32_t cell) {
+    cellar_kernel_control_stop_reason_t reason;
+    return cellar_kernel_control_should_stop(cell, &reason);
+}
+
+// A value that loops for ever: until it is told to stop, or in the name of a cell that may, or deaf to it all.
+static void loop(uint32_t cell) {
+    for (volatile uint64_t sink = 0;; sink += 1) {
+        if (sink % 20000 == 0 && told_to_stop(cell))
+            return;
+    }
+}
+
+static void loop_deaf(void) {
+    for (volatile uint64_t sink = 0;;)
+        sink += 1;
+}
+
+// A value that prints and calls when it is looked at.
+static void chatter(void) {
+    kernel_string_t name = glue_view("nothing", 7), arguments = glue_view("{}", 2);
+    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, "unasked\n", 8);
+    cellar_kernel_tools_start_call(0, &name, &arguments);
+    cellar_kernel_types_json_t result;
+    cellar_kernel_types_call_error_t error;
+    if (cellar_kernel_tools_call(0, &name, &arguments, &result, &error))
+        __builtin_trap();
+    cellar_kernel_types_call_error_free(&error);
+}
+
+// A hundred thousand names.
+static void crowd(void) {
+    for (uint32_t i = 0; i < 100000; i++)
+        variable_set(strdup("n"), strdup("v"));
+}
+
+// One name whose value is long.
+static void long_value(void) {
+    size_t size = 20u << 20;
+    char *value = malloc(size + 1);
+    if (value == NULL)
+        __builtin_trap();
+    memset(value, 'x', size);
+    value[size] = '\0';
+    variable_set(strdup("long"), value);
+}
+
+void haunt(void) {
+    if (strcmp(haunting, "loop") == 0)
+        loop(0);
+    else if (strncmp(haunting, "loop ", 5) == 0)
+        loop((uint32_t)strtoul(haunting + 5, NULL, 10));
+    else if (strcmp(haunting, "loop-deaf") == 0)
+        loop_deaf();
+    else if (strcmp(haunting, "chatter") == 0)
+        chatter();
+    else if (strcmp(haunting, "crowd") == 0)
+        crowd();
+    else if (strcmp(haunting, "long") == 0)
+        long_value();
+    else if (strcmp(haunting, "trap") == 0)
+        __builtin_trap();
+}
+
 static const struct {
     const char *name;
     flow_t (*tell)(cell_t *);

@@ -5,7 +5,10 @@
 #include "glue.h"
 
 // Cells that can be in flight at once.
-#define CELL_COUNT 64
+#define CELL_COUNT 128
+
+// The number of the cell that makes the names a session begins with; its file is `<seed>`.
+#define SEED_CELL UINT32_MAX
 
 // What a cell waits for.
 typedef enum { WAIT_NOTHING, WAIT_TIMER, WAIT_CALL, WAIT_FOREVER, WAIT_PAST } wait_t;
@@ -32,6 +35,12 @@ flow_t run_command(cell_t *cell, const char *name, char *argument);
 // Breaks a rule of the kernel world.
 flow_t lie(cell_t *cell, char *what);
 
+// How the answers to a host that looks into the session go wrong; empty when they do not.
+extern char haunting[16];
+
+// Does that.
+void haunt(void);
+
 // Prints what a bridge answered, or ends the cell.
 flow_t answered(cell_t *cell, const cellar_kernel_types_result_response_call_error_t *answer);
 
@@ -55,6 +64,9 @@ extern uint64_t session_seed;
 
 // The value of a name, or null.
 const variable_t *variable_find(const char *name);
+
+// Binds a name; takes over both texts.
+void variable_set(char *name, char *value);
 
 // Forgets all values.
 void variables_clear(void);

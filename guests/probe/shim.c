@@ -45,7 +45,9 @@ flow_t fail(cell_t *cell, cellar_kernel_types_failure_kind_t kind, const char *n
     size_t width = utf8_count(line, strlen(line));
     char *pointer = malloc(width + 1);
     char *traceback = NULL;
-    int size = asprintf(&traceback, "  <cell %u>, line %u\n    %s\n%s: %s", cell->id, cell->line, line, name, message);
+    char file[32];
+    snprintf(file, sizeof file, cell->id == SEED_CELL ? "<seed>" : "<cell %u>", cell->id);
+    int size = asprintf(&traceback, "  %s, line %u\n    %s\n%s: %s", file, cell->line, line, name, message);
     if (pointer == NULL || size < 0)
         __builtin_trap();
     memset(pointer, '^', width);
@@ -133,6 +135,13 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     kernel_configuration_free(configuration);
 }
 
+void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
+    for (size_t i = 0; i < bindings->len; i++)
+        variable_set(duplicate(bindings->ptr[i].f0), duplicate(bindings->ptr[i].f1));
+    kernel_list_tuple2_string_json_free(bindings);
+    exports_kernel_start(cell, step);
+}
+
 void exports_kernel_start(kernel_cell_t *started, kernel_step_t *step) {
     cell_t *cell = cells;
     while (cell < cells + CELL_COUNT && cell->live)
@@ -197,6 +206,14 @@ const variable_t *variable_find(const char *name) {
     return variable;
 }
 
+void variable_set(char *name, char *value) {
+    variable_t *fresh = malloc(sizeof *fresh);
+    if (fresh == NULL || name == NULL || value == NULL)
+        __builtin_trap();
+    *fresh = (variable_t){.older = variables, .name = name, .value = value};
+    variables = fresh;
+}
+
 void variables_clear(void) {
     while (variables != NULL) {
         variable_t *older = variables->older;
@@ -212,6 +229,7 @@ static kernel_string_t copy_text(const char *text) {
 }
 
 void exports_kernel_variables(kernel_list_variable_t *list) {
+    haunt();
     size_t count = 0;
     for (variable_t *v = variables; v != NULL; v = v->older)
         count++;
@@ -237,6 +255,7 @@ static void one_text(kernel_mime_bundle_t *bundle, const char *text) {
 }
 
 bool exports_kernel_value(kernel_string_t *name, kernel_mime_bundle_t *bundle) {
+    haunt();
     char *text = duplicate(*name);
     kernel_string_free(name);
     const variable_t *found = variable_find(text);
@@ -251,6 +270,7 @@ bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_
 }
 
 void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *list) {
+    haunt();
     char *prefix = duplicate(*code);
     kernel_string_free(code);
     *list = (kernel_completion_list_t){.start = 0, .end = cursor};

@@ -241,6 +241,23 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     Py_DECREF(result);
 }
 
+void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
+    uint32_t id = cell->id;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < bindings->len; i++) {
+        PyObject *pair = Py_BuildValue("(NN)", cellar_text(&bindings->ptr[i].f0), cellar_text(&bindings->ptr[i].f1));
+        if (pair == NULL || PyList_Append(list, pair) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(pair);
+    }
+    PyObject *code = cellar_text(&cell->code);
+    kernel_list_tuple2_string_json_free(bindings);
+    kernel_cell_free(cell);
+    glue_cell = id;
+    conclude(enter("seed", Py_BuildValue("(NIN)", list, id, code)), id, step);
+}
+
 void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
     uint32_t id = cell->id;
     PyObject *code = cellar_text(&cell->code);

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod guests;
+mod introspection;
+mod kernels;
 mod malformed;
 mod sessions;
 mod support;

@@ -26,40 +26,40 @@ fn cache() -> std::path::PathBuf {
     std::env::var_os("CELLAR_CACHE").map_or_else(|| dirs::cache_dir().expect("a home").join("cellar"), Into::into)
 }
 
-fn config(kernels_max: u32) -> HostConfig {
+pub(crate) fn config(kernels_max: u32) -> HostConfig {
     let config = HostConfig { kernels_max, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
     bake(&config, Language::Probe, false, &mut |_| {}).expect("the probe guest; run `make probe`");
     config
 }
 
-fn host() -> Host {
+pub(crate) fn host() -> Host {
     Host::open(config(32)).expect("a host")
 }
 
-fn open(host: &Host, config: SessionConfig) -> Session {
+pub(crate) fn open(host: &Host, config: SessionConfig) -> Session {
     host.session(config).expect("a session")
 }
 
-fn run(session: &Session, code: &str) -> Run {
+pub(crate) fn run(session: &Session, code: &str) -> Run {
     session.run(vec![Cell::new(Language::Probe, code)]).expect("a run")
 }
 
-async fn result(session: &Session, code: &str) -> RunResult {
+pub(crate) async fn result(session: &Session, code: &str) -> RunResult {
     run(session, code).collect_result().await
 }
 
-async fn text(session: &Session, code: &str) -> String {
+pub(crate) async fn text(session: &Session, code: &str) -> String {
     result(session, code).await.text()
 }
 
 /// Runs a test on one thread: whatever starves its neighbours here is caught.
-fn on_one_thread(test: impl Future<Output = ()>) {
+pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(test);
 }
 
 /// Reads a run until a cell started.
-async fn until_started(run: &mut Run) {
+pub(crate) async fn until_started(run: &mut Run) {
     while let Some(event) = run.next().await {
         if matches!(event.kind, EventKind::CellStarted { .. }) {
             return;
@@ -69,7 +69,7 @@ async fn until_started(run: &mut Run) {
 }
 
 /// How the only cell of a run ended.
-async fn outcome(mut run: Run) -> Outcome {
+pub(crate) async fn outcome(mut run: Run) -> Outcome {
     while let Some(event) = run.next().await {
         if let EventKind::CellFinished { outcome, .. } = event.kind {
             return outcome;
@@ -78,7 +78,7 @@ async fn outcome(mut run: Run) -> Outcome {
     panic!("the cell did not finish");
 }
 
-fn kind(outcome: &Outcome) -> Option<FailureKind> {
+pub(crate) fn kind(outcome: &Outcome) -> Option<FailureKind> {
     match outcome {
         Outcome::Failed(failure) => Some(failure.kind),
         _ => None,

@@ -4,7 +4,9 @@
 
   const CAUSES = 5;
   const ERRORS = 10;
-  const CELL_FILE = /^<cell (\d+)>$/;
+  const CELL_FILE = /^<(?:cell (\d+)|seed)>$/;
+  // The number of the cell that makes the names a session begins with.
+  const SEED = 0xffffffff;
   const FRAME = "    at ";
   const ASYNC = "async ";
 
@@ -72,8 +74,8 @@
   function locate(frame) {
     frame.column = frame.byte;
     const cell = CELL_FILE.exec(frame.file);
-    const source = cell === null ? kit.moduleSource(frame.file) : host.source(Number(cell[1]));
-    if (cell !== null) frame.cell = Number(cell[1]);
+    if (cell !== null) frame.cell = Number(cell[1] ?? SEED);
+    const source = cell === null ? kit.moduleSource(frame.file) : host.source(frame.cell);
     if (source === undefined) return;
     frame.source = source.split("\n")[frame.line - 1]?.replace(/\r$/, "");
     if (frame.source === undefined) return;

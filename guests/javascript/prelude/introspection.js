@@ -37,7 +37,9 @@
   }
 
   function preview(value) {
-    const text = kit.inspect(value, { depth: 1 }).replace(/\s+/g, " ");
+    // Only a beginning is wanted: no long text is copied or searched.
+    const start = typeof value === "string" ? value.slice(0, PREVIEW_LENGTH) : value;
+    const text = kit.inspect(start, { depth: 1 }).slice(0, 16 * PREVIEW_LENGTH).replace(/\s+/g, " ");
     return text.length > PREVIEW_LENGTH ? text.slice(0, PREVIEW_LENGTH - 1) + "…" : text;
   }
 
@@ -47,6 +49,23 @@
   kit.value = (name) => {
     const found = bindings();
     return found.has(name) ? kit.bundle(found.get(name)) : undefined;
+  };
+
+  // ---- Names that the host binds
+
+  const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
+
+  kit.bind = (name, text) => {
+    if (!NAME.test(name) || KEYWORDS.includes(name)) {
+      throw new TypeError(`the binding '${name}' is not a name that JavaScript can assign to`);
+    }
+    let value;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw new TypeError(`the binding '${name}' is not JSON: ${error.message}`);
+    }
+    Object.defineProperty(globalThis, name, { value, writable: true, enumerable: true, configurable: true });
   };
 
   // ---- Completion
@@ -93,7 +112,13 @@
 
   function members(value) {
     const found = new Map();
-    for (let at = Object(value); at !== null; at = Object.getPrototypeOf(at)) {
+    let start = Object(value);
+    // What has millions of elements has as many names, none of which is offered.
+    if (typeof value === "string" || Array.isArray(value) || ArrayBuffer.isView(value)) {
+      found.set("length", "property");
+      start = Object.getPrototypeOf(start);
+    }
+    for (let at = start; at !== null; at = Object.getPrototypeOf(at)) {
       for (const name of Object.getOwnPropertyNames(at)) {
         if (found.has(name) || /^\d/.test(name)) continue;
         const own = Object.getOwnPropertyDescriptor(at, name);

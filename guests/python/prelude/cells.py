@@ -236,6 +236,12 @@ def start(cell, source):
     return go_on()
 
 
+def fail(cell, error):
+    """Ends a cell that cannot be run."""
+    _end(cell, _outcome(cell, error))
+    return go_on()
+
+
 def go_on():
     """Runs what is ready; says what ended and when the guest wants to be entered again."""
     global _finished

@@ -86,6 +86,21 @@ def configure(seed, environment, folder, packages):
         hook(seed)
 
 
+def seed(bindings, cell, source):
+    """Binds names to JSON values, then runs the source that makes the other names of a fresh session."""
+    import json
+    import keyword
+
+    for name, text in bindings:
+        if not name.isidentifier() or keyword.iskeyword(name):
+            return cells.fail(cell, ValueError(f"the binding {name!r} is not a name that Python can assign to"))
+        try:
+            cells.names[name] = json.loads(text)
+        except ValueError as error:
+            return cells.fail(cell, ValueError(f"the binding {name!r} is not JSON: {error}"))
+    return cells.start(cell, source)
+
+
 def start(cell, source):
     """Runs a cell. The cell 0 warms the kernel up: it touches what a first cell does, and leaves no trace."""
     if cell:

@@ -5,6 +5,9 @@ Sessions are long: what is kept is bounded.
 
 from _cellar_prelude import faults
 
+# The number of the cell that makes the names a session begins with. It is no cell of the user's.
+SEED = 0xFFFF_FFFF
+
 # Sources and results of this many cells are kept, …
 CELLS_KEPT = 1000
 # … and sources of no more characters in all.
@@ -26,6 +29,8 @@ def remember(cell, source):
     """Keeps the source of a cell, and forgets old ones when they are too many."""
     global _characters
     faults.remember(file_name(cell), source)
+    if cell == SEED:
+        return
     if len(In) <= cell:
         In.extend([""] * (cell + 1 - len(In)))
     In[cell] = source
@@ -46,12 +51,12 @@ def sources():
 
 def file_name(cell):
     """The name that a cell's code has in tracebacks."""
-    return f"<cell {cell}>"
+    return "<seed>" if cell == SEED else f"<cell {cell}>"
 
 
 def keep(cell, value, names):
     """Binds the result of a cell to `_` and its kin."""
-    if value is Out:
+    if value is Out or cell == SEED:
         return
     Out[cell] = value
     names[f"_{cell}"] = value

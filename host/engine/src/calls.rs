@@ -6,7 +6,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::Future,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -17,11 +20,82 @@ use tokio::{
 
 use crate::{
     bridge::{CallError, CallErrorKind, CallFuture, Response},
-    limits::{CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
+    limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
 };
 
 /// What a call came to.
 pub(crate) type CallResult = Result<Response, CallError>;
+
+/// Limits the calls that run at the same time, over all kernels of a session. Each depth of agents has as many: an
+/// agent holds its own while the cells that it runs need more.
+#[derive(Clone, Debug)]
+pub(crate) struct Permits(Arc<[Arc<Semaphore>]>);
+
+impl Permits {
+    pub(crate) fn new(calls_in_flight: usize) -> Permits {
+        Permits((0..=AGENT_DEPTH_MAX).map(|_| Arc::new(Semaphore::new(calls_in_flight))).collect())
+    }
+
+    /// Those of calls by code at this depth.
+    fn at(&self, depth: u32) -> Arc<Semaphore> {
+        self.0[depth.min(AGENT_DEPTH_MAX) as usize].clone()
+    }
+}
+
+/// The calls that a run serves, the owner's first, each by its cell and its number: of an agent that runs a cell, the
+/// call that started it, and the call that started the agent that made that call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lineage(Option<Arc<Vec<(u32, u64)>>>);
+
+impl Lineage {
+    /// That of what serves this call.
+    pub(crate) fn with(&self, cell: u32, call: u64) -> Lineage {
+        let calls = self.0.iter().flat_map(|calls| calls.iter().copied());
+        Lineage(Some(Arc::new(calls.chain([(cell, call)]).collect())))
+    }
+
+    /// Whether the run serves this call.
+    pub(crate) fn contains(&self, site: (u32, u64)) -> bool {
+        self.0.as_ref().is_some_and(|calls| calls.contains(&site))
+    }
+}
+
+/// Where a call comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallOrigin {
+    pub(crate) call: u64,
+    pub(crate) cell: u32,
+    /// Agents between the session's owner and the cell.
+    pub(crate) depth: u32,
+    /// Bytes of its arguments.
+    pub(crate) size_bytes: usize,
+    /// No run hears of it.
+    pub(crate) is_unheard: bool,
+}
+
+/// Room for an answer among all that the guest has not seen; given back when dropped.
+#[derive(Debug)]
+struct Room {
+    taken: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Room {
+    /// Takes it, if there is as much.
+    fn take(taken: &Arc<AtomicUsize>, bytes: usize) -> Option<Room> {
+        let room = Room { taken: taken.clone(), bytes };
+        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= CALLS_BYTES_MAX).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// An answer with the room it takes.
+type Answer = (CallResult, Option<Room>);
 
 /// A call that ended.
 #[derive(Debug)]
@@ -33,6 +107,15 @@ pub(crate) struct CallEnd {
     pub(crate) result: CallResult,
     /// Whether its run has heard of it.
     pub(crate) reported: bool,
+    /// Held until the guest has the answer.
+    _room: Option<Room>,
+}
+
+impl CallEnd {
+    /// One that takes no room and is to be reported.
+    pub(crate) fn new(call: u64, cell: u32, duration: Duration, result: CallResult) -> CallEnd {
+        CallEnd { call, cell, duration, result, reported: false, _room: None }
+    }
 }
 
 /// A call whose completion the guest has not seen.
@@ -48,26 +131,28 @@ struct OpenCall {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// Limits the calls that run at the same time, over all kernels of the session.
-    permits: Arc<Semaphore>,
+    permits: Permits,
     next_call: u64,
-    running: JoinSet<CallResult>,
+    running: JoinSet<Answer>,
     open: HashMap<u64, OpenCall>,
     /// Bytes of the arguments of all open calls.
     open_bytes: usize,
+    /// Bytes of the answers that the guest has not seen.
+    answer_bytes: Arc<AtomicUsize>,
     by_task: HashMap<Id, u64>,
     /// Calls that ended and were not handed out: refused, cancelled, or taken in by [`Calls::reap`].
     ended: VecDeque<CallEnd>,
 }
 
 impl Calls {
-    pub(crate) fn new(permits: Arc<Semaphore>) -> Calls {
+    pub(crate) fn new(permits: Permits) -> Calls {
         Calls {
             permits,
             next_call: 1,
             running: JoinSet::new(),
             open: HashMap::new(),
             open_bytes: 0,
+            answer_bytes: Arc::default(),
             by_task: HashMap::new(),
             ended: VecDeque::new(),
         }
@@ -77,15 +162,10 @@ impl Calls {
     /// which still awaits them, is told that they were cancelled.
     pub(crate) fn go_on_from(&mut self, next_call: u64, lost: &[(u64, u32)]) {
         self.next_call = next_call;
-        let lost = lost.iter().take(CALLS_QUEUED_MAX).map(|(call, cell)| CallEnd {
-            call: *call,
-            cell: *cell,
-            duration: Duration::ZERO,
-            result: Err(CallError::new(
-                CallErrorKind::Cancelled,
-                "the session was restored while the call was under way",
-            )),
-            reported: true,
+        let message = "the session was restored while the call was under way";
+        let lost = lost.iter().take(CALLS_QUEUED_MAX).map(|(call, cell)| {
+            let result = Err(CallError::new(CallErrorKind::Cancelled, message));
+            CallEnd { reported: true, ..CallEnd::new(*call, *cell, Duration::ZERO, result) }
         });
         self.deliver(lost);
     }
@@ -110,36 +190,42 @@ impl Calls {
         call
     }
 
-    /// Begins a call whose completion will come out of [`Calls::next`]. `size_bytes` is that of its arguments.
+    /// Begins a call, or refuses it as `future` says. Its completion will come out of [`Calls::next`].
     ///
     /// # Errors
     /// When the guest keeps beginning calls although they are being refused: it must be stopped.
     pub(crate) fn start(
         &mut self,
-        call: u64,
-        cell: u32,
-        size_bytes: usize,
-        future: CallFuture,
+        from: CallOrigin,
+        future: Result<CallFuture, CallError>,
     ) -> Result<(), TooManyCalls> {
+        let CallOrigin { call, cell, depth, size_bytes, is_unheard } = from;
         self.reap();
         let unanswered = self.open.len() + self.ended.len();
         if unanswered >= 2 * CALLS_QUEUED_MAX {
             return Err(TooManyCalls);
         }
         // Tasks of calls that were given up count until the runtime has got round to ending them.
-        let message = if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX {
-            format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer")
-        } else if self.open_bytes + size_bytes > CALLS_BYTES_MAX {
-            format!("the bridge calls that wait for an answer have more than {CALLS_BYTES_MAX} bytes of arguments")
-        } else {
-            let task = self.running.spawn(with_permit(self.permits.clone(), future));
-            self.by_task.insert(task.id(), call);
-            self.open_bytes += size_bytes;
-            self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task });
-            return Ok(());
+        let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
+        let error = match future {
+            Err(error) => error,
+            Ok(_) if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX => {
+                limit(format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer"))
+            }
+            Ok(_) if self.open_bytes + size_bytes > CALLS_BYTES_MAX => {
+                let what = "the bridge calls that wait for an answer have more than";
+                limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
+            }
+            Ok(future) => {
+                let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
+                self.by_task.insert(task.id(), call);
+                self.open_bytes += size_bytes;
+                self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task });
+                return Ok(());
+            }
         };
-        let result = Err(CallError::new(CallErrorKind::Limit, message));
-        self.ended.push_back(CallEnd { call, cell, duration: Duration::ZERO, result, reported: false });
+        let end = CallEnd { reported: is_unheard, ..CallEnd::new(call, cell, Duration::ZERO, Err(error)) };
+        self.ended.push_back(end);
         Ok(())
     }
 
@@ -147,9 +233,9 @@ impl Calls {
     ///
     /// # Cancel safety
     /// Dropping the future aborts the call.
-    pub(crate) fn block_on(&self, future: CallFuture) -> impl Future<Output = CallResult> + Send + 'static {
+    pub(crate) fn block_on(&self, depth: u32, future: CallFuture) -> impl Future<Output = CallResult> + Send + 'static {
         let mut task = JoinSet::new();
-        task.spawn(with_permit(self.permits.clone(), future));
+        task.spawn(with_permit(self.permits.at(depth), future));
         async move { task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed)) }
     }
 
@@ -158,13 +244,21 @@ impl Calls {
         let open = self.open.get(&call)?;
         self.by_task.remove(&open.task.id());
         open.task.abort();
-        self.close(call, Err(CallError::new(CallErrorKind::Cancelled, why)))
+        self.close(call, (Err(CallError::new(CallErrorKind::Cancelled, why)), None))
     }
 
-    /// Cancels the open calls of a cell; returns their ends, to be reported and given to [`Calls::deliver`].
+    /// Cancels the open calls of a cell. Returns their ends and those that were not reported yet, to be reported and
+    /// given to [`Calls::deliver`].
     pub(crate) fn cancel_cell(&mut self, cell: u32) -> Vec<CallEnd> {
+        self.reap();
+        let is_unreported = |end: &CallEnd| end.cell == cell && !end.reported;
+        let (ends, others) = std::mem::take(&mut self.ended).into_iter().partition(is_unreported);
+        self.ended = others;
+        let mut ends = Vec::from(ends);
         let calls: Vec<u64> = self.open.iter().filter(|(_, open)| open.cell == cell).map(|(call, _)| *call).collect();
-        calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")).collect()
+        ends.extend(calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")));
+        ends.sort_by_key(|end| end.call);
+        ends
     }
 
     /// Queues ends for [`Calls::next`].
@@ -206,19 +300,19 @@ impl Calls {
     }
 
     /// The end of a call whose task ended; none for a call that was given up.
-    fn joined(&mut self, joined: Result<(Id, CallResult), JoinError>) -> Option<CallEnd> {
-        let (id, result) = match joined {
-            Ok((id, result)) => (id, result),
-            Err(error) => (error.id(), failed(error)),
+    fn joined(&mut self, joined: Result<(Id, Answer), JoinError>) -> Option<CallEnd> {
+        let (id, answer) = match joined {
+            Ok((id, answer)) => (id, answer),
+            Err(error) => (error.id(), (failed(error), None)),
         };
         let call = self.by_task.remove(&id)?;
-        self.close(call, result)
+        self.close(call, answer)
     }
 
-    fn close(&mut self, call: u64, result: CallResult) -> Option<CallEnd> {
+    fn close(&mut self, call: u64, (result, room): Answer) -> Option<CallEnd> {
         let open = self.open.remove(&call)?;
         self.open_bytes -= open.size_bytes;
-        Some(CallEnd { call, cell: open.cell, duration: open.began.elapsed(), result, reported: false })
+        Some(CallEnd { _room: room, ..CallEnd::new(call, open.cell, open.began.elapsed(), result) })
     }
 }
 
@@ -226,6 +320,22 @@ impl Calls {
 #[derive(Debug, thiserror::Error)]
 #[error("the guest began more than {} bridge calls without awaiting any", 2 * CALLS_QUEUED_MAX)]
 pub(crate) struct TooManyCalls;
+
+/// A call whose answer may have to wait for its guest.
+async fn answered(permits: Arc<Semaphore>, answer_bytes: Arc<AtomicUsize>, future: CallFuture) -> Answer {
+    let result = with_permit(permits, future).await;
+    let size = match &result {
+        Ok(response) => response.size_bytes(),
+        Err(error) => error.message.len(),
+    };
+    match Room::take(&answer_bytes, size) {
+        Some(room) => (result, Some(room)),
+        None => {
+            let message = format!("the answers that wait for the cell have more than {CALLS_BYTES_MAX} bytes");
+            (Err(CallError::new(CallErrorKind::Limit, message)), None)
+        }
+    }
+}
 
 async fn with_permit(permits: Arc<Semaphore>, future: CallFuture) -> CallResult {
     let Ok(_permit) = permits.acquire_owned().await else { return Err(aborted()) };

@@ -33,6 +33,27 @@ impl Default for Rests {
     }
 }
 
+/// What every fresh kernel of a language begins with: after a reset and after the loss of a kernel as well. It is no
+/// cell of the user's: it has no number, no result, and what it prints and displays is dropped. A seed that fails
+/// fails the cell that needed the kernel, and says so; the next cell tries again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seed {
+    /// Names and their values, each a JSON text. A name must be one that the language can assign to.
+    pub bindings: Vec<(String, String)>,
+    /// Source that runs after the names are bound, within the session's usual timeout. Empty is none.
+    pub source: String,
+}
+
+/// How long the kernels of a session live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelMode {
+    /// One kernel a language, as long as the session: cells share their names.
+    #[default]
+    Session,
+    /// A fresh kernel for every cell. It ends with its cell, and with it all that the cell left running.
+    PerCall,
+}
+
 /// Where a host finds its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {

@@ -57,6 +57,10 @@ pub enum Error {
         source: Cause,
     },
 
+    /// A question about a session was not answered.
+    #[error("cannot look into the {} session: {reason}", language.title())]
+    Look { language: Language, reason: String },
+
     /// All kernels are in use.
     #[error("every kernel of this host is in use")]
     KernelsExhausted,
@@ -137,6 +141,7 @@ impl Error {
             Error::Bake { .. } => "bake",
             Error::Engine(_) => "engine",
             Error::Kernel { .. } => "kernel",
+            Error::Look { .. } => "look",
             Error::KernelsExhausted => "kernels-exhausted",
             Error::Mount(_) => "mount",
             Error::Workspace(_) => "workspace",

@@ -160,10 +160,13 @@ impl SpareMaker {
     pub(crate) fn start() -> std::io::Result<SpareMaker> {
         let (wanted, asked) = mpsc::sync_channel::<Weak<Guest>>(SPARE_REQUESTS_MAX);
         std::thread::Builder::new().name("cellar-spares".to_owned()).spawn(move || {
+            // A guest may use a timer while it warms up.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let Ok(runtime) = runtime.inspect_err(|error| tracing::warn!(%error, "no warm spares")) else { return };
             while let Ok(guest) = asked.recv() {
                 std::thread::sleep(SPARE_DELAY);
                 while let Some(guest) = guest.upgrade() {
-                    match futures::executor::block_on(guest.make_spare()) {
+                    match runtime.block_on(guest.make_spare()) {
                         Ok(true) => {}
                         Ok(false) => break,
                         Err(error) => {

@@ -13,6 +13,7 @@ use crate::{
     cell::Language,
     config::WORKSPACE,
     error::Error,
+    introspection::{Answer, Question},
     limits::CROSSING_BYTES_MAX,
     memory::Live,
     meter::CpuMeter,
@@ -126,6 +127,7 @@ impl Kernel {
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = match &entry {
+            Entry::Seed(bindings, cell) => cpu.measure(exports.call_seed(store, bindings, cell)).await,
             Entry::Start(cell) => cpu.measure(exports.call_start(store, cell)).await,
             Entry::Resume(_, completions) => cpu.measure(exports.call_resume(store, completions)).await,
             Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
@@ -143,22 +145,17 @@ impl Kernel {
         result.map_err(|error| self.death(&error))
     }
 
-    /// Names that cells have bound.
-    pub(crate) async fn variables(&mut self) -> Result<Vec<types::Variable>, Death> {
+    /// Asks the guest about the session. The inner error is an answer that is of no use: too long in the coming, or
+    /// too large.
+    pub(crate) async fn look(&mut self, question: &Question) -> Result<Result<Answer, String>, Death> {
         self.enter_uncharged();
+        self.data().begin_look();
         let cpu = self.cpu.clone();
-        let Live { store, exports, .. } = self.live()?;
-        let result = cpu.measure(exports.call_variables(store)).await;
-        result.map_err(|error| self.death(&error))
-    }
-
-    /// Completions at a cursor, which counts characters.
-    pub(crate) async fn complete(&mut self, code: &str, cursor: u32) -> Result<types::CompletionList, Death> {
-        self.enter_uncharged();
-        let cpu = self.cpu.clone();
-        let Live { store, exports, .. } = self.live()?;
-        let result = cpu.measure(exports.call_complete(store, code, cursor)).await;
-        result.map_err(|error| self.death(&error))
+        let result = cpu.measure(answer(self.live()?, question)).await;
+        let result = result.map_err(|error| self.death(&error))?;
+        let data = self.data();
+        let limit = data.unowned_timeout();
+        Ok(if data.end_look() { Err(format!("it took longer than {limit:?} and was stopped")) } else { result })
     }
 
     /// The pages of its memory that may have been written since it was instantiated.
@@ -272,6 +269,7 @@ impl Kernel {
             Life::Asleep(data) => data,
         };
         let grace = data.binding.limits.grace;
+        let who = if data.is_looking() { "a value that was looked at" } else { "the cell" };
         if let Some(reason) = data.killed {
             let what = match reason {
                 StopReason::Timeout => "ran past its deadline",
@@ -279,7 +277,7 @@ impl Kernel {
                 StopReason::Fuel => "used up its fuel",
                 StopReason::Output => "printed more than it may",
             };
-            let message = format!("the cell {what} and did not stop within {grace:?}; its kernel was killed");
+            let message = format!("{who} {what} and did not stop within {grace:?}; its kernel was killed");
             return Death { kind: stop_kind(reason), name: stop_name(reason), message };
         }
         let (kind, name, what) = match error.downcast_ref::<Trap>() {
@@ -296,9 +294,26 @@ impl Kernel {
     }
 }
 
+/// What the guest says to a question.
+async fn answer(live: &mut Live, question: &Question) -> wasmtime::Result<Result<Answer, String>> {
+    let Live { store, exports, .. } = live;
+    let bytes_max = store.data().binding.limits.display_bytes;
+    Ok(match question {
+        Question::Variables => Ok(Answer::variables(exports.call_variables(store).await?)),
+        Question::Value(name) => Answer::bundle(exports.call_value(store, name).await?, bytes_max),
+        Question::Inspect(code, cursor) => Answer::bundle(exports.call_inspect(store, code, *cursor).await?, bytes_max),
+        Question::Complete(code, cursor) => {
+            let length = u32::try_from(code.chars().count()).unwrap_or(u32::MAX);
+            let cursor = length.min(*cursor);
+            Ok(Answer::completions(exports.call_complete(store, code, cursor).await?, length))
+        }
+    })
+}
+
 /// A reason to enter the guest.
 #[derive(Debug)]
 pub(crate) enum Entry {
+    Seed(Vec<(String, String)>, types::Cell),
     Start(types::Cell),
     /// On behalf of the first completion's cell.
     Resume(u32, Vec<types::Completion>),
@@ -309,7 +324,7 @@ impl Entry {
     /// The cell that the guest works for, as far as is known; 0 is none.
     fn cell(&self) -> u32 {
         match self {
-            Entry::Start(cell) => cell.id,
+            Entry::Seed(_, cell) | Entry::Start(cell) => cell.id,
             Entry::Resume(cell, _) | Entry::Interrupt(cell, _) => *cell,
         }
     }

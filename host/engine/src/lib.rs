@@ -44,7 +44,9 @@ mod error;
 mod event;
 mod files;
 mod guest;
+mod history;
 mod host;
+mod introspection;
 mod kernel;
 pub mod limits;
 mod manifest;
@@ -71,17 +73,19 @@ pub use bridge::{
     Response, ToolSpec, denied,
 };
 pub use cell::{Cell, CellId, Language};
-pub use config::{HostConfig, PACKAGES, Rests, WORKSPACE};
+pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, Scalar};
 pub use files::{Access, Mount, MountError};
+pub use history::CellSource;
 pub use host::{GuestState, GuestStatus, Host, guest_status};
+pub use introspection::{Completion, Completions, Variable};
 pub use limits::Limits;
 pub use mime::{MimeBundle, MimeData};
 pub use outcome::{Failure, FailureKind, Outcome, Usage};
 pub use result::*;
 pub use run::{Canceller, Run};
-pub use session::{CompletionItem, CompletionList, Session, SessionConfig, Variable};
+pub use session::{Session, SessionConfig};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use vault::{SessionStore, StoredInfo, StoredSession};
 

@@ -22,6 +22,27 @@ pub const CALLS_BYTES_MAX: usize = 4 * CALL_BYTES_MAX;
 pub const AGENT_DEPTH_MAX: u32 = 3;
 /// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.
 pub const CROSSING_BYTES_MAX: usize = 80 << 20;
+/// Cells of a kernel that have started and not ended. Guests keep tables of them.
+pub const CELLS_LIVE_MAX: usize = 64;
+/// Time that an answer to a look into a session may take before it is stopped; its kernel is kept when it stops within
+/// the session's grace. A shorter [`Limits::timeout`] holds for it as well.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Names that a look into a session tells of.
+pub const NAMES_MAX: usize = 10_000;
+/// Completions that are offered.
+pub const COMPLETIONS_MAX: usize = 1_000;
+/// Bytes of a name, a type or a preview; longer ones are cut.
+pub const PREVIEW_BYTES_MAX: u64 = 1 << 10;
+/// Cells whose source a session keeps.
+pub const HISTORY_CELLS_MAX: usize = 10_000;
+/// Bytes of those sources.
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
+/// Names that a seed may bind.
+pub const SEED_BINDINGS_MAX: usize = 1_000;
+/// Bytes of the bindings of a seed, and of its source.
+pub const SEED_BYTES_MAX: usize = 16 << 20;
+/// Time that a new kernel waits for one that is being given back, when all of a host are in use.
+pub const KERNEL_WAIT: Duration = Duration::from_secs(2);
 /// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 

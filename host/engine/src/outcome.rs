@@ -110,6 +110,11 @@ impl Failure {
     }
 }
 
+/// Longest prefix of `text` within `bytes` that ends between characters.
+pub(crate) fn prefix(text: &str, bytes: u64) -> &str {
+    &text[..text.floor_char_boundary(usize::try_from(bytes).unwrap_or(usize::MAX))]
+}
+
 /// What a cell used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -14,12 +14,15 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     bindings::{stop_kind, stop_name, types, types::StopReason},
     calls::CallEnd,
+    cell::Language,
     checkpoint::{Slot, configured_as, failed, revive},
-    config::Rests,
+    config::{Rests, Seed},
     error::Error,
     event::{EventKind, Scalar},
     guest::Guest,
+    introspection::{Answer, Question},
     kernel::{Death, Entry, Kernel},
+    limits::CELLS_LIVE_MAX,
     meter::earlier,
     outcome::{Failure, FailureKind, Outcome, Usage},
     snapshot::KernelImage,
@@ -38,16 +41,17 @@ const ABANDONED_MAX: usize = 1_024;
 /// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
 const IDLE_SPINS_MAX: u32 = 16;
 
+/// The number of the cell that makes the names a session begins with.
+const SEED_CELL: u32 = u32::MAX;
+
 /// What a session asks of its kernel.
 pub(crate) enum Command {
     /// Run a cell; its events, `CellFinished` last, go to its own channel.
     Start { id: u32, code: String, cell: LiveCell },
     /// Forget all names and tasks.
     Clear(oneshot::Sender<()>),
-    /// List the names.
-    Variables(oneshot::Sender<Vec<types::Variable>>),
-    /// Complete code at a cursor.
-    Complete { code: String, cursor: u32, reply: oneshot::Sender<types::CompletionList> },
+    /// Answer a question about the session, or say why not.
+    Look(Question, oneshot::Sender<Result<Answer, String>>),
     /// Capture all state.
     Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
     /// Keep all state.
@@ -67,6 +71,12 @@ pub(crate) struct Reactor {
     /// Fingerprint of its configuration.
     configured_as: u128,
     rest: Rest,
+    seed: Option<Arc<Seed>>,
+    /// Brings the end of the seed while it runs; commands wait for it.
+    seeding: Option<mpsc::Receiver<EventKind>>,
+    once: bool,
+    /// Whether a command has come.
+    was_used: bool,
     wake_at: Option<Instant>,
     abandoned: VecDeque<u32>,
     idle_spins: u32,
@@ -81,6 +91,10 @@ pub(crate) struct Setting {
     pub(crate) rests: Rests,
     /// The kernels of its host that are awake.
     pub(crate) sweep: Arc<Sweep>,
+    /// What a kernel begins with that does not go on from anything.
+    pub(crate) seed: Option<Arc<Seed>>,
+    /// The kernel ends with its first cell, or its first answer.
+    pub(crate) once: bool,
 }
 
 /// What the loop woke up for.
@@ -103,17 +117,17 @@ enum Wake {
 /// Events of cells that were sent but never started are closed unanswered; the run sees that its channel ended.
 pub(crate) async fn run(
     guest: Arc<Guest>,
-    commands: mpsc::Receiver<Command>,
+    mut commands: mpsc::Receiver<Command>,
     binding: Binding,
     configuration: types::Configuration,
     setting: Setting,
 ) {
-    let Setting { slot, rests, sweep } = setting;
+    let Setting { slot, rests, sweep, seed, once } = setting;
     let link = binding.link.clone();
     let language = guest.language;
     let kept = match slot.load() {
         Ok(kept) => kept,
-        Err(error) => return refuse(commands, &failed(error)).await,
+        Err(error) => return refuse(&mut commands, &death_outcome(&failed(error))).await,
     };
     let configured_as = configured_as(&configuration);
     let started = match &kept {
@@ -122,7 +136,7 @@ pub(crate) async fn run(
     };
     let (mut kernel, lost) = match started {
         Ok(started) => started,
-        Err(death) => return refuse(commands, &death).await,
+        Err(death) => return refuse(&mut commands, &death_outcome(&death)).await,
     };
     let clock = kernel.data().clock;
     let state = kept.as_ref().map(|kept| &kept.image.state);
@@ -137,15 +151,22 @@ pub(crate) async fn run(
         sweep,
         configured_as,
         rest,
+        seed,
+        seeding: None,
+        once,
+        was_used: false,
         wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
         abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
         idle_spins: 0,
         notices: lost.into_iter().map(|fields| ("file_lost", fields)).collect(),
     };
     reactor.sweep.woke(&reactor.link);
-    let worked = reactor.work().await;
+    let worked = reactor.live(kept.is_none()).await;
     reactor.sweep.slept(&reactor.link);
-    if let Err(death) = worked {
+    if let Err(mut death) = worked {
+        if reactor.seeding.is_some() {
+            death.message = format!("{}: {}", seed_failed(language), death.message);
+        }
         tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
         reactor.bury(&death).await;
     }
@@ -163,14 +184,24 @@ async fn start(
     Ok(kernel)
 }
 
-/// Fails every cell that is asked for.
-async fn refuse(mut commands: mpsc::Receiver<Command>, death: &Death) {
+/// Fails all that is asked for.
+async fn refuse(commands: &mut mpsc::Receiver<Command>, outcome: &Outcome) {
     commands.close();
     while let Some(command) = commands.recv().await {
-        if let Command::Start { cell, .. } = command {
-            finish(cell, death_outcome(death), Usage::default());
+        match command {
+            Command::Start { cell, .. } => finish(cell, outcome.clone(), Usage::default()),
+            Command::Look(_, reply) => {
+                let reason = outcome.failure().map(|failure| failure.message);
+                // Whoever asked may have gone away; that is no concern here.
+                let _ = reply.send(Err(reason.unwrap_or_default()));
+            }
+            Command::Clear(_) | Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) => {}
         }
     }
+}
+
+fn seed_failed(language: Language) -> String {
+    format!("the session's {} seed failed", language.title())
 }
 
 fn death_outcome(death: &Death) -> Outcome {
@@ -187,8 +218,18 @@ fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
 
 impl Reactor {
     /// Works until the session gives the kernel up (`Ok`) or the kernel dies.
-    async fn work(&mut self) -> Result<(), Death> {
+    async fn live(&mut self, is_new: bool) -> Result<(), Death> {
+        if is_new {
+            self.sow().await?;
+        }
         loop {
+            if let Some(failure) = self.seed_failure() {
+                refuse(&mut self.commands, &Outcome::Failed(Box::new(failure))).await;
+                return Ok(());
+            }
+            if self.once && self.was_used && self.kernel.data().cells.is_empty() {
+                return Ok(());
+            }
             self.link.drowsiness.idle();
             let wake = self.next().await;
             self.link.drowsiness.busy();
@@ -226,14 +267,45 @@ impl Reactor {
         }
     }
 
+    /// Begins to make the names that the session begins with.
+    async fn sow(&mut self) -> Result<(), Death> {
+        let Some(seed) = self.seed.clone() else { return Ok(()) };
+        let (events, ended) = mpsc::channel(1);
+        let Ok(last) = events.clone().try_reserve_owned() else { return Ok(()) };
+        let cpu = self.kernel.cpu_time();
+        let limits = &self.kernel.data().binding.limits;
+        let mut cell = LiveCell::unheard(events, last, limits.timeout);
+        (cell.output_left, cell.fuel_left, cell.cpu_before) = (Some(limits.output_bytes), limits.fuel, cpu);
+        self.kernel.data().add_cell(SEED_CELL, cell);
+        self.seeding = Some(ended);
+        let cell = types::Cell { id: SEED_CELL, code: seed.source.clone() };
+        let step = self.kernel.step(Entry::Seed(seed.bindings.clone(), cell)).await?;
+        self.apply(step).await
+    }
+
+    /// Why the seed failed, if it has just ended and did.
+    fn seed_failure(&mut self) -> Option<Failure> {
+        let Ok(EventKind::CellFinished { outcome, .. }) = self.seeding.as_mut()?.try_recv() else { return None };
+        self.seeding = None;
+        let mut failure = outcome.failure()?;
+        let what = seed_failed(self.guest.language);
+        // Its place is none of the cell that is told.
+        (failure.line, failure.column, failure.snippet, failure.pointer) = (None, None, None, None);
+        failure.traceback = format!("{what}:\n{}", failure.traceback);
+        failure.message = format!("{what}: {}", failure.message);
+        failure.state_kept = false;
+        Some(failure)
+    }
+
     async fn next(&mut self) -> Wake {
         if self.link.closing.load(Ordering::Relaxed) {
             return Wake::Close;
         }
-        if self.link.drowsiness.is_wanted() {
+        // Half a seed is nothing to go on from.
+        if self.seeding.is_none() && self.link.drowsiness.is_wanted() {
             return Wake::Sleep;
         }
-        let rest_at = self.rest_at();
+        let rest_at = self.rest_at().filter(|_| self.seeding.is_none());
         let data = self.kernel.data();
         let now = Instant::now();
         if data.cells.values().any(|cell| cell.is_due(now)) {
@@ -250,7 +322,7 @@ impl Reactor {
         };
         tokio::select! {
             biased;
-            command = self.commands.recv() => command.map_or(Wake::Close, Wake::Command),
+            command = self.commands.recv(), if self.seeding.is_none() => command.map_or(Wake::Close, Wake::Command),
             () = self.link.wake.notified() => Wake::Stop,
             end = data.binding.calls.next() => Wake::Call(end),
             () = sleep => match wake_at {
@@ -262,7 +334,19 @@ impl Reactor {
     }
 
     async fn command(&mut self, command: Command) -> Result<(), Death> {
+        self.was_used = true;
+        if self.kernel.data().cells.len() >= CELLS_LIVE_MAX {
+            // Those whose run has gone make room.
+            self.stop_cells().await?;
+        }
         match command {
+            Command::Start { cell, .. } if self.kernel.data().cells.len() >= CELLS_LIVE_MAX => {
+                let message =
+                    format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
+                let failure = Failure::new(FailureKind::Trap, "KernelError", message);
+                finish(cell, Outcome::Failed(Box::new(failure)), Usage::default());
+                Ok(())
+            }
             Command::Start { id, code, mut cell } => {
                 self.checkpoint_before_cell().await?;
                 self.rest.last_cell = id;
@@ -281,12 +365,19 @@ impl Reactor {
                 self.kernel.clear().await?;
                 self.rest.stirred();
                 self.end_cleared().await;
+                self.sow().await?;
                 let _ = reply.send(());
                 Ok(())
             }
-            Command::Variables(reply) => {
-                let _ = reply.send(self.kernel.variables().await?);
-                Ok(())
+            Command::Look(_, reply) if reply.is_closed() => Ok(()),
+            Command::Look(question, reply) => {
+                let (answer, end) = match self.kernel.look(&question).await {
+                    Ok(answer) => (answer, Ok(())),
+                    Err(death) => (Err(death.message.clone()), Err(death)),
+                };
+                self.rest.stirred();
+                let _ = reply.send(answer);
+                end
             }
             Command::Sleep(reply) => {
                 self.sleep().await?;
@@ -300,10 +391,6 @@ impl Reactor {
             }
             Command::Snapshot(reply) => {
                 let _ = reply.send(self.capture().await?);
-                Ok(())
-            }
-            Command::Complete { code, cursor, reply } => {
-                let _ = reply.send(self.kernel.complete(&code, cursor).await?);
                 Ok(())
             }
         }
@@ -469,10 +556,6 @@ impl Reactor {
             }
             self.end_cell(id, death_outcome(death)).await;
         }
-        while let Ok(command) = self.commands.try_recv() {
-            if let Command::Start { cell, .. } = command {
-                finish(cell, death_outcome(death), Usage::default());
-            }
-        }
+        refuse(&mut self.commands, &death_outcome(death)).await;
     }
 }

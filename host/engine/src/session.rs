@@ -13,22 +13,25 @@ use std::{
 };
 
 use rand::Rng;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     artifact::Flavour,
     bindings::types,
     bridge::{Bridges, NoBridges},
-    calls::Calls,
+    calls::{Calls, Lineage, Permits},
     cell::{Cell, CellId, Language},
     checkpoint::Slot,
-    config::{PACKAGES, WORKSPACE},
+    config::{KernelMode, PACKAGES, Rests, Seed, WORKSPACE},
     error::Error,
     event::EventKind,
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
+    history::{CellSource, History},
     host::Host,
-    limits::Limits,
+    introspection::{Answer, Completions, Question, Variable},
+    limits::{CODE_BYTES_MAX, Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
     meter::{StopFlag, lock},
+    mime::MimeBundle,
     reactor::{self, Command, Setting},
     snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
@@ -59,6 +62,10 @@ pub struct SessionConfig {
     pub limits: Limits,
     /// Tools, models, agents.
     pub bridges: Arc<dyn Bridges>,
+    /// What fresh kernels begin with, by language.
+    pub seeds: HashMap<Language, Seed>,
+    /// How long its kernels live.
+    pub kernel_mode: KernelMode,
 }
 
 impl Default for SessionConfig {
@@ -71,6 +78,8 @@ impl Default for SessionConfig {
             environment: Vec::new(),
             limits: Limits::default(),
             bridges: Arc::new(NoBridges),
+            seeds: HashMap::new(),
+            kernel_mode: KernelMode::default(),
         }
     }
 }
@@ -90,6 +99,8 @@ pub struct Session {
     _owner: Option<Arc<Owner>>,
     /// Agents between the session's owner and this handle.
     depth: u32,
+    /// The calls that runs of this handle serve.
+    lineage: Lineage,
 }
 
 /// A session as its kernels know it.
@@ -97,9 +108,9 @@ pub struct Session {
 pub(crate) struct WeakSession(Weak<Inner>);
 
 impl WeakSession {
-    /// A handle that does not keep the session open.
-    pub(crate) fn upgrade(&self) -> Option<Session> {
-        self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0 })
+    /// A handle that does not keep the session open, for what serves these calls.
+    pub(crate) fn upgrade(&self, lineage: Lineage) -> Option<Session> {
+        self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0, lineage })
     }
 
     /// Compresses what was kept for the session's languages, and stores it if the session has a place for that, on
@@ -129,9 +140,10 @@ struct Inner {
     /// Guest paths of the folders with packages.
     packages: Vec<String>,
     quota: Arc<Quota>,
-    /// Bridge calls that run at the same time.
-    permits: Arc<Semaphore>,
+    permits: Permits,
+    seeds: HashMap<Language, Arc<Seed>>,
     next_cell: AtomicU32,
+    history: Mutex<History>,
     kernels: Mutex<Kernels>,
     /// The workspace, when it is a private one. Its kernels hold it as well, because they outlive the session a little.
     private: Option<Arc<PrivateFolder>>,
@@ -157,6 +169,8 @@ struct Kernels {
     live: HashMap<Language, KernelHandle>,
     /// What a language goes on from when it gets a kernel.
     slots: HashMap<Language, Arc<Slot>>,
+    /// Kernels of one cell each.
+    passing: Vec<(Language, KernelHandle)>,
 }
 
 /// The session's end of a kernel's task.
@@ -178,6 +192,7 @@ impl Inner {
         let mut kernels = lock(&self.kernels);
         kernels.closed = true;
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
+        kernels.passing.drain(..).for_each(|(_, kernel)| kernel.close());
     }
 }
 
@@ -195,7 +210,7 @@ impl Host {
     /// Opens a session.
     ///
     /// # Errors
-    /// `Mount` or `Workspace` when a folder cannot be granted.
+    /// `Mount` or `Workspace` when a folder cannot be granted, `Request` when a seed is too large.
     pub fn session(&self, config: SessionConfig) -> Result<Session, Error> {
         Session::open(self.clone(), config, Origin::default())
     }
@@ -203,6 +218,7 @@ impl Host {
 
 impl Session {
     fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
+        check_seeds(&config.seeds)?;
         let Origin { snapshot, private, home } = origin;
         let home = home.map(Arc::new);
         let mut kernels = Kernels::default();
@@ -237,8 +253,10 @@ impl Session {
             mounts: mounts?,
             packages: packages.into_iter().map(|mount| mount.guest).collect(),
             quota: Quota::with_usage(file_limits, snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage)),
-            permits: Arc::new(Semaphore::new(config.limits.calls_in_flight)),
+            permits: Permits::new(config.limits.calls_in_flight),
+            seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
+            history: Mutex::default(),
             kernels: Mutex::new(kernels),
             config,
             private,
@@ -246,7 +264,7 @@ impl Session {
             is_settling: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
-        Ok(Session { inner, _owner: Some(owner), depth: 0 })
+        Ok(Session { inner, _owner: Some(owner), depth: 0, lineage: Lineage::default() })
     }
 
     /// The session's name.
@@ -279,7 +297,8 @@ impl Session {
         self.inner.host.guest(language, self.flavour()).map(drop)
     }
 
-    /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants and bridges stay.
+    /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants, bridges and seeds
+    /// stay.
     pub fn reset(&self, language: Language) {
         let mut kernels = lock(&self.inner.kernels);
         // The old kernel keeps the old slot.
@@ -287,30 +306,93 @@ impl Session {
         if let Some(kernel) = kernels.live.remove(&language) {
             kernel.close();
         }
+        kernels.passing.extract_if(.., |(each, _)| *each == language).for_each(|(_, kernel)| kernel.close());
     }
 
-    /// Forgets the names and tasks of a language's kernel, which lives on. Waits for code that runs.
+    /// Forgets the names and tasks of a language's kernel, which lives on with its seed. Waits for code that runs.
     ///
     /// # Errors
-    /// When the language is not available or its kernel died.
+    /// When the language is not available; `Look` when its kernel died.
     pub async fn clear(&self, language: Language) -> Result<(), Error> {
         self.ask(language, Command::Clear).await
     }
 
-    /// The names that cells of a language have bound.
+    /// The names that cells of a language have bound, at most [`NAMES_MAX`](crate::limits::NAMES_MAX).
+    ///
+    /// This, like [`value`](Session::value), [`complete`](Session::complete) and [`inspect`](Session::inspect), looks
+    /// into the kernel between two steps of its cells: while a cell awaits it is answered at once, while one computes
+    /// it waits for its turn. The user's code may have a say in the answer (`__repr__`, a getter), for
+    /// [`LOOK_TIMEOUT`](crate::limits::LOOK_TIMEOUT) at most; what it prints or calls then is dropped. A session with
+    /// no kernel of the language gets one.
     ///
     /// # Errors
-    /// When the language is not available or its kernel died.
+    /// When the language is not available; `Look` when the answer took too long or was too large, or the kernel died
+    /// over it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes the question back, unless it is being answered.
     pub async fn variables(&self, language: Language) -> Result<Vec<Variable>, Error> {
-        self.ask(language, Command::Variables).await
+        match self.look(language, Question::Variables).await? {
+            Answer::Variables(list) => Ok(list),
+            _ => Err(no_answer(language)),
+        }
     }
 
-    /// Completions of `code` at `cursor`, which counts characters.
+    /// One value as a MIME bundle, as `display` would show it; `None` when there is no such name. At most
+    /// [`Limits::display_bytes`]. See [`variables`](Session::variables).
     ///
     /// # Errors
-    /// When the language is not available or its kernel died.
-    pub async fn complete(&self, language: Language, code: String, cursor: u32) -> Result<CompletionList, Error> {
-        self.ask(language, |reply| Command::Complete { code, cursor, reply }).await
+    /// As [`variables`](Session::variables).
+    pub async fn value(&self, language: Language, name: &str) -> Result<Option<MimeBundle>, Error> {
+        check_code(name)?;
+        self.look_for_bundle(language, Question::Value(name.to_owned())).await
+    }
+
+    /// Completions of `code` at `cursor`, which counts characters; one beyond the end is the end. See
+    /// [`variables`](Session::variables).
+    ///
+    /// # Errors
+    /// As [`variables`](Session::variables), and `Request` for code that is too long.
+    pub async fn complete(&self, language: Language, code: &str, cursor: u32) -> Result<Completions, Error> {
+        check_code(code)?;
+        match self.look(language, Question::Complete(code.to_owned(), cursor)).await? {
+            Answer::Completions(list) => Ok(list),
+            _ => Err(no_answer(language)),
+        }
+    }
+
+    /// Help on what stands at `cursor`, which counts characters; `None` when there is nothing to say. See
+    /// [`variables`](Session::variables).
+    ///
+    /// # Errors
+    /// As [`complete`](Session::complete).
+    pub async fn inspect(&self, language: Language, code: &str, cursor: u32) -> Result<Option<MimeBundle>, Error> {
+        check_code(code)?;
+        self.look_for_bundle(language, Question::Inspect(code.to_owned(), cursor)).await
+    }
+
+    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](crate::limits::HISTORY_CELLS_MAX) are
+    /// kept, over resets as well, as far as they have
+    /// [`HISTORY_BYTES_MAX`](crate::limits::HISTORY_BYTES_MAX) together.
+    pub fn source(&self, cell: CellId) -> Option<CellSource> {
+        lock(&self.inner.history).get(cell).cloned()
+    }
+
+    /// The sources of all cells that are kept, oldest first; see [`source`](Session::source).
+    pub fn sources(&self) -> Vec<CellSource> {
+        lock(&self.inner.history).cells().cloned().collect()
+    }
+
+    async fn look_for_bundle(&self, language: Language, question: Question) -> Result<Option<MimeBundle>, Error> {
+        match self.look(language, question).await? {
+            Answer::Bundle(bundle) => Ok(bundle),
+            _ => Err(no_answer(language)),
+        }
+    }
+
+    async fn look(&self, language: Language, question: Question) -> Result<Answer, Error> {
+        let answer = self.ask(language, |reply| Command::Look(question, reply)).await?;
+        answer.map_err(|reason| Error::Look { language, reason })
     }
 
     async fn ask<T>(
@@ -320,9 +402,8 @@ impl Session {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let commands = self.kernel(language, |kernel| kernel.commands.clone())?;
-        let died = || Error::Kernel { language, source: "the kernel died before it answered".into() };
-        commands.send(command(reply)).await.map_err(|_| died())?;
-        answer.await.map_err(|_| died())
+        commands.send(command(reply)).await.map_err(|_| no_answer(language))?;
+        answer.await.map_err(|_| no_answer(language))
     }
 
     fn flavour(&self) -> Flavour {
@@ -344,7 +425,7 @@ impl Session {
         }
         let last = events.clone().try_reserve_owned();
         let last = last.map_err(|_| Error::Kernel { language, source: "its events have no reader".into() })?;
-        let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
+        let id = self.number(cell);
         let limits = &self.inner.config.limits;
         let began = Instant::now();
         let live = LiveCell {
@@ -359,12 +440,15 @@ impl Session {
             output_left: Some(limits.output_bytes),
             fuel_left: limits.fuel,
             depth: self.depth,
+            lineage: self.lineage.clone(),
+            is_muted: false,
             stop: stop.clone(),
         };
         self.kernel(language, |kernel| {
-            let blocked = kernel.link.agent_block.load(Ordering::Relaxed);
-            if self.depth > 0 && blocked != 0 {
-                return Err(Error::Deadlock { language, bridge: "agent", cell: blocked });
+            // Any other call that holds the kernel ends by itself, and the cell has its turn.
+            let blocked = *lock(&kernel.link.agent_block);
+            if let Some(site) = blocked.filter(|site| self.lineage.contains(*site)) {
+                return Err(Error::Deadlock { language, bridge: "agent", cell: site.0 });
             }
             stop.watch(kernel.link.wake.clone());
             let command = Command::Start { id: id.0, code: cell.code.clone(), cell: live };
@@ -379,25 +463,40 @@ impl Session {
         Ok(id)
     }
 
+    /// Gives a cell its number, and keeps its source under it.
+    fn number(&self, cell: &Cell) -> CellId {
+        let mut history = lock(&self.inner.history);
+        let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
+        history.add(CellSource { id, language: cell.language, code: cell.code.as_str().into() });
+        id
+    }
+
     /// Hands the kernel of a language to `use_it`, starting one when there is none or it died.
     fn kernel<T>(&self, language: Language, use_it: impl FnOnce(&KernelHandle) -> T) -> Result<T, Error> {
         let mut kernels = lock(&self.inner.kernels);
         if kernels.closed {
             return Err(Error::SessionClosed(self.inner.id.clone()));
         }
+        let once = self.inner.config.kernel_mode == KernelMode::PerCall;
         if let Some(kernel) = kernels.live.get(&language)
             && !kernel.commands.is_closed()
         {
             return Ok(use_it(kernel));
         }
-        let slot = kernels.slot(language, &self.inner.home);
-        let kernel = self.start_kernel(language, slot)?;
+        // A kernel of one cell leaves nothing to go on from.
+        let slot = if once { Arc::new(Slot::new(None)) } else { kernels.slot(language, &self.inner.home) };
+        let kernel = self.start_kernel(language, slot, once)?;
         let result = use_it(&kernel);
-        kernels.live.insert(language, kernel);
+        if once {
+            kernels.passing.retain(|(_, kernel)| !kernel.commands.is_closed());
+            kernels.passing.push((language, kernel));
+        } else {
+            kernels.live.insert(language, kernel);
+        }
         Ok(result)
     }
 
-    fn start_kernel(&self, language: Language, slot: Arc<Slot>) -> Result<KernelHandle, Error> {
+    fn start_kernel(&self, language: Language, slot: Arc<Slot>, once: bool) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
         let guest = inner.host.guest(language, self.flavour())?;
         let link = Arc::<KernelLink>::default();
@@ -419,7 +518,13 @@ impl Session {
             packages: inner.packages.clone(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let setting = Setting { slot, rests: inner.host.rests(), sweep: inner.host.sweep() };
+        let rests = if once {
+            Rests { checkpoint_after: None, hibernate_after: None, ..inner.host.rests() }
+        } else {
+            inner.host.rests()
+        };
+        let seed = inner.seeds.get(&language).cloned();
+        let setting = Setting { slot, rests, sweep: inner.host.sweep(), seed, once };
         tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
         Ok(KernelHandle { commands, link })
     }
@@ -435,4 +540,30 @@ fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
     folders.iter().enumerate().map(mount).collect()
 }
 
-pub use types::{CompletionItem, CompletionList, Variable};
+fn no_answer(language: Language) -> Error {
+    Error::Look { language, reason: "its kernel went away before it answered".to_owned() }
+}
+
+fn check_code(code: &str) -> Result<(), Error> {
+    let size = code.len();
+    if size <= CODE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Request(format!("{size} bytes of code cannot be looked at, at most {CODE_BYTES_MAX} are allowed")))
+}
+
+/// Makes sure that what seeds hold is bounded.
+fn check_seeds(seeds: &HashMap<Language, Seed>) -> Result<(), Error> {
+    for (language, seed) in seeds {
+        let bytes: usize = seed.bindings.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let (count, bytes) = (seed.bindings.len(), bytes + seed.source.len());
+        if count > SEED_BINDINGS_MAX || bytes > SEED_BYTES_MAX {
+            return Err(Error::Request(format!(
+                "the {} seed has {count} bindings and {bytes} bytes, \
+                 at most {SEED_BINDINGS_MAX} and {SEED_BYTES_MAX} are allowed",
+                language.title()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -5,8 +5,8 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -18,13 +18,14 @@ use tokio::sync::{
 
 use crate::{
     bindings::types::StopReason,
-    bridge::{Bridges, Call, CallError, CallErrorKind, Caller, NoBridges, denied},
-    calls::{CallEnd, CallResult, Calls},
+    bridge::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, NoBridges, denied},
+    calls::{CallEnd, CallOrigin, CallResult, Calls, Lineage, Permits},
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
-    limits::{CALL_BYTES_MAX, Limits},
-    meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier},
+    limits::{CALL_BYTES_MAX, LOOK_TIMEOUT, Limits},
+    meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier, lock},
+    outcome::prefix,
     session::WeakSession,
     vault::StoredSession,
     workspace::PrivateFolder,
@@ -36,6 +37,8 @@ pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
 pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 /// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
 const WORD_BYTES_MAX: u64 = 4 << 10;
+/// Lines that a guest may add to the host's log in a second; the others are dropped.
+const LOGS_A_SECOND_MAX: u32 = 20;
 
 /// A cell that was started and has not ended.
 #[derive(Debug)]
@@ -61,9 +64,38 @@ pub(crate) struct LiveCell {
     pub(crate) fuel_left: Option<u64>,
     /// Agents between the session's owner and this run.
     pub(crate) depth: u32,
+    /// The calls that this run serves.
+    pub(crate) lineage: Lineage,
+    /// Its events but the last go nowhere.
+    pub(crate) is_muted: bool,
 }
 
 impl LiveCell {
+    /// A cell of no run, whose events but the last are dropped. Its budgets are as they were left.
+    pub(crate) fn unheard(
+        events: mpsc::Sender<EventKind>,
+        last: mpsc::OwnedPermit<EventKind>,
+        timeout: Duration,
+    ) -> LiveCell {
+        let began = Instant::now();
+        LiveCell {
+            index: 0,
+            events,
+            last,
+            stop: StopFlag::new(),
+            began,
+            deadline: began + timeout,
+            stop_seen: None,
+            give_up: None,
+            cpu_before: Duration::ZERO,
+            output_left: None,
+            fuel_left: None,
+            depth: 0,
+            lineage: Lineage::default(),
+            is_muted: true,
+        }
+    }
+
     /// When something must be done about it, if nothing happens before.
     pub(crate) fn due(&self) -> Instant {
         self.give_up.unwrap_or(self.deadline)
@@ -96,8 +128,8 @@ pub(crate) struct KernelLink {
     pub(crate) wake: Arc<Notify>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
-    /// The cell whose synchronous `agent()` call holds the kernel; 0 is none.
-    pub(crate) agent_block: AtomicU32,
+    /// The cell and the number of the synchronous `agent()` call that holds the kernel.
+    pub(crate) agent_block: Mutex<Option<(u32, u64)>>,
     pub(crate) drowsiness: Drowsiness,
 }
 
@@ -118,6 +150,10 @@ pub(crate) struct StoreData {
     pub(crate) entered: Instant,
     /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
     stop_seen: Option<(Instant, StopReason)>,
+    /// Whether the guest answers a question of the host, in nobody's name.
+    is_looking: bool,
+    /// When the second began in which the guest last logged, and how much it has logged since.
+    logged: (Instant, u32),
     /// Set when the epoch callback traps the guest.
     pub(crate) killed: Option<StopReason>,
 }
@@ -130,7 +166,7 @@ impl Binding {
             limits,
             bridges: Arc::new(NoBridges),
             files,
-            calls: Calls::new(Arc::new(tokio::sync::Semaphore::new(0))),
+            calls: Calls::new(Permits::new(0)),
             link: Arc::default(),
             _private: None,
             _home: None,
@@ -152,6 +188,8 @@ impl StoreData {
             payer: (0, 0),
             entered: Instant::now(),
             stop_seen: None,
+            is_looking: false,
+            logged: (Instant::now(), 0),
             killed: None,
         }
     }
@@ -159,6 +197,16 @@ impl StoreData {
     /// What a kernel has whose host side was taken away.
     pub(crate) fn nobodys() -> StoreData {
         StoreData::new(Binding::spare(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
+    }
+
+    /// Whether one more line of the guest goes to the log; see [`LOGS_A_SECOND_MAX`].
+    pub(crate) fn may_log(&mut self) -> bool {
+        let (since, count) = &mut self.logged;
+        if since.elapsed() >= Duration::from_secs(1) {
+            (*since, *count) = (Instant::now(), 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= LOGS_A_SECOND_MAX
     }
 
     /// Takes in a cell that is about to start.
@@ -174,6 +222,39 @@ impl StoreData {
         self.stop_seen = None;
         self.cells.values_mut().for_each(|live| live.stop_seen = None);
         self.limiter.refused = false;
+    }
+
+    /// Notes that the guest is entered to answer a question. Whatever cell it names, it does not work for it.
+    pub(crate) fn begin_look(&mut self) {
+        self.enter(0);
+        self.is_looking = true;
+    }
+
+    /// Notes that it has answered; whether it was told to hurry.
+    pub(crate) fn end_look(&mut self) -> bool {
+        self.is_looking = false;
+        self.stop_seen.is_some()
+    }
+
+    /// Whether the guest answers a question.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.is_looking
+    }
+
+    /// The cell of this number, unless the guest names it while it works for none.
+    fn live(&self, cell: u32) -> Option<&LiveCell> {
+        self.cells.get(&cell).filter(|_| !self.is_looking)
+    }
+
+    /// Time that code of no live cell may take.
+    pub(crate) fn unowned_timeout(&self) -> Duration {
+        let timeout = self.binding.limits.timeout;
+        if self.is_looking { timeout.min(LOOK_TIMEOUT) } else { timeout }
+    }
+
+    /// When code that runs for `cell` must end.
+    pub(crate) fn deadline(&self, cell: u32) -> Instant {
+        self.live(cell).map_or(self.entered + self.unowned_timeout(), |live| live.deadline)
     }
 
     /// Makes `cell` the one that pays; returns the fuel that the store gets for it. Several cells may run in one entry.
@@ -195,7 +276,7 @@ impl StoreData {
 
     /// Notes that the guest says it runs code of `cell`.
     pub(crate) fn note_running(&mut self, cell: u32) {
-        if self.cells.contains_key(&cell) {
+        if self.live(cell).is_some() {
             self.executing = cell;
         }
     }
@@ -206,8 +287,8 @@ impl StoreData {
         if self.binding.link.closing.load(Ordering::Relaxed) {
             return Some(StopReason::Interrupted);
         }
-        let Some(live) = self.cells.get(&cell) else {
-            return (self.entered.elapsed() > self.binding.limits.timeout).then_some(StopReason::Timeout);
+        let Some(live) = self.live(cell) else {
+            return (self.entered.elapsed() > self.unowned_timeout()).then_some(StopReason::Timeout);
         };
         if live.stop.is_set() {
             Some(StopReason::Interrupted)
@@ -225,7 +306,8 @@ impl StoreData {
     /// Notes whether `cell` must stop; returns when that was first noted, and why it must. Each cell has a grace of
     /// its own: several may run in one entry.
     pub(crate) fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
-        let seen = self.cells.get_mut(&cell).map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
+        let live = self.cells.get_mut(&cell).filter(|_| !self.is_looking);
+        let seen = live.map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
         *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
         *seen
     }
@@ -243,7 +325,11 @@ impl StoreData {
     }
 
     /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
+    /// What is said while a question is answered goes nowhere.
     pub(crate) fn route(&self, cell: u32) -> Option<u32> {
+        if self.is_looking {
+            return None;
+        }
         if self.cells.contains_key(&cell) { Some(cell) } else { self.cells.last_key_value().map(|(id, _)| *id) }
     }
 
@@ -267,7 +353,7 @@ impl StoreData {
         let wake = self.binding.link.wake.clone();
         let Some(id) = self.route(cell) else { return };
         let mut stopped = None;
-        let mut event = self.cells.get(&id).map(|live| event(live.index));
+        let mut event = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index));
         while let (Some(unsent), Some(live)) = (event.take(), self.cells.get(&id)) {
             event = match live.events.try_send(unsent) {
                 Ok(()) => return,
@@ -291,26 +377,35 @@ impl StoreData {
     }
 
     /// Makes the future of a call, or the refusal.
-    fn prepare(&self, cell: u32, call: Call) -> Result<crate::bridge::CallFuture, CallError> {
+    fn prepare(&self, cell: u32, number: u64, call: Call) -> Result<CallFuture, CallError> {
+        if self.is_looking {
+            return Err(CallError::new(CallErrorKind::Denied, "nothing can be called while a value is looked at"));
+        }
         let size = call_bytes(&call);
         if size > CALL_BYTES_MAX {
             let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
             return Err(CallError::new(CallErrorKind::Limit, message));
         }
-        let Some(session) = self.binding.session.upgrade() else { return Err(denied(&call)) };
-        let depth = self.cells.get(&cell).map_or(self.deepest, |live| live.depth);
+        let live = self.cells.get(&cell);
+        let lineage = live.map(|live| live.lineage.clone()).unwrap_or_default().with(cell, number);
+        let Some(session) = self.binding.session.upgrade(lineage) else { return Err(denied(&call)) };
+        let depth = self.depth_of(cell);
         Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
+    }
+
+    /// Agents between the session's owner and the code of `cell`.
+    fn depth_of(&self, cell: u32) -> u32 {
+        self.cells.get(&cell).map_or(self.deepest, |live| live.depth)
     }
 
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
         let (bridge, name, size) = (call.bridge(), word(call.name()), call_bytes(&call));
-        let future = match self.prepare(cell, call) {
-            Ok(future) => future,
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        };
+        let future = self.prepare(cell, number, call);
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
-        self.binding.calls.start(number, cell, size, future).map_err(wasmtime::Error::new)?;
+        let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
+        let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
+        self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
         Ok(number)
     }
 
@@ -319,25 +414,25 @@ impl StoreData {
         let number = self.binding.calls.number();
         let (bridge, name) = (call.bridge(), word(call.name()));
         let began = Instant::now();
-        let future = self.prepare(cell, call);
+        let future = self.prepare(cell, number, call);
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
         let result = match future {
-            Ok(future) => self.block_on(cell, bridge, future).await,
+            Ok(future) => self.block_on(cell, number, bridge, future).await,
             Err(error) => Err(error),
         };
-        let mut end = CallEnd { call: number, cell, duration: began.elapsed(), result, reported: false };
+        let mut end = CallEnd::new(number, cell, began.elapsed(), result);
         self.report_end(&mut end).await;
         end.result
     }
 
     /// Waits for a call, its cell's deadline or its cancellation.
-    async fn block_on(&mut self, cell: u32, bridge: Bridge, future: crate::bridge::CallFuture) -> CallResult {
+    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
         let link = self.binding.link.clone();
         if bridge == Bridge::Agent {
-            link.agent_block.store(cell, Ordering::Relaxed);
+            *lock(&link.agent_block) = Some((cell, number));
         }
-        let mut future = std::pin::pin!(self.binding.calls.block_on(future));
-        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
+        let mut future = std::pin::pin!(self.binding.calls.block_on(self.depth_of(cell), future));
+        let deadline = self.deadline(cell);
         let result = loop {
             tokio::select! {
                 biased;
@@ -349,7 +444,7 @@ impl StoreData {
                 break Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"));
             }
         };
-        link.agent_block.store(0, Ordering::Relaxed);
+        *lock(&link.agent_block) = None;
         result
     }
 
@@ -382,15 +477,6 @@ fn call_bytes(call: &Call) -> usize {
             call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
         }
     }
-}
-
-/// Longest prefix of `text` within `bytes` that ends between characters.
-pub(crate) fn prefix(text: &str, bytes: u64) -> &str {
-    let mut end = usize::try_from(bytes).unwrap_or(usize::MAX).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].

@@ -17,7 +17,8 @@ use crate::{
     calls::CallResult,
     event::{EventKind, Scalar},
     meter::wall_nanos,
-    store::{StoreData, prefix, word},
+    outcome::prefix,
+    store::{StoreData, word},
 };
 
 /// Random bytes the guest may ask for at once.
@@ -154,7 +155,7 @@ pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> 
         |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
             let mut left = context.get_fuel()?;
             let data = context.data_mut();
-            if data.payer.0 != cell && data.cells.contains_key(&cell) {
+            if data.payer.0 != cell && data.cells.contains_key(&cell) && !data.is_looking() {
                 data.charge(left);
                 left = data.begin_to_pay(cell);
                 context.set_fuel(left)?;
@@ -187,7 +188,7 @@ impl control::Host for StoreData {
         self.note_running(cell);
         let wake = self.binding.link.wake.clone();
         let until = self.clock.instant(until);
-        let deadline = self.cells.get(&cell).map_or(self.entered + self.binding.limits.timeout, |live| live.deadline);
+        let deadline = self.deadline(cell);
         loop {
             if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
                 return Ok(());
@@ -207,7 +208,9 @@ impl control::Host for StoreData {
     }
 
     fn log(&mut self, message: String) -> wasmtime::Result<()> {
-        tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
+        if self.may_log() {
+            tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
+        }
         Ok(())
     }
 }

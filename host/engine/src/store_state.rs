@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use crate::{
     bindings::WORLD_VERSION,
     cell::Language,
-    limits::{EVENTS_QUEUED_MAX, TIMEOUT_MAX},
-    meter::{CpuMeter, GuestClock, StopFlag, wall_nanos},
+    limits::TIMEOUT_MAX,
+    meter::{CpuMeter, GuestClock, wall_nanos},
     snapshot::{CellState, KernelState},
     store::{Binding, LiveCell, StoreData},
 };
@@ -76,22 +76,14 @@ pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
 
 /// A cell whose run is gone.
 fn orphan(state: &CellState, cpu_before: Duration) -> Option<LiveCell> {
-    let (events, mut unread) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
+    // Open for as long as it takes to reserve the place of the last event.
+    let (events, _unread) = mpsc::channel(1);
     let last = events.clone().try_reserve_owned().ok()?;
-    tokio::spawn(async move { while unread.recv().await.is_some() {} });
-    let began = Instant::now();
     Some(LiveCell {
-        index: 0,
-        events,
-        last,
-        stop: StopFlag::new(),
-        began,
-        deadline: began + Duration::from_nanos(state.time_left).min(TIMEOUT_MAX),
-        stop_seen: None,
-        give_up: None,
         cpu_before,
         output_left: state.output_left,
         fuel_left: state.fuel_left,
         depth: state.depth,
+        ..LiveCell::unheard(events, last, Duration::from_nanos(state.time_left).min(TIMEOUT_MAX))
     })
 }

@@ -2,14 +2,13 @@
 
 use std::{
     sync::{Arc, Mutex, Weak, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use crate::{error::Error, guest::Guest, kernel::Kernel, meter::lock, store::KernelLink};
+use crate::{error::Error, guest::Guest, kernel::Kernel, limits::KERNEL_WAIT, meter::lock, store::KernelLink};
 
-/// How often, and how many times, it is looked whether a kernel that was told to has fallen asleep.
-const ROOM_WAIT: Duration = Duration::from_millis(2);
-const ROOM_ATTEMPTS: usize = 100;
+/// How often it is looked whether there is room for a kernel.
+const ROOM_INTERVAL: Duration = Duration::from_millis(2);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -42,24 +41,24 @@ impl Sweep {
     }
 
     /// A kernel bound to nobody, a new one or also a warm spare. When there is no room for one, an idle kernel falls asleep
-    /// first.
+    /// first; and kernels of sessions that were reset or closed, and of cells that had their own, are waited for a little.
     ///
     /// # Errors
     /// `KernelsExhausted` when all kernels are busy, or the guest fails.
     pub(crate) async fn kernel(&self, guest: &Arc<Guest>, is_new: bool) -> Result<Kernel, Error> {
+        let give_up = Instant::now() + KERNEL_WAIT;
         let mut is_asked = false;
-        for _ in 0..ROOM_ATTEMPTS {
+        loop {
             let kernel = if is_new { guest.fresh().await } else { guest.kernel().await };
             is_asked = match kernel {
                 Err(Error::KernelsExhausted) => is_asked || put_to_sleep(&mut lock(&self.awake)),
                 kernel => return kernel,
             };
-            if !is_asked {
-                break;
+            if Instant::now() >= give_up {
+                return Err(Error::KernelsExhausted);
             }
-            tokio::time::sleep(ROOM_WAIT).await;
+            tokio::time::sleep(ROOM_INTERVAL).await;
         }
-        Err(Error::KernelsExhausted)
     }
 }
 
