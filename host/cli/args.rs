@@ -133,6 +133,9 @@ pub(crate) struct SessionArguments {
     /// Seconds for cells that do not say how long they may take [default: 30]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) timeout: Option<u64>,
+    /// Give every cell a fresh kernel: cells share files, and no names
+    #[arg(long)]
+    pub(crate) per_call: bool,
     /// Environment variable that cells see
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
@@ -148,6 +151,7 @@ impl SessionArguments {
             || !self.mounts.is_empty()
             || !self.packages.is_empty()
             || !self.environment.is_empty()
+            || self.per_call
             || limits.iter().any(Option::is_some)
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{Limits, Mount};
+use cellar_engine::{KernelMode, Language, Limits, Mount, Seed};
 
 use crate::{check::Invalid, report::CliError};
 
@@ -37,6 +37,19 @@ pub(crate) struct Config {
     pub(crate) packages: Vec<PathBuf>,
     /// `[environment]`: variables that cells see. `NAME = "value"`.
     pub(crate) environment: Vec<(String, String)>,
+    /// `[session]`: what its kernels begin with and how long they live.
+    pub(crate) session: SessionTable,
+}
+
+/// Kernels of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SessionTable {
+    /// `kernel_mode`: `session`, the default, where cells share names, or `per-call`, where every cell begins afresh.
+    pub(crate) kernel_mode: KernelMode,
+    /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
+    /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
+    /// `limit = 10`.
+    pub(crate) seeds: BTreeMap<Language, Seed>,
 }
 
 /// How a command is run.

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{Access, GuestState, GuestStatus, HostConfig, Language, Limits, guest_status};
+use cellar_engine::{Access, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status};
 
 use crate::{
     args::{DoctorArguments, Folders},
@@ -96,8 +96,20 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         mounts: config.mounts.iter().map(mount).collect(),
         packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
+        kernel_mode: match config.session.kernel_mode {
+            KernelMode::Session => "session",
+            KernelMode::PerCall => "per-call",
+        },
+        seeds: config.session.seeds.iter().map(|(language, seed)| (language.title(), seed_parts(seed))).collect(),
         limits: limits_json(&config.limits.limits()),
     }
+}
+
+/// What a seed makes: the names it binds, and how much source it runs.
+fn seed_parts(seed: &Seed) -> Vec<String> {
+    let names = seed.bindings.iter().map(|(name, _)| name.clone());
+    let source = (!seed.source.is_empty()).then(|| format!("source of {} bytes", seed.source.len()));
+    names.chain(source).collect()
 }
 
 fn limits_json(limits: &Limits) -> LimitsJson {
@@ -203,6 +215,10 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
     lines.item("packages", &or_none(&packages));
     lines.item("environment", &or_none(&config.environment));
+    lines.item("kernels", if config.kernel_mode == "per-call" { "one a cell" } else { "one a language" });
+    let seeds: Vec<String> =
+        config.seeds.iter().map(|(language, parts)| format!("{language}: {}", or_none(parts))).collect();
+    lines.item("seeds", &if seeds.is_empty() { "none".to_owned() } else { seeds.join("; ") });
     let limits = &config.limits;
     lines.item(
         "timeout",

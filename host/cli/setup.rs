@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cellar_engine::{
-    Access, GuestState, Host, HostConfig, Language, Mount, Session, SessionConfig, bake, guest_status,
+    Access, GuestState, Host, HostConfig, KernelMode, Language, Mount, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{
@@ -97,7 +97,18 @@ pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConf
     let workspace = arguments.workspace.clone();
     // Those of the command line come first, and so win.
     let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
-    Ok(SessionConfig { workspace, mounts, packages, environment, limits, bridges, ..SessionConfig::default() })
+    let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
+    Ok(SessionConfig {
+        workspace,
+        mounts,
+        packages,
+        environment,
+        limits,
+        bridges,
+        seeds: config.session.seeds.into_iter().collect(),
+        kernel_mode,
+        ..SessionConfig::default()
+    })
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

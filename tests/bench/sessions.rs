@@ -41,6 +41,19 @@ fn first_result(plan: &Plan) -> Vec<Line> {
             lines.push(Line::time(what, &samples, target));
         }
     }
+    for (language, spares, target) in [(Language::Python, SPARES, Some(1_000.0)), (Language::JavaScript, 0, None)] {
+        let what = format!("{}: reset to next result", language.title());
+        let lab = Lab::open(plan, language, spares);
+        let session = lab.session();
+        lab.run(&session, trivial(language));
+        let samples = plan.sample(&what, || {
+            let began = Instant::now();
+            session.reset(language);
+            lab.run(&session, trivial(language));
+            began.elapsed()
+        });
+        lines.push(Line::time(what, &samples, target));
+    }
     let lab = Lab::open(plan, Language::Probe, 0);
     let samples = plan.sample("session without a kernel", || {
         let began = Instant::now();

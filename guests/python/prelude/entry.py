@@ -123,7 +123,7 @@ def resume(completions):
 
 
 def reset():
-    """Forgets the session's names and tasks; bridges, grants and seeds stay."""
+    """Forgets the session's names and tasks; bridges and grants stay."""
     bridges.forget_calls()
     cells.reset(_fresh_names(), _baked_modules)
 

@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{Access, Mount};
+use cellar_engine::{Access, KernelMode, Language, Mount, Seed};
 
-use super::{Agent, Command, Config, Http, HttpRule, LimitsTable, Llm, Tool};
+use super::{Agent, Command, Config, Http, HttpRule, LimitsTable, Llm, SessionTable, Tool};
 use crate::{
     bridges::schema::Schema,
     check::{At, Fields, Invalid, Problems, quote},
@@ -54,7 +54,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn config(&mut self, at: &At<'_>) -> Option<Config> {
-        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "packages", "environment"];
+        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "packages", "environment", "session"];
         let fields = at.fields(&known, &mut self.problems)?;
         Some(Config {
             tools: self.named(&fields, "tools", Parser::tool),
@@ -65,7 +65,47 @@ impl Parser<'_> {
             mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
             packages: self.packages(&fields),
             environment: self.environment(&fields),
+            session: fields.get("session").and_then(|at| self.session(&at)).unwrap_or_default(),
         })
+    }
+
+    fn session(&mut self, at: &At<'_>) -> Option<SessionTable> {
+        let languages = [Language::Python, Language::JavaScript];
+        let fields = at.fields(&["kernel_mode", "python", "javascript"], &mut self.problems)?;
+        let mut table = SessionTable::default();
+        if let Some(at) = fields.get("kernel_mode") {
+            match at.node {
+                Node::Text(mode) if mode == "session" => {}
+                Node::Text(mode) if mode == "per-call" => table.kernel_mode = KernelMode::PerCall,
+                _ => at.expected("`session` or `per-call`", &mut self.problems),
+            }
+        }
+        for language in languages {
+            if let Some(seed) = fields.get(language.guest_name()).and_then(|at| self.seed(&at)) {
+                table.seeds.insert(language, seed);
+            }
+        }
+        Some(table)
+    }
+
+    fn seed(&mut self, at: &At<'_>) -> Option<Seed> {
+        let fields = at.fields(&["source", "bindings"], &mut self.problems)?;
+        let mut seed = Seed::default();
+        if let Some(at) = fields.get("source")
+            && let Some(path) = at.filled_text(&mut self.problems)
+        {
+            match std::fs::read_to_string(self.path(path)) {
+                Ok(source) => seed.source = source,
+                Err(error) => at.expected(format_args!("a file with source text ({error})"), &mut self.problems),
+            }
+        }
+        for (name, at) in fields.get("bindings").and_then(|at| at.entries(&mut self.problems)).unwrap_or_default() {
+            match at.node {
+                Node::Other(_) => at.expected("a value that JSON has", &mut self.problems),
+                node => seed.bindings.push((name.to_owned(), serde_json::Value::from(node).to_string())),
+            }
+        }
+        Some(seed)
     }
 
     fn packages(&mut self, fields: &Fields<'_>) -> Vec<PathBuf> {

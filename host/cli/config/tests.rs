@@ -42,6 +42,11 @@ fuel = 1000
 "/out" = { host = "/tmp/out", write = true }
 [environment]
 LANG = "C"
+[session]
+kernel_mode = "per-call"
+[session.python.bindings]
+limit = 10
+names = ["Ada", { deep = true }]
 "#;
 
 #[test]
@@ -54,6 +59,10 @@ fn the_documented_file_is_understood() {
     assert_eq!(add.command.environment, [("MODE".to_owned(), "fast".to_owned())]);
     assert_eq!(add.command.inherit, ["TOKEN"]);
     assert_eq!(add.schema, Some(serde_json::json!({"type": "object", "required": ["a"]})));
+    assert_eq!(config.session.kernel_mode, KernelMode::PerCall);
+    let seed = &config.session.seeds[&Language::Python];
+    let binding = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(seed.bindings, [binding("limit", "10"), binding("names", "[\"Ada\",{\"deep\":true}]")]);
     let llm = config.llm.expect("[llm]");
     assert_eq!(llm.endpoint, "http://127.0.0.1:9999/v1");
     assert_eq!(llm.tiers.len(), 3);
@@ -135,4 +144,26 @@ fn wrong_values_say_what_was_expected() {
 #[test]
 fn bad_toml_says_where() {
     assert_eq!(problems("[tools\n"), ["expected TOML: unclosed table, expected `]` at line 1 column 7"]);
+}
+
+#[test]
+fn seeds_are_read_from_the_files_folder() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("seed.py"), "x = 1\n").expect("written");
+    let parse = |text: &str| Config::parse(text, folder.path(), "`cellar.toml`");
+    let config = parse("[session.python]\nsource = \"seed.py\"").expect("valid");
+    assert_eq!(config.session.seeds[&Language::Python].source, "x = 1\n");
+    let faults = |text: &str| parse(text).expect_err("refused").problems;
+    let missing = faults("[session.javascript]\nsource = \"none.js\"");
+    assert!(
+        missing[0].starts_with("session.javascript.source: expected a file with source text (No such file"),
+        "{missing:?}"
+    );
+    assert_eq!(
+        faults("session.kernel_mode = \"once\"\nsession.python.bindings.day = 2026-01-01"),
+        [
+            "session.kernel_mode: expected `session` or `per-call`, found \"once\"",
+            "session.python.bindings.day: expected a value that JSON has, found a date",
+        ]
+    );
 }

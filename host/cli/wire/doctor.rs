@@ -51,6 +51,10 @@ pub(crate) struct ConfigJson {
     pub(crate) mounts: Vec<String>,
     pub(crate) packages: Vec<PathBuf>,
     pub(crate) environment: Vec<String>,
+    /// `session` or `per-call`.
+    pub(crate) kernel_mode: &'static str,
+    /// Languages whose kernels begin with more than nothing, each with its bindings.
+    pub(crate) seeds: BTreeMap<&'static str, Vec<String>>,
     pub(crate) limits: LimitsJson,
 }
 
