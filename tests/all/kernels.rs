@@ -229,8 +229,11 @@ fn a_reset_finds_a_kernel_although_all_are_in_use() {
 fn a_host_whose_kernels_are_all_in_use_says_so() {
     on_one_thread(async {
         let host = Host::open(config(1)).expect("a host");
+        // One that awaits would make room by falling asleep.
         let holder = open(&host, SessionConfig::default());
-        assert_eq!(text(&holder, "emit mine").await, "mine");
+        let mut busy = run(&holder, "spin");
+        until_started(&mut busy).await;
+        let _busy = tokio::spawn(outcome(busy));
         let answer = text(&open(&host, SessionConfig::default()), "emit never").await;
         assert!(answer.contains("every kernel of this host is in use"), "{answer}");
     });
