@@ -50,9 +50,6 @@ static cell_t cells[CELL_COUNT];
 static uint32_t *stopped;
 static size_t stopped_count;
 
-// Jobs that come before those of the runtime.
-static struct list_head ticks;
-
 // Why the code that was running had to stop; looked at when an exception that cannot be caught comes out.
 static enum { ENDS_NOT, ENDS_STOPPED, ENDS_EXITED } ending;
 static cellar_kernel_types_stop_reason_t stop_reason;
@@ -306,6 +303,8 @@ static void end_settled(cell_t *cell) {
 
 #include "rejections.c"
 
+#include "lists.c"
+
 // ---- The event loop
 
 static void run_job(JSJobEntry *job) {
@@ -319,20 +318,6 @@ static void run_job(JSJobEntry *job) {
         JS_FreeValue(ctx, job->argv[i]);
     JS_FreeValue(ctx, result);
     js_free(ctx, job);
-}
-
-static JSValue run_tick(JSContext *c, int argc, JSValueConst *argv) {
-    return JS_Call(ctx, argv[0], JS_UNDEFINED, 0, NULL);
-}
-
-bool enqueue_tick(JSContext *c, JSValueConst function) {
-    if (JS_EnqueueJob(ctx, run_tick, 1, &function))
-        return false;
-    // It was put at the end of the other queue.
-    struct list_head *entry = runtime->job_list.prev;
-    list_del(entry);
-    list_add_tail(entry, &ticks);
-    return true;
 }
 
 static bool run_first(struct list_head *jobs) {
@@ -440,29 +425,6 @@ uint64_t session_start(void) {
 // ---- The runtime
 
 #include "modules.c"
-
-// Objects that were there before the first cell. A collection need not look at them, and so does not touch the pages
-// on which they lie: what they refer to counts as in use.
-static struct list_head frozen;
-
-// Bytes that a session may allocate before its first collection.
-#define GC_BYTES (1u << 20)
-
-static void move_list(struct list_head *from, struct list_head *to) {
-    if (list_empty(from))
-        return;
-    from->next->prev = to->prev;
-    to->prev->next = from->next;
-    from->prev->next = to;
-    to->prev = from->prev;
-    init_list_head(from);
-}
-
-static void freeze(void) {
-    JS_RunGC(runtime);
-    move_list(&runtime->gc_obj_list, &frozen);
-    JS_SetGCThreshold(runtime, runtime->malloc_state.malloc_size + GC_BYTES);
-}
 
 static void open_runtime(void) {
     runtime = JS_NewRuntime();

@@ -1,0 +1,42 @@
+// Lists of QuickJS's own, kept apart: jobs that come before the others, and objects that need no collection. Included by
+// shim.c.
+
+static void move_list(struct list_head *from, struct list_head *to) {
+    if (list_empty(from))
+        return;
+    from->next->prev = to->prev;
+    to->prev->next = from->next;
+    from->prev->next = to;
+    to->prev = from->prev;
+    init_list_head(from);
+}
+
+// Jobs that come before those of the runtime.
+static struct list_head ticks;
+
+static JSValue run_tick(JSContext *c, int argc, JSValueConst *argv) {
+    return JS_Call(ctx, argv[0], JS_UNDEFINED, 0, NULL);
+}
+
+bool enqueue_tick(JSContext *c, JSValueConst function) {
+    if (JS_EnqueueJob(ctx, run_tick, 1, &function))
+        return false;
+    // It was put at the end of the other queue.
+    struct list_head *entry = runtime->job_list.prev;
+    list_del(entry);
+    list_add_tail(entry, &ticks);
+    return true;
+}
+
+// Objects that were there before the first cell. A collection need not look at them, and so does not touch the pages
+// on which they lie: what they refer to counts as in use.
+static struct list_head frozen;
+
+// Bytes that a session may allocate before its first collection.
+#define GC_BYTES (1u << 20)
+
+static void freeze(void) {
+    JS_RunGC(runtime);
+    move_list(&runtime->gc_obj_list, &frozen);
+    JS_SetGCThreshold(runtime, runtime->malloc_state.malloc_size + GC_BYTES);
+}
