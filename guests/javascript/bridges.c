@@ -132,7 +132,7 @@ static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
     return JS_NewInt64(ctx, (int64_t)call);
 }
 
-JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response) {
+static JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response) {
     if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_TEXT)
         return string_from(ctx, response->val.text);
     if (response->tag == CELLAR_KERNEL_TYPES_RESPONSE_JSON) {
@@ -159,7 +159,7 @@ JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *res
     return value;
 }
 
-JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error) {
+static JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error) {
     static const char *const kinds[] = {"failed", "denied", "unknown", "invalid", "cancelled", "limit"};
     JSValue value = JS_NewObject(ctx);
     JS_SetPropertyStr(ctx, value, "kind", JS_NewString(ctx, error->kind < 6 ? kinds[error->kind] : "failed"));
@@ -226,6 +226,24 @@ static JSValue granted_tools(JSContext *ctx, JSValueConst this_value, int argc, 
     }
     cellar_kernel_tools_list_tool_free(&tools);
     return list;
+}
+
+void settle_call(JSContext *ctx, const kernel_completion_t *completion) {
+    bool ok = !completion->response.is_err;
+    JSValue value = ok ? response_value(ctx, &completion->response.val.ok)
+                       : call_error_value(ctx, &completion->response.val.err);
+    if (JS_IsException(value)) {
+        value = JS_GetException(ctx);
+        ok = false;
+    }
+    JSValue number = JS_NewInt64(ctx, (int64_t)completion->call);
+    JSValueConst arguments[] = {number, JS_NewBool(ctx, ok), value};
+    JSValue result = call_hook(ctx, HOOK_SETTLE, 3, arguments);
+    if (JS_IsException(result))
+        drop_exception();
+    JS_FreeValue(ctx, result);
+    JS_FreeValue(ctx, value);
+    JS_FreeValue(ctx, number);
 }
 
 void add_bridge_functions(JSContext *ctx, JSValueConst host) {

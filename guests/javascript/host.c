@@ -49,7 +49,8 @@ static JSValue environment(JSContext *ctx, JSValueConst this_value, int argc, JS
 
 // workingDirectory()
 static JSValue directory(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    return JS_NewString(ctx, working_directory());
+    extern char *__wasilibc_cwd;
+    return JS_NewString(ctx, __wasilibc_cwd);
 }
 
 // memoryBytes(): of linear memory

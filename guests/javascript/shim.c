@@ -24,9 +24,6 @@
 // Cells that can be in flight at once.
 #define CELL_COUNT 256
 
-// The number of the cell that makes the names a session begins with; its file is `<seed>`.
-#define SEED_CELL UINT32_MAX
-
 // Interrupt checks that a description may take; each stands for some 10,000 steps of bytecode.
 #define POLLS_WHILE_DESCRIBING 100
 
@@ -413,11 +410,6 @@ JSValue environment_list(JSContext *c) {
     return list;
 }
 
-const char *working_directory(void) {
-    extern char *__wasilibc_cwd;
-    return __wasilibc_cwd;
-}
-
 uint64_t session_start(void) {
     return started_at;
 }
@@ -534,24 +526,8 @@ void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
     enter();
-    for (size_t i = 0; i < completions->len; i++) {
-        const kernel_completion_t *completion = &completions->ptr[i];
-        bool ok = !completion->response.is_err;
-        JSValue value = ok ? response_value(ctx, &completion->response.val.ok)
-                           : call_error_value(ctx, &completion->response.val.err);
-        if (JS_IsException(value)) {
-            value = JS_GetException(ctx);
-            ok = false;
-        }
-        JSValue number = JS_NewInt64(ctx, (int64_t)completion->call);
-        JSValueConst arguments[] = {number, JS_NewBool(ctx, ok), value};
-        JSValue result = call_hook(ctx, HOOK_SETTLE, 3, arguments);
-        if (JS_IsException(result))
-            drop_exception();
-        JS_FreeValue(ctx, result);
-        JS_FreeValue(ctx, value);
-        JS_FreeValue(ctx, number);
-    }
+    for (size_t i = 0; i < completions->len; i++)
+        settle_call(ctx, &completions->ptr[i]);
     kernel_list_completion_free(completions);
     turn(step);
 }

@@ -43,6 +43,9 @@ void bundle_free(kernel_mime_bundle_t *bundle);
 
 // ---- shim.c
 
+// The number of the cell that makes the names a session begins with; its file is `<seed>`.
+#define SEED_CELL UINT32_MAX
+
 // Ends the cell that now runs, with an exit status: throws what no JavaScript can catch.
 JSValue exit_cell(JSContext *ctx, int32_t status);
 
@@ -60,9 +63,6 @@ JSValue lexical_bindings(JSContext *ctx);
 
 // The environment that the session was given: name, value, and so on.
 JSValue environment_list(JSContext *ctx);
-
-// Absolute path of the working directory.
-const char *working_directory(void);
 
 // When the kernel was given to its session, on the monotonic clock.
 uint64_t session_start(void);
@@ -141,11 +141,8 @@ void add_library_functions(JSContext *ctx, JSValueConst host);
 void add_lookup_functions(JSContext *ctx, JSValueConst host);
 void add_module_functions(JSContext *ctx, JSValueConst host);
 
-// What the host answered, as a value; frees nothing.
-JSValue response_value(JSContext *ctx, const cellar_kernel_types_response_t *response);
-
-// Why a call failed, as a plain object with `kind` and `message`.
-JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error);
+// Hands the answer of a call to who awaits it; frees nothing.
+void settle_call(JSContext *ctx, const kernel_completion_t *completion);
 
 // ---- timers.c
 
