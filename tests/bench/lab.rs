@@ -180,6 +180,16 @@ impl Lab {
         time
     }
 
+    /// The time of the second cell of a new session. The first does next to nothing.
+    pub(crate) fn time_in_new(&self, code: &str) -> Duration {
+        let session = self.session();
+        self.run(&session, trivial(self.language));
+        let time = self.time(&session, code);
+        drop(session);
+        self.settle();
+        time
+    }
+
     /// Lets the kernels of sessions that were dropped end; they do that on the runtime.
     fn settle(&self) {
         self.runtime.block_on(async {

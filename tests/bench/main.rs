@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, reason = "the table is the product")]
 
 mod bridges;
+mod imports;
 mod lab;
 mod loops;
 mod machine;
@@ -39,6 +40,7 @@ struct Measurement {
 fn measurements() -> Vec<Measurement> {
     [
         sessions::MEASUREMENTS,
+        imports::MEASUREMENTS,
         bridges::MEASUREMENTS,
         stops::MEASUREMENTS,
         state::MEASUREMENTS,

@@ -10,15 +10,16 @@ _strptime abc argparse array ast asyncio base64 binascii bisect builtins bz2 cPr
 collections collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars
 copy copyreg csv dataclasses datetime decimal difflib dis doctest email email.message email.mime.multipart
 email.mime.text email.parser encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 enum
-errno filecmp fileinput fnmatch fractions functools getpass glob graphlib gzip hashlib heapq hmac html html.parser
-http http.client http.cookies http.server importlib importlib.metadata importlib.resources importlib.util inspect io
-ipaddress itertools json keyword linecache locale logging logging.config logging.handlers lzma marshal math mimetypes
-multiprocessing numbers operator optparse os pathlib pdb pickle pickletools pkgutil platform plistlib posixpath pprint
-profile pstats queue quopri random re reprlib rlcompleter runpy sched secrets select selectors shelve shlex shutil
-signal smtplib socket sqlite3 stat statistics string string.templatelib stringprep struct subprocess symtable sys
-sysconfig tarfile tempfile textwrap threading time timeit token tokenize tomllib trace traceback types typing
-unicodedata unittest unittest.mock urllib urllib.error urllib.parse urllib.request uuid warnings wave weakref
-xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc.client zipfile zlib zoneinfo
+errno filecmp fileinput fnmatch fractions ftplib functools getopt getpass glob graphlib gzip hashlib heapq hmac html
+html.parser http http.client http.cookies http.server imaplib importlib importlib.metadata importlib.resources
+importlib.util inspect io ipaddress itertools json keyword linecache locale logging logging.config logging.handlers
+lzma mailbox marshal math mimetypes multiprocessing numbers operator optparse os pathlib pdb pickle pickletools
+pkgutil platform plistlib posixpath pprint profile pstats queue quopri random re reprlib rlcompleter runpy sched
+secrets select selectors shelve shlex shutil signal smtplib socket sqlite3 stat statistics string string.templatelib
+stringprep struct subprocess symtable sys sysconfig tarfile tempfile textwrap threading time timeit token tokenize
+tomllib trace traceback types typing unicodedata unittest unittest.mock urllib urllib.error urllib.parse
+urllib.request uuid warnings wave weakref xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc.client zipfile zlib
+zoneinfo
 """.split()
 
 # CPython specialises code after a few runs.
