@@ -164,7 +164,7 @@ def install_inspect(sources):
 
     @functools.wraps(original)
     def getfile(value):
-        if isinstance(value, type) and value.__module__ == "__main__":
+        if isinstance(value, type) and getattr(value, "__module__", None) == "__main__":
             found = _class_file(value, sources)
             if found is not None:
                 return found
