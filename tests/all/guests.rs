@@ -2,6 +2,7 @@
 
 mod bridges;
 mod cli;
+mod completion;
 mod continuity;
 mod memory;
 mod node;

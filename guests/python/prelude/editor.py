@@ -3,27 +3,15 @@
 Answers may run the user's code, a `__repr__` or a property. It gets little time, for nobody waits for a cell here.
 """
 
-import builtins
 import contextlib
 import inspect as _inspect
-import keyword
-import re
-import sys
 import time
 import types
 
 import _cellar
-from _cellar_prelude import cells, display
+from _cellar_prelude import cells, display, offers
 from _cellar_prelude.sandbox import CellStopped
 
-_WORD = re.compile(r"[\w.]*$")
-_NAME_BEFORE = re.compile(r"[\w.]*$")
-_NAME_AFTER = re.compile(r"\w*")
-_IMPORT = re.compile(
-    r"^\s*(?:from\s+([\w.]*)$|from\s+([\w.]+)\s+import\s+(?:.*,\s*)?(\w*)$|import\s+(?:.*,\s*)?([\w.]*)$)"
-)
-
-ITEMS_MAX = 500
 PREVIEW_MAX = 120
 # How long the user's code may run for one answer, for the preview of one name, and for all previews, in nanoseconds.
 ANSWER_TIME = 2_000_000_000
@@ -43,104 +31,13 @@ def _limited(nanoseconds):
         _cellar.limit_time(0)
 
 
-def _kind(value):
-    if isinstance(value, type):
-        return "class"
-    if isinstance(value, types.ModuleType):
-        return "module"
-    return "function" if callable(value) else "variable"
-
-
-def _module_names(prefix):
-    """Names of modules that begin with a dotted prefix."""
-    import pkgutil
-
-    package, _, start = prefix.rpartition(".")
-    if package:
-        path = getattr(sys.modules.get(package), "__path__", None)
-        found = {each.name for each in pkgutil.iter_modules(path)} if path else set()
-    else:
-        found = {each.name for each in pkgutil.iter_modules()} | {n for n in sys.modules if "." not in n}
-    return [(name, "module") for name in sorted(found) if name.startswith(start) and not name.startswith("_cellar")]
-
-
-def _import_items(match):
-    source, package, name, module = match.groups()
-    if package is not None:
-        target = sys.modules.get(package)
-        items = [(each, _kind(getattr(target, each, None))) for each in dir(target) if each.startswith(name)]
-        return len(name), items or [each for each in _module_names(f"{package}.{name}")]
-    prefix = source if source is not None else module
-    return len(prefix.rpartition(".")[2]), _module_names(prefix)
-
-
-def _value_of(expression):
-    """The value of a dotted name, found without calling anything of the user's but properties."""
-    first, *rest = expression.split(".")
-    if first in cells.names:
-        value = cells.names[first]
-    else:
-        value = getattr(builtins, first)
-    for name in rest:
-        value = getattr(value, name)
-    return value
-
-
-def _attribute_items(expression, prefix):
-    try:
-        value = _value_of(expression)
-    except Exception:  # noqa: BLE001 - nothing to offer
-        return []
-    items = []
-    for name in dir(value):
-        if not name.startswith(prefix) or (name.startswith("_") and not prefix.startswith("_")):
-            continue
-        try:
-            static = _inspect.getattr_static(value, name)
-        except AttributeError:
-            static = None
-        kind = _kind(static)
-        items.append((name, "property" if kind == "variable" else kind))
-    return items
-
-
-def _name_items(prefix):
-    items = {}
-    for name in keyword.kwlist:
-        items[name] = "keyword"
-    for name, value in vars(builtins).items():
-        if not name.startswith("__cellar"):
-            items[name] = _kind(value)
-    for name, value in cells.names.items():
-        items[name] = _kind(value)
-    return [
-        (name, kind)
-        for name, kind in sorted(items.items())
-        if name.startswith(prefix) and (not name.startswith("_") or prefix.startswith("_"))
-    ]
-
-
 def complete(code, cursor):
     """(start, end, [(text, kind)]) at a cursor."""
     try:
         with _limited(ANSWER_TIME):
-            return _complete(code, cursor)
-    except CellStopped:
+            return offers.complete(code, cursor)
+    except (CellStopped, Exception):  # noqa: BLE001 - the user's attributes may raise anything
         return cursor, cursor, []
-
-
-def _complete(code, cursor):
-    before = code[:cursor]
-    line = before.rsplit("\n", 1)[-1]
-    match = _IMPORT.match(line)
-    if match is not None:
-        width, items = _import_items(match)
-    else:
-        word = _WORD.search(line).group()
-        expression, dot, prefix = word.rpartition(".")
-        width = len(prefix)
-        items = _attribute_items(expression, prefix) if dot else (_name_items(prefix) if prefix else [])
-    return cursor - width, cursor, items[:ITEMS_MAX]
 
 
 def inspect(code, cursor):
@@ -153,15 +50,13 @@ def inspect(code, cursor):
 
 
 def _inspect_at(code, cursor):
-    name = _NAME_BEFORE.search(code[:cursor]).group() + _NAME_AFTER.match(code[cursor:]).group()
-    if not name:
-        # Between the parentheses of a call, help is about the function.
-        name = _NAME_BEFORE.search(code[:cursor].rsplit("(", 1)[0]).group()
-    name = name.strip(".")
     try:
-        value = _value_of(name)
+        name, value = offers.subject(code, cursor)
     except Exception:  # noqa: BLE001 - nothing to say
         return None
+    if isinstance(value, offers.Made):
+        text = f"{name}: {_class_name(value.kind)}"
+        return [("text/plain", text), ("text/markdown", f"```python\n{text}\n```")]
     described = callable(value) or isinstance(value, types.ModuleType)
     try:
         head = f"{name}{_inspect.signature(value)}" if callable(value) else f"{name}: {_type_name(value)}"
@@ -180,7 +75,10 @@ def _inspect_at(code, cursor):
 
 
 def _type_name(value):
-    kind = type(value)
+    return _class_name(type(value))
+
+
+def _class_name(kind):
     return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
 
 
