@@ -43,6 +43,7 @@ run: guests data ## Set everything up and run a real analysis
 
 suites: build
 	@$(GUESTS) suite python-library > /dev/null
+	@$(GUESTS) suite python-packages > /dev/null
 
 test: guests data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
@@ -54,8 +55,8 @@ test-fast: probe ## Run the tests that need no interpreter
 conformance: guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-conformance-python: guests suites ## Run all of CPython's tests of its library that a sandbox can pass
-	@CELLAR_CONFORMANCE=python-library $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
+conformance-python: guests suites ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
+	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast -E 'test(/^python-/)'
 
 check: setup ## Check format, lints, licences and documentation
 	@$(CARGO) fmt --all --check

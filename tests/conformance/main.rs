@@ -1,4 +1,4 @@
-//! Test-suites of other people, run inside the sandbox: one test per module of a suite.
+//! Test-suites of other people, run inside the sandbox: one test per module or file of a suite.
 //!
 //! A list in `fixtures/conformance` names the modules and the failures that are expected, with reasons; a failure that
 //! is not listed fails the module, and so does a listed one that does not happen any more. The quick part of each suite
@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Trial};
 /// A suite by name, and what makes its tests.
 type Suite = (&'static str, fn(Selection) -> Result<Vec<Trial>, String>);
 
-const SUITES: &[Suite] = &[("python-library", python::library)];
+const SUITES: &[Suite] = &[("python-library", python::library), ("python-packages", python::packages)];
 
 /// Which modules of a suite are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,27 +14,52 @@ use crate::{
     root, suite_folder,
 };
 
-/// Runs the tests of one module.
-const RUNNER: &str = include_str!("../../fixtures/conformance/run_tests.py");
-/// Where it says what became of them.
+/// Begins every cell: says what became of tests.
+const NOTES: &str = include_str!("../../fixtures/conformance/notes.py");
+/// Runs the tests of one module of CPython's own.
+const RUN_LIBRARY: &str = include_str!("../../fixtures/conformance/run_library.py");
+/// Runs the tests of one file of a package.
+const RUN_PACKAGE: &str = include_str!("../../fixtures/conformance/run_package.py");
+/// Where the cell says what became of them.
 const RESULTS: &str = ".results.ndjson";
 /// Kernels that one module may cost.
 const DEATHS_MAX: usize = 8;
 
 /// CPython's own tests of its standard library.
 pub(crate) fn library(selection: Selection) -> Result<Vec<Trial>, String> {
-    let list: &'static List =
-        Box::leak(Box::new(List::load(&root().join("fixtures/conformance/python-library.toml"))?));
+    trials("python-library", selection, |list, module| {
+        let packages = suite_folder("python-library")?;
+        let name = format!("test.{module}");
+        let verdicts = run(RUN_LIBRARY, &name, &[packages])?;
+        list.compare(&[&format!("{name}."), &format!("{module}:")], &qualified(module, verdicts)).map_err(Failed::from)
+    })
+}
+
+/// The own tests of popular packages, installed as users install them. A file of tests stands for a module.
+pub(crate) fn packages(selection: Selection) -> Result<Vec<Trial>, String> {
+    trials("python-packages", selection, |list, file| {
+        let suite = suite_folder("python-packages")?;
+        let verdicts = run(RUN_PACKAGE, file, &[suite.join("packages"), suite.join("tests")])?;
+        if verdicts.is_empty() {
+            return Err(format!("`{file}` holds no tests").into());
+        }
+        // pytest begins an identity with the file as its package sees it.
+        let (package, _) = file.split_once('/').ok_or("a file is listed with its package before it")?;
+        let verdicts = verdicts.into_iter().map(|(test, verdict)| (format!("{package}/{test}"), verdict)).collect();
+        list.compare(&[&format!("{file}::")], &verdicts).map_err(Failed::from)
+    })
+}
+
+/// A trial for each module in the list of a suite.
+fn trials(
+    suite: &'static str,
+    selection: Selection,
+    check: fn(&List, &str) -> Result<(), Failed>,
+) -> Result<Vec<Trial>, String> {
+    let list = List::load(&root().join("fixtures/conformance").join(suite).with_extension("toml"))?;
+    let list: &'static List = Box::leak(Box::new(list));
     let rest = if selection == Selection::All { list.rest.as_slice() } else { &[] };
-    let trial = |module: &'static String| {
-        Trial::test(format!("python-library::{module}"), move || {
-            let packages = suite_folder("python-library")?;
-            let name = format!("test.{module}");
-            let verdicts = run(&name, vec![packages])?;
-            list.compare(&[&format!("{name}."), &format!("{module}:")], &qualified(module, verdicts))
-                .map_err(Failed::from)
-        })
-    };
+    let trial = |module: &'static String| Trial::test(format!("{suite}::{module}"), move || check(list, module));
     Ok(list.quick.iter().chain(rest).map(trial).collect())
 }
 
@@ -52,8 +77,8 @@ fn qualified(module: &str, verdicts: BTreeMap<String, Verdict>) -> BTreeMap<Stri
 #[derive(Deserialize)]
 struct Line(String, String, String);
 
-/// Runs all tests of a module.
-fn run(module: &str, packages: Vec<PathBuf>) -> Result<BTreeMap<String, Verdict>, Failed> {
+/// Runs all tests of a module with one of the runners.
+fn run(runner: &str, module: &str, packages: &[PathBuf]) -> Result<BTreeMap<String, Verdict>, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let host = open_host()?;
     let mut verdicts = BTreeMap::new();
@@ -61,11 +86,11 @@ fn run(module: &str, packages: Vec<PathBuf>) -> Result<BTreeMap<String, Verdict>
         let workspace = tempfile::tempdir()?;
         let config = SessionConfig {
             workspace: Some(workspace.path().to_owned()),
-            packages: packages.clone(),
+            packages: packages.to_vec(),
             limits: limits(),
             ..SessionConfig::default()
         };
-        let ending = runtime.block_on(run_cell(&host, config, source(module, &verdicts)))?;
+        let ending = runtime.block_on(run_cell(&host, config, source(runner, module, &verdicts)))?;
         let mut running = None;
         let text = std::fs::read_to_string(workspace.path().join(RESULTS)).unwrap_or_default();
         for line in text.lines() {
@@ -87,12 +112,12 @@ fn run(module: &str, packages: Vec<PathBuf>) -> Result<BTreeMap<String, Verdict>
 }
 
 /// The cell: which module, what need not be run again, and the runner.
-fn source(module: &str, done: &BTreeMap<String, Verdict>) -> String {
+fn source(runner: &str, module: &str, done: &BTreeMap<String, Verdict>) -> String {
     let mut source = format!("MODULE = {module:?}\nDONE = [");
     for test in done.keys() {
         let _ = write!(source, "{}, ", serde_json::Value::from(test.as_str()));
     }
-    source + "]\n" + RUNNER
+    source + "]\n" + NOTES + runner
 }
 
 fn limits() -> Limits {

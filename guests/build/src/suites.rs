@@ -13,11 +13,14 @@ use crate::workshop::Workshop;
 pub(crate) enum Suite {
     /// CPython's own tests of its standard library.
     PythonLibrary,
+    /// Popular packages of Python with their own tests.
+    PythonPackages,
 }
 
 /// The folder of a suite, made unless the cache has it.
 pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
     match suite {
         Suite::PythonLibrary => python::suite::library_tests(workshop),
+        Suite::PythonPackages => python::suite::package_tests(workshop),
     }
 }

@@ -168,6 +168,7 @@ class Input(Bridge):
 def _read_line(prompt):
     """What the interpreter's own `input` does."""
     sys.stdout.write(str(prompt))
+    sys.stdout.flush()
     line = sys.stdin.readline()
     if not line:
         raise EOFError("EOF when reading a line")

@@ -138,6 +138,7 @@ def variables():
 absent.install_changes()
 warm.import_modules()
 sandbox.install_builtins()
+sandbox.install_paths()
 sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
 absent.install()

@@ -1,7 +1,9 @@
 """Exceptions of the sandbox, its bounds, and the names that interactive Python has."""
 
 import builtins
+import errno
 import functools
+import pathlib
 import re
 import sys
 
@@ -131,6 +133,11 @@ class _Help:
 
     def __repr__(self):
         return "Type help(object) for help about object."
+
+
+def install_paths():
+    """Lets `Path.exists` and its kin answer no outside of what is granted, as `os.path.exists` does."""
+    pathlib._abc._IGNORED_ERRNOS += (errno.ENOTCAPABLE,)
 
 
 def install_builtins():

@@ -1,0 +1,26 @@
+"""Stands in for the build backends of packages, so that `pip download` fetches source archives without running them.
+
+`pip` asks the backend for a package's metadata before it keeps an archive. Every archive carries its own.
+"""
+
+import os
+import shutil
+import sys
+from email import message_from_file
+
+
+def prepare_metadata_for_build_wheel(folder, *_):
+    with open("PKG-INFO", encoding="utf-8") as file:
+        metadata = message_from_file(file)
+    name = f"{metadata['Name'].replace('-', '_')}-{metadata['Version']}.dist-info"
+    os.mkdir(os.path.join(folder, name))
+    shutil.copy("PKG-INFO", os.path.join(folder, name, "METADATA"))
+    return name
+
+
+def build_wheel(*_):
+    raise NotImplementedError("it is fetched for its tests, and not built")
+
+
+# What packages without a `pyproject.toml` ask for.
+__legacy__ = sys.modules[__name__]
