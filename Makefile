@@ -12,7 +12,7 @@ DATA := target/datasets
 PACKAGES := target/packages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests probe data packages suites run test test-fast conformance conformance-python check bless \
+.PHONY: help setup build guests probe data packages suites run test test-fast conformance conformance-python conformance-javascript check bless \
 	bench clean
 
 help: ## List the targets
@@ -53,10 +53,15 @@ test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
 conformance: guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
+	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 conformance-python: guests suites ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast -E 'test(/^python-/)'
+
+conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
+	@$(GUESTS) suite test262 > /dev/null
+	@CELLAR_CONFORMANCE=test262 $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 check: setup ## Check format, lints, licences and documentation
 	@$(CARGO) fmt --all --check

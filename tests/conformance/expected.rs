@@ -19,6 +19,23 @@ pub(crate) struct List {
     pub(crate) rest: Vec<String>,
     #[serde(default)]
     failures: Vec<Reason>,
+    #[serde(default)]
+    skipped: Vec<Skipped>,
+}
+
+/// Tests of what the guest does not claim to have.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Skipped {
+    /// For who reads the list.
+    #[serde(rename = "why")]
+    _why: String,
+    /// Features that such a test names.
+    #[serde(default)]
+    features: Vec<String>,
+    /// Texts in such a test.
+    #[serde(default)]
+    texts: Vec<String>,
 }
 
 /// Failures with a common cause.
@@ -53,6 +70,14 @@ impl List {
             Some(name) => Err(explain(&format_args!("`{name}` stands there twice"))),
             None => Ok(list),
         }
+    }
+
+    /// Whether a test that needs these features is left out.
+    pub(crate) fn skips(&self, features: &[&str], text: &str) -> bool {
+        self.skipped.iter().any(|skipped| {
+            skipped.features.iter().any(|feature| features.contains(&feature.as_str()))
+                || skipped.texts.iter().any(|part| text.contains(part))
+        })
     }
 
     /// Compares what happened in a module with what was expected. `prefixes` tell which patterns are about it.

@@ -3,9 +3,10 @@
 //! A list in `fixtures/conformance` names the modules and the failures that are expected, with reasons; a failure that
 //! is not listed fails the module, and so does a listed one that does not happen any more. The quick part of each suite
 //! runs with all other tests; `CELLAR_CONFORMANCE=all` (`make conformance`) adds the rest, and
-//! `CELLAR_CONFORMANCE=python-library` all of one suite and nothing else.
+//! `CELLAR_CONFORMANCE=python-library` or `test262` all of one suite and nothing else.
 
 mod expected;
+mod javascript;
 mod python;
 
 use std::{
@@ -13,12 +14,14 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use libtest_mimic::{Arguments, Trial};
+use cellar_engine::{Host, HostConfig, Language, bake};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A suite by name, and what makes its tests.
 type Suite = (&'static str, fn(Selection) -> Result<Vec<Trial>, String>);
 
-const SUITES: &[Suite] = &[("python-library", python::library), ("python-packages", python::packages)];
+const SUITES: &[Suite] =
+    &[("python-library", python::library), ("python-packages", python::packages), ("test262", javascript::test262)];
 
 /// Which modules of a suite are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,4 +70,13 @@ fn suite_folder(suite: &str) -> Result<PathBuf, String> {
         return Err(format!("the suite `{suite}` could not be fetched"));
     }
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// A host without spares, with the guest of one language.
+fn open_host(language: Language) -> Result<Host, Failed> {
+    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
+    let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
+    bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    Ok(Host::open(config)?)
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
 
-use cellar_engine::{Cell, EventKind, FailureKind, Host, HostConfig, Language, Limits, Outcome, SessionConfig, bake};
+use cellar_engine::{Cell, EventKind, FailureKind, Host, Language, Limits, Outcome, SessionConfig};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::{
     Selection,
     expected::{List, Verdict},
-    root, suite_folder,
+    open_host, root, suite_folder,
 };
 
 /// Begins every cell: says what became of tests.
@@ -80,7 +80,7 @@ struct Line(String, String, String);
 /// Runs all tests of a module with one of the runners.
 fn run(runner: &str, module: &str, packages: &[PathBuf]) -> Result<BTreeMap<String, Verdict>, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let host = open_host()?;
+    let host = open_host(Language::Python)?;
     let mut verdicts = BTreeMap::new();
     for _ in 0..=DEATHS_MAX {
         let workspace = tempfile::tempdir()?;
@@ -139,12 +139,4 @@ async fn run_cell(host: &Host, config: SessionConfig, source: String) -> Result<
         }
     }
     Ok(ending)
-}
-
-fn open_host() -> Result<Host, Failed> {
-    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
-    let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
-    bake(&config, Language::Python, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
-    Ok(Host::open(config)?)
 }

@@ -6,6 +6,7 @@
 
 mod cache;
 mod component;
+mod debian;
 mod deno;
 mod guest;
 mod inputs;
@@ -20,6 +21,7 @@ mod python;
 mod quickjs;
 mod sources;
 mod suites;
+mod test262;
 mod toolchain;
 mod unroll;
 mod workshop;

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::python;
+use crate::test262;
 use crate::workshop::Workshop;
 
 /// A test-suite.
@@ -15,6 +16,8 @@ pub(crate) enum Suite {
     PythonLibrary,
     /// Popular packages of Python with their own tests.
     PythonPackages,
+    /// ECMA's tests of JavaScript.
+    Test262,
 }
 
 /// The folder of a suite, made unless the cache has it.
@@ -22,5 +25,6 @@ pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
     match suite {
         Suite::PythonLibrary => python::suite::library_tests(workshop),
         Suite::PythonPackages => python::suite::package_tests(workshop),
+        Suite::Test262 => test262::find(workshop),
     }
 }
