@@ -69,7 +69,7 @@ const SILENT: &[&str] = &[
 
 async fn complete(session: &Session, code: &str) -> (u32, u32, Vec<String>) {
     let cursor = u32::try_from(code.chars().count()).expect("a short text");
-    let found = session.complete(Language::Python, code.into(), cursor).await.expect("completions");
+    let found = session.complete(Language::Python, code, cursor).await.expect("completions");
     (found.start, found.end, found.items.into_iter().map(|item| item.text).collect())
 }
 
