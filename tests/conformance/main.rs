@@ -3,7 +3,7 @@
 //! A list in `fixtures/conformance` names the modules and the failures that are expected, with reasons; a failure that
 //! is not listed fails the module, and so does a listed one that does not happen any more. The quick part of each suite
 //! runs with all other tests; `CELLAR_CONFORMANCE=all` (`make conformance`) adds the rest, and
-//! `CELLAR_CONFORMANCE=python-library` or `test262` all of one suite and nothing else.
+//! `CELLAR_CONFORMANCE=python-library,test262` all of some suites and nothing else.
 
 mod expected;
 mod javascript;
@@ -41,17 +41,18 @@ fn main() -> ExitCode {
 }
 
 fn trials(wanted: &str) -> Result<Vec<Trial>, String> {
-    let is_suite = SUITES.iter().any(|(name, _)| *name == wanted);
-    if !is_suite && !matches!(wanted, "" | "all") {
-        let known: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no suite `{wanted}`: CELLAR_CONFORMANCE is `all` or one of {}", known.join(", ")));
+    let names: Vec<&str> = SUITES.iter().map(|(name, _)| *name).collect();
+    let wanted_names: Vec<&str> = match wanted {
+        "" | "all" => names.clone(),
+        wanted => wanted.split(',').collect(),
+    };
+    if let Some(unknown) = wanted_names.iter().find(|name| !names.contains(name)) {
+        return Err(format!("no suite `{unknown}`: CELLAR_CONFORMANCE is `all` or some of {}", names.join(",")));
     }
     let selection = if wanted.is_empty() { Selection::Quick } else { Selection::All };
     let mut trials = Vec::new();
-    for (name, make) in SUITES {
-        if !is_suite || *name == wanted {
-            trials.extend(make(selection).map_err(|error| format!("{name}: {error}"))?);
-        }
+    for (name, make) in SUITES.iter().filter(|(name, _)| wanted_names.contains(name)) {
+        trials.extend(make(selection).map_err(|error| format!("{name}: {error}"))?);
     }
     Ok(trials)
 }
