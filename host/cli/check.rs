@@ -4,12 +4,12 @@
 
 use std::{fmt, ops::RangeInclusive};
 
+use cellar_bridges::quote;
+
 use crate::json::Node;
 
 /// Faults that one document is told about; more are counted.
 const PROBLEMS_MAX: usize = 20;
-/// Characters of a found string that a message repeats.
-const FOUND_CHARS_MAX: usize = 40;
 
 /// A document that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,14 +267,6 @@ fn child(path: &str, key: &str) -> String {
     }
 }
 
-/// `text` in quotes, on one line, and not too long.
-pub(crate) fn quote(text: &str) -> String {
-    let mut characters = text.chars();
-    let start: String = characters.by_ref().take(FOUND_CHARS_MAX).flat_map(char::escape_debug).collect();
-    let more = if characters.next().is_some() { "…" } else { "" };
-    format!("\"{}{more}\"", start.replace("\\'", "'"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,11 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_quotes() {
+    fn paths() {
         assert_eq!(child("$", "a"), "$.a");
         assert_eq!(child("", "tools"), "tools");
         assert_eq!(child("$.x", "a b\"\n"), "$.x[\"a b\\\"\\n\"]");
-        assert_eq!(quote(&"ü".repeat(50)), format!("\"{}…\"", "ü".repeat(40)));
-        assert_eq!(quote("it's \u{1b}[31m"), "\"it's \\u{1b}[31m\"");
     }
 }

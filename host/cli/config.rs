@@ -1,7 +1,7 @@
 //! `cellar.toml`: what sessions are granted and how far they may go.
 //!
 //! One file, given with `--config`, and never looked for: a folder that one happens to stand in must not hand out
-//! commands. Every key is a field below, with its meaning. Unknown keys are refused. Relative paths and commands are
+//! commands. Every key is a field below, or of [`Options`], with its meaning. Unknown keys are refused. Relative paths and commands are
 //! taken from the file's own folder. Read [`Config`] first.
 
 mod parse;
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_bridges::Options;
 use cellar_engine::{KernelMode, Language, Limits, Mount, Seed};
 
 use crate::{check::Invalid, report::CliError};
@@ -19,15 +20,8 @@ use crate::{check::Invalid, report::CliError};
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
-    /// `[tools.NAME]`: what `tool.NAME(…)` runs.
-    pub(crate) tools: BTreeMap<String, Tool>,
-    /// `[llm]`: what `llm(…)` asks.
-    pub(crate) llm: Option<Llm>,
-    /// `[agents.NAME]`: what `agent(…, agent_type="NAME")` runs. `task` is the one that cells call by default.
-    pub(crate) agents: BTreeMap<String, Agent>,
-    /// `[http]`: the hosts that cells may reach. Kept for the day when the bridge is built: until then every request
-    /// is denied.
-    pub(crate) http: Http,
+    /// `[tools.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
+    pub(crate) bridges: Options,
     /// `[limits]`: how far a session may go.
     pub(crate) limits: LimitsTable,
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
@@ -50,76 +44,6 @@ pub(crate) struct SessionTable {
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.
     pub(crate) seeds: BTreeMap<Language, Seed>,
-}
-
-/// How a command is run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
-    /// `command`: the program and its arguments. A program with a `/` in it is relative to the file's folder, and the
-    /// command runs there; others are looked for on `PATH`.
-    pub(crate) argv: Vec<String>,
-    /// The folder of the file.
-    pub(crate) folder: PathBuf,
-    /// `environment`: variables the command gets besides `PATH`, `HOME` and `LANG`. `NAME = "value"`.
-    pub(crate) environment: Vec<(String, String)>,
-    /// `inherit`: names of variables that it gets from Cellar's own environment, such as credentials.
-    pub(crate) inherit: Vec<String>,
-    /// `timeout`: seconds it may take, 1 to 3600; 600 for an agent, 60 for a tool unless given.
-    pub(crate) timeout: Duration,
-}
-
-/// A tool.
-#[derive(Debug, Clone)]
-pub(crate) struct Tool {
-    /// `command`, `environment`, `inherit`, `timeout`. The command reads its arguments as one JSON object and writes
-    /// its result as one JSON value.
-    pub(crate) command: Command,
-    /// `description`: what it does, for people and models.
-    pub(crate) description: String,
-    /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the command starts.
-    pub(crate) schema: Option<serde_json::Value>,
-}
-
-/// The language model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Llm {
-    /// `endpoint`: base URL of an OpenAI-compatible service, such as `http://127.0.0.1:9999/v1`.
-    pub(crate) endpoint: String,
-    /// `api_key_env`: the environment variable that holds the key. Without it, no key is sent.
-    pub(crate) api_key_env: Option<String>,
-    /// `timeout`: seconds one answer may take, 1 to 3600; 120 unless given.
-    pub(crate) timeout: Duration,
-    /// `[llm.tiers]`: the models behind `smol`, `default` and `slow`. A tier that is absent cannot be asked.
-    pub(crate) tiers: BTreeMap<String, String>,
-}
-
-/// An agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Agent {
-    /// `command`, `environment`, `inherit`, `timeout`. The command reads one JSON object (`prompt`, `context`,
-    /// `label`, `model`, `schema`, `session`, `depth`) and writes `{"output": …}`. `CELLAR_SESSION_SOCKET` lets it run
-    /// cells in the session that called it.
-    pub(crate) command: Command,
-    /// `description`: what it is good at.
-    pub(crate) description: String,
-}
-
-/// The hosts that cells may reach.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Http {
-    /// `allow`: one entry for each host.
-    pub(crate) allow: Vec<HttpRule>,
-}
-
-/// A host that cells may reach.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpRule {
-    /// `host`: its name.
-    pub(crate) host: String,
-    /// `methods`: such as `GET`; all when absent.
-    pub(crate) methods: Vec<String>,
-    /// `ports`: 443 when absent.
-    pub(crate) ports: Vec<u16>,
 }
 
 /// Limits of a session. What is absent keeps its default; `cellar doctor` prints those in force.

@@ -89,10 +89,10 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
     };
     ConfigJson {
         path: path.map(Path::to_owned),
-        tools: config.tools.keys().cloned().collect(),
-        agents: config.agents.keys().cloned().collect(),
-        llm: config.llm.as_ref().map(Into::into),
-        http: config.http.allow.iter().map(ToString::to_string).collect(),
+        tools: config.bridges.tools.keys().cloned().collect(),
+        agents: config.bridges.agents.keys().cloned().collect(),
+        llm: config.bridges.llm.as_ref().map(Into::into),
+        http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
         mounts: config.mounts.iter().map(mount).collect(),
         packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),

@@ -2,7 +2,6 @@
 
 mod args;
 mod bake;
-mod bridges;
 mod check;
 mod config;
 mod doctor;

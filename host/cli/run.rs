@@ -2,13 +2,13 @@
 
 use std::{io, path::PathBuf};
 
+use cellar_bridges::SOCKET_VARIABLE;
 use cellar_engine::{Cell, Event, Language, Run, RunResult, Session};
 use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     args::{EvalArguments, Folders, OutputArguments, RunArguments, SessionArguments},
-    bridges::SOCKET_VARIABLE,
     output::{Follower, Form, Plain},
     render::Transcript,
     report::{CliError, print_progress},

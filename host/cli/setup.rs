@@ -2,16 +2,17 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use cellar_bridges::HostBridges;
 use cellar_engine::{
     Access, GuestState, Host, HostConfig, KernelMode, Language, Mount, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{
     args::{Folders, SessionArguments},
-    bridges::HostBridges,
     config::Config,
     report::{CliError, print_progress},
     sessions,
+    socket::SessionDoors,
 };
 
 /// Live kernels per flavour: one a language, and some that are being given back.
@@ -86,7 +87,7 @@ pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConf
     limits.fuel = arguments.fuel.or(limits.fuel);
     limits.memory_bytes = arguments.memory.map_or(limits.memory_bytes, |mib| mib << 20);
     limits.timeout = arguments.timeout.map_or(limits.timeout, Duration::from_secs);
-    let bridges = Arc::new(HostBridges::new(&config));
+    let bridges = Arc::new(HostBridges::new(config.bridges).with_doors(Arc::new(SessionDoors)));
     let (mut mounts, mut environment) = (config.mounts, config.environment);
     for text in &arguments.mounts {
         mounts.push(mount(text)?);

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_bridges::Doors;
 use cellar_engine::{Cell, Event, RunResult, Session};
 use futures::StreamExt;
 use tempfile::TempDir;
@@ -52,7 +53,7 @@ impl Door {
     ///
     /// # Errors
     /// The private folder or the socket cannot be made.
-    pub(crate) fn open(session: Session) -> io::Result<Door> {
+    fn open(session: Session) -> io::Result<Door> {
         let folder = private_folder()?;
         let path = folder.path().join(SOCKET_NAME);
         let listener = UnixListener::bind(&path)?;
@@ -60,10 +61,21 @@ impl Door {
         let task = tokio::spawn(accept(listener, session));
         Ok(Door { path, task, _folder: folder })
     }
+}
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+impl cellar_bridges::Door for Door {
+    fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Opens a [`Door`] for each agent.
+#[derive(Debug)]
+pub(crate) struct SessionDoors;
+
+impl Doors for SessionDoors {
+    fn open(&self, session: Session) -> io::Result<Box<dyn cellar_bridges::Door>> {
+        Ok(Box::new(Door::open(session)?))
     }
 }
 

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
+use cellar_bridges::{Agent, Command, Http, HttpRule, Llm, Options, Schema, Tool, quote};
 use cellar_engine::{Access, KernelMode, Language, Mount, Seed};
 
-use super::{Agent, Command, Config, Http, HttpRule, LimitsTable, Llm, SessionTable, Tool};
+use super::{Config, LimitsTable, SessionTable};
 use crate::{
-    bridges::schema::Schema,
-    check::{At, Fields, Invalid, Problems, quote},
+    check::{At, Fields, Invalid, Problems},
     json::Node,
 };
 
@@ -57,10 +57,12 @@ impl Parser<'_> {
         let known = ["tools", "llm", "agents", "http", "limits", "mounts", "packages", "environment", "session"];
         let fields = at.fields(&known, &mut self.problems)?;
         Some(Config {
-            tools: self.named(&fields, "tools", Parser::tool),
-            llm: fields.get("llm").and_then(|at| self.llm(&at)),
-            agents: self.named(&fields, "agents", Parser::agent),
-            http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
+            bridges: Options {
+                tools: self.named(&fields, "tools", Parser::tool),
+                llm: fields.get("llm").and_then(|at| self.llm(&at)),
+                agents: self.named(&fields, "agents", Parser::agent),
+                http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
+            },
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
             mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
             packages: self.packages(&fields),

@@ -52,7 +52,7 @@ names = ["Ada", { deep = true }]
 #[test]
 fn the_documented_file_is_understood() {
     let config = parse(WHOLE).expect("valid");
-    let add = &config.tools["add"];
+    let add = &config.bridges.tools["add"];
     assert_eq!(add.command.argv, ["python3", "add.py"]);
     assert_eq!(add.command.folder, Path::new("/etc/cellar"));
     assert_eq!(add.command.timeout, Duration::from_secs(5));
@@ -63,11 +63,11 @@ fn the_documented_file_is_understood() {
     let seed = &config.session.seeds[&Language::Python];
     let binding = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(seed.bindings, [binding("limit", "10"), binding("names", "[\"Ada\",{\"deep\":true}]")]);
-    let llm = config.llm.expect("[llm]");
+    let llm = config.bridges.llm.expect("[llm]");
     assert_eq!(llm.endpoint, "http://127.0.0.1:9999/v1");
     assert_eq!(llm.tiers.len(), 3);
-    assert_eq!(config.agents["task"].command.timeout, Duration::from_secs(600));
-    assert_eq!(config.http.allow[0].ports, [443]);
+    assert_eq!(config.bridges.agents["task"].command.timeout, Duration::from_secs(600));
+    assert_eq!(config.bridges.http.allow[0].ports, [443]);
     let mount = |host: &str, guest: &str, access| Mount { host: host.into(), guest: guest.into(), access };
     assert_eq!(
         config.mounts,
@@ -83,7 +83,7 @@ fn the_documented_file_is_understood() {
 #[test]
 fn an_empty_file_grants_nothing() {
     let config = parse("").expect("valid");
-    assert!(config.tools.is_empty() && config.llm.is_none() && config.agents.is_empty());
+    assert!(config.bridges.tools.is_empty() && config.bridges.llm.is_none() && config.bridges.agents.is_empty());
     assert_eq!(config.limits.limits(), Limits::default());
 }
 

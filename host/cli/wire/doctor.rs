@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
-use crate::config::{HttpRule, Llm};
+use cellar_bridges::Llm;
 
 /// The whole report.
 #[derive(Debug, Serialize)]
@@ -111,13 +111,5 @@ impl From<&Llm> for LlmJson {
             Some(_) => "missing",
         };
         LlmJson { endpoint: llm.endpoint.clone(), tiers: llm.tiers.clone(), api_key_env: llm.api_key_env.clone(), key }
-    }
-}
-
-impl std::fmt::Display for HttpRule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
-        let methods = if self.methods.is_empty() { "any method".to_owned() } else { self.methods.join(" ") };
-        write!(f, "{methods} {}:{}", self.host, ports.join(","))
     }
 }

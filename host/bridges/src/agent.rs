@@ -1,24 +1,44 @@
 //! `agent(…)`: a command that may run cells in the session that called it.
 
-use std::sync::Arc;
+use std::{fmt, io, path::Path, sync::Arc};
 
-use cellar_engine::{AgentCall, CallError, CallErrorKind, Caller, Response, limits::AGENT_DEPTH_MAX};
+use cellar_engine::{AgentCall, CallError, CallErrorKind, Caller, Response, Session, limits::AGENT_DEPTH_MAX};
 use serde_json::{Value, json};
 
 use super::{
     command, json_text,
     schema::{Schema, object_of},
 };
-use crate::{config::Agent, socket::Door};
+use crate::options::Agent;
 
 /// The variable that tells an agent where its session is.
-pub(crate) const SOCKET_VARIABLE: &str = "CELLAR_SESSION_SOCKET";
+pub const SOCKET_VARIABLE: &str = "CELLAR_SESSION_SOCKET";
+
+/// A way into a session for another process; closed when dropped.
+pub trait Door: Send + Sync {
+    /// Its socket, which goes to the agent as [`SOCKET_VARIABLE`].
+    fn path(&self) -> &Path;
+}
+
+/// Opens doors. What is spoken through them is the embedder's business.
+pub trait Doors: Send + Sync + fmt::Debug {
+    /// Opens a door to `session` for one agent.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    fn open(&self, session: Session) -> io::Result<Box<dyn Door>>;
+}
 
 /// Runs an agent to its end.
 ///
 /// # Cancel safety
 /// Dropping the future kills the command and ends the runs it made in the session.
-pub(super) async fn call(agent: Arc<Agent>, asked: AgentCall, caller: Caller) -> Result<Response, CallError> {
+pub(super) async fn call(
+    agent: Arc<Agent>,
+    doors: Option<Arc<dyn Doors>>,
+    asked: AgentCall,
+    caller: Caller,
+) -> Result<Response, CallError> {
     let who = format!("agent `{}`", asked.agent_type);
     let depth = caller.depth + 1;
     if depth > AGENT_DEPTH_MAX {
@@ -37,15 +57,17 @@ pub(super) async fn call(agent: Arc<Agent>, asked: AgentCall, caller: Caller) ->
         "session": caller.session.id(),
         "depth": depth,
     });
-    let door = Door::open(caller.session.for_agent(depth)).map_err(|error| {
+    let open = |doors: Arc<dyn Doors>| doors.open(caller.session.for_agent(depth));
+    let door = doors.map(open).transpose().map_err(|error| {
         tracing::warn!(%error, "{who} cannot be given its session");
         // The error itself may name a folder of the host.
         let kind = error.kind();
         CallError::new(CallErrorKind::Failed, format!("{who} cannot be given its session: {kind}"))
     })?;
-    let socket = door.path().to_string_lossy().into_owned();
+    let socket = door.as_ref().map(|door| door.path().to_string_lossy().into_owned());
+    let variables: Vec<_> = socket.iter().map(|path| (SOCKET_VARIABLE, path.as_str())).collect();
     let input = request.to_string().into_bytes();
-    let output = command::run(&agent.command, &who, input, &[(SOCKET_VARIABLE, &socket)]).await?;
+    let output = command::run(&agent.command, &who, input, &variables).await?;
     drop(door);
     answer(&who, schema.map(|(_, schema)| schema), json_text(&who, output)?)
 }

@@ -6,7 +6,7 @@ use std::{
 use serde_json::json;
 
 use super::*;
-use crate::config::Command;
+use crate::options::Command;
 
 fn shell(script: &str) -> Command {
     Command {

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::text::quote;
+
 /// Faults that one message names.
 const FAULTS_MAX: usize = 3;
 
@@ -11,14 +13,15 @@ const NODES_MAX: usize = 10_000;
 const REFERENCES_MAX: usize = 32;
 
 /// A schema that values can be checked against. References to other documents are never fetched.
-pub(crate) struct Schema(jsonschema::Validator);
+#[derive(Debug)]
+pub struct Schema(jsonschema::Validator);
 
 impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn compile(schema: &Value) -> Result<Schema, String> {
+    pub fn compile(schema: &Value) -> Result<Schema, String> {
         jsonschema::validator_for(schema).map(Schema).map_err(|error| error.to_string())
     }
 
@@ -26,7 +29,7 @@ impl Schema {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn of_object(text: &str) -> Result<(Value, Schema), String> {
+    pub fn of_object(text: &str) -> Result<(Value, Schema), String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let Some(members) = value.as_object() else {
             return Err("it must be a JSON object".to_owned());
@@ -43,7 +46,7 @@ impl Schema {
     ///
     /// # Errors
     /// The first faults, each with the path to it.
-    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+    pub fn check(&self, value: &Value) -> Result<(), String> {
         let faults: Vec<String> = self
             .0
             .iter_errors(value)
@@ -69,7 +72,7 @@ fn write_out<'a>(root: &'a Value, part: &'a Value, open: &mut Vec<&'a str>, left
 }
 
 fn follow<'a>(root: &'a Value, reference: &'a str, open: &mut Vec<&'a str>, left: &mut usize) -> Result<(), String> {
-    let shown = crate::check::quote(reference);
+    let shown = quote(reference);
     let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
     let target = target.ok_or_else(|| format!("its reference {shown} leads nowhere in it"))?;
     if open.contains(&reference) || open.len() >= REFERENCES_MAX {
@@ -87,7 +90,7 @@ fn follow<'a>(root: &'a Value, reference: &'a str, open: &mut Vec<&'a str>, left
 /// Why it is not an object of that schema, in words.
 pub(crate) fn object_of(schema: &Schema, answer: &Value) -> Result<String, String> {
     if !answer.is_object() {
-        return Err(format!("expected a JSON object, found {}", crate::check::quote(&answer.to_string())));
+        return Err(format!("expected a JSON object, found {}", quote(&answer.to_string())));
     }
     schema.check(answer)?;
     Ok(answer.to_string())

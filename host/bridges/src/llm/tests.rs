@@ -19,7 +19,7 @@ struct Service {
 
 impl Service {
     fn start() -> Service {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/bridges/llm_server.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bridges/llm_server.py");
         let mut process = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().expect("python3 starts");
         let mut port = String::new();
         let output = process.stdout.take().expect("a pipe");

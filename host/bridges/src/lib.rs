@@ -1,27 +1,42 @@
-//! Answers the calls of cells as `cellar.toml` says: tools and agents are commands, models are behind an endpoint.
+//! Answers the calls of cells: tools and agents are commands, models are behind an OpenAI-compatible endpoint.
 //!
-//! Credentials stay on this side: they go into a request or a command's environment, never into a message. What cells
-//! are not granted is refused by the engine's own words. Read [`HostBridges`] first.
+//! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
+//! request or a command's environment, never into a message. What cells are not granted is refused by the engine's own
+//! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
 mod agent;
 mod command;
 mod llm;
-pub(crate) mod schema;
+mod options;
+mod schema;
+mod text;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cellar_engine::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Response, ToolSpec, denied};
 
-use crate::config::{Agent, Config, Tool};
-pub(crate) use agent::SOCKET_VARIABLE;
 use llm::Models;
-use schema::Schema;
 
-/// The bridges of one `cellar.toml`.
-pub(crate) struct HostBridges {
+pub use agent::{Door, Doors, SOCKET_VARIABLE};
+pub use options::{Agent, Command, Http, HttpRule, Llm, Options, Tool};
+pub use schema::Schema;
+pub use text::quote;
+
+/// The bridges that some [`Options`] describe. One value may serve many sessions.
+pub struct HostBridges {
     tools: BTreeMap<String, Arc<GrantedTool>>,
     agents: BTreeMap<String, Arc<Agent>>,
     models: Option<Arc<Models>>,
+    doors: Option<Arc<dyn Doors>>,
+}
+
+impl fmt::Debug for HostBridges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBridges")
+            .field("tools", &self.tools.keys())
+            .field("agents", &self.agents.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A tool, with its schema ready to check arguments.
@@ -38,11 +53,17 @@ impl From<&Tool> for GrantedTool {
 }
 
 impl HostBridges {
-    /// The bridges that `config` grants. Nothing is started or asked before a cell calls.
-    pub(crate) fn new(config: &Config) -> HostBridges {
-        let tools = config.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.into()))).collect();
-        let agents = config.agents.iter().map(|(name, agent)| (name.clone(), Arc::new(agent.clone()))).collect();
-        HostBridges { tools, agents, models: config.llm.clone().map(|llm| Arc::new(Models::new(llm))) }
+    /// The bridges that `options` grant. Nothing is started or asked before a cell calls.
+    pub fn new(options: Options) -> HostBridges {
+        let tools = options.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.into()))).collect();
+        let agents = options.agents.into_iter().map(|(name, agent)| (name, Arc::new(agent))).collect();
+        let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
+        HostBridges { tools, agents, models, doors: None }
+    }
+
+    /// Lets agents run cells in the session that called them, through doors that `doors` opens.
+    pub fn with_doors(self, doors: Arc<dyn Doors>) -> HostBridges {
+        HostBridges { doors: Some(doors), ..self }
     }
 }
 
@@ -76,7 +97,7 @@ impl Bridges for HostBridges {
             }
             Call::Agent(asked) => {
                 if let Some(agent) = self.agents.get(&asked.agent_type) {
-                    return Box::pin(agent::call(Arc::clone(agent), asked.clone(), caller));
+                    return Box::pin(agent::call(Arc::clone(agent), self.doors.clone(), asked.clone(), caller));
                 }
             }
             Call::Input { .. } | Call::Http(_) => {}
@@ -134,7 +155,7 @@ fn json_text(who: &str, output: Vec<u8>) -> Result<String, CallError> {
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),
         Err(error) => {
-            let start = crate::check::quote(text.trim());
+            let start = quote(text.trim());
             Err(failed(format!("printed what is not one JSON value ({error}): {start}")))
         }
     }

@@ -16,7 +16,7 @@ use tokio::{
     process::{Child, ChildStdin},
 };
 
-use crate::config::Command;
+use crate::options::Command;
 
 /// Bytes a command may print as its result.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::schema::{Schema, object_of};
-use crate::{check::quote, config::Llm};
+use crate::{options::Llm, text::quote};
 
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

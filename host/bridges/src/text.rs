@@ -1,0 +1,23 @@
+//! Words of messages.
+
+/// Characters of a found string that a message repeats.
+const FOUND_CHARS_MAX: usize = 40;
+
+/// `text` in quotes, on one line, and not too long.
+pub fn quote(text: &str) -> String {
+    let mut characters = text.chars();
+    let start: String = characters.by_ref().take(FOUND_CHARS_MAX).flat_map(char::escape_debug).collect();
+    let more = if characters.next().is_some() { "…" } else { "" };
+    format!("\"{}{more}\"", start.replace("\\'", "'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes() {
+        assert_eq!(quote(&"ü".repeat(50)), format!("\"{}…\"", "ü".repeat(40)));
+        assert_eq!(quote("it's \u{1b}[31m"), "\"it's \\u{1b}[31m\"");
+    }
+}
