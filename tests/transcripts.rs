@@ -3,6 +3,9 @@
 //! A fixture is source in the `# %%` cell format; its extension names the language, and `# %% js` changes it for one
 //! cell. Comments before the first cell that look like `# key: value` set limits and grants (see [`Header`]). The
 //! events stand beside it in `<case>.<extension>.events`. `make bless` rewrites those; the diff is the review.
+//!
+//! The same fixtures, recorded and replayed, must lead to the same events twice: those are the tests whose names begin
+//! with `replay`.
 
 use std::{
     fmt::Write as _,
@@ -14,8 +17,8 @@ use std::{
 
 use cellar_engine::{
     Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
-    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Response, Scalar, SessionConfig, ToolSpec, bake,
-    denied,
+    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Replayed, Response, Scalar, Session,
+    SessionConfig, ToolSpec, bake, denied,
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -24,18 +27,23 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let trials = match fixtures(&root.join("fixtures/transcripts")) {
-        Ok(fixtures) => fixtures.into_iter().map(trial).collect(),
+        Ok(fixtures) => fixtures
+            .into_iter()
+            .flat_map(|path| [trial("", &path, check), trial("replay::", &path, check_replay)])
+            .collect(),
         Err(error) => vec![Trial::test("fixtures", move || Err(error.into()))],
     };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(path: PathBuf) -> Trial {
+fn trial(kind: &str, path: &Path, check: fn(&Path) -> Result<(), Failed>) -> Trial {
     let subject = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let case = path.file_name().unwrap_or_default().to_string_lossy();
     // The language leads, so that a filter can leave the slow guests out.
     let language = path.extension().unwrap_or_default().to_string_lossy();
-    Trial::test(format!("{language}::{subject}::{case}"), move || check(&path))
+    let name = format!("{kind}{language}::{subject}::{case}");
+    let path = path.to_owned();
+    Trial::test(name, move || check(&path))
 }
 
 /// Every fixture; a file that is neither a fixture nor the events of one is an error.
@@ -64,12 +72,73 @@ fn read_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(|error| error.to_string())).collect()
 }
 
-fn check(path: &Path) -> Result<(), Failed> {
+fn read(path: &Path) -> Result<(Header, Vec<Cell>), Failed> {
     let source = std::fs::read_to_string(path)?;
     let language = path.extension().and_then(|code| Language::from_code(&code.to_string_lossy()));
-    let (header, cells) = parse(&source, language.ok_or("unknown language")?)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let found = runtime.block_on(play(header, cells))?;
+    parse(&source, language.ok_or("unknown language")?)
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+/// Records the fixture and replays it: each run must hear the same, to the last digit of every time.
+fn check_replay(path: &Path) -> Result<(), Failed> {
+    let (header, cells) = read(path)?;
+    if std::env::var_os("CELLAR_BLESS").is_some() {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("recording");
+    let languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
+    let recorded = runtime()?.block_on(record(header, cells, &file))?;
+    // Everything that was there is gone now: the session, its folders, its tools.
+    let replayed = runtime()?.block_on(replay(languages, &file))?;
+    for (run, (recorded, replayed)) in (1..).zip(recorded.iter().zip(&replayed)) {
+        for (recorded, replayed) in recorded.iter().zip(replayed) {
+            if recorded != replayed {
+                return Err(format!("run {run} differs\nrecorded: {recorded:?}\nreplayed: {replayed:?}").into());
+            }
+        }
+        if recorded.len() != replayed.len() {
+            return Err(format!("run {run} has {} events, {} in the replay", recorded.len(), replayed.len()).into());
+        }
+    }
+    if recorded.len() != replayed.len() {
+        return Err(format!("{} runs were recorded, {} replayed", recorded.len(), replayed.len()).into());
+    }
+    Ok(())
+}
+
+/// The events of each run.
+type Runs = Vec<Vec<Event>>;
+
+async fn record(mut header: Header, cells: Vec<Cell>, file: &Path) -> Result<Runs, Failed> {
+    let folder = tempfile::tempdir()?;
+    header.config.record = Some(file.to_owned());
+    let (session, runs) = open_session(header, cells, folder.path())?;
+    let mut recorded = Runs::new();
+    for cells in runs {
+        recorded.push(session.run(cells)?.collect().await);
+    }
+    session.end_recording()?;
+    Ok(recorded)
+}
+
+async fn replay(languages: Vec<Language>, file: &Path) -> Result<Runs, Failed> {
+    let mut replay = open_host(languages.into_iter())?.replay(file)?;
+    let mut runs = Runs::new();
+    while let Some(Replayed { run, event }) = replay.next().await? {
+        let run = run as usize;
+        runs.resize(runs.len().max(run), Vec::new());
+        runs[run - 1].push(event);
+    }
+    Ok(runs)
+}
+
+fn check(path: &Path) -> Result<(), Failed> {
+    let (header, cells) = read(path)?;
+    let found = runtime()?.block_on(play(header, cells))?;
     let expected_path = PathBuf::from(format!("{}.events", path.display()));
     if std::env::var_os("CELLAR_BLESS").is_some() {
         std::fs::write(&expected_path, found)?;
@@ -164,16 +233,23 @@ impl Header {
     }
 }
 
-async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
+/// The session of a fixture, and the cells of its runs.
+fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(Session, Vec<Vec<Cell>>), Failed> {
     let host = open_host(cells.iter().map(|cell| cell.language))?;
-    let folder = tempfile::tempdir()?;
     if header.data {
-        header.config.mounts.push(data_mount(folder.path())?);
+        header.config.mounts.push(data_mount(folder)?);
     }
     header.config.id = Some("test".to_owned());
-    let session = host.session(std::mem::take(&mut header.config))?;
-    let mut text = String::new();
+    let session = host.session(header.config)?;
     let runs = if header.keep_going { cells.into_iter().map(|cell| vec![cell]).collect() } else { vec![cells] };
+    Ok((session, runs))
+}
+
+async fn play(header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
+    let folder = tempfile::tempdir()?;
+    let hides_calls = header.hides_calls;
+    let (session, runs) = open_session(header, cells, folder.path())?;
+    let mut text = String::new();
     let mut number = 0;
     for cells in runs {
         let count = cells.len();
@@ -181,7 +257,7 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         let mut transcript = Transcript { text: &mut text, offset: number, stream: None };
         while let Some(event) = run.next().await {
             let is_call = matches!(event.kind, EventKind::CallStarted { .. } | EventKind::CallFinished { .. });
-            if !(is_call && header.hides_calls) {
+            if !(is_call && hides_calls) {
                 transcript.add(&event);
             }
         }

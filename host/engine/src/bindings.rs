@@ -36,6 +36,7 @@ wasmtime::component::bindgen!({
     },
     exports: { default: async },
     require_store_data_send: true,
+    additional_derives: [serde::Serialize, serde::Deserialize],
 });
 
 impl<T: Send + 'static> KernelPre<T> {

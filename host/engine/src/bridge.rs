@@ -5,6 +5,8 @@
 
 use std::{future::Future, pin::Pin};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{cell::CellId, event::Bridge};
 
 /// A tool as cells see it.
@@ -81,7 +83,7 @@ pub struct HttpCall {
 }
 
 /// What a call returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
     /// A JSON text: from tools, and from models and agents that were given a schema.
     Json(String),
@@ -102,7 +104,7 @@ impl Response {
 }
 
 /// An answer of a granted host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of an HTTP response")]
 pub struct HttpResponse {
     pub status: u16,
@@ -112,7 +114,7 @@ pub struct HttpResponse {
 }
 
 /// Why a call failed. The message reaches the cell as an exception: no credential and no host path belongs in it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct CallError {
     /// The class of failure.
@@ -129,7 +131,7 @@ impl CallError {
 }
 
 /// Class of a [`CallError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallErrorKind {
     /// The call was made and failed.
     Failed,

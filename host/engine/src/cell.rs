@@ -5,9 +5,11 @@
 
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// Number of a cell in its session, from 1, in the order in which cells start. Also the cell's file name in
 /// tracebacks: `<cell 7>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CellId(pub u32);
 
 impl fmt::Display for CellId {
@@ -17,7 +19,7 @@ impl fmt::Display for CellId {
 }
 
 /// Which interpreter a cell is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Language {
     /// CPython; `py` on the wire.
     Python,
@@ -71,7 +73,7 @@ impl fmt::Display for Language {
 }
 
 /// One unit of source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// The interpreter it is for.
     pub language: Language,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{bridge::CallError, cell::Language, files::MountError, snapshot::SnapshotError};
+use crate::{bridge::CallError, cell::Language, files::MountError, snapshot::SnapshotError, tape::ReplayError};
 
 /// The cause of an error, as the layer below reported it.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -124,6 +124,19 @@ pub enum Error {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 
+    /// The file of a recording failed.
+    #[error("cannot {doing} the recording `{}`", path.display())]
+    Recording {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+
+    /// A recording cannot be replayed, or not to its end.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+
     /// A bridge refused a call made on the host's side.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -156,6 +169,8 @@ impl Error {
             Error::SessionBusy(_) => "session-busy",
             Error::Store { .. } => "store",
             Error::Snapshot(_) => "snapshot",
+            Error::Recording { .. } => "recording",
+            Error::Replay(_) => "replay",
             Error::Call(_) => "call",
         }
     }

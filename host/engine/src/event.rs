@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     cell::{Cell, CellId},
     mime::MimeBundle,
@@ -9,7 +11,7 @@ use crate::{
 };
 
 /// One thing that happened in a run. `seq` rises by one from 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Place in the run's stream.
     pub seq: u64,
@@ -18,7 +20,7 @@ pub struct Event {
 }
 
 /// What happened. `index` is the cell's place in its run, from 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum EventKind {
     /// First event of every run.
@@ -50,7 +52,7 @@ pub enum EventKind {
 }
 
 /// Which door a call went through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bridge {
     /// `tool.<name>(…)`
     Tool,
@@ -78,7 +80,7 @@ impl Bridge {
 }
 
 /// A typed value in a status event.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scalar {
     /// Text.
     Text(String),

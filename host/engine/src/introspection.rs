@@ -4,6 +4,8 @@
 //! cut to size here and asked for under a deadline: see [`crate::limits::LOOK_TIMEOUT`]. A look prints nothing and
 //! calls nothing.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     bindings::{mime_bundle, types},
     limits::{COMPLETIONS_MAX, NAMES_MAX, PREVIEW_BYTES_MAX},
@@ -45,7 +47,7 @@ pub struct Completion {
 }
 
 /// What a host asks.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
     Variables,
     Value(String),

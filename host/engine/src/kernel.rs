@@ -18,8 +18,9 @@ use crate::{
     memory::Live,
     meter::CpuMeter,
     outcome::FailureKind,
+    record::{Entry, Fall, Item, mark},
     snapshot::{Image, Pages},
-    store::{Binding, FUEL_UNCHARGED, StoreData},
+    store::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
 };
 
 /// Why a kernel died.
@@ -100,20 +101,20 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes the kernel a session's own.
-    pub(crate) async fn bind(&mut self, binding: Binding, configuration: types::Configuration) -> Result<(), Death> {
+    /// Makes the kernel a session's own. It must be configured next.
+    pub(crate) fn bind(&mut self, binding: Binding) {
         let data = self.data();
         data.limiter.set_limit(binding.limits.memory_bytes);
         data.binding = binding;
-        self.configure(&configuration).await
     }
 
     pub(crate) async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
         self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Configure, configuration);
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = cpu.measure(exports.call_configure(store, configuration)).await;
-        result.map_err(|error| self.death(&error))
+        self.left(result, |()| 0)
     }
 
     /// Enters the guest, charges the cell at hand, and reports what happened.
@@ -124,6 +125,8 @@ impl Kernel {
         let cell = entry.cell();
         self.data().enter(cell);
         self.fill_up(cell);
+        let head = self.data().cells.get(&cell).map(LiveCell::head);
+        self.data().binding.tape.enter(Item::Enter(head), &entry);
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = match &entry {
@@ -133,16 +136,17 @@ impl Kernel {
             Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
         };
         self.charge();
-        result.map_err(|error| self.death(&error))
+        self.left(result, mark)
     }
 
     /// Forgets every name and task; the kernel lives on.
     pub(crate) async fn clear(&mut self) -> Result<(), Death> {
         self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Clear, &());
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = cpu.measure(exports.call_reset(store)).await;
-        result.map_err(|error| self.death(&error))
+        self.left(result, |()| 0)
     }
 
     /// Asks the guest about the session. The inner error is an answer that is of no use: too long in the coming, or
@@ -150,9 +154,10 @@ impl Kernel {
     pub(crate) async fn look(&mut self, question: &Question) -> Result<Result<Answer, String>, Death> {
         self.enter_uncharged();
         self.data().begin_look();
+        self.data().binding.tape.enter(Item::Look, question);
         let cpu = self.cpu.clone();
         let result = cpu.measure(answer(self.live()?, question)).await;
-        let result = result.map_err(|error| self.death(&error))?;
+        let result = self.left(result, |_| 0)?;
         let data = self.data();
         let limit = data.unowned_timeout();
         Ok(if data.end_look() { Err(format!("it took longer than {limit:?} and was stopped")) } else { result })
@@ -263,6 +268,21 @@ impl Kernel {
         }
     }
 
+    /// Takes in how an entry ended; `mark` is the fingerprint of what the guest reported.
+    fn left<T>(&mut self, result: wasmtime::Result<T>, mark: impl FnOnce(&T) -> u64) -> Result<T, Death> {
+        let result = result.map_err(|error| self.death(&error));
+        let data = self.data();
+        if data.binding.tape.is_on() {
+            let was_killed = data.killed.is_some();
+            let left = match &result {
+                Ok(report) => Ok(mark(report)),
+                Err(death) => Err(Fall { was_killed, message: &death.message }),
+            };
+            data.binding.tape.left(data.executing, left);
+        }
+        result
+    }
+
     fn death(&self, error: &wasmtime::Error) -> Death {
         let data = match &self.life {
             Life::Awake(live) => live.store.data(),
@@ -308,24 +328,4 @@ async fn answer(live: &mut Live, question: &Question) -> wasmtime::Result<Result
             Ok(Answer::completions(exports.call_complete(store, code, cursor).await?, length))
         }
     })
-}
-
-/// A reason to enter the guest.
-#[derive(Debug)]
-pub(crate) enum Entry {
-    Seed(Vec<(String, String)>, types::Cell),
-    Start(types::Cell),
-    /// On behalf of the first completion's cell.
-    Resume(u32, Vec<types::Completion>),
-    Interrupt(u32, StopReason),
-}
-
-impl Entry {
-    /// The cell that the guest works for, as far as is known; 0 is none.
-    fn cell(&self) -> u32 {
-        match self {
-            Entry::Seed(_, cell) | Entry::Start(cell) => cell.id,
-            Entry::Resume(cell, _) | Entry::Interrupt(cell, _) => *cell,
-        }
-    }
 }

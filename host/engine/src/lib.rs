@@ -54,7 +54,10 @@ mod memory;
 mod meter;
 mod mime;
 mod outcome;
+mod prefix;
 mod reactor;
+mod record;
+mod replay;
 mod result;
 mod run;
 mod session;
@@ -64,6 +67,7 @@ mod store_files;
 mod store_imports;
 mod store_state;
 mod sweep;
+mod tape;
 mod vault;
 mod workspace;
 
@@ -83,10 +87,12 @@ pub use introspection::{Completion, Completions, Variable};
 pub use limits::Limits;
 pub use mime::{MimeBundle, MimeData};
 pub use outcome::{Failure, FailureKind, Outcome, Usage};
+pub use replay::{Replay, Replayed};
 pub use result::*;
 pub use run::{Canceller, Run};
 pub use session::{Session, SessionConfig};
 pub use snapshot::{Snapshot, SnapshotError};
+pub use tape::ReplayError;
 pub use vault::{SessionStore, StoredInfo, StoredSession};
 
 /// The examples of the README.

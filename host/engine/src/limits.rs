@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Shortest cell timeout.
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// Longest cell timeout.
@@ -43,11 +45,13 @@ pub const SEED_BINDINGS_MAX: usize = 1_000;
 pub const SEED_BYTES_MAX: usize = 16 << 20;
 /// Time that a new kernel waits for one that is being given back, when all of a host are in use.
 pub const KERNEL_WAIT: Duration = Duration::from_secs(2);
+/// Bytes of a recording. One that has become as large ends, and its session goes on.
+pub const RECORDING_BYTES_MAX: u64 = 4 << 30;
 /// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 
 /// What a cell, its kernel and its session may use. A cell may tighten `timeout`; nothing widens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Wall-clock time of a cell that asks for none.
     pub timeout: Duration,

@@ -1,7 +1,9 @@
 //! MIME bundles: one displayed value in several representations.
 
+use serde::{Deserialize, Serialize};
+
 /// One representation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MimeData {
     /// For text types, `application/json` and its kin.
     Text(String),
@@ -25,7 +27,7 @@ impl MimeData {
 }
 
 /// Representations of one value by MIME type, in the order in which the guest gave them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MimeBundle(pub Vec<(String, MimeData)>);
 
 impl MimeBundle {

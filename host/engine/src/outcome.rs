@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How one cell ended. A cell that raises is not an error of the engine: it is `Failed`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It ran to its end.
     Complete,
@@ -21,7 +23,7 @@ impl Outcome {
 }
 
 /// Why a cell failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     /// It raised or threw, or did not compile.
     Raised,
@@ -58,7 +60,7 @@ impl FailureKind {
 }
 
 /// What is known of a failure. Lines and columns are the cell's own, from 1; columns count characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The class of failure.
     pub kind: FailureKind,
@@ -116,7 +118,7 @@ pub(crate) fn prefix(text: &str, bytes: u64) -> &str {
 }
 
 /// What a cell used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Fuel spent; `None` when the session has no fuel limit, because counting costs speed.
     pub fuel: Option<u64>,

@@ -15,17 +15,18 @@ use crate::{
     bindings::{stop_kind, stop_name, types, types::StopReason},
     calls::CallEnd,
     cell::Language,
-    checkpoint::{Slot, configured_as, failed, revive},
+    checkpoint::{Kept, Slot, configured_as, failed, revive},
     config::{Rests, Seed},
     error::Error,
     event::{EventKind, Scalar},
     guest::Guest,
     introspection::{Answer, Question},
-    kernel::{Death, Entry, Kernel},
+    kernel::{Death, Kernel},
     limits::CELLS_LIVE_MAX,
     meter::earlier,
     outcome::{Failure, FailureKind, Outcome, Usage},
-    snapshot::KernelImage,
+    record::{Birth, Entry},
+    snapshot::{KernelImage, Snapshot},
     store::{Binding, KernelLink, LiveCell},
     sweep::Sweep,
 };
@@ -129,6 +130,11 @@ pub(crate) async fn run(
         Ok(kept) => kept,
         Err(error) => return refuse(&mut commands, &death_outcome(&failed(error))).await,
     };
+    if binding.tape.is_on()
+        && let Err(error) = record_birth(&guest, &binding, kept.as_ref())
+    {
+        return refuse(&mut commands, &death_outcome(&failed(error))).await;
+    }
     let configured_as = configured_as(&configuration);
     let started = match &kept {
         None => start(&guest, &sweep, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
@@ -179,9 +185,19 @@ async fn start(
     binding: Binding,
     configuration: types::Configuration,
 ) -> Result<Kernel, Death> {
-    let mut kernel = sweep.kernel(guest, false).await.map_err(failed)?;
-    kernel.bind(binding, configuration).await?;
+    let mut kernel = sweep.kernel(guest, binding.tape.is_on()).await.map_err(failed)?;
+    kernel.bind(binding);
+    kernel.configure(&configuration).await?;
     Ok(kernel)
+}
+
+/// Records how a kernel begins.
+fn record_birth(guest: &Guest, binding: &Binding, kept: Option<&Kept>) -> Result<(), Error> {
+    let image = kept.map(|kept| Snapshot::of_kernel(kept.image.clone()).to_bytes());
+    let birth =
+        Birth { language: guest.language.code().to_owned(), has_fuel: binding.limits.fuel.is_some(), image_parts: 0 };
+    binding.tape.born(birth, guest.digest()?, image.as_deref());
+    Ok(())
 }
 
 /// Fails all that is asked for.
@@ -213,7 +229,11 @@ fn death_outcome(death: &Death) -> Outcome {
 /// Sends the last event of a cell. A reader that went away is no concern.
 fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let duration = cell.began.elapsed();
-    cell.last.send(EventKind::CellFinished { index: cell.index, outcome, duration, usage });
+    let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage };
+    if let Some(record) = &cell.record {
+        record.told(&event);
+    }
+    cell.last.send(event);
 }
 
 impl Reactor {
@@ -519,6 +539,7 @@ impl Reactor {
         }
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
+        data.binding.tape.ended(id);
         let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
         if outcome.is_success() {
             self.slot.absolve();

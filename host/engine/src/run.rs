@@ -17,6 +17,7 @@ use crate::{
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
+    record::RunRecord,
     result::RunResult,
     session::Session,
 };
@@ -41,6 +42,7 @@ pub struct Run {
     pending: VecDeque<EventKind>,
     finished: bool,
     seq: u64,
+    record: Option<RunRecord>,
 }
 
 impl std::fmt::Debug for Run {
@@ -76,7 +78,7 @@ impl Session {
 
 impl Run {
     fn new(session: Session, cells: Vec<Cell>) -> Run {
-        let started = EventKind::RunStarted { session: session.id().to_owned(), cells: cells.clone() };
+        let record = session.run_record();
         Run {
             session,
             cells,
@@ -85,9 +87,10 @@ impl Run {
             keeps_going: false,
             is_error: false,
             running: None,
-            pending: VecDeque::from([started]),
+            pending: VecDeque::new(),
             finished: false,
             seq: 0,
+            record,
         }
     }
 
@@ -119,6 +122,14 @@ impl Run {
         result
     }
 
+    /// Sends an event of the run itself.
+    fn tell(&mut self, event: EventKind) {
+        if let Some(record) = &self.record {
+            record.told(&event);
+        }
+        self.pending.push_back(event);
+    }
+
     /// Starts the next cell, or ends the run.
     fn advance(&mut self) {
         let index = self.next;
@@ -132,8 +143,9 @@ impl Run {
         }
         // One place is for the last event.
         let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
-        match self.session.start_cell(index, cell, self.stop.clone(), sender) {
+        match self.session.start_cell(index, cell, self.stop.clone(), sender, self.record.clone()) {
             Ok(cell) => {
+                // It is in the recording already, where it comes before all that the cell says.
                 self.pending.push_back(EventKind::CellStarted { index, cell });
                 self.running = Some(receiver);
             }
@@ -149,7 +161,7 @@ impl Run {
 
     /// Ends the run with a failure that the kernel did not report itself.
     fn fail(&mut self, index: usize, failure: Failure) {
-        self.pending.push_back(EventKind::CellFinished {
+        self.tell(EventKind::CellFinished {
             index,
             outcome: Outcome::Failed(Box::new(failure)),
             duration: std::time::Duration::ZERO,
@@ -170,7 +182,7 @@ impl Run {
     fn end(&mut self) {
         self.running = None;
         self.finished = true;
-        self.pending.push_back(EventKind::RunFinished { is_error: self.is_error });
+        self.tell(EventKind::RunFinished { is_error: self.is_error });
     }
 }
 
@@ -178,6 +190,10 @@ impl Stream for Run {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        if self.seq == 0 && self.pending.is_empty() {
+            let started = EventKind::RunStarted { session: self.session.id().to_owned(), cells: self.cells.clone() };
+            self.tell(started);
+        }
         let kind = loop {
             if let Some(kind) = self.pending.pop_front() {
                 break kind;

@@ -33,12 +33,14 @@ use crate::{
     meter::{StopFlag, lock},
     mime::MimeBundle,
     reactor::{self, Command, Setting},
+    record::{Recorder, RunRecord},
     snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
     vault::StoredSession,
     workspace::PrivateFolder,
 };
 
+mod recording;
 mod state;
 
 /// Commands that wait for a busy kernel.
@@ -66,6 +68,8 @@ pub struct SessionConfig {
     pub seeds: HashMap<Language, Seed>,
     /// How long its kernels live.
     pub kernel_mode: KernelMode,
+    /// File to record the session in, from its beginning; see [`Session::end_recording`]. A fork is not recorded.
+    pub record: Option<PathBuf>,
 }
 
 impl Default for SessionConfig {
@@ -80,6 +84,7 @@ impl Default for SessionConfig {
             bridges: Arc::new(NoBridges),
             seeds: HashMap::new(),
             kernel_mode: KernelMode::default(),
+            record: None,
         }
     }
 }
@@ -149,6 +154,7 @@ struct Inner {
     private: Option<Arc<PrivateFolder>>,
     /// Where it is stored. Its kernels hold it as well: nobody else may have the session before they are gone.
     home: Option<Arc<StoredSession>>,
+    recorder: Option<Arc<Recorder>>,
     /// Somebody is about to store what is kept.
     is_settling: AtomicBool,
 }
@@ -247,6 +253,7 @@ impl Session {
             files_max: config.limits.disk_files,
             descriptors_max: config.limits.descriptors,
         };
+        let recorder = config.record.as_deref().map(|path| recording::begin(path, &id, &config.limits)).transpose()?;
         let inner = Arc::new(Inner {
             id,
             host,
@@ -261,6 +268,7 @@ impl Session {
             config,
             private,
             home,
+            recorder,
             is_settling: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
@@ -418,6 +426,7 @@ impl Session {
         cell: &Cell,
         stop: Arc<StopFlag>,
         events: mpsc::Sender<EventKind>,
+        record: Option<RunRecord>,
     ) -> Result<CellId, Error> {
         let language = cell.language;
         if cell.reset {
@@ -442,6 +451,7 @@ impl Session {
             depth: self.depth,
             lineage: self.lineage.clone(),
             is_muted: false,
+            record,
             stop: stop.clone(),
         };
         self.kernel(language, |kernel| {
@@ -451,14 +461,18 @@ impl Session {
                 return Err(Error::Deadlock { language, bridge: "agent", cell: site.0 });
             }
             stop.watch(kernel.link.wake.clone());
-            let command = Command::Start { id: id.0, code: cell.code.clone(), cell: live };
-            kernel.commands.try_send(command).map_err(|error| Error::Kernel {
+            let place = kernel.commands.try_reserve().map_err(|error| Error::Kernel {
                 language,
                 source: match error {
-                    mpsc::error::TrySendError::Full(_) => format!("{COMMANDS_MAX} cells are waiting for it").into(),
-                    mpsc::error::TrySendError::Closed(_) => "the kernel died before the cell began".into(),
+                    mpsc::error::TrySendError::Full(()) => format!("{COMMANDS_MAX} cells are waiting for it").into(),
+                    mpsc::error::TrySendError::Closed(()) => "the kernel died before the cell began".into(),
                 },
-            })
+            })?;
+            if let Some(record) = &live.record {
+                record.told(&EventKind::CellStarted { index, cell: id });
+            }
+            place.send(Command::Start { id: id.0, code: cell.code.clone(), cell: live });
+            Ok(())
         })??;
         Ok(id)
     }
@@ -508,6 +522,7 @@ impl Session {
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
             link: link.clone(),
+            tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             _private: inner.private.clone(),
             _home: inner.home.clone(),
         };

@@ -146,6 +146,11 @@ impl Snapshot {
         }
     }
 
+    /// The state of one kernel of a session.
+    pub(crate) fn of_kernel(image: Arc<KernelImage>) -> Snapshot {
+        Snapshot { kernels: vec![image], ..Snapshot::empty("") }
+    }
+
     /// The languages of a snapshot of which only the beginning is read, unchecked.
     pub(crate) fn read_head(from: impl std::io::Read) -> Result<Vec<Language>, SnapshotError> {
         format::languages(from)

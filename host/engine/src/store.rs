@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{
     Notify,
     mpsc::{self, error::TrySendError},
@@ -26,6 +27,7 @@ use crate::{
     limits::{CALL_BYTES_MAX, LOOK_TIMEOUT, Limits},
     meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier, lock},
     outcome::prefix,
+    record::{CellHead, Import, RunRecord, Tape, mark},
     session::WeakSession,
     vault::StoredSession,
     workspace::PrivateFolder,
@@ -68,6 +70,8 @@ pub(crate) struct LiveCell {
     pub(crate) lineage: Lineage,
     /// Its events but the last go nowhere.
     pub(crate) is_muted: bool,
+    /// Where its events are recorded, if they are.
+    pub(crate) record: Option<RunRecord>,
 }
 
 impl LiveCell {
@@ -93,7 +97,14 @@ impl LiveCell {
             depth: 0,
             lineage: Lineage::default(),
             is_muted: true,
+            record: None,
         }
+    }
+
+    /// What a recording says of it.
+    pub(crate) fn head(&self) -> CellHead {
+        let LiveCell { index, output_left, fuel_left, depth, is_muted, .. } = *self;
+        CellHead { index, output_left, fuel_left, depth, is_muted }
     }
 
     /// When something must be done about it, if nothing happens before.
@@ -115,6 +126,7 @@ pub(crate) struct Binding {
     pub(crate) files: Files,
     pub(crate) calls: Calls,
     pub(crate) link: Arc<KernelLink>,
+    pub(crate) tape: Tape,
     /// Goes when nobody can write to it any more.
     pub(crate) _private: Option<Arc<PrivateFolder>>,
     /// Nobody else may have the session while a kernel works for it.
@@ -131,6 +143,13 @@ pub(crate) struct KernelLink {
     /// The cell and the number of the synchronous `agent()` call that holds the kernel.
     pub(crate) agent_block: Mutex<Option<(u32, u64)>>,
     pub(crate) drowsiness: Drowsiness,
+}
+
+/// Who makes an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Maker {
+    Guest,
+    Host,
 }
 
 /// The store data of a kernel.
@@ -168,6 +187,7 @@ impl Binding {
             files,
             calls: Calls::new(Permits::new(0)),
             link: Arc::default(),
+            tape: Tape::Off,
             _private: None,
             _home: None,
         }
@@ -314,6 +334,9 @@ impl StoreData {
 
     /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
     pub(crate) fn must_trap(&mut self) -> bool {
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.is_over(self.executing);
+        }
         let reason = self.stop_reason(self.executing, None);
         match self.note_stop(self.executing, reason) {
             Some((since, reason)) if since.elapsed() >= self.binding.limits.grace => {
@@ -347,32 +370,80 @@ impl StoreData {
         Some(earlier(*stopped, deadline)? + self.binding.limits.grace)
     }
 
-    /// Sends an event; waits while the reader is behind, but not longer than [`StoreData::patience`]. A run whose
-    /// reader is too far behind for the other cells of its kernel is cancelled.
+    /// Answers an import, or has the recording answer it.
+    ///
+    /// # Errors
+    /// As `live`; when the guest asks something else than it did.
+    pub(crate) fn taped<T: Serialize + DeserializeOwned>(
+        &mut self,
+        import: Import,
+        arguments: impl Serialize,
+        live: impl FnOnce(&mut StoreData) -> wasmtime::Result<T>,
+    ) -> wasmtime::Result<T> {
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.answer(self.executing, import, &arguments);
+        }
+        let answer = live(self)?;
+        if let Tape::Recording(record) = &self.binding.tape {
+            record.answer(import, &arguments, &answer);
+        }
+        Ok(answer)
+    }
+
+    /// Sends an event that the guest made; waits while the reader is behind, but not longer than
+    /// [`StoreData::patience`]. A run whose reader is too far behind for the other cells of its kernel is cancelled.
     pub(crate) async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.emit(cell, Maker::Guest, event).await;
+    }
+
+    /// Sends an event that the host made, as [`StoreData::send`] does.
+    async fn tell(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.emit(cell, Maker::Host, event).await;
+    }
+
+    async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
         let wake = self.binding.link.wake.clone();
         let Some(id) = self.route(cell) else { return };
+        let Some(event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
+            return;
+        };
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.said(cell, event).await;
+        }
         let mut stopped = None;
-        let mut event = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index));
-        while let (Some(unsent), Some(live)) = (event.take(), self.cells.get(&id)) {
-            event = match live.events.try_send(unsent) {
-                Ok(()) => return,
-                Err(TrySendError::Closed(_)) => return live.stop.set(),
-                Err(TrySendError::Full(unsent)) => Some(unsent),
-            };
-            let Some(until) = self.patience(id, &mut stopped) else { return };
+        while let Some(live) = self.cells.get(&id) {
+            match live.events.try_reserve() {
+                Ok(place) => {
+                    // Whoever reads it may go on at once: it is recorded before.
+                    match (&self.binding.tape, maker, &live.record) {
+                        (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), &event),
+                        (_, Maker::Host, Some(record)) => record.told(&event),
+                        _ => {}
+                    }
+                    return place.send(event);
+                }
+                Err(TrySendError::Closed(())) => {
+                    live.stop.set();
+                    break;
+                }
+                Err(TrySendError::Full(())) => {}
+            }
+            let Some(until) = self.patience(id, &mut stopped) else { break };
             let now = Instant::now();
             if until <= now {
                 if now < live.deadline {
                     live.stop.set();
                 }
-                return;
+                break;
             }
             tokio::select! {
                 _ = live.events.reserve() => {}
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(until.into()) => {}
             }
+        }
+        if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
+            tape.said(None, &event);
         }
     }
 
@@ -401,28 +472,43 @@ impl StoreData {
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
         let (bridge, name, size) = (call.bridge(), word(call.name()), call_bytes(&call));
-        let future = self.prepare(cell, number, call);
+        let asked = self.mark_of(&call);
+        let future = (!self.binding.tape.is_replaying()).then(|| self.prepare(cell, number, call));
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
-        let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
-        let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
-        self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
-        Ok(number)
+        if let Some(future) = future {
+            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
+            let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
+            self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
+        }
+        self.taped(Import::StartCall, (cell, asked), |_| Ok(number))
     }
 
-    pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> CallResult {
+    /// # Errors
+    /// When a replay has no such call.
+    pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<CallResult> {
         self.note_running(cell);
         let number = self.binding.calls.number();
         let (bridge, name) = (call.bridge(), word(call.name()));
         let began = Instant::now();
-        let future = self.prepare(cell, number, call);
+        let asked = self.mark_of(&call);
+        let future = (!self.binding.tape.is_replaying()).then(|| self.prepare(cell, number, call));
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
         let result = match future {
-            Ok(future) => self.block_on(cell, number, bridge, future).await,
-            Err(error) => Err(error),
+            Some(Ok(future)) => self.block_on(cell, number, bridge, future).await,
+            Some(Err(error)) => Err(error),
+            None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
         };
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
+        if let Tape::Recording(record) = &self.binding.tape {
+            record.answer(Import::Call, &(cell, asked), &end.result);
+        }
         self.report_end(&mut end).await;
-        end.result
+        Ok(end.result)
+    }
+
+    /// Fingerprint of a call, where it matters.
+    fn mark_of(&self, call: &Call) -> u64 {
+        if self.binding.tape.is_on() { mark(&format!("{call:?}")) } else { 0 }
     }
 
     /// Waits for a call, its cell's deadline or its cancellation.
@@ -455,13 +541,13 @@ impl StoreData {
         }
         let (call, duration) = (end.call, end.duration);
         let error = end.result.as_ref().err().map(|error| word(&error.message));
-        self.send(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
+        self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }
 
     /// Tells the run of `cell` what the engine did.
     pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, Scalar)>) {
         let op = op.to_owned();
-        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+        self.tell(cell, |index| EventKind::Status { index, op, fields }).await;
     }
 }
 

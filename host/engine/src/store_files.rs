@@ -3,6 +3,7 @@
 use crate::{
     bindings::files::{self, Descriptor, DirectoryEntry, ErrorCode, FileStat, FileType, OpenFlags},
     files::{self as tree, FileError, FileKind, OpenHow, Stat},
+    record::Import,
     store::StoreData,
 };
 
@@ -93,43 +94,50 @@ fn directory_entry(entry: tree::DirectoryEntry) -> DirectoryEntry {
 
 impl files::Host for StoreData {
     fn open(&mut self, dir: Descriptor, path: String, how: OpenFlags) -> Answer<Descriptor> {
-        answer(self.binding.files.open(dir, &path, open_how(how)))
+        let how = open_how(how);
+        self.taped(Import::Open, (dir, &path, how), |data| answer(data.binding.files.open(dir, &path, how)))
     }
 
     fn close(&mut self, file: Descriptor) -> Answer<()> {
-        answer(self.binding.files.close(file))
+        self.taped(Import::Close, file, |data| answer(data.binding.files.close(file)))
     }
 
     fn read(&mut self, file: Descriptor, offset: u64, length: u32) -> Answer<Vec<u8>> {
-        answer(self.binding.files.read(file, offset, length.min(CHUNK_BYTES_MAX)))
+        self.taped(Import::Read, (file, offset, length), |data| {
+            answer(data.binding.files.read(file, offset, length.min(CHUNK_BYTES_MAX)))
+        })
     }
 
     fn write(&mut self, file: Descriptor, offset: u64, data: Vec<u8>) -> Answer<u32> {
-        answer(self.binding.files.write(file, offset, &data))
+        self.taped(Import::Write, (file, offset, &data), |host| answer(host.binding.files.write(file, offset, &data)))
     }
 
     fn append(&mut self, file: Descriptor, data: Vec<u8>) -> Answer<u64> {
-        answer(self.binding.files.append(file, &data))
+        self.taped(Import::Append, (file, &data), |host| answer(host.binding.files.append(file, &data)))
     }
 
     fn sync(&mut self, file: Descriptor) -> Answer<()> {
-        answer(self.binding.files.sync(file))
+        self.taped(Import::Sync, file, |data| answer(data.binding.files.sync(file)))
     }
 
     fn stat(&mut self, file: Descriptor) -> Answer<FileStat> {
-        answer(self.binding.files.stat(file))
+        self.taped(Import::Stat, file, |data| answer(data.binding.files.stat(file)))
     }
 
     fn stat_at(&mut self, dir: Descriptor, path: String, follow_symlinks: bool) -> Answer<FileStat> {
-        answer(self.binding.files.stat_at(dir, &path, follow_symlinks))
+        self.taped(Import::StatAt, (dir, &path, follow_symlinks), |data| {
+            answer(data.binding.files.stat_at(dir, &path, follow_symlinks))
+        })
     }
 
     fn set_size(&mut self, file: Descriptor, size: u64) -> Answer<()> {
-        answer(self.binding.files.set_size(file, size))
+        self.taped(Import::SetSize, (file, size), |data| answer(data.binding.files.set_size(file, size)))
     }
 
     fn set_times(&mut self, file: Descriptor, accessed: Option<u64>, modified: Option<u64>) -> Answer<()> {
-        answer(self.binding.files.set_times(file, accessed, modified))
+        self.taped(Import::SetTimes, (file, accessed, modified), |data| {
+            answer(data.binding.files.set_times(file, accessed, modified))
+        })
     }
 
     fn set_times_at(
@@ -140,39 +148,53 @@ impl files::Host for StoreData {
         accessed: Option<u64>,
         modified: Option<u64>,
     ) -> Answer<()> {
-        answer(self.binding.files.set_times_at(dir, &path, follow_symlinks, accessed, modified))
+        self.taped(Import::SetTimesAt, (dir, &path, follow_symlinks, accessed, modified), |data| {
+            answer(data.binding.files.set_times_at(dir, &path, follow_symlinks, accessed, modified))
+        })
     }
 
     fn read_directory(&mut self, dir: Descriptor, skip: u64) -> Answer<Vec<DirectoryEntry>> {
-        let entries = self.binding.files.read_directory(dir, skip);
-        answer(entries.map(|entries| entries.into_iter().map(directory_entry).collect::<Vec<_>>()))
+        self.taped(Import::ReadDirectory, (dir, skip), |data| {
+            let entries = data.binding.files.read_directory(dir, skip);
+            answer(entries.map(|entries| entries.into_iter().map(directory_entry).collect::<Vec<_>>()))
+        })
     }
 
     fn create_directory(&mut self, dir: Descriptor, path: String) -> Answer<()> {
-        answer(self.binding.files.create_directory(dir, &path))
+        self.taped(Import::CreateDirectory, (dir, &path), |data| {
+            answer(data.binding.files.create_directory(dir, &path))
+        })
     }
 
     fn remove_directory(&mut self, dir: Descriptor, path: String) -> Answer<()> {
-        answer(self.binding.files.remove_directory(dir, &path))
+        self.taped(Import::RemoveDirectory, (dir, &path), |data| {
+            answer(data.binding.files.remove_directory(dir, &path))
+        })
     }
 
     fn remove_file(&mut self, dir: Descriptor, path: String) -> Answer<()> {
-        answer(self.binding.files.remove_file(dir, &path))
+        self.taped(Import::RemoveFile, (dir, &path), |data| answer(data.binding.files.remove_file(dir, &path)))
     }
 
     fn rename(&mut self, dir: Descriptor, path: String, new_dir: Descriptor, new_path: String) -> Answer<()> {
-        answer(self.binding.files.rename(dir, &path, new_dir, &new_path))
+        self.taped(Import::Rename, (dir, &path, new_dir, &new_path), |data| {
+            answer(data.binding.files.rename(dir, &path, new_dir, &new_path))
+        })
     }
 
     fn link(&mut self, dir: Descriptor, path: String, new_dir: Descriptor, new_path: String) -> Answer<()> {
-        answer(self.binding.files.link(dir, &path, new_dir, &new_path))
+        self.taped(Import::Link, (dir, &path, new_dir, &new_path), |data| {
+            answer(data.binding.files.link(dir, &path, new_dir, &new_path))
+        })
     }
 
     fn symlink(&mut self, target: String, dir: Descriptor, path: String) -> Answer<()> {
-        answer(self.binding.files.symlink(&target, dir, &path))
+        self.taped(Import::Symlink, (&target, dir, &path), |data| {
+            answer(data.binding.files.symlink(&target, dir, &path))
+        })
     }
 
     fn read_link(&mut self, dir: Descriptor, path: String) -> Answer<String> {
-        answer(self.binding.files.read_link(dir, &path))
+        self.taped(Import::ReadLink, (dir, &path), |data| answer(data.binding.files.read_link(dir, &path)))
     }
 }

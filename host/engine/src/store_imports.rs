@@ -18,6 +18,7 @@ use crate::{
     event::{EventKind, Scalar},
     meter::wall_nanos,
     outcome::prefix,
+    record::Import,
     store::{StoreData, word},
 };
 
@@ -91,11 +92,13 @@ fn response(result: CallResult) -> ResponseResult {
 
 impl tools::Host for StoreData {
     fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
-        Ok(self.binding.bridges.tools().into_iter().map(Into::into).collect())
+        self.taped(Import::ToolsGranted, (), |data| {
+            Ok(data.binding.bridges.tools().into_iter().map(Into::into).collect::<Vec<_>>())
+        })
     }
 
     async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
-        let result = self.block_call(cell, Call::Tool { name, arguments }).await;
+        let result = self.block_call(cell, Call::Tool { name, arguments }).await?;
         Ok(match result {
             Ok(crate::bridge::Response::Json(json)) => Ok(json),
             Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
@@ -120,7 +123,7 @@ macro_rules! bridge_host {
     ($interface:ident, $request:ty, $to_call:expr) => {
         impl $interface::Host for StoreData {
             async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
-                Ok(response(self.block_call(cell, $to_call(request)).await))
+                Ok(response(self.block_call(cell, $to_call(request)).await?))
             }
 
             async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
@@ -136,12 +139,31 @@ bridge_host!(http, types::HttpRequest, Call::from);
 bridge_host!(input, String, |prompt| Call::Input { prompt });
 
 impl StoreData {
+    /// Waits for a moment of the guest's clock, or until `cell` must stop.
+    async fn wait_until(&mut self, cell: u32, until: u64) {
+        let wake = self.binding.link.wake.clone();
+        let until = self.clock.instant(until);
+        let deadline = self.deadline(cell);
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
+                return;
+            }
+            let next = until.map_or(deadline, |until| until.min(deadline));
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = wake.notified() => {}
+            }
+        }
+    }
+
     /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
-    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
+    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> wasmtime::Result<Option<StopReason>> {
         self.note_running(cell);
-        let reason = self.stop_reason(cell, fuel_left);
-        self.note_stop(cell, reason);
-        reason
+        self.taped(Import::ShouldStop, cell, |data| {
+            let reason = data.stop_reason(cell, fuel_left);
+            data.note_stop(cell, reason);
+            Ok(reason)
+        })
     }
 }
 
@@ -160,7 +182,7 @@ pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> 
                 left = data.begin_to_pay(cell);
                 context.set_fuel(left)?;
             }
-            Ok((context.data_mut().poll_stop(cell, Some(left)),))
+            Ok((context.data_mut().poll_stop(cell, Some(left))?,))
         },
     )?;
     linker.allow_shadowing(false);
@@ -169,42 +191,35 @@ pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> 
 
 impl control::Host for StoreData {
     fn should_stop(&mut self, cell: u32) -> wasmtime::Result<Option<StopReason>> {
-        Ok(self.poll_stop(cell, None))
+        self.poll_stop(cell, None)
     }
 
     fn wall_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(wall_nanos())
+        self.taped(Import::WallClock, (), |_| Ok(wall_nanos()))
     }
 
     fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(self.clock.nanos(Instant::now()))
+        self.taped(Import::MonotonicClock, (), |data| Ok(data.clock.nanos(Instant::now())))
     }
 
     fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
-        Ok(self.cpu.now())
+        self.taped(Import::CpuClock, (), |data| Ok(data.cpu.now()))
     }
 
     async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
         self.note_running(cell);
-        let wake = self.binding.link.wake.clone();
-        let until = self.clock.instant(until);
-        let deadline = self.deadline(cell);
-        loop {
-            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
-                return Ok(());
-            }
-            let next = until.map_or(deadline, |until| until.min(deadline));
-            tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => {}
-                () = wake.notified() => {}
-            }
+        if !self.binding.tape.is_replaying() {
+            self.wait_until(cell, until).await;
         }
+        self.taped(Import::SleepUntil, (cell, until), |_| Ok(()))
     }
 
     fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
-        let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
-        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
-        Ok(bytes)
+        self.taped(Import::Random, length, |_| {
+            let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
+            rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
+            Ok(bytes)
+        })
     }
 
     fn log(&mut self, message: String) -> wasmtime::Result<()> {

@@ -121,7 +121,7 @@ impl Session {
             None => None,
         };
         let id = id.or_else(|| Some(super::made_up_id()));
-        let config = SessionConfig { id, ..inner.config.clone() };
+        let config = SessionConfig { id, record: None, ..inner.config.clone() };
         Session::open(inner.host.clone(), config, Origin { snapshot: Some(&snapshot), private, home: None })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic      8 bytes  "cellar" 0x1A 's'
-//! version    u32      FORMAT_VERSION; everything is little-endian
+//! version    u32      everything is little-endian
 //! head       u32      length of the head
 //! head       postcard what [`Head`] says: the session, its kernels, which pages each chunk holds
 //! chunks     zstd     one frame each, or the pages themselves where a frame would be no smaller
@@ -15,18 +15,18 @@ use std::{io::Read, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::Language;
+use crate::{
+    cell::Language,
+    prefix::{FileKind, Flaw, PREFIX_BYTES, split_head},
+};
 
 use super::{
     KernelImage, KernelState, Snapshot, SnapshotError,
     pages::{CHUNK_PAGES, Chunk, PAGE_BYTES, Pages, Place, WASM_PAGE_BYTES, fingerprint},
 };
 
-const MAGIC: [u8; 8] = *b"cellar\x1as";
-/// Changes with every change to what is below.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-/// Magic, version and length of the head.
-const PREFIX_BYTES: usize = 16;
+/// The version changes with every change to what is below.
+const SNAPSHOT: FileKind = FileKind { letter: b's', version: 1 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -79,18 +79,8 @@ pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
         is_fork: snapshot.is_fork,
         kernels,
     };
-    let size = PREFIX_BYTES + packed.iter().map(Pages::kept_bytes).sum::<usize>() + CHECKSUM_BYTES;
-    let mut bytes = Vec::with_capacity(size + size / 16);
-    bytes.extend(MAGIC);
-    bytes.extend(FORMAT_VERSION.to_le_bytes());
-    bytes.extend([0; 4]);
-    let mut bytes = match postcard::to_extend(&head, bytes) {
-        Ok(bytes) => bytes,
-        // Only fails when the sink does, and a vector does not.
-        Err(_) => return Vec::new(),
-    };
-    let head_bytes = u32::try_from(bytes.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-    bytes[12..16].copy_from_slice(&head_bytes.to_le_bytes());
+    let mut bytes = SNAPSHOT.begin(&head);
+    bytes.reserve_exact(packed.iter().map(Pages::kept_bytes).sum::<usize>() + CHECKSUM_BYTES);
     packed.iter().flat_map(|pages| &pages.chunks).for_each(|chunk| bytes.extend(chunk.bytes()));
     let checksum = fingerprint(&bytes);
     bytes.extend(checksum.to_le_bytes());
@@ -131,11 +121,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     let (body, checksum) = bytes.split_at(body);
     if fingerprint(body).to_le_bytes() != checksum {
         // A file that ends early cannot tell; its head says how long it should have been.
-        let is_short = head_of(body, head_bytes).is_none_or(|(head, rest)| rest.len() as u64 != chunk_bytes(&head));
+        let is_short = split_head(body, head_bytes).is_none_or(|(head, rest)| rest.len() as u64 != chunk_bytes(&head));
         return Err(if is_short { truncated() } else { SnapshotError::Corrupt("its checksum does not match".into()) });
     }
     let corrupt = |what: &str| SnapshotError::Corrupt(what.to_owned());
-    let (head, mut rest) = head_of(body, head_bytes).ok_or_else(|| corrupt("its head cannot be read"))?;
+    let (head, mut rest) = split_head::<Head>(body, head_bytes).ok_or_else(|| corrupt("its head cannot be read"))?;
     if head.kernels.len() > KERNELS_MAX {
         return Err(corrupt("it has too many kernels"));
     }
@@ -175,26 +165,11 @@ pub(super) fn languages(mut from: impl Read) -> Result<Vec<Language>, SnapshotEr
 
 /// Checks magic and version; returns the length of the head.
 fn check_prefix(bytes: &[u8]) -> Result<usize, SnapshotError> {
-    if bytes.get(..8).is_some_and(|magic| magic != MAGIC) {
-        return Err(SnapshotError::NotASnapshot);
-    }
-    let truncated = || SnapshotError::Truncated { bytes: bytes.len() as u64 };
-    let version = u32_at(bytes, 8).ok_or_else(truncated)?;
-    if version != FORMAT_VERSION {
-        return Err(SnapshotError::Version { found: version, wanted: FORMAT_VERSION });
-    }
-    Ok(u32_at(bytes, 12).ok_or_else(truncated)? as usize)
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
-}
-
-fn head_of(body: &[u8], head_bytes: usize) -> Option<(Head, &[u8])> {
-    let end = PREFIX_BYTES.checked_add(head_bytes)?;
-    let head = body.get(PREFIX_BYTES..end)?;
-    let (head, left) = postcard::take_from_bytes(head).ok()?;
-    left.is_empty().then_some((head, &body[end..]))
+    SNAPSHOT.head_bytes(bytes).map_err(|flaw| match flaw {
+        Flaw::Other => SnapshotError::NotASnapshot,
+        Flaw::Version(found) => SnapshotError::Version { found, wanted: SNAPSHOT.version },
+        Flaw::Truncated => SnapshotError::Truncated { bytes: bytes.len() as u64 },
+    })
 }
 
 fn chunk_bytes(head: &Head) -> u64 {

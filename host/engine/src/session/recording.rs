@@ -1,0 +1,45 @@
+//! Recording a session.
+
+use std::{path::Path, sync::Arc};
+
+use super::Session;
+use crate::{
+    bindings::WORLD_VERSION,
+    error::Error,
+    limits::{Limits, RECORDING_BYTES_MAX},
+    meter::wall_nanos,
+    record::{Recorder, RunRecord},
+    tape::Head,
+};
+
+impl Session {
+    /// Ends the recording that [`SessionConfig::record`] began: what the session does from now on is not in it. It can
+    /// be replayed by [`Host::replay`], elsewhere as well. A recording ends by itself when its session is gone, but
+    /// then nobody hears of errors. Does nothing when the session is not recorded.
+    ///
+    /// A recording has what cells are given: their code, their environment, what they read from files, the answers
+    /// of tools and models. It has nothing that bridges keep to themselves, such as keys. At most
+    /// [`RECORDING_BYTES_MAX`](crate::limits::RECORDING_BYTES_MAX).
+    ///
+    /// # Errors
+    /// `Recording` when it could not be written, or not all of it.
+    pub fn end_recording(&self) -> Result<(), Error> {
+        self.inner.recorder.as_ref().map_or(Ok(()), |recorder| recorder.end())
+    }
+
+    /// What records a new run.
+    pub(crate) fn run_record(&self) -> Option<RunRecord> {
+        self.inner.recorder.as_ref().map(Recorder::run)
+    }
+}
+
+/// Begins the recording of a session.
+pub(super) fn begin(path: &Path, session: &str, limits: &Limits) -> Result<Arc<Recorder>, Error> {
+    let head = Head {
+        session: session.to_owned(),
+        began: wall_nanos(),
+        world: WORLD_VERSION.to_owned(),
+        limits: limits.clone(),
+    };
+    Ok(Arc::new(Recorder::create(path, &head, RECORDING_BYTES_MAX)?))
+}
