@@ -15,16 +15,19 @@ const LAYERS: &[&str] = &[
     "outcome",
     "event",
     "limits",
+    "prefix",
     "history",
     "result",
     "bridge",
     "files",
     "snapshot",
+    "tape",
     "error",
     "config",
     "bindings",
     "introspection",
     "meter",
+    "record",
     "manifest",
     "workspace",
     "vault",
@@ -43,6 +46,7 @@ const LAYERS: &[&str] = &[
     "reactor",
     "session",
     "run",
+    "replay",
 ];
 
 /// The one way up: a bridge call carries its session, so that an agent can run cells in it.

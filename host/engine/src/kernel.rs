@@ -270,10 +270,12 @@ impl Kernel {
 
     /// Takes in how an entry ended; `mark` is the fingerprint of what the guest reported.
     fn left<T>(&mut self, result: wasmtime::Result<T>, mark: impl FnOnce(&T) -> u64) -> Result<T, Death> {
+        // What the host has against a guest is no trap of wasm.
+        let is_trap = result.as_ref().err().is_some_and(|error| error.is::<Trap>());
         let result = result.map_err(|error| self.death(&error));
         let data = self.data();
         if data.binding.tape.is_on() {
-            let was_killed = data.killed.is_some();
+            let was_killed = data.killed.is_some() || !is_trap;
             let left = match &result {
                 Ok(report) => Ok(mark(report)),
                 Err(death) => Err(Fall { was_killed, message: &death.message }),

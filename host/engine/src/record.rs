@@ -206,6 +206,14 @@ impl Recorder {
         RunRecord { recorder: self.clone(), run: self.runs.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Notes that a kernel of this language is of this build.
+    fn uses(&self, guest: (String, String)) {
+        let state = &mut *lock(&self.state);
+        if !state.end.guests.contains(&guest) {
+            state.end.guests.push(guest);
+        }
+    }
+
     fn add(&self, stream: u32, item: &Item, more: &[u8]) {
         let body = bytes_of(item);
         let state = &mut *lock(&self.state);
@@ -318,11 +326,7 @@ impl Tape {
     /// Notes how the kernel begins: of which build of its guest, and with which image if it goes on from one.
     pub(crate) fn born(&self, mut birth: Birth, digest: &str, image: Option<&[u8]>) {
         let Tape::Recording(record) = self else { return };
-        let guest = (birth.language.clone(), digest.to_owned());
-        let guests = &mut lock(&record.recorder.state).end.guests;
-        if !guests.contains(&guest) {
-            guests.push(guest);
-        }
+        record.recorder.uses((birth.language.clone(), digest.to_owned()));
         let parts = image.unwrap_or_default().chunks(PART_BYTES);
         birth.image_parts = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         record.add(&Item::Born(birth), &[]);

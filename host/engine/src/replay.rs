@@ -272,6 +272,9 @@ impl Player {
                 tracing::debug!(message = death.message, "a replayed kernel died");
             }
             let playback = playback(&mut kernel)?;
+            if let Some(error) = playback.error() {
+                return Err(error.into());
+            }
             if playback.has_left() && !playback.tell(Progress::Left).await {
                 return Ok(());
             }
