@@ -37,6 +37,11 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Run one cell and print its output
     Eval(EvalArguments),
+    /// Play a run that --record kept: its cells run again, and show the same
+    ///
+    /// They need no network, no tools, no model, no files and no workspace: the recording answers whatever they ask for.
+    /// It plays on the build of the guests that it was made with.
+    Replay(ReplayArguments),
     /// List the sessions that --session keeps
     Sessions(SessionsArguments),
     /// Write the state of a kept session into a file
@@ -139,6 +144,10 @@ pub(crate) struct SessionArguments {
     /// Environment variable that cells see
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
+    /// Record all that `cellar replay` needs in this file, which is replaced: the code, its environment, what it reads
+    /// from files, the arguments and results of its calls. Keys that only bridges know are not in it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 impl SessionArguments {
@@ -147,6 +156,7 @@ impl SessionArguments {
         let limits = [self.fuel, self.memory, self.timeout];
         self.name.is_some()
             || self.workspace.is_some()
+            || self.record.is_some()
             || self.config.is_some()
             || !self.mounts.is_empty()
             || !self.packages.is_empty()
@@ -154,6 +164,21 @@ impl SessionArguments {
             || self.per_call
             || limits.iter().any(Option::is_some)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    /// A file that --record wrote
+    pub(crate) file: PathBuf,
+    /// Show this one of the runs that were recorded: agents run cells in the session as well, each time in a run of
+    /// their own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) run: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+    /// Save displayed images into this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events"])]
+    pub(crate) images: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

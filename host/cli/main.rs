@@ -8,6 +8,7 @@ mod doctor;
 mod json;
 mod output;
 mod render;
+mod replay;
 mod report;
 mod run;
 mod sessions;
@@ -56,6 +57,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
     match arguments.command {
         Command::Run(arguments) => on_runtime(run::run(&folders, arguments)),
         Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
+        Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),

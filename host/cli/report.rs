@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{Error, SnapshotError};
+use cellar_engine::{Error, ReplayError, SnapshotError};
 
 use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
 
@@ -111,11 +111,31 @@ impl CliError {
                 Error::Request(_)
                 | Error::Mount { .. }
                 | Error::Snapshot(_)
+                | Error::Replay(
+                    ReplayError::NotARecording
+                    | ReplayError::Version { .. }
+                    | ReplayError::CutOff { .. }
+                    | ReplayError::Corrupt(_)
+                    | ReplayError::Guest { .. }
+                    | ReplayError::World { .. }
+                    | ReplayError::Language(_),
+                )
                 | Error::SessionName(_)
                 | Error::SessionUnknown(_)
                 | Error::SessionExists(_)
                 | Error::SessionBusy(_),
             ) => EXIT_USAGE,
+            CliError::Engine(Error::Recording { source, .. })
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::IsADirectory
+                        | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                EXIT_USAGE
+            }
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
@@ -159,6 +179,9 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
             "use the build that made it, or remove the session with `cellar sessions --delete NAME`"
         }
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
+        Error::Replay(ReplayError::Guest { .. } | ReplayError::World { .. } | ReplayError::Version { .. }) => {
+            "use the build that made it"
+        }
         Error::KernelsExhausted => "end other sessions first",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",

@@ -43,7 +43,8 @@ pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<
     start(folders, &arguments.session, cells, false, form).await
 }
 
-fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
+/// What is made of the events, as the flags have it.
+pub(crate) fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) -> Form {
     match output {
         OutputArguments { json: true, .. } => Form::Json(Box::<RunResult>::default()),
         OutputArguments { events: true, .. } => Form::Events,
@@ -93,12 +94,17 @@ async fn start(
         }
     };
     let kept = match &running {
-        Running::Local { session, .. } if arguments.name.is_some() => Some(session.clone()),
+        Running::Local { session, .. } if arguments.name.is_some() || arguments.record.is_some() => {
+            Some(session.clone())
+        }
         _ => None,
     };
     let code = follow(running, Follower::new(form)).await?;
     if let Some(session) = kept {
-        session.save().await?;
+        session.end_recording()?;
+        if arguments.name.is_some() {
+            session.save().await?;
+        }
     }
     Ok(code)
 }

@@ -108,6 +108,7 @@ pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConf
         bridges,
         seeds: config.session.seeds.into_iter().collect(),
         kernel_mode,
+        record: arguments.record.clone(),
         ..SessionConfig::default()
     })
 }

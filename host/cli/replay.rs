@@ -1,0 +1,42 @@
+//! `cellar replay`: plays a recording and shows what its cells did.
+
+use std::io;
+
+use cellar_engine::Host;
+
+use crate::{
+    args::{Folders, ReplayArguments},
+    output::{Follower, Form},
+    render::Transcript,
+    report::{CliError, print_progress},
+    run::form,
+    setup,
+    terminal::Look,
+};
+
+/// Plays the recording to its end, and shows one of its runs.
+///
+/// # Errors
+/// The file is no recording that can be played here, or the guest does something else than it did.
+pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Result<u8, CliError> {
+    let host = Host::open(setup::host_config(folders)?)?;
+    let mut replay = host.replay(&arguments.file)?;
+    let images = arguments.images;
+    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), Look::of_stdout(), images)));
+    let mut follower = Follower::new(form);
+    let mut runs = 0;
+    while let Some(replayed) = replay.next().await? {
+        runs = replayed.run.max(runs);
+        if replayed.run == arguments.run {
+            follower.event(&replayed.event)?;
+        }
+    }
+    if runs < arguments.run {
+        let message = format!("the recording has {runs} runs, no run {}", arguments.run);
+        return Err(CliError::usage(message, "name one of them with --run"));
+    }
+    if runs > 1 {
+        print_progress(&format!("run {} of the {runs} that were recorded; --run shows another", arguments.run));
+    }
+    follower.finish()
+}
