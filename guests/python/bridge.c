@@ -78,14 +78,22 @@ static int prepare_llm(call_t *call, PyObject *args) {
         || borrow_option(borrowed, schema, &llm->schema.is_some, &llm->schema.val);
 }
 
-/* (method, url, header text of "name\0value\0…", body or None): the headers as one text keep the borrowing simple. */
+/* (method, url, header text of "name\0value\0…", body or None, nanoseconds or None): the headers as one text keep the
+ * borrowing simple. */
 static int prepare_http(call_t *call, PyObject *args) {
-    PyObject *method, *url, *headers, *body;
+    PyObject *method, *url, *headers, *body, *timeout;
     cellar_kernel_types_http_request_t *http = &call->request.http;
     borrowed_t *borrowed = &call->borrowed;
-    if (!PyArg_ParseTuple(args, "OOOO", &method, &url, &headers, &body) || borrow(borrowed, method, &http->method)
-        || borrow(borrowed, url, &http->url)) {
+    if (!PyArg_ParseTuple(args, "OOOOO", &method, &url, &headers, &body, &timeout)
+        || borrow(borrowed, method, &http->method) || borrow(borrowed, url, &http->url)) {
         return -1;
+    }
+    http->timeout.is_some = timeout != Py_None;
+    if (http->timeout.is_some) {
+        http->timeout.val = PyLong_AsUnsignedLongLong(timeout);
+        if (PyErr_Occurred()) {
+            return -1;
+        }
     }
     kernel_string_t text;
     if (borrow(borrowed, headers, &text) < 0) {

@@ -1,18 +1,25 @@
-// fetch: a request goes to the host, which asks the grants of the session and answers with the whole response.
+// fetch: a request goes to the host, which asks the grants of the session and answers with the whole response. A redirect
+// that is followed is another request, and asked for anew.
 const { Request } = require("deno/deno_fetch/23_request.js");
 const { fromInnerResponse, newInnerResponse } = require("deno/deno_fetch/23_response.js");
 const { InnerBody } = require("deno/deno_fetch/22_body.js");
 const { blobFromObjectUrl } = require("deno/deno_web/09_file.js");
+const STATUS_CODES = require("deno/status_codes.js");
 const percent = require("deno/percent.js");
 
 const NO_BODY = [101, 103, 204, 205, 304];
+const REDIRECTS = [301, 302, 303, 307, 308];
+const REDIRECTS_MAX = 20;
+// What says something of a body, and goes with it; and what is meant for one origin alone.
+const OF_BODY = ["content-encoding", "content-language", "content-length", "content-location", "content-type"];
+const OF_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 
 const failed = (cause) => new TypeError(`fetch failed: ${cause.message}`, { cause });
 
 // A response with a body that is there already.
-function respond(url, status, headers, bytes) {
-  const inner = newInnerResponse(status);
-  inner.urlList = [url];
+function respond(urls, status, headers, bytes) {
+  const inner = newInnerResponse(status, STATUS_CODES[status] ?? "");
+  inner.urlList = urls;
   for (let i = 0; i < headers.length; i += 2) inner.headerList.push([headers[i], headers[i + 1]]);
   if (!NO_BODY.includes(status)) {
     inner.body = new InnerBody({ body: bytes, consumed: false });
@@ -30,36 +37,68 @@ function fromDataUrl(url) {
   const plain = head.replace(/; *base64$/i, "");
   const bytes = percent.decode(url.slice(comma + 1).split("#", 1)[0]);
   const text = head === plain ? bytes : Uint8Array.fromBase64(kit.decode(bytes).replace(/[\t\n\f\r ]+/g, ""));
-  return respond(url, 200, ["content-type", plain === "" ? "text/plain;charset=US-ASCII" : plain], text);
+  return respond([url], 200, ["content-type", plain === "" ? "text/plain;charset=US-ASCII" : plain], text);
 }
 
 async function fromBlob(url) {
   const blob = blobFromObjectUrl(url);
   if (blob === null) throw failed(new TypeError("there is no such blob"));
-  return respond(url, 200, ["content-type", blob.type], new Uint8Array(await blob.arrayBuffer()));
+  return respond([url], 200, ["content-type", blob.type], new Uint8Array(await blob.arrayBuffer()));
 }
 
-// Gives up waiting when the signal says so; what the host does then is of no interest any more.
-function unlessAborted(signal, promise) {
+// Gives up waiting, and `giveUp`s what is waited for, when the signal says so.
+function unlessAborted(signal, promise, giveUp) {
   return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason);
+    const abort = () => {
+      giveUp?.();
+      reject(signal.reason);
+    };
     signal.addEventListener("abort", abort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
 }
 
+async function ask(signal, { method, url, headers, body }) {
+  const { answer, giveUp } = kit.request(method, url.href.split("#", 1)[0], headers.flat(), body);
+  return await unlessAborted(signal, answer.catch((error) => {
+    throw failed(error);
+  }), giveUp);
+}
+
+// The request that a redirect asks for.
+function redirected(request, status, location) {
+  const { method, body } = request;
+  const url = URL.parse(location, request.url);
+  if (url === null) throw failed(new TypeError(`a redirect to what is no URL: ${location}`));
+  if (!["http:", "https:"].includes(url.protocol)) throw failed(new TypeError(`a redirect to ${url.protocol}`));
+  if (url.hash === "") url.hash = request.url.hash;
+  const without = (names) => (request = { ...request, headers: request.headers.filter(([name]) => !names.includes(name)) });
+  if (url.origin !== request.url.origin) without(OF_ORIGIN);
+  const isGet = status === 303 ? !["GET", "HEAD"].includes(method) : status < 303 && method === "POST";
+  if (isGet) without(OF_BODY);
+  return { ...request, url, method: isGet ? "GET" : method, body: isGet ? undefined : body };
+}
+
 async function fetch(input, init) {
   if (arguments.length === 0) throw new TypeError("1 argument required, but only 0 present.");
-  const request = new Request(input, init);
-  const { signal, url } = request;
+  const given = new Request(input, init);
+  const { signal, url } = given;
   signal.throwIfAborted();
   if (url.startsWith("data:")) return fromDataUrl(url);
   if (url.startsWith("blob:")) return fromBlob(url);
-  const body = request.body === null ? undefined : new Uint8Array(await unlessAborted(signal, request.arrayBuffer()));
-  const answer = await unlessAborted(signal, kit.request(request.method, url, [...request.headers].flat(), body).catch((error) => {
-    throw failed(error);
-  }));
-  return respond(answer.url, answer.status, answer.headers, answer.body);
+  let request = { method: given.method, url: new URL(url), headers: [...given.headers] };
+  if (!given.headers.has("accept")) request.headers.push(["accept", "*/*"]);
+  if (given.body !== null) request.body = new Uint8Array(await unlessAborted(signal, given.arrayBuffer()));
+  const urls = [];
+  while (true) {
+    urls.push(request.url.href);
+    const { status, headers, body } = await ask(signal, request);
+    const at = REDIRECTS.includes(status) ? headers.findIndex((text, i) => i % 2 === 0 && text === "location") : -1;
+    if (at < 0 || given.redirect === "manual") return respond(urls, status, headers, body);
+    if (given.redirect === "error") throw failed(new TypeError("unexpected redirect"));
+    if (urls.length > REDIRECTS_MAX) throw failed(new TypeError("redirect count exceeded"));
+    request = redirected(request, status, headers[at + 1]);
+  }
 }
 
 module.exports = { fetch };

@@ -72,8 +72,13 @@
   function start(tool, request) {
     const site = siteOf(tool);
     const { promise, resolve, reject } = Promise.withResolvers();
-    pending.set(host.start(...request), { site, resolve, reject, cell: host.currentCell() });
-    return promise;
+    const id = host.start(...request);
+    pending.set(id, { site, resolve, reject, cell: host.currentCell() });
+    return { id, promise };
+  }
+
+  function giveUp(id) {
+    if (pending.delete(id)) host.cancel(id);
   }
 
   function callNow(tool, request) {
@@ -96,15 +101,13 @@
   // Gives up the calls of a cell that ended before them.
   kit.forget = (cell) => {
     for (const [id, call] of pending) {
-      if (call.cell !== cell) continue;
-      pending.delete(id);
-      host.cancel(id);
+      if (call.cell === cell) giveUp(id);
     }
   };
 
   // Two forms of one bridge: `f(...)` is a promise, `f.sync(...)` waits in place.
   function bridge(tool, request) {
-    const call = (...values) => start(tool, request(...values));
+    const call = (...values) => start(tool, request(...values)).promise;
     define(call, "sync", (...values) => callNow(tool, request(...values)));
     return call;
   }
@@ -153,7 +156,11 @@
     const about = context === undefined || typeof context === "string" ? context : JSON.stringify(context);
     return [AGENT, promptText("agent", prompt), agentType, model, about, label, schemaText(schema)];
   }));
-  kit.request = bridge(undefined, (method, url, headers, body) => [HTTP, method, url, headers, body]);
+  // One request, and what gives it up.
+  kit.request = (...request) => {
+    const { id, promise } = start(undefined, [HTTP, ...request]);
+    return { answer: promise, giveUp: () => giveUp(id) };
+  };
 
   // ---- parallel and pipeline
 

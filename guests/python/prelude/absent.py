@@ -138,7 +138,8 @@ def _change_process(module):
     module.BaseProcess.start = _refusal(_PROCESSES)
 
 
-_CHANGED = {
+# The changes by the names of modules.
+CHANGED = {
     "concurrent.futures.process": _change_executor,
     "multiprocessing.context": _change_context,
     "multiprocessing.pool": _change_pool,
@@ -152,7 +153,7 @@ class _Changing:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         """The spec that others find, with a loader that changes the module."""
-        if fullname not in _CHANGED:
+        if fullname not in CHANGED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None:
@@ -169,7 +170,7 @@ class _ChangingLoader:
 
     def exec_module(self, module):
         self._loader.exec_module(module)
-        _CHANGED[module.__name__](module)
+        CHANGED[module.__name__](module)
 
 
 # --- Modules that are there from the start

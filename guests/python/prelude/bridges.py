@@ -244,10 +244,10 @@ def _finish_input(_tag, payload):
     return payload
 
 
-def _prepare_http(method, url, headers, body):
-    """One request to a host that the session was granted."""
+def _prepare_http(method, url, headers, body, timeout):
+    """One request to a host that the session was granted; `timeout` in nanoseconds, or None."""
     text = "".join(f"{name}\0{value}\0" for name, value in headers)
-    return (HTTP, method, url, text, body)
+    return (HTTP, method, url, text, body, timeout)
 
 
 tool = _Tools()

@@ -114,15 +114,39 @@ class TLSVersion(enum.IntEnum):
     MINIMUM_SUPPORTED, SSLv3, TLSv1, TLSv1_1, TLSv1_2, TLSv1_3, MAXIMUM_SUPPORTED = -2, 768, 769, 770, 771, 772, -1
 
 
+class _TlsContext:
+    """`ssl.SSLContext`: takes what clients set. It is the host that encrypts, and that checks certificates, always."""
+
+    def __init__(self, protocol=0):
+        self.protocol = protocol
+        self.check_hostname = True
+        self.verify_mode = VerifyMode.CERT_REQUIRED
+        self.options = self.verify_flags = 0
+        self.minimum_version, self.maximum_version = TLSVersion.MINIMUM_SUPPORTED, TLSVersion.MAXIMUM_SUPPORTED
+
+    def _ignore(self, *_args, **_options):
+        """Nothing here depends on it."""
+
+    load_verify_locations = load_default_certs = set_default_verify_paths = set_ciphers = set_alpn_protocols = _ignore
+
+    def wrap_socket(self, sock, **_options):
+        """Encrypts what goes through the host; there are no other sockets."""
+        return sock.with_tls() if hasattr(sock, "with_tls") else self._refuse()
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._refuse()
+
+
 class Tls(_Hollow):
     """`ssl`: its exceptions can be caught and its constants compared."""
 
     _ERRORS = "SSLEOFError SSLSyscallError SSLWantReadError SSLWantWriteError SSLZeroReturnError".split()
-    _CLASSES = frozenset("MemoryBIO SSLContext SSLObject SSLSession SSLSocket".split())
+    _CLASSES = frozenset("MemoryBIO SSLObject SSLSession SSLSocket".split())
     _FUNCTIONS = frozenset(
-        """DER_cert_to_PEM_cert PEM_cert_to_DER_cert cert_time_to_seconds create_default_context get_default_verify_paths
-        get_server_certificate wrap_socket _create_default_https_context _create_stdlib_context
-        _create_unverified_context""".split()
+        """DER_cert_to_PEM_cert PEM_cert_to_DER_cert cert_time_to_seconds get_default_verify_paths
+        get_server_certificate wrap_socket""".split()
     )
 
     def _fill(self):
@@ -135,6 +159,10 @@ class Tls(_Hollow):
         self.CertificateError = self.SSLCertVerificationError
         self.VerifyMode, self.TLSVersion = VerifyMode, TLSVersion
         vars(self).update(VerifyMode.__members__)
+        self.SSLContext = type("SSLContext", (_TlsContext,), {"__module__": "ssl", "_refuse": staticmethod(self._refuse)})
+        self.create_default_context = lambda *_args, **_options: self.SSLContext()
+        self._create_default_https_context = self._create_stdlib_context = self.create_default_context
+        self._create_unverified_context = self.create_default_context
         # Programs want a version that they know, when they are imported.
         self.OPENSSL_VERSION = "OpenSSL 3.0.0 (not in this sandbox)"
         self.OPENSSL_VERSION_INFO = (3, 0, 0, 0, 0)

@@ -78,11 +78,15 @@ class ToolError(BridgeError):
     """A tool call failed; `name` is the tool's."""
 
 
+class NetworkError(BridgeError, ConnectionError):
+    """A request could not be made; `kind` is "denied" when the session was not granted its host."""
+
+
 class CallError(Exception):
     """What the native module raises: (kind, message). Bridges turn it into their own."""
 
 
-for each in (*STOP_CLASSES, SandboxError, BridgeError, ToolError, StdinNotImplementedError):
+for each in (*STOP_CLASSES, SandboxError, BridgeError, ToolError, NetworkError, StdinNotImplementedError):
     # As seen by users: in messages and in `except` clauses.
     each.__module__ = "builtins"
     setattr(builtins, each.__name__, each)

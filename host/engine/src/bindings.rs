@@ -5,6 +5,8 @@
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "generated code")]
 
+use std::time::Duration;
+
 use crate::{
     bridge::{AgentCall, Call, CallError, CallErrorKind, HttpCall, Response, ToolSpec},
     event::Scalar,
@@ -52,7 +54,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.2.0";
+pub(crate) const WORLD_VERSION: &str = "0.3.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 
@@ -152,8 +154,8 @@ impl From<types::AgentRequest> for Call {
 
 impl From<types::HttpRequest> for Call {
     fn from(request: types::HttpRequest) -> Call {
-        let types::HttpRequest { method, url, headers, body } = request;
-        Call::Http(HttpCall { method, url, headers, body })
+        let types::HttpRequest { method, url, headers, body, timeout } = request;
+        Call::Http(HttpCall { method, url, headers, body, timeout: timeout.map(Duration::from_nanos) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! The engine carries calls; whoever embeds it answers them, through [`Bridges`]. The engine knows no HTTP, starts no
 //! process and holds no credential.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ pub struct AgentCall {
     pub schema: Option<String>,
 }
 
-/// Arguments of a request to a granted host.
+/// A request to a granted host. Where its answer redirects to is another request. Characters of headers stand for bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of an HTTP request")]
 pub struct HttpCall {
@@ -80,6 +80,8 @@ pub struct HttpCall {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
+    /// How long the answer may take, where that is less than the host allows.
+    pub timeout: Option<Duration>,
 }
 
 /// What a call returns.
@@ -98,7 +100,10 @@ impl Response {
     pub fn size_bytes(&self) -> usize {
         match self {
             Response::Json(text) | Response::Text(text) => text.len(),
-            Response::Http(response) => response.body.len(),
+            Response::Http(response) => {
+                let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
+                response.body.len() + response.url.len() + headers.sum::<usize>()
+            }
         }
     }
 }
