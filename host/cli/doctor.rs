@@ -209,8 +209,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
         format!("{}, {}, key {}", llm.endpoint, or_none(&tiers), llm.key)
     });
     lines.item("llm", &llm);
-    let http = if config.http.is_empty() { "" } else { " (kept, and denied by this version)" };
-    lines.item("http", &format!("{}{http}", or_none(&config.http)));
+    lines.item("http", &or_none(&config.http));
     lines.item("mounts", &or_none(&config.mounts));
     let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
     lines.item("packages", &or_none(&packages));

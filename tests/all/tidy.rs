@@ -31,6 +31,7 @@ const LAYERS: &[&str] = &[
     "manifest",
     "workspace",
     "vault",
+    "locals",
     "calls",
     "store",
     "store_files",

@@ -5,19 +5,25 @@
 //! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
 mod agent;
+mod client;
 mod command;
+mod http;
 mod llm;
 mod options;
 mod schema;
+#[cfg(test)]
+mod service;
 mod text;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cellar_engine::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Response, ToolSpec, denied};
 
+use http::Network;
 use llm::Models;
 
 pub use agent::{Door, Doors, SOCKET_VARIABLE};
+pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{Agent, Command, Http, HttpRule, Llm, Options, Tool};
 pub use schema::Schema;
 pub use text::quote;
@@ -27,6 +33,7 @@ pub struct HostBridges {
     tools: BTreeMap<String, Arc<GrantedTool>>,
     agents: BTreeMap<String, Arc<Agent>>,
     models: Option<Arc<Models>>,
+    network: Option<Arc<Network>>,
     doors: Option<Arc<dyn Doors>>,
 }
 
@@ -58,12 +65,19 @@ impl HostBridges {
         let tools = options.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.into()))).collect();
         let agents = options.agents.into_iter().map(|(name, agent)| (name, Arc::new(agent))).collect();
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
-        HostBridges { tools, agents, models, doors: None }
+        let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
+        HostBridges { tools, agents, models, network, doors: None }
     }
 
     /// Lets agents run cells in the session that called them, through doors that `doors` opens.
     pub fn with_doors(self, doors: Arc<dyn Doors>) -> HostBridges {
         HostBridges { doors: Some(doors), ..self }
+    }
+
+    /// Looks up the names of hosts in another way than this machine does.
+    pub fn with_lookup(self, lookup: Arc<dyn Lookup>) -> HostBridges {
+        let network = self.network.map(|network| Arc::new(network.with_lookup(lookup)));
+        HostBridges { network, ..self }
     }
 }
 
@@ -92,7 +106,7 @@ impl Bridges for HostBridges {
                         system: system.clone(),
                         schema: schema.clone(),
                     };
-                    return Box::pin(Arc::clone(models).ask(question));
+                    return Box::pin(Arc::clone(models).ask(question, caller.session.local()));
                 }
             }
             Call::Agent(asked) => {
@@ -100,7 +114,12 @@ impl Bridges for HostBridges {
                     return Box::pin(agent::call(Arc::clone(agent), self.doors.clone(), asked.clone(), caller));
                 }
             }
-            Call::Input { .. } | Call::Http(_) => {}
+            Call::Http(request) => {
+                if let Some(network) = &self.network {
+                    return Box::pin(Arc::clone(network).ask(request.clone(), caller.session.local()));
+                }
+            }
+            Call::Input { .. } => {}
         }
         let error = self.refusal(&call);
         Box::pin(std::future::ready(Err(error)))

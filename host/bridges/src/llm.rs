@@ -1,28 +1,53 @@
 //! `llm(…)`: one question to a model behind an OpenAI-compatible endpoint.
 //!
-//! With a schema, the model is made to call one tool, `respond`, whose parameters are that schema. Services that do not
-//! know tools are asked again with a response format.
+//! What may pass (a busy service, a lost connection) is tried again, with growing pauses and as the service asks. With a
+//! schema the model is made to give an object, in the first of three [`Form`]s that the service takes; one that does not
+//! fit is sent back once, with what is wrong with it. Read [`Models::ask`] first.
 
-use std::{env, sync::Arc};
+mod reply;
 
+use std::{
+    env,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use backon::{ExponentialBuilder, Retryable};
 use cellar_engine::{CallError, CallErrorKind, Response};
-use reqwest::{StatusCode, redirect::Policy};
-use serde::Deserialize;
+use reqwest::{Client, StatusCode, header::RETRY_AFTER, redirect::Policy};
 use serde_json::{Value, json};
 
 use super::schema::{Schema, object_of};
-use crate::{options::Llm, text::quote};
+use crate::{client, options::Llm, text::causes, text::quote};
+use reply::{Choice, Reply};
 
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Characters of a service's own error message that are passed on.
 const MESSAGE_CHARS_MAX: usize = 300;
+/// Times that a question is asked again when what is wrong may pass.
+const RETRIES: usize = 3;
+/// The first pause before that; each is twice as long as the one before.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause that a service may ask for.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The models of one endpoint.
 pub(super) struct Models {
     config: Llm,
     /// Keeps connections open between questions. An error when the system's TLS cannot be set up.
-    client: Result<reqwest::Client, String>,
+    client: OnceLock<Result<Client, String>>,
+    pace: ExponentialBuilder,
+}
+
+/// What a session has used of its budget.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    calls: AtomicU64,
+    tokens: AtomicU64,
 }
 
 /// Arguments of `llm(…)`.
@@ -33,106 +58,109 @@ pub(super) struct Question {
     pub(super) schema: Option<String>,
 }
 
-/// How the model is told of a schema.
+/// How the model is told of a schema, those first that leave it the least choice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Tool,
     ResponseFormat,
-}
-
-#[derive(Deserialize)]
-struct Reply {
-    choices: Vec<Choice>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Message,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    content: Option<String>,
-    refusal: Option<String>,
-    #[serde(default)]
-    tool_calls: Option<Vec<ToolCall>>,
-}
-
-#[derive(Deserialize)]
-struct ToolCall {
-    function: Function,
-}
-
-#[derive(Deserialize)]
-struct Function {
-    arguments: String,
+    Words,
 }
 
 /// A call that failed, by what may be done about it.
 enum Fault {
     /// The service does not take this form of request.
     Form(CallError),
-    /// Asking differently will not help.
+    /// It may pass. The pause is what the service asks for.
+    Passing(CallError, Option<Duration>),
+    /// Asking again or differently will not help.
     Final(CallError),
 }
 
 impl Fault {
     fn into_error(self) -> CallError {
         match self {
-            Fault::Form(error) | Fault::Final(error) => error,
+            Fault::Form(error) | Fault::Passing(error, _) | Fault::Final(error) => error,
         }
     }
 }
 
+/// What is being said to a model on behalf of a cell.
+struct Conversation<'a> {
+    model: &'a str,
+    key: Option<String>,
+    messages: Vec<Value>,
+    spent: &'a Spent,
+}
+
 impl Models {
     pub(super) fn new(config: Llm) -> Models {
-        // Redirects could carry the key to another host.
-        let client = reqwest::Client::builder().redirect(Policy::none()).user_agent("cellar").build();
-        Models { config, client: client.map_err(|error| causes(&error)) }
+        let pace = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(RETRIES).with_jitter();
+        Models { config, client: OnceLock::new(), pace }
     }
 
     /// Asks a model.
     ///
     /// # Errors
-    /// The tier has no model, the key is missing, the service cannot be reached or says no, the model refuses, says
-    /// nothing, or gives no object of the schema.
+    /// The tier has no model, the key is missing, the budget is used up, the service cannot be reached or says no, the
+    /// model refuses, says nothing or not all, or gives no object of the schema.
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection.
-    pub(super) async fn ask(self: Arc<Models>, question: Question) -> Result<Response, CallError> {
+    pub(super) async fn ask(self: Arc<Models>, question: Question, spent: Arc<Spent>) -> Result<Response, CallError> {
         let model = self.model(&question.tier)?;
         let key = self.key()?;
         let schema = question.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
             CallError::new(CallErrorKind::Invalid, format!("llm cannot be given this schema: {fault}"))
         })?;
-        let work = self.answer(model, key.as_deref(), &question, schema.as_ref());
+        within("questions", spent.calls.fetch_add(1, Ordering::Relaxed), self.config.calls, "calls")?;
+        let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
+        let user = json!({"role": "user", "content": question.prompt});
+        let mut conversation =
+            Conversation { model, key, messages: system.chain([user]).collect(), spent: spent.as_ref() };
+        let work = self.answer(&mut conversation, schema.as_ref());
         let seconds = self.config.timeout.as_secs();
-        let answer = tokio::time::timeout(self.config.timeout, work).await.map_err(|_| {
-            CallError::new(CallErrorKind::Limit, format!("model `{model}` did not answer within {seconds} s"))
-        })?;
-        answer.map_err(|mut error| {
-            error.message = without(key.as_deref(), &error.message);
-            error
-        })
+        let slow = format!("model `{model}` did not answer within {seconds} s");
+        let answer = tokio::time::timeout(self.config.timeout, work).await;
+        answer.unwrap_or_else(|_| Err(CallError::new(CallErrorKind::Limit, slow)))
     }
 
     async fn answer(
         &self,
-        model: &str,
-        key: Option<&str>,
-        question: &Question,
+        conversation: &mut Conversation<'_>,
         schema: Option<&(Value, Schema)>,
     ) -> Result<Response, CallError> {
+        let model = conversation.model;
         let Some((value, schema)) = schema else {
-            let message = self.post(model, key, body(model, question)).await.map_err(Fault::into_error)?;
-            return text(model, message);
+            let choice = self.post(conversation, None).await.map_err(Fault::into_error)?;
+            return choice.text(model).map(|text| Response::Text(text.to_owned()));
         };
-        let mut reply = self.post(model, key, with_schema(body(model, question), value, Form::Tool)).await;
-        if let Err(Fault::Form(_)) = reply {
-            reply = self.post(model, key, with_schema(body(model, question), value, Form::ResponseFormat)).await;
+        let (form, choice) = self.first_object(conversation, value).await?;
+        let text = choice.object_text(model)?;
+        let fault = match object(schema, text) {
+            Ok(object) => return Ok(Response::Json(object)),
+            Err(fault) => fault,
+        };
+        conversation.messages.push(json!({"role": "assistant", "content": text}));
+        let correction =
+            format!("This is not the object that was asked for: {fault}. Give the whole object again, corrected.");
+        conversation.messages.push(json!({"role": "user", "content": correction}));
+        let choice = self.post(conversation, Some((form, value))).await.map_err(Fault::into_error)?;
+        object(schema, choice.object_text(model)?).map(Response::Json).map_err(|fault| {
+            let message = format!("model `{model}` gave no object of the schema, asked twice: {fault}");
+            CallError::new(CallErrorKind::Failed, message)
+        })
+    }
+
+    /// The first answer to a question with a schema, and the form in which the service took it.
+    async fn first_object(&self, conversation: &Conversation<'_>, schema: &Value) -> Result<(Form, Choice), CallError> {
+        for form in [Form::Tool, Form::ResponseFormat] {
+            match self.post(conversation, Some((form, schema))).await {
+                Err(Fault::Form(_)) => {}
+                answer => return answer.map(|choice| (form, choice)).map_err(Fault::into_error),
+            }
         }
-        object(model, schema, reply.map_err(Fault::into_error)?)
+        let answer = self.post(conversation, Some((Form::Words, schema))).await;
+        answer.map(|choice| (Form::Words, choice)).map_err(Fault::into_error)
     }
 
     fn model(&self, tier: &str) -> Result<&str, CallError> {
@@ -157,29 +185,81 @@ impl Models {
         }
     }
 
-    async fn post(&self, model: &str, key: Option<&str>, body: Value) -> Result<Choice, Fault> {
-        let failed = |what: String| Fault::Final(CallError::new(CallErrorKind::Failed, what));
-        let client = self.client.as_ref().map_err(|fault| failed(format!("llm cannot be set up: {fault}")))?;
-        let url = format!("{}/chat/completions", self.config.endpoint);
-        let mut request = client.post(url).json(&body);
+    fn client(&self) -> Result<&Client, Fault> {
+        // Redirects could carry the key to another host.
+        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| causes(&error));
+        self.client.get_or_init(build).as_ref().map_err(|fault| {
+            Fault::Final(CallError::new(CallErrorKind::Failed, format!("llm cannot be set up: {fault}")))
+        })
+    }
+
+    /// Sends what was said, again where that may help.
+    async fn post(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
+        let asked = AtomicU32::new(0);
+        let attempt = || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            self.post_once(conversation, form)
+        };
+        let pause = |fault: &Fault, pause: Option<Duration>| match fault {
+            // A service that wants more patience than that is as good as down.
+            Fault::Passing(_, Some(wanted)) => pause.filter(|_| *wanted <= PAUSE_MAX).map(|pause| pause.max(*wanted)),
+            _ => pause,
+        };
+        let passes = |fault: &Fault| matches!(fault, Fault::Passing(..));
+        let answer = attempt.retry(self.pace).when(passes).adjust(pause).await;
+        answer.map_err(|fault| match (fault, asked.into_inner()) {
+            (Fault::Passing(mut error, _), asked @ 2..) => {
+                error.message.push_str(&format!(" (asked {asked} times)"));
+                Fault::Final(error)
+            }
+            (fault, _) => fault,
+        })
+    }
+
+    async fn post_once(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
+        let Conversation { model, key, messages, spent } = conversation;
+        within("tokens", spent.tokens.load(Ordering::Relaxed), self.config.tokens, "tokens").map_err(Fault::Final)?;
+        let key = key.as_deref();
+        let failed = |what: String| CallError::new(CallErrorKind::Failed, what);
+        let body = reply::request(model, messages, form);
+        let mut request = self.client()?.post(format!("{}/chat/completions", self.config.endpoint)).json(&body);
         if let Some(key) = key {
             request = request.bearer_auth(key);
         }
-        let unreachable = |error: reqwest::Error| {
-            failed(format!("model `{model}` cannot be reached: {}", causes(&error.without_url())))
-        };
-        let response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(|error| {
+            let message = format!("model `{model}` cannot be reached: {}", causes(&error.without_url()));
+            Fault::Passing(failed(message), None)
+        })?;
         let status = response.status();
+        let wanted = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = read(response, model).await?;
         if !status.is_success() {
-            return Err(refused(model, status, &without(key, &String::from_utf8_lossy(&bytes))));
+            let said = without(key, &String::from_utf8_lossy(&bytes));
+            return Err(refused(model, status, &said, wanted.map(Duration::from_secs)));
         }
         let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| {
             let start = quote(&without(key, &String::from_utf8_lossy(&bytes)));
-            failed(format!("model `{model}` sent a reply that is not a chat completion ({error}): {start}"))
+            let message = format!("model `{model}` sent a reply that is not a chat completion ({error}): {start}");
+            Fault::Final(failed(message))
         })?;
+        spent.tokens.fetch_add(reply.tokens(&body), Ordering::Relaxed);
         let choice = reply.choices.into_iter().next();
-        choice.ok_or_else(|| failed(format!("model `{model}` sent a reply without choices")))
+        choice.ok_or_else(|| Fault::Final(failed(format!("model `{model}` sent a reply without choices"))))
+    }
+}
+
+/// Checks a budget.
+///
+/// # Errors
+/// `Limit`, naming the key in `cellar.toml`.
+fn within(what: &str, used: u64, budget: Option<u64>, key: &str) -> Result<(), CallError> {
+    match budget {
+        Some(budget) if used >= budget => {
+            let message =
+                format!("this session has used its budget of {budget} {what} ({key} under [llm] in cellar.toml)");
+            Err(CallError::new(CallErrorKind::Limit, message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -188,7 +268,7 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
     loop {
         let chunk = response.chunk().await.map_err(|error| {
             let message = format!("the reply of model `{model}` broke off: {}", causes(&error.without_url()));
-            Fault::Final(CallError::new(CallErrorKind::Failed, message))
+            Fault::Passing(CallError::new(CallErrorKind::Failed, message), None)
         })?;
         let Some(chunk) = chunk else { return Ok(bytes) };
         if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -205,7 +285,7 @@ fn without(key: Option<&str>, text: &str) -> String {
 }
 
 /// What the service said instead of an answer.
-fn refused(model: &str, status: StatusCode, body: &str) -> Fault {
+fn refused(model: &str, status: StatusCode, body: &str, wanted: Option<Duration>) -> Fault {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     let said = value.pointer("/error/message").or_else(|| value.get("error")).and_then(Value::as_str);
     let said = said.map_or_else(|| body.trim().to_owned(), str::to_owned);
@@ -213,78 +293,23 @@ fn refused(model: &str, status: StatusCode, body: &str) -> Fault {
     let colon = if said.is_empty() { "" } else { ": " };
     let message = format!("model `{model}` answered with HTTP status {status}{colon}{said}");
     let error = CallError::new(CallErrorKind::Failed, message);
+    let is_out_of_money = value.pointer("/error/code").is_some_and(|code| code == "insufficient_quota");
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::NOT_IMPLEMENTED => Fault::Form(error),
+        StatusCode::TOO_MANY_REQUESTS if is_out_of_money => Fault::Final(error),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Fault::Passing(error, wanted),
+        status if status.is_server_error() => Fault::Passing(error, wanted),
         _ => Fault::Final(error),
     }
 }
 
-fn body(model: &str, question: &Question) -> Value {
-    let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
-    let user = json!({"role": "user", "content": question.prompt});
-    json!({"model": model, "messages": system.chain([user]).collect::<Vec<_>>()})
-}
-
-fn with_schema(mut body: Value, schema: &Value, form: Form) -> Value {
-    match form {
-        Form::Tool => {
-            let description = "Give the answer. Call this once.";
-            let function = json!({"name": "respond", "description": description, "parameters": schema});
-            body["tools"] = json!([{"type": "function", "function": function}]);
-            body["tool_choice"] = json!({"type": "function", "function": {"name": "respond"}});
-        }
-        Form::ResponseFormat => {
-            let described = json!({"name": "respond", "schema": schema});
-            body["response_format"] = json!({"type": "json_schema", "json_schema": described});
-        }
-    }
-    body
-}
-
-/// The text of an answer.
-fn text(model: &str, choice: Choice) -> Result<Response, CallError> {
-    let text = spoken(model, &choice)?;
-    Ok(Response::Text(text.to_owned()))
-}
-
-/// The object of an answer: from the forced tool call, or from the text of a model that wrote it there.
-fn object(model: &str, schema: &Schema, choice: Choice) -> Result<Response, CallError> {
-    let called = choice.message.tool_calls.as_ref().and_then(|calls| calls.first());
-    let text = match called {
-        Some(call) => call.function.arguments.as_str(),
-        None => spoken(model, &choice)?,
-    };
-    let failed = |fault: String| {
-        CallError::new(CallErrorKind::Failed, format!("model `{model}` gave no object of the schema: {fault}"))
-    };
-    let value: Value = serde_json::from_str(text).map_err(|error| failed(format!("{error} in {}", quote(text))))?;
-    object_of(schema, &value).map(Response::Json).map_err(failed)
-}
-
-/// What the model said, unless it refused or said nothing.
-fn spoken<'a>(model: &str, choice: &'a Choice) -> Result<&'a str, CallError> {
-    let failed = |what: String| Err(CallError::new(CallErrorKind::Failed, format!("model `{model}` {what}")));
-    let finish = choice.finish_reason.as_deref().unwrap_or_default();
-    if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
-        return failed(format!("refused: {refusal}"));
-    }
-    match choice.message.content.as_deref() {
-        _ if finish == "content_filter" => failed("refused: its content filter stopped the answer".to_owned()),
-        Some(text) if !text.trim().is_empty() => Ok(text),
-        _ if finish == "length" => failed("used up its output limit without an answer".to_owned()),
-        _ => failed("gave an empty answer".to_owned()),
-    }
-}
-
-/// An error and its causes on one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
+/// Reads an object of the schema, as JSON text.
+///
+/// # Errors
+/// Why it is none, in words.
+fn object(schema: &Schema, text: &str) -> Result<String, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("{error} in {}", quote(text)))?;
+    object_of(schema, &value)
 }
 
 #[cfg(test)]

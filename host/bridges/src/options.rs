@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
+use crate::http::HeaderTemplate;
+
 /// All that the cells of a session may call. The default grants nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -11,8 +13,7 @@ pub struct Options {
     pub llm: Option<Llm>,
     /// `[agents.NAME]`: what `agent(…, agent_type="NAME")` runs. `task` is the one that cells call by default.
     pub agents: BTreeMap<String, Agent>,
-    /// `[http]`: the hosts that cells may reach. Kept for the day when the bridge is built: until then every request
-    /// is denied.
+    /// `[http]`: the hosts that cells may reach.
     pub http: Http,
 }
 
@@ -55,6 +56,11 @@ pub struct Llm {
     pub timeout: Duration,
     /// `[llm.tiers]`: the models behind `smol`, `default` and `slow`. A tier that is absent cannot be asked.
     pub tiers: BTreeMap<String, String>,
+    /// `calls`: questions a session may ask; as many as it likes unless given.
+    pub calls: Option<u64>,
+    /// `tokens`: tokens of questions and answers, as the service counts them, after which a session is given no more
+    /// answers.
+    pub tokens: Option<u64>,
 }
 
 /// An agent.
@@ -69,21 +75,68 @@ pub struct Agent {
 }
 
 /// The hosts that cells may reach.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// `allow`: one entry for each host.
+    /// `allow`: one entry for each host. The first that fits a request decides.
     pub allow: Vec<HttpRule>,
+    /// `timeout`: seconds one request may take, its answer included, 1 to 600; 30 unless given.
+    pub timeout: Duration,
+    /// `request_mib`: MiB of what is sent with a request, 1 to 64; 8 unless given.
+    pub request_bytes: usize,
+    /// `response_mib`: MiB of an answer, 1 to 64; 16 unless given.
+    pub response_bytes: usize,
+    /// `calls`: requests a session may make, redirects included; 1000 unless given.
+    pub calls: u64,
+    /// `certificates`: a file with certificates (PEM) to trust besides the system's.
+    pub certificates: Vec<u8>,
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http {
+            allow: Vec::new(),
+            timeout: Duration::from_secs(30),
+            request_bytes: 8 << 20,
+            response_bytes: 16 << 20,
+            calls: 1_000,
+            certificates: Vec::new(),
+        }
+    }
 }
 
 /// A host that cells may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRule {
-    /// `host`: its name.
+    /// `host`: its name or address, `*.example.com` for all hosts below that one, or `*` for every host of the internet.
+    /// As [`host_pattern`](crate::host_pattern) writes it.
     pub host: String,
     /// `methods`: such as `GET`; all when absent.
     pub methods: Vec<String>,
     /// `ports`: 443 when absent.
     pub ports: Vec<u16>,
+    /// `schemes`: `https` and `http`; both when absent, and `https` alone beside `headers_env`.
+    pub schemes: Vec<String>,
+    /// `paths`: what is granted, with all that is below it; all when absent.
+    pub paths: Vec<String>,
+    /// `headers_env`: headers that the host adds, from its environment: `authorization = "Bearer ${TOKEN}"`, or the name
+    /// of one variable. Cells never see them.
+    pub headers: Vec<(String, HeaderTemplate)>,
+    /// `private`: whether the host may have an address of this machine or of a private network.
+    pub private: bool,
+}
+
+impl Default for HttpRule {
+    fn default() -> HttpRule {
+        HttpRule {
+            host: String::new(),
+            methods: Vec::new(),
+            ports: vec![443],
+            schemes: vec!["https".to_owned(), "http".to_owned()],
+            paths: Vec::new(),
+            headers: Vec::new(),
+            private: false,
+        }
+    }
 }
 
 impl fmt::Display for HttpRule {

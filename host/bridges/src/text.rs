@@ -11,6 +11,17 @@ pub fn quote(text: &str) -> String {
     format!("\"{}{more}\"", start.replace("\\'", "'"))
 }
 
+/// An error and its causes on one line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,14 @@
 //! From the text of a `cellar.toml` to [`Config`].
 
+mod http;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use cellar_bridges::{Agent, Command, Http, HttpRule, Llm, Options, Schema, Tool, quote};
+use cellar_bridges::{Agent, Command, Llm, Options, Schema, Tool, quote};
 use cellar_engine::{Access, KernelMode, Language, Mount, Seed};
 
 use super::{Config, LimitsTable, SessionTable};
@@ -169,7 +171,8 @@ impl Parser<'_> {
     }
 
     fn llm(&mut self, at: &At<'_>) -> Option<Llm> {
-        let fields = at.fields(&["endpoint", "api_key_env", "timeout", "tiers"], &mut self.problems)?;
+        let known = ["endpoint", "api_key_env", "timeout", "tiers", "calls", "tokens"];
+        let fields = at.fields(&known, &mut self.problems)?;
         let endpoint = fields
             .required("endpoint", "the base URL of an OpenAI-compatible service", &mut self.problems)
             .and_then(|at| self.endpoint(&at));
@@ -177,7 +180,10 @@ impl Parser<'_> {
         let timeout = self.timeout(&fields, 120);
         let tiers = fields.required("tiers", "a table with a model for each tier", &mut self.problems);
         let tiers = tiers.map(|at| self.tiers(&at)).unwrap_or_default();
-        Some(Llm { endpoint: endpoint?, api_key_env: api_key_env.map(str::to_owned), timeout, tiers })
+        let mut budget = |key| fields.get(key).and_then(|at| at.integer(1..=u64::MAX, &mut self.problems));
+        let (calls, tokens) = (budget("calls"), budget("tokens"));
+        let api_key_env = api_key_env.map(str::to_owned);
+        Some(Llm { endpoint: endpoint?, api_key_env, timeout, tiers, calls, tokens })
     }
 
     fn endpoint(&mut self, at: &At<'_>) -> Option<String> {
@@ -198,29 +204,6 @@ impl Parser<'_> {
             }
         }
         tiers
-    }
-
-    fn http(&mut self, at: &At<'_>) -> Option<Http> {
-        let fields = at.fields(&["allow"], &mut self.problems)?;
-        let items = fields.get("allow").and_then(|at| at.items("host", &mut self.problems)).unwrap_or_default();
-        Some(Http { allow: items.iter().filter_map(|item| self.http_rule(item)).collect() })
-    }
-
-    fn http_rule(&mut self, at: &At<'_>) -> Option<HttpRule> {
-        let fields = at.fields(&["host", "methods", "ports"], &mut self.problems)?;
-        let host = fields
-            .required("host", "the name of a host", &mut self.problems)
-            .and_then(|at| at.filled_text(&mut self.problems));
-        let methods = fields.get("methods").and_then(|at| at.texts("method", &mut self.problems)).unwrap_or_default();
-        let ports = match fields.get("ports").and_then(|at| at.items("port", &mut self.problems)) {
-            None => vec![443],
-            Some(items) => items
-                .iter()
-                .filter_map(|item| item.integer(1..=u64::from(u16::MAX), &mut self.problems))
-                .filter_map(|port| u16::try_from(port).ok())
-                .collect(),
-        };
-        Some(HttpRule { host: host?.to_owned(), methods, ports })
     }
 
     fn limits(&mut self, at: &At<'_>) -> Option<LimitsTable> {

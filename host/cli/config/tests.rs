@@ -1,4 +1,5 @@
 use super::*;
+use cellar_bridges::{HeaderTemplate, HttpRule};
 use cellar_engine::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
@@ -32,7 +33,9 @@ slow = "large-model"
 [agents.task]
 command = ["./agent.py"]
 [http]
-allow = [{ host = "api.example.com", methods = ["GET"], ports = [443] }]
+allow = [{ host = "api.example.com", methods = ["GET"], ports = [443] }, { host = "*.Example.org.", methods = ["get"], private = true, paths = ["/v1"], headers_env = { Authorization = "Bearer ${TOKEN}" } }]
+calls = 5
+response_mib = 1
 [limits]
 timeout = 10
 memory_mib = 64
@@ -67,7 +70,20 @@ fn the_documented_file_is_understood() {
     assert_eq!(llm.endpoint, "http://127.0.0.1:9999/v1");
     assert_eq!(llm.tiers.len(), 3);
     assert_eq!(config.bridges.agents["task"].command.timeout, Duration::from_secs(600));
-    assert_eq!(config.bridges.http.allow[0].ports, [443]);
+    let http = config.bridges.http;
+    assert_eq!((http.calls, http.response_bytes, http.timeout), (5, 1 << 20, Duration::from_secs(30)));
+    let rule = HttpRule { host: "api.example.com".to_owned(), methods: vec!["GET".to_owned()], ..HttpRule::default() };
+    assert_eq!(http.allow[0], rule);
+    let template = HeaderTemplate::parse("Bearer ${TOKEN}").expect("a template");
+    let rule = HttpRule {
+        host: "*.example.org".to_owned(),
+        schemes: vec!["https".to_owned()],
+        paths: vec!["/v1".to_owned()],
+        headers: vec![("authorization".to_owned(), template)],
+        private: true,
+        ..rule
+    };
+    assert_eq!(http.allow[1], rule);
     let mount = |host: &str, guest: &str, access| Mount { host: host.into(), guest: guest.into(), access };
     assert_eq!(
         config.mounts,
@@ -139,6 +155,28 @@ fn wrong_values_say_what_was_expected() {
         problems("[tools.a]\ncommand = ['x']\n[tools.a.schema]\ntype = 'objekt'")[0]
             .starts_with("tools.a.schema: expected a JSON Schema: ")
     );
+}
+
+#[test]
+fn hosts_are_checked_when_the_file_is_read() {
+    let rule = |rule: &str| problems(&format!("[http]\nallow = [{{ {rule} }}]"));
+    let host = "http.allow[0].host: expected the name of a host, `*.` and a name, or `*`";
+    assert_eq!(rule("methods = ['GET']"), [format!("{host}, found nothing")]);
+    assert_eq!(rule("host = 'http://a.test'"), [format!("{host}, found \"http://a.test\"")]);
+    assert_eq!(
+        rule("host = 'a', schemes = ['ftp']"),
+        ["http.allow[0].schemes: expected `https` and `http`, found an array"]
+    );
+    assert_eq!(
+        rule("host = 'a', headers_env = { a = 'Bearer x' }"),
+        ["http.allow[0].headers_env.a: expected the name of an environment variable, or a text with `${NAME}` in it, \
+          found \"Bearer x\""]
+    );
+    assert_eq!(
+        rule("host = 'a', ports = [0]"),
+        ["http.allow[0].ports[0]: expected an integer from 1 to 65535, found 0"]
+    );
+    assert_eq!(problems("[http]\nallowed = []"), ["http.allowed: unknown field, did you mean `allow`?"]);
 }
 
 #[test]

@@ -49,6 +49,7 @@ mod host;
 mod introspection;
 mod kernel;
 pub mod limits;
+mod locals;
 mod manifest;
 mod memory;
 mod meter;

@@ -3,6 +3,7 @@
 //! The session is immortal where its kernels are not: when one dies, the next cell of its language gets a new one.
 
 use std::{
+    any::Any,
     collections::HashMap,
     path::PathBuf,
     sync::{
@@ -30,6 +31,7 @@ use crate::{
     host::Host,
     introspection::{Answer, Completions, Question, Variable},
     limits::{CODE_BYTES_MAX, Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
+    locals::Locals,
     meter::{StopFlag, lock},
     mime::MimeBundle,
     reactor::{self, Command, Setting},
@@ -146,6 +148,7 @@ struct Inner {
     packages: Vec<String>,
     quota: Arc<Quota>,
     permits: Permits,
+    locals: Locals,
     seeds: HashMap<Language, Arc<Seed>>,
     next_cell: AtomicU32,
     history: Mutex<History>,
@@ -261,6 +264,7 @@ impl Session {
             packages: packages.into_iter().map(|mount| mount.guest).collect(),
             quota: Quota::with_usage(file_limits, snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage)),
             permits: Permits::new(config.limits.calls_in_flight),
+            locals: Locals::default(),
             seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
             history: Mutex::default(),
@@ -288,6 +292,11 @@ impl Session {
     /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].
     pub fn disk_usage(&self) -> (u64, u64) {
         self.inner.quota.usage()
+    }
+
+    /// What a bridge keeps for this session: the one value of this type, which begins as its default.
+    pub fn local<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.inner.locals.get()
     }
 
     /// A handle for an agent at this depth, whose runs share the session's state both ways.

@@ -1,46 +1,26 @@
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::collections::BTreeMap;
 
 use super::*;
+use crate::service::Service;
 
 /// A variable that every test has, in the place of a key.
 const KEY: &str = "CARGO_MANIFEST_DIR";
 
-/// The service of `fixtures/bridges/llm_server.py`.
-struct Service {
-    process: Child,
-    endpoint: String,
+/// A service that answers as `fixtures/bridges/llm_server.py` says.
+fn start() -> Service {
+    Service::start("llm_server.py", &[])
 }
 
 impl Service {
-    fn start() -> Service {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bridges/llm_server.py");
-        let mut process = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().expect("python3 starts");
-        let mut port = String::new();
-        let output = process.stdout.take().expect("a pipe");
-        BufReader::new(output).read_line(&mut port).expect("a port");
-        Service { process, endpoint: format!("http://127.0.0.1:{}/v1", port.trim()) }
-    }
-
     fn config(&self) -> Llm {
         Llm {
-            endpoint: self.endpoint.clone(),
+            endpoint: format!("http://127.0.0.1:{}/v1", self.port),
             api_key_env: None,
             timeout: Duration::from_secs(20),
             tiers: BTreeMap::from([("default".to_owned(), "medium".to_owned())]),
+            calls: None,
+            tokens: None,
         }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -49,7 +29,14 @@ fn question(prompt: &str, schema: Option<&str>) -> Question {
 }
 
 async fn ask(config: Llm, question: Question) -> Result<Response, CallError> {
-    Arc::new(Models::new(config)).ask(question).await
+    models(config).ask(question, Arc::default()).await
+}
+
+/// Those of `config`, which do not pause for long.
+fn models(config: Llm) -> Arc<Models> {
+    let models = Models::new(config);
+    let pace = models.pace.with_min_delay(Duration::from_millis(1));
+    Arc::new(Models { pace, ..models })
 }
 
 /// The message of a call that fails with `Failed`.
@@ -63,14 +50,14 @@ const OBJECT: &str = r#"{"type": "object", "properties": {"n": {"type": "integer
 
 #[tokio::test]
 async fn text_comes_back() {
-    let service = Service::start();
+    let service = start();
     let answer = ask(service.config(), question("echo hello there", None)).await;
     assert_eq!(answer, Ok(Response::Text("hello there".to_owned())));
 }
 
 #[tokio::test]
 async fn the_request_is_what_the_service_expects() {
-    let service = Service::start();
+    let service = start();
     let question = Question { system: Some("be brief".to_owned()), ..question("request", None) };
     let Ok(Response::Text(text)) = ask(service.config(), question).await else { panic!("text") };
     let system = r#"{"role":"system","content":"be brief"}"#;
@@ -80,7 +67,7 @@ async fn the_request_is_what_the_service_expects() {
 
 #[tokio::test]
 async fn a_schema_leads_to_an_object() {
-    let service = Service::start();
+    let service = start();
     let json = |text: &str| Ok(Response::Json(text.to_owned()));
     let ask = |prompt| ask(service.config(), question(prompt, Some(OBJECT)));
     assert_eq!(ask(r#"tool {"n": 7}"#).await, json(r#"{"n":7}"#));
@@ -90,8 +77,8 @@ async fn a_schema_leads_to_an_object() {
 
 #[tokio::test]
 async fn answers_that_do_not_fit_are_refused() {
-    let service = Service::start();
-    let start = "model `medium` gave no object of the schema: ";
+    let service = start();
+    let start = "model `medium` gave no object of the schema, asked twice: ";
     let message = failure(service.config(), r#"tool {"n": "x"}"#, Some(OBJECT)).await;
     assert_eq!(message, format!("{start}\"x\" is not of type \"integer\" (at `$.n`)"));
     let message = failure(service.config(), "tool [1]", Some(OBJECT)).await;
@@ -102,14 +89,18 @@ async fn answers_that_do_not_fit_are_refused() {
 
 #[tokio::test]
 async fn each_way_to_fail_has_its_message() {
-    let service = Service::start();
+    let service = start();
     let check = async |prompt: &str, expected: &str| {
         assert_eq!(failure(service.config(), prompt, None).await, expected);
     };
     check("refuse", "model `medium` refused: I would rather not").await;
     check("empty", "model `medium` gave an empty answer").await;
     check("no choices", "model `medium` sent a reply without choices").await;
-    check("status 500", "model `medium` answered with HTTP status 500 Internal Server Error: so be it").await;
+    check("status 403", "model `medium` answered with HTTP status 403 Forbidden: so be it").await;
+    check("filtered", "model `medium` refused: its content filter stopped the answer").await;
+    check("cut off", "model `medium` was cut off by its output limit after 7 characters").await;
+    check("cut off at once", "model `medium` used up its output limit without an answer").await;
+    check("out of money", "model `medium` answered with HTTP status 429 Too Many Requests: no credit").await;
     check("redirect", "model `medium` answered with HTTP status 307 Temporary Redirect").await;
     let malformed = "model `medium` sent a reply that is not a chat completion (expected value at line 1 column 1)";
     check("malformed", &format!("{malformed}: \"<html>\"")).await;
@@ -117,7 +108,7 @@ async fn each_way_to_fail_has_its_message() {
 
 #[tokio::test]
 async fn a_tier_without_a_model_is_unknown() {
-    let service = Service::start();
+    let service = start();
     let question = Question { tier: "slow".to_owned(), ..question("echo", None) };
     let error = ask(service.config(), question).await.expect_err("refused");
     assert_eq!(error.kind, CallErrorKind::Unknown);
@@ -127,7 +118,7 @@ async fn a_tier_without_a_model_is_unknown() {
 
 #[tokio::test]
 async fn a_key_is_sent_and_never_told() {
-    let service = Service::start();
+    let service = start();
     let with_key = |name: &str| Llm { api_key_env: Some(name.to_owned()), ..service.config() };
     let told = failure(with_key(KEY), "key", None).await;
     assert_eq!(told, "model `medium` answered with HTTP status 401 Unauthorized: the key was Bearer ***");
@@ -140,7 +131,7 @@ async fn a_key_is_sent_and_never_told() {
 
 #[tokio::test]
 async fn a_silent_service_is_given_up() {
-    let service = Service::start();
+    let service = start();
     let config = Llm { timeout: Duration::from_secs(1), ..service.config() };
     let error = ask(config, question("slow 20", None)).await.expect_err("given up");
     assert_eq!(error.kind, CallErrorKind::Limit);
@@ -150,15 +141,102 @@ async fn a_silent_service_is_given_up() {
 #[tokio::test]
 async fn a_service_that_is_not_there_is_named_by_its_model_alone() {
     let endpoint = "http://127.0.0.1:1/v1".to_owned();
-    let message = failure(Llm { endpoint, ..Service::start().config() }, "echo", None).await;
+    let message = failure(Llm { endpoint, ..start().config() }, "echo", None).await;
     assert!(message.starts_with("model `medium` cannot be reached: "), "{message}");
     assert!(message.contains("Connection refused") && !message.contains("/v1"), "{message}");
 }
 
 #[tokio::test]
 async fn a_schema_that_is_none_is_refused_before_anything_is_asked() {
-    let service = Service::start();
+    let service = start();
     let error = ask(service.config(), question("echo", Some("[]"))).await.expect_err("refused");
     assert_eq!(error.kind, CallErrorKind::Invalid);
     assert_eq!(error.message, "llm cannot be given this schema: it must be a JSON object");
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again() {
+    let service = start();
+    let text = |text: &str| Ok(Response::Text(text.to_owned()));
+    assert_eq!(ask(service.config(), question("flaky 503 2 back", None)).await, text("back"));
+    assert_eq!(ask(service.config(), question("flaky 429 3 again", None)).await, text("again"));
+    assert_eq!(ask(service.config(), question("flaky 0 1 broken", None)).await, text("broken"), "a lost connection");
+    let message = failure(service.config(), "status 500", None).await;
+    let expected = "model `medium` answered with HTTP status 500 Internal Server Error: so be it (asked 4 times)";
+    assert_eq!(message, expected);
+    let message = failure(service.config(), "flaky 0 9 never", None).await;
+    assert!(message.starts_with("model `medium` cannot be reached: "), "{message}");
+    let message = failure(service.config(), "break off", None).await;
+    assert!(message.starts_with("the reply of model `medium` broke off: "), "{message}");
+    assert!(message.ends_with("(asked 4 times)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_service_says_how_long_to_wait() {
+    let service = start();
+    let began = std::time::Instant::now();
+    let answer = ask(service.config(), question("limited 1 now", None)).await;
+    assert_eq!(answer, Ok(Response::Text("now".to_owned())));
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    let message = failure(service.config(), "limited 3600 later", None).await;
+    let expected = "model `medium` answered with HTTP status 429 Too Many Requests: slow down";
+    assert_eq!(message, expected, "nobody waits for an hour");
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_fit_is_sent_back_once() {
+    let service = start();
+    let json = |text: &str| Ok(Response::Json(text.to_owned()));
+    let ask = |prompt| ask(service.config(), question(prompt, Some(OBJECT)));
+    assert_eq!(ask(r#"repair {"n": "x"} {"n": 3}"#).await, json(r#"{"n":3}"#));
+    assert_eq!(ask(r#"repair nonsense {"n": 4}"#).await, json(r#"{"n":4}"#));
+    assert_eq!(ask(r#"words {"n": 5}"#).await, json(r#"{"n":5}"#), "a service that takes no schema in any form");
+}
+
+#[tokio::test]
+async fn a_budget_of_calls_is_kept() {
+    let service = start();
+    let models = models(Llm { calls: Some(2), ..service.config() });
+    let spent = Arc::new(Spent::default());
+    let ask = || models.clone().ask(question("echo hi", None), spent.clone());
+    assert!(ask().await.is_ok() && ask().await.is_ok());
+    let error = ask().await.expect_err("refused");
+    assert_eq!(error.kind, CallErrorKind::Limit);
+    assert_eq!(error.message, "this session has used its budget of 2 questions (calls under [llm] in cellar.toml)");
+    let other = models.clone().ask(question("echo hi", None), Arc::default()).await;
+    assert!(other.is_ok(), "another session has its own");
+}
+
+#[tokio::test]
+async fn a_budget_of_tokens_is_kept() {
+    let service = start();
+    let models = models(Llm { tokens: Some(100), ..service.config() });
+    let spent = Arc::new(Spent::default());
+    let ask = |prompt| models.clone().ask(question(prompt, None), spent.clone());
+    assert!(ask("usage 60").await.is_ok() && ask("usage 60").await.is_ok());
+    let error = ask("usage 1").await.expect_err("refused");
+    assert_eq!(error.kind, CallErrorKind::Limit);
+    assert_eq!(error.message, "this session has used its budget of 100 tokens (tokens under [llm] in cellar.toml)");
+    let spent = Arc::new(Spent::default());
+    let prompt = format!("echo {}", "word ".repeat(100));
+    let uncounted = models.clone().ask(question(&prompt, None), spent.clone()).await;
+    assert!(uncounted.is_ok());
+    assert!(spent.tokens.load(Ordering::Relaxed) > 200, "a service that does not count: {spent:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_is_given_up_is_dropped_at_the_service() {
+    let service = start();
+    let given_up = tokio::spawn(ask(service.config(), question("hang", None)));
+    assert_eq!(ask(service.config(), question("hanging", None)).await, Ok(Response::Text("1".to_owned())));
+    given_up.abort();
+    assert_eq!(ask(service.config(), question("dropped", None)).await, Ok(Response::Text("dropped".to_owned())));
+}
+
+#[tokio::test]
+async fn a_reply_that_is_too_large_is_not_read_to_its_end() {
+    let service = start();
+    let error = ask(service.config(), question("endless", None)).await.expect_err("refused");
+    assert_eq!(error.kind, CallErrorKind::Limit);
+    assert_eq!(error.message, "the reply of model `medium` is larger than 16 MiB");
 }

@@ -1,0 +1,18 @@
+//! The HTTP client of everything that leaves this crate: encrypted by rustls, with the certificates that the system trusts.
+
+use reqwest::{Certificate, ClientBuilder};
+
+/// A client that names itself, and trusts these certificates (PEM) besides the system's.
+///
+/// # Errors
+/// What is wrong with the certificates, in words.
+pub(crate) fn builder(certificates: &[u8]) -> Result<ClientBuilder, String> {
+    // It fails when there is a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = ClientBuilder::new().user_agent("cellar");
+    if certificates.is_empty() {
+        return Ok(builder);
+    }
+    let certificates = Certificate::from_pem_bundle(certificates).map_err(|error| crate::text::causes(&error))?;
+    Ok(builder.tls_certs_merge(certificates))
+}

@@ -1,0 +1,236 @@
+//! `fetch`, `urllib.request` and their kin: requests to the hosts that a session was granted.
+//!
+//! A request is checked whole, then held against the rules, then its host's addresses against what is never or only
+//! expressly granted; the client connects to those addresses and to no others. Redirects are not followed: where they lead
+//! is another request of the cell, checked as this one. Credentials that a rule adds stay in here: they are taken out of
+//! what the service says. Read [`Network::ask`] first.
+
+mod addresses;
+mod credentials;
+mod request;
+mod resolve;
+mod rules;
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use cellar_engine::{CallError, CallErrorKind, HttpCall, HttpResponse, Response};
+use reqwest::{
+    Client, Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
+};
+
+use crate::{
+    client,
+    options::{Http, HttpRule},
+    text::causes,
+};
+use request::Request;
+use resolve::{CheckedLookup, SystemLookup, check};
+use rules::{granting, host_of};
+
+pub use credentials::HeaderTemplate;
+pub use resolve::{Lookup, LookupFuture};
+pub use rules::host_pattern;
+
+/// Headers of an answer, and their bytes.
+const HEADERS_MAX: usize = 100;
+const HEADER_BYTES_MAX: usize = 64 << 10;
+
+/// What a session has used of its grants.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    calls: AtomicU64,
+}
+
+/// The hosts that were granted.
+pub(crate) struct Network {
+    options: Http,
+    lookup: Arc<dyn Lookup>,
+    clients: OnceLock<Result<Clients, String>>,
+}
+
+/// Two pools of connections: what was connected to for a rule that grants private addresses serves no other rule.
+struct Clients {
+    public: Client,
+    private: Client,
+}
+
+impl Network {
+    pub(crate) fn new(options: Http) -> Network {
+        Network { options, lookup: Arc::new(SystemLookup), clients: OnceLock::new() }
+    }
+
+    /// Looks names up in another way.
+    pub(crate) fn with_lookup(&self, lookup: Arc<dyn Lookup>) -> Network {
+        Network { options: self.options.clone(), lookup, clients: OnceLock::new() }
+    }
+
+    /// Sends a request, if it is granted.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no request, `Denied` for what is not granted, `Limit` for what is too large, too slow or one
+    /// too many, `Failed` for what goes wrong on the way.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn ask(self: Arc<Network>, call: HttpCall, spent: Arc<Spent>) -> Result<Response, CallError> {
+        let timeout = call.timeout.map_or(self.options.timeout, |timeout| timeout.min(self.options.timeout));
+        let request = Request::check(call, self.options.request_bytes)?;
+        // What no rule could grant is refused as that.
+        check_address(&request.url, true)?;
+        let rule = granting(&self.options.allow, &request.method, &request.url)?;
+        check_address(&request.url, rule.private)?;
+        if spent.calls.fetch_add(1, Ordering::Relaxed) >= self.options.calls {
+            let message = format!(
+                "this session has made its {} requests (calls under [http] in cellar.toml)",
+                self.options.calls
+            );
+            return Err(CallError::new(CallErrorKind::Limit, message));
+        }
+        let host = host_of(&request.url).to_owned();
+        let exchange = self.exchange(rule, request);
+        tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| {
+            let message = format!("`{host}` did not answer within {}", seconds(timeout));
+            Err(CallError::new(CallErrorKind::Limit, message))
+        })
+    }
+
+    async fn exchange(&self, rule: &HttpRule, request: Request) -> Result<Response, CallError> {
+        let Request { method, url, mut headers, body } = request;
+        let secrets = add_credentials(rule, &mut headers)?;
+        let host = host_of(&url).to_owned();
+        let client = self.client(rule)?;
+        let mut request = client.request(method, url.clone()).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let mut response = request.send().await.map_err(|error| failed(&host, error))?;
+        let status = response.status().as_u16();
+        let headers = headers_of(&host, response.headers(), &secrets)?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&host, error))? {
+            if body.len() + chunk.len() > self.options.response_bytes {
+                let message = format!(
+                    "the answer of `{host}` has more than {} bytes (response_mib under [http] in cellar.toml)",
+                    self.options.response_bytes
+                );
+                return Err(CallError::new(CallErrorKind::Limit, message));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let body = secrets.iter().fold(body, |body, secret| without(body, secret.as_bytes()));
+        Ok(Response::Http(HttpResponse { status, url: url.into(), headers, body }))
+    }
+
+    fn client(&self, rule: &HttpRule) -> Result<&Client, CallError> {
+        let build = |private| {
+            client::builder(&self.options.certificates)?
+                .redirect(Policy::none())
+                .no_proxy()
+                .retry(reqwest::retry::never())
+                .http1_max_headers(HEADERS_MAX)
+                .pool_max_idle_per_host(4)
+                .dns_resolver(CheckedLookup { lookup: self.lookup.clone(), private })
+                .build()
+                .map_err(|error| causes(&error))
+        };
+        let clients = self.clients.get_or_init(|| Ok(Clients { public: build(false)?, private: build(true)? }));
+        match clients {
+            Ok(clients) if rule.private => Ok(&clients.private),
+            Ok(clients) => Ok(&clients.public),
+            Err(fault) => Err(CallError::new(
+                CallErrorKind::Failed,
+                format!("requests cannot be sent from this machine: {fault}"),
+            )),
+        }
+    }
+}
+
+/// Checks a host that is an address already, and so is not looked up.
+fn check_address(url: &Url, private: bool) -> Result<(), CallError> {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => check(host_of(url), address.into(), private),
+        Some(url::Host::Ipv6(address)) => check(host_of(url), address.into(), private),
+        _ => Ok(()),
+    }
+}
+
+/// Adds the headers that the host knows the values of. Returns their secret parts.
+fn add_credentials(rule: &HttpRule, headers: &mut HeaderMap) -> Result<Vec<String>, CallError> {
+    let mut secrets = Vec::new();
+    for (name, template) in &rule.headers {
+        let refuse = |why: String| {
+            let message = format!("the header `{name}` that the host adds for `{}` {why}", rule.host);
+            CallError::new(CallErrorKind::Failed, message)
+        };
+        let value = template.fill(&mut secrets).map_err(|variable| {
+            refuse(format!("has no value: the environment variable `{variable}` (headers_env) is not set"))
+        })?;
+        let header = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(&value).ok());
+        let (name, mut value) = header.ok_or_else(|| refuse("has a value that HTTP does not allow".to_owned()))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(secrets)
+}
+
+/// The headers of an answer, each byte as a character, without secrets.
+fn headers_of(host: &str, headers: &HeaderMap, secrets: &[String]) -> Result<Vec<(String, String)>, CallError> {
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > HEADER_BYTES_MAX {
+        let message = format!("the headers of the answer of `{host}` have more than {HEADER_BYTES_MAX} bytes");
+        return Err(CallError::new(CallErrorKind::Limit, message));
+    }
+    let text = |value: &HeaderValue| {
+        let bytes = secrets.iter().fold(value.as_bytes().to_vec(), |bytes, secret| without(bytes, secret.as_bytes()));
+        bytes.into_iter().map(char::from).collect()
+    };
+    Ok(headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect())
+}
+
+/// `bytes` without a secret: services like to tell what they were given.
+fn without(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
+    let finder = memchr::memmem::Finder::new(secret);
+    if secret.is_empty() || finder.find(&bytes).is_none() {
+        return bytes;
+    }
+    let mut cleaned = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.as_slice();
+    while let Some(at) = finder.find(rest) {
+        cleaned.extend_from_slice(&rest[..at]);
+        cleaned.extend_from_slice(b"***");
+        rest = &rest[at + secret.len()..];
+    }
+    cleaned.extend_from_slice(rest);
+    cleaned
+}
+
+/// What went wrong on the way, or what the look-up of the name refused.
+fn failed(host: &str, error: reqwest::Error) -> CallError {
+    let mut cause: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<CallError>() {
+            return refused.clone();
+        }
+        cause = error.source();
+    }
+    // The outermost error says no more than that there is one.
+    let error = error.without_url();
+    let message = format!("the request to `{host}` failed: {}", causes(error.source().unwrap_or(&error)));
+    CallError::new(CallErrorKind::Failed, message)
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests;

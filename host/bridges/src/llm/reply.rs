@@ -1,0 +1,121 @@
+//! What goes to a service with OpenAI's chat completions, and what comes back.
+
+use cellar_engine::{CallError, CallErrorKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Form;
+
+/// Characters of a token, about: for services that do not count.
+const TOKEN_CHARS: usize = 4;
+
+/// A request that says `messages`; the answer shall be an object of the schema, if there is one.
+pub(super) fn request(model: &str, messages: &[Value], form: Option<(Form, &Value)>) -> Value {
+    let mut body = json!({"model": model, "messages": messages});
+    match form {
+        None => {}
+        Some((Form::Tool, schema)) => {
+            let description = "Give the answer. Call this once.";
+            let function = json!({"name": "respond", "description": description, "parameters": schema});
+            body["tools"] = json!([{"type": "function", "function": function}]);
+            body["tool_choice"] = json!({"type": "function", "function": {"name": "respond"}});
+        }
+        Some((Form::ResponseFormat, schema)) => {
+            let described = json!({"name": "respond", "schema": schema});
+            body["response_format"] = json!({"type": "json_schema", "json_schema": described});
+        }
+        Some((Form::Words, schema)) => {
+            let words = format!("Answer with one JSON object of this JSON Schema, and with nothing else: {schema}");
+            let words = json!({"role": "system", "content": words});
+            body["messages"] = json!([&[words], messages].concat());
+        }
+    }
+    body
+}
+
+#[derive(Deserialize)]
+pub(super) struct Reply {
+    pub(super) choices: Vec<Choice>,
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    total_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Choice {
+    message: Message,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+    refusal: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<ToolCall>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall {
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    arguments: String,
+}
+
+impl Reply {
+    /// Tokens of the request and of this reply, as the service counts them if it does.
+    pub(super) fn tokens(&self, request: &Value) -> u64 {
+        let told = self.usage.as_ref().and_then(|usage| usage.total_tokens);
+        told.unwrap_or_else(|| {
+            let answers = self.choices.iter().map(|choice| choice.written().map_or(0, str::len));
+            let characters = request["messages"].to_string().len() + answers.sum::<usize>();
+            (characters / TOKEN_CHARS) as u64
+        })
+    }
+}
+
+impl Choice {
+    /// What the model wrote, wherever it wrote it.
+    fn written(&self) -> Option<&str> {
+        let called = self.message.tool_calls.as_ref().and_then(|calls| calls.first());
+        called.map(|call| call.function.arguments.as_str()).or(self.message.content.as_deref())
+    }
+
+    /// What the model said.
+    ///
+    /// # Errors
+    /// It refused, said nothing, or not all that it wanted to.
+    pub(super) fn text(&self, model: &str) -> Result<&str, CallError> {
+        let failed = |what: &str| Err(CallError::new(CallErrorKind::Failed, format!("model `{model}` {what}")));
+        let finish = self.finish_reason.as_deref().unwrap_or_default();
+        if let Some(refusal) = self.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
+            return failed(&format!("refused: {refusal}"));
+        }
+        match self.written().filter(|text| !text.trim().is_empty()) {
+            _ if finish == "content_filter" => failed("refused: its content filter stopped the answer"),
+            None if finish == "length" => failed("used up its output limit without an answer"),
+            Some(text) if finish == "length" => {
+                failed(&format!("was cut off by its output limit after {} characters", text.chars().count()))
+            }
+            Some(text) => Ok(text),
+            None => failed("gave an empty answer"),
+        }
+    }
+
+    /// The text of the object that the model was asked for: from the forced tool call, or from what it said, which some
+    /// put between lines of three backticks.
+    ///
+    /// # Errors
+    /// Those of [`Choice::text`].
+    pub(super) fn object_text(&self, model: &str) -> Result<&str, CallError> {
+        let text = self.text(model)?.trim();
+        let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+        Ok(fenced.and_then(|block| block.split_once('\n')).map_or(text, |(_, inside)| inside.trim()))
+    }
+}

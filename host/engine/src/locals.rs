@@ -1,0 +1,21 @@
+//! What bridges keep for a session: budgets, for example. It lives and dies with the session, and no snapshot has it.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// One value of each type.
+#[derive(Debug, Default)]
+pub(crate) struct Locals(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Locals {
+    /// The value of this type, made when it is first asked for.
+    pub(crate) fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        // What stands under a type is of that type.
+        value.clone().downcast().unwrap_or_default()
+    }
+}
