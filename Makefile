@@ -8,7 +8,7 @@ CELLAR := target/release/cellar
 GUESTS := target/release/cellar-guests
 # What the example analyses: see fixtures/analysis/README.md.
 DATA := target/datasets
-# Packages that the JavaScript guest is tried with: see fixtures/packages/javascript.
+# Packages that the guests are tried with: see fixtures/packages.
 PACKAGES := target/packages
 
 .DEFAULT_GOAL := help

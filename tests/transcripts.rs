@@ -7,6 +7,9 @@
 //! The same fixtures, recorded and replayed, must lead to the same events twice: those are the tests whose names begin
 //! with `replay`.
 
+#[path = "transcripts/network.rs"]
+mod network;
+
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -22,6 +25,8 @@ use cellar_engine::{
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
+
+use network::Network;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -154,7 +159,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `calls: no` to leave call events out where their order is a matter of
+/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `calls: no` to leave call events out where their order is a matter of
 /// chance, `keep-going: yes` to run later cells after a failure.
 #[derive(Default)]
 struct Header {
@@ -169,7 +174,7 @@ struct Header {
 
 fn parse(source: &str, default: Language) -> Result<(Header, Vec<Cell>), Failed> {
     let mut header = Header::default();
-    header.config.bridges = Arc::new(TestTools);
+    header.config.bridges = Arc::new(TestTools::default());
     let mut cells: Vec<Cell> = Vec::new();
     for line in source.lines() {
         let comment = line.strip_prefix("# ").or(line.strip_prefix("// "));
@@ -220,6 +225,7 @@ impl Header {
             "keep-going" => self.keep_going = value == "yes",
             "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
             "npm" => self.config.mounts.push(npm_mount(value)),
+            "http" => self.config.bridges = Arc::new(TestTools { network: Some(Network::start()?) }),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "environment" => {
@@ -312,8 +318,11 @@ fn data_mount(folder: &Path) -> Result<Mount, Failed> {
     Ok(Mount { host: data, guest: "/data".to_owned(), access: Access::ReadOnly })
 }
 
-/// The tools of every transcript.
-struct TestTools;
+/// The tools of every transcript, and the network of some.
+#[derive(Default)]
+struct TestTools {
+    network: Option<Network>,
+}
 
 impl Bridges for TestTools {
     fn tools(&self) -> Vec<ToolSpec> {
@@ -322,7 +331,10 @@ impl Bridges for TestTools {
         names.into_iter().map(spec).collect()
     }
 
-    fn call(&self, call: Call, _caller: Caller) -> CallFuture {
+    fn call(&self, call: Call, caller: Caller) -> CallFuture {
+        if let (Call::Http(_), Some(network)) = (&call, &self.network) {
+            return network.bridges.call(call, caller);
+        }
         let Call::Tool { name, arguments } = &call else {
             let error = denied(&call);
             return Box::pin(async { Err(error) });

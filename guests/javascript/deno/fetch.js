@@ -16,6 +16,30 @@ const OF_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 
 const failed = (cause) => new TypeError(`fetch failed: ${cause.message}`, { cause });
 
+// What undoes each coding of a body.
+const CODINGS = { gzip: "Gunzip", "x-gzip": "Gunzip", deflate: "Unzlib" };
+
+// A body without the codings that its headers name, the last first; one that is not known stays. Servers are not asked to
+// pack what they send: some do it unasked.
+function unpacked(headers, bytes) {
+  const at = headers.findIndex((text, i) => i % 2 === 0 && text === "content-encoding");
+  if (at < 0 || bytes.length === 0) return bytes;
+  for (const coding of headers[at + 1].toLowerCase().split(",").reverse()) {
+    const name = CODINGS[coding.trim()];
+    if (name === undefined) return bytes;
+    const pieces = [];
+    const coder = new (kit.library("compression")[name])((piece) => pieces.push(piece));
+    try {
+      coder.push(bytes, true);
+    } catch (error) {
+      throw failed(error);
+    }
+    bytes = new Uint8Array(pieces.reduce((size, piece) => size + piece.length, 0));
+    pieces.reduce((place, piece) => (bytes.set(piece, place), place + piece.length), 0);
+  }
+  return bytes;
+}
+
 // A response with a body that is there already.
 function respond(urls, status, headers, bytes) {
   const inner = newInnerResponse(status, STATUS_CODES[status] ?? "");
@@ -94,7 +118,7 @@ async function fetch(input, init) {
     urls.push(request.url.href);
     const { status, headers, body } = await ask(signal, request);
     const at = REDIRECTS.includes(status) ? headers.findIndex((text, i) => i % 2 === 0 && text === "location") : -1;
-    if (at < 0 || given.redirect === "manual") return respond(urls, status, headers, body);
+    if (at < 0 || given.redirect === "manual") return respond(urls, status, headers, unpacked(headers, body));
     if (given.redirect === "error") throw failed(new TypeError("unexpected redirect"));
     if (urls.length > REDIRECTS_MAX) throw failed(new TypeError("redirect count exceeded"));
     request = redirected(request, status, headers[at + 1]);

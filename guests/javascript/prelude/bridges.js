@@ -60,6 +60,9 @@
   function fill(site, failure) {
     define(site, "message", failure.message);
     define(site, "kind", failure.kind);
+    // It was made without the message.
+    const frames = site.stack.slice(site.stack.indexOf("\n"));
+    define(site, "stack", `${site.name}: ${failure.message}${frames}`);
     return site;
   }
 

@@ -123,12 +123,25 @@ def _ask(arguments):
     return answer
 
 
+class _Failed(io.RawIOBase):
+    """A response that is not there. As with a real socket, whoever reads it finds out."""
+
+    def __init__(self, failure):
+        self._failure = failure
+
+    def readable(self):
+        return True
+
+    def readinto(self, _buffer):
+        raise self._failure
+
+
 class HttpSocket:
     """A socket that is connected to a host by HTTP alone: one request goes in, one response comes out."""
 
     def __init__(self, scheme, host, port, timeout=None):
         self._place = scheme, host, port
-        self._timeout = timeout
+        self.settimeout(timeout)
         self._request = _Request()
         self._response = None
         self._failure = None
@@ -138,8 +151,8 @@ class HttpSocket:
         return HttpSocket("https", *self._place[1:], self._timeout)
 
     def settimeout(self, timeout):
-        """Bounds the calls to come."""
-        self._timeout = timeout
+        """Bounds the calls to come. Libraries have objects of their own that stand for no timeout."""
+        self._timeout = timeout if isinstance(timeout, (int, float)) else None
 
     def gettimeout(self):
         """Seconds, or None."""
@@ -173,9 +186,8 @@ class HttpSocket:
         return self._response is None and self._request.write(data)
 
     def _arguments(self):
-        # Libraries have objects of their own that stand for no timeout.
-        seconds = self._timeout if isinstance(self._timeout, (int, float)) else None
-        return *self._request.arguments(*self._place), seconds and int(seconds * 1e9)
+        nanoseconds = None if self._timeout is None else int(self._timeout * 1e9)
+        return *self._request.arguments(*self._place), nanoseconds
 
     def _take(self, answer):
         self._response = io.BytesIO(_as_http(self._request.method, answer))
@@ -189,10 +201,13 @@ class HttpSocket:
         except NetworkError:
             raise
         except BridgeError as error:
-            if error.kind != "limit" or not self._timeout or time.monotonic() - began < self._timeout:
-                raise NetworkError(str(error), error.kind, error.name) from None
-            # Of a real socket it is reading that takes too long.
-            self._failure = TimeoutError("timed out")
+            if error.kind == "limit" and self._timeout and time.monotonic() - began >= self._timeout:
+                # Of a real socket it is reading that takes too long.
+                self._failure = TimeoutError("timed out")
+                return
+            # Some look for an answer although writing failed.
+            self._failure = NetworkError(str(error), error.kind, error.name)
+            raise self._failure from None
 
     def _reader(self):
         if self._failure is not None:
@@ -203,7 +218,7 @@ class HttpSocket:
 
     def makefile(self, _mode="rb", *_args, **_kwargs):
         """The response."""
-        return io.BufferedReader(self._reader())
+        return io.BufferedReader(_Failed(self._failure) if self._failure is not None else self._reader())
 
     def recv(self, size):
         """A piece of the response."""
