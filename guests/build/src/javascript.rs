@@ -1,6 +1,7 @@
 //! The JavaScript guest: QuickJS-ng, a shim, and a prelude written in JavaScript.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -9,7 +10,8 @@ use crate::deno;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
 use crate::libraries;
-use crate::link::Module;
+use crate::link::{Module, Profile};
+use crate::profile::Training;
 use crate::quickjs;
 use crate::sources::CrateSource;
 use crate::unroll::{COPIES, unroll};
@@ -36,6 +38,12 @@ const ADA: CrateSource = CrateSource {
 /// How `ada` is compiled: without its patterns, which need the regular expressions of C++, and without exceptions.
 const ADA_FLAGS: &[&str] = &["-std=c++20", "-fno-exceptions", "-fno-rtti", "-DADA_INCLUDE_URL_PATTERN=0"];
 
+/// C files of QuickJS besides `quickjs.c`, which is a part of the shim.
+const QUICKJS_FILES: [&str; 3] = ["dtoa.c", "libregexp.c", "libunicode.c"];
+
+/// What is compiled by a profile.
+const PROFILED: &[&str] = &["shim.c", "dtoa.c", "libregexp.c", "libunicode.c"];
+
 /// The C stack. QuickJS stops at three quarters of it (see the shim), which leaves room for the shim itself.
 const STACK_BYTES: u32 = 1024 * 1024;
 
@@ -54,6 +62,9 @@ impl Guest for JavaScript {
             include_str!("deno.rs"),
             include_str!("libraries.rs"),
             include_str!("quickjs.rs"),
+            include_str!("profile.rs"),
+            include_str!("profile/counts.rs"),
+            include_str!("profile/indexed.rs"),
             include_str!("quickjs/faster.rs"),
             include_str!("unroll.rs")
         )
@@ -76,6 +87,8 @@ impl Guest for JavaScript {
         bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
         let libraries = libraries::bundle(workshop, bench, &folder.join("libraries"), &modules, &patched)?;
         let ada = workshop.crate_source(&ADA)?.join("deps");
+        let foreign: Vec<_> = QUICKJS_FILES.iter().map(|name| patched.join(name)).collect();
+        let profile = Profile { path: train(workshop, &folder, &patched, &foreign)?, files: PROFILED };
         fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
         let module = Module {
             own: [
@@ -100,9 +113,10 @@ impl Guest for JavaScript {
             .map(|name| folder.join(name))
             .chain([libraries.table])
             .collect(),
-            foreign: ["dtoa.c", "libregexp.c", "libunicode.c"].iter().map(|name| patched.join(name)).collect(),
+            foreign,
             foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
             includes: vec![folder, patched, ada],
+            profile: Some(profile),
             stack_bytes: STACK_BYTES,
             ..Module::default()
         };
@@ -113,4 +127,18 @@ impl Guest for JavaScript {
         })?;
         Ok(Built { core, mounts: Vec::new() })
     }
+}
+
+/// How often each piece of QuickJS runs, as the training programs use it.
+fn train(workshop: &Workshop, folder: &Path, patched: &Path, sources: &[PathBuf]) -> Result<PathBuf> {
+    workshop.profile(&Training {
+        name: "javascript",
+        program: &folder.join("training/training.c"),
+        stands_for: "shim.c",
+        // The interpreter's loop suits the engine as it is: told which bytecodes are frequent, the compiler makes all slower.
+        without: &["JS_CallInternal"],
+        sources,
+        included: patched,
+        headers: &["cell_parser.h", "stacks.h"].map(|name| folder.join(name)),
+    })
 }

@@ -31,8 +31,18 @@ pub(crate) struct Module {
     pub(crate) objects: Vec<PathBuf>,
     /// Further flags for the linker, such as `-lm`.
     pub(crate) link_flags: Vec<String>,
+    /// How often each piece of some of the files runs.
+    pub(crate) profile: Option<Profile>,
     /// Size of the C stack, which lies below the data in linear memory.
     pub(crate) stack_bytes: u32,
+}
+
+/// What clang reads to lay out what runs often for speed.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    pub(crate) path: PathBuf,
+    /// Names of the files that it tells of.
+    pub(crate) files: &'static [&'static str],
 }
 
 impl Workshop {
@@ -60,10 +70,10 @@ impl Workshop {
             objects.push(self.compile(bench, file, &includes, &own_flags, &[])?);
         }
         for file in &module.own {
-            objects.push(self.compile(bench, file, &includes, &own_flags, &module.flags)?);
+            objects.push(self.compile(bench, file, &includes, &own_flags, &module.flags_of(file))?);
         }
         for file in &module.foreign {
-            objects.push(self.compile(bench, file, &includes, &["-w"], &module.flags)?);
+            objects.push(self.compile(bench, file, &includes, &["-w"], &module.flags_of(file))?);
         }
 
         for (file, flags) in &module.foreign_cpp {
@@ -110,5 +120,22 @@ impl Workshop {
             run(cc.arg("-c").arg(file).arg("-o").arg(&object), &bench.work.join(format!("{stem}.log")))
         })?;
         Ok(object)
+    }
+}
+
+impl Module {
+    /// Further flags for the compiler of one file.
+    fn flags_of(&self, file: &Path) -> Vec<String> {
+        let mut flags = self.flags.clone();
+        if let Some(profile) = &self.profile
+            && profile.files.iter().any(|name| file.ends_with(name))
+        {
+            flags.push(format!("-fprofile-instr-use={}", profile.path.display()));
+            // A file may have no function of its own that is trained, but include others that have.
+            flags.push("-Wno-profile-instr-unprofiled".to_owned());
+            // What was trained must be what is compiled.
+            flags.push("-Werror=profile-instr-out-of-date".to_owned());
+        }
+        flags
     }
 }

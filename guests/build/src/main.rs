@@ -16,6 +16,7 @@ mod link;
 mod native;
 mod probe;
 mod process;
+mod profile;
 mod progress;
 mod python;
 mod quickjs;

@@ -91,7 +91,6 @@ impl Guest for Python {
         let includes = ["include", "include/internal", "include/internal/mimalloc"];
         let module = Module {
             own: c_files(&folder)?,
-            foreign_cpp: Vec::new(),
             foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
             includes: [folder.join("include"), folder.clone()]
                 .into_iter()
@@ -104,6 +103,7 @@ impl Guest for Python {
             objects,
             link_flags: SYSTEM_LIBRARIES.iter().map(|&flag| flag.to_owned()).collect(),
             stack_bytes: STACK_BYTES,
+            ..Module::default()
         };
         let core = workshop.link(bench, &module)?;
         let mount = Mount { host: "lib".to_owned(), guest: LIBRARY_MOUNT.to_owned() };

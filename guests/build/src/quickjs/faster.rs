@@ -36,6 +36,18 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
         " enter:\n    do __asm__ volatile(\"\" : \"+r\"(thrown)); while (unlikely(thrown > 1));\n    \
          if (unlikely(thrown))\n        goto exception;\n restart:\n    for(;;) {\n        int call_argc;",
     ),
+    // Freeing a value is mostly counting down, which shall be inlined everywhere. By the profile the compiler would put the
+    // rest in there too, and then inline neither.
+    (
+        "quickjs.c",
+        "static void js_free_value_rt(JSRuntime *rt, JSValue v)\n{",
+        "static __attribute__((noinline)) void js_free_value_rt(JSRuntime *rt, JSValue v)\n{",
+    ),
+    (
+        "quickjs.c",
+        "static void *js_arena_malloc(JSRuntime *rt, size_t size)\n{",
+        "static inline __attribute__((always_inline)) void *js_arena_malloc(JSRuntime *rt, size_t size)\n{",
+    ),
     // The C library's `strtod` computes with 128 bits, in software. Whole numbers are integers from the start.
     (
         "quickjs.c",

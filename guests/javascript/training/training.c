@@ -1,0 +1,73 @@
+// Runs programs.js in QuickJS and writes how often each piece of QuickJS ran to the file `/counts`.
+//
+// The builder compiles this for WebAssembly with clang's counters, and reads them to compile the guest. QuickJS is a part
+// of this file as it is of the guest's. What its edits call of the guest does nothing here: errors have no stacks.
+#include "quickjs.c"
+
+#include <stdio.h>
+
+uint32_t glue_cell;
+
+void cellar_out_of_memory(void) {
+}
+
+void cellar_fill_import_meta(JSContext *ctx, JSModuleDef *m, JSValueConst meta) {
+}
+
+static void cellar_put_headline(JSContext *ctx, JSValueConst error, DynBuf *out) {
+}
+
+static bool cellar_put_frame(JSContext *ctx, JSStackFrame *frame, const char *prefix, DynBuf *out) {
+    return false;
+}
+
+static void cellar_put_awaiting(JSContext *ctx, JSStackFrame *outermost, DynBuf *out, int limit) {
+}
+
+static void cellar_throw_no_export(JSContext *ctx, JSAtom name) {
+}
+
+static JSValue cellar_throw_not_function(JSContext *ctx) {
+    return JS_ThrowTypeError(ctx, "not a function");
+}
+
+static void cellar_forget_place(JSContext *ctx) {
+}
+
+// Tells clang's driver that no further library is needed.
+int __llvm_profile_runtime;
+
+// Where the linker put what the compiler made for the counters; see guests/build/src/profile.rs.
+extern char __start___llvm_prf_data[], __stop___llvm_prf_data[];
+extern char __start___llvm_prf_cnts[], __stop___llvm_prf_cnts[];
+extern char __start___llvm_prf_names[], __stop___llvm_prf_names[];
+
+static const char programs[] = {
+#embed "programs.js"
+    , 0};
+
+// Writes a part of memory after its address and its length.
+static bool put(FILE *file, const char *start, const char *end) {
+    uint32_t head[] = {(uint32_t)(uintptr_t)start, (uint32_t)(end - start)};
+    return fwrite(head, sizeof head, 1, file) == 1 && fwrite(start, head[1], 1, file) == 1;
+}
+
+static bool put_counts(void) {
+    FILE *file = fopen("/counts", "wb");
+    return file != NULL && put(file, __start___llvm_prf_data, __stop___llvm_prf_data) &&
+           put(file, __start___llvm_prf_cnts, __stop___llvm_prf_cnts) &&
+           put(file, __start___llvm_prf_names, __stop___llvm_prf_names) && fclose(file) == 0;
+}
+
+int main(void) {
+    JSContext *ctx = JS_NewContext(JS_NewRuntime()), *other;
+    JSValue done = JS_Eval(ctx, programs, sizeof programs - 1, "programs.js", JS_EVAL_TYPE_GLOBAL);
+    while (JS_ExecutePendingJob(JS_GetRuntime(ctx), &other) > 0)
+        ;
+    if (JS_IsException(done) || JS_PromiseState(ctx, done) != JS_PROMISE_FULFILLED) {
+        JSValue error = JS_IsException(done) ? JS_GetException(ctx) : JS_PromiseResult(ctx, done);
+        fprintf(stderr, "programs.js failed: %s\n", JS_ToCString(ctx, error));
+        return 1;
+    }
+    return put_counts() ? 0 : 1;
+}
