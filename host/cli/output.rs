@@ -8,7 +8,7 @@ use crate::{
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
     terminal::{Cleaner, Look},
-    wire::{self, EventJson},
+    wire::{EventJson, ResultJson},
 };
 
 /// Follows one run.
@@ -42,7 +42,7 @@ impl Follower {
     /// # Errors
     /// The output cannot be written.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), CliError> {
-        if let EventKind::RunFinished { is_error } = event.kind {
+        if let EventKind::RunFinished { is_error, .. } = event.kind {
             self.is_error = is_error;
             self.is_finished = true;
         }
@@ -66,7 +66,7 @@ impl Follower {
             return Err(CliError::BrokeOff);
         }
         if let Form::Json(result) = &self.form {
-            print_line(&wire::result_json(result))?;
+            print_line(&ResultJson::from(&**result))?;
         }
         Ok(if self.is_error { EXIT_CELL_FAILED } else { EXIT_COMPLETE })
     }

@@ -26,7 +26,7 @@ use tokio::{
 use crate::{
     check::Invalid,
     report::CliError,
-    wire::{self, EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultLine},
+    wire::{self, EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultJson, ResultLine},
 };
 
 /// Runs that one door serves at the same time; more wait to be let in.
@@ -152,7 +152,7 @@ async fn stream_run(mut run: cellar_engine::Run, write: &mut OwnedWriteHalf) -> 
         result.apply(&event);
         write_line(write, &Line::Event(EventJson::from(&event))).await?;
     }
-    write_line(write, &Line::Result(ResultLine { result: wire::result_json(&result) })).await
+    write_line(write, &Line::Result(ResultLine { result: ResultJson::from(&result) })).await
 }
 
 async fn write_line(write: &mut OwnedWriteHalf, line: &Line) -> io::Result<()> {

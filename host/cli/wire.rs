@@ -13,7 +13,7 @@ mod session;
 pub(crate) use doctor::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
 pub(crate) use event::{EventJson, run_json};
 pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json};
-pub(crate) use result::result_json;
+pub(crate) use result::ResultJson;
 pub(crate) use session::StoredSessionJson;
 
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,8 @@ pub(crate) enum Line {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "result")]
 pub(crate) struct ResultLine {
-    /// What [`result_json`] makes.
-    pub(crate) result: serde_json::Value,
+    /// What the run came to.
+    pub(crate) result: ResultJson,
 }
 
 /// `{"type": "error", "error": …}`

@@ -16,6 +16,7 @@ const LAYERS: &[&str] = &[
     "event",
     "limits",
     "prefix",
+    "artifacts",
     "history",
     "result",
     "bridge",

@@ -18,7 +18,13 @@ fn started(cells: Vec<Cell>) -> Vec<EventKind> {
 }
 
 fn ends(outcome: Outcome) -> EventKind {
-    EventKind::CellFinished { index: 0, outcome, duration: Duration::from_millis(12), usage: Usage::default() }
+    EventKind::CellFinished {
+        index: 0,
+        outcome,
+        duration: Duration::from_millis(12),
+        usage: Usage::default(),
+        kept: None,
+    }
 }
 
 fn out(text: &str) -> EventKind {
@@ -59,7 +65,7 @@ fn a_failure_points_at_its_place() {
     failure.snippet = Some("x = y".to_owned());
     failure.pointer = Some("    ^".to_owned());
     let mut kinds = started(vec![Cell::new(Language::Python, "x = y"), Cell::new(Language::Python, "")]);
-    kinds.extend([ends(Outcome::Failed(Box::new(failure))), EventKind::RunFinished { is_error: true }]);
+    kinds.extend([ends(Outcome::Failed(Box::new(failure))), EventKind::RunFinished { is_error: true, kept: None }]);
     assert_eq!(
         render(FILE, None, kinds),
         "[1/2] Python\n  │ x = y\n✗ raised after 12 ms: NameError: name 'y' is not defined (line 1)\n  1 │ x = y\n    \

@@ -1,11 +1,11 @@
 //! Events as JSON, both ways: one object each, told apart by `type`, numbered by `seq`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
-    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, Language, MimeBundle, MimeData, Outcome, Scalar,
-    Usage,
+    ARTIFACT_SCHEME, Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, KeptText, Language, MimeBundle,
+    MimeData, Outcome, Scalar, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
@@ -82,9 +82,13 @@ enum KindJson {
         usage: UsageJson,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<FailureJson>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        artifact: Option<KeptJson>,
     },
     RunFinished {
         is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        artifact: Option<KeptJson>,
     },
 }
 
@@ -105,6 +109,38 @@ struct CellJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<u64>,
     reset: bool,
+}
+
+/// The whole of a text that is too long for a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeptJson {
+    /// `artifact://` and its id.
+    uri: String,
+    bytes: u64,
+    /// False when what was kept is only the beginning.
+    is_complete: bool,
+    /// The file it is in, where there is no store to ask for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    path: Option<PathBuf>,
+}
+
+impl From<&KeptText> for KeptJson {
+    fn from(kept: &KeptText) -> KeptJson {
+        KeptJson {
+            uri: format!("{ARTIFACT_SCHEME}{}", kept.id),
+            bytes: kept.bytes,
+            is_complete: kept.is_complete,
+            path: kept.path.clone(),
+        }
+    }
+}
+
+impl From<KeptJson> for KeptText {
+    fn from(kept: KeptJson) -> KeptText {
+        let id = kept.uri.strip_prefix(ARTIFACT_SCHEME).unwrap_or(&kept.uri).to_owned();
+        KeptText { id, bytes: kept.bytes, is_complete: kept.is_complete, path: kept.path }
+    }
 }
 
 /// What a cell used.
@@ -175,15 +211,18 @@ impl From<&EventKind> for KindJson {
                 prompt: prompt.clone(),
                 idle_timeout_seconds: idle_timeout.as_secs(),
             },
-            EventKind::CellFinished { index, outcome, duration, usage } => KindJson::CellFinished {
+            EventKind::CellFinished { index, outcome, duration, usage, kept } => KindJson::CellFinished {
                 index: *index,
                 status: if outcome.is_success() { StatusJson::Complete } else { StatusJson::Error },
                 exit_code: i32::from(!outcome.is_success()),
                 duration_ms: milliseconds(*duration),
                 usage: UsageJson::from(*usage),
                 error: outcome.failure().as_ref().map(FailureJson::from),
+                artifact: kept.as_ref().map(KeptJson::from),
             },
-            EventKind::RunFinished { is_error } => KindJson::RunFinished { is_error: *is_error },
+            EventKind::RunFinished { is_error, kept } => {
+                KindJson::RunFinished { is_error: *is_error, artifact: kept.as_ref().map(KeptJson::from) }
+            }
         }
     }
 }
@@ -226,13 +265,16 @@ impl From<KindJson> for EventKind {
                 prompt,
                 idle_timeout: Duration::from_secs(idle_timeout_seconds),
             },
-            KindJson::CellFinished { index, duration_ms, usage, error, .. } => EventKind::CellFinished {
+            KindJson::CellFinished { index, duration_ms, usage, error, artifact, .. } => EventKind::CellFinished {
                 index,
                 outcome: error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new(error.into()))),
                 duration: duration(&duration_ms),
                 usage: usage.into(),
+                kept: artifact.map(KeptText::from),
             },
-            KindJson::RunFinished { is_error } => EventKind::RunFinished { is_error },
+            KindJson::RunFinished { is_error, artifact } => {
+                EventKind::RunFinished { is_error, kept: artifact.map(KeptText::from) }
+            }
         }
     }
 }
@@ -382,11 +424,7 @@ fn is_text(mime_type: &str) -> bool {
 }
 
 /// A status event: what was done, and its fields beside it.
-pub(super) fn status_value(op: &str, fields: &[(String, Scalar)]) -> Value {
-    Value::Object(status_map(op, fields))
-}
-
-fn status_map(op: &str, fields: &[(String, Scalar)]) -> Map<String, Value> {
+pub(super) fn status_map(op: &str, fields: &[(String, Scalar)]) -> Map<String, Value> {
     let scalar = |scalar: &Scalar| match scalar {
         Scalar::Text(text) => text.as_str().into(),
         Scalar::Integer(number) => (*number).into(),

@@ -1,91 +1,186 @@
 //! A run's result as JSON: `{"content", "details", "isError"}`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{CellResult, Image, MimeData, RunResult, Truncation, WINDOW_BYTES, WINDOW_LINES};
-use serde_json::{Map, Value, json};
+use cellar_engine::{CellResult, Image, KeptText, MimeData, RunResult, Truncation, WINDOW_BYTES, WINDOW_LINES};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
 
-use super::event::{FailureJson, UsageJson, milliseconds, mime_value, status_value};
+use super::event::{FailureJson, KeptJson, UsageJson, milliseconds, mime_value, status_map};
 
 /// The result of a run.
-pub(crate) fn result_json(result: &RunResult) -> Value {
-    let text = result.shown();
-    let images: Vec<Value> = result.images().map(image_value).collect();
-    let mut content = vec![json!({"type": "text", "text": text.text})];
-    content.extend(images.iter().cloned().map(|mut image| {
-        if let Value::Object(image) = &mut image {
-            image.shift_insert(0, "type".to_owned(), "image".into());
-        }
-        image
-    }));
-    let languages: Vec<&str> = result.languages().into_iter().map(|language| language.code()).collect();
-    let cells: Vec<Value> = result.cells.iter().enumerate().map(|(index, cell)| cell_value(index, cell)).collect();
-    let mut details = json!({
-        "cells": cells,
-        "language": languages.first(),
-        "languages": languages,
-        "jsonOutputs": result.jsons().map(|text| mime_value("application/json", text)).collect::<Vec<_>>(),
-        "images": images,
-        "markdownOutputs": result.markdowns().collect::<Vec<_>>(),
-        "statusEvents": result.cells.iter().flat_map(statuses).collect::<Vec<_>>(),
-    });
-    if let Some(members) = details.as_object_mut() {
-        if result.statuses_left_out > 0 {
-            let notice = format!("{} status events were left out", result.statuses_left_out);
-            members.insert("notice".to_owned(), notice.into());
-        }
-        if let Some(truncation) = text.truncation {
-            members.insert("meta".to_owned(), json!({"truncation": truncation_value(truncation)}));
-        }
-        if result.is_error {
-            members.insert("isError".to_owned(), true.into());
-        }
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResultJson {
+    /// One text with the combined output, then the images.
+    content: Vec<ContentJson>,
+    details: DetailsJson,
+    /// Whether a cell failed or the run was cancelled.
+    is_error: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum ContentJson {
+    Text { text: String },
+    Image(ImageJson),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageJson {
+    /// The image file in base64.
+    data: String,
+    mime_type: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DetailsJson {
+    cells: Vec<CellResultJson>,
+    /// The language of the first cell.
+    language: Option<String>,
+    /// Languages in the order of their first use.
+    languages: Vec<String>,
+    /// What was displayed as JSON.
+    json_outputs: Vec<Value>,
+    images: Vec<ImageJson>,
+    /// What was displayed as Markdown.
+    markdown_outputs: Vec<String>,
+    /// What helpers and the engine did, of all cells.
+    status_events: Vec<Map<String, Value>>,
+    /// What else there is to know, in words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    notice: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    meta: Option<MetaJson>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    is_error: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetaJson {
+    truncation: TruncationJson,
+}
+
+/// What was left out of the combined text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TruncationJson {
+    /// The bound that was passed first: `bytes` or `lines`.
+    truncated_by: String,
+    total_bytes: u64,
+    total_lines: u64,
+    output_bytes: u64,
+    output_lines: u64,
+    max_bytes: usize,
+    max_lines: usize,
+    /// Where all of the text is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    artifact: Option<KeptJson>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CellResultJson {
+    index: usize,
+    title: Option<String>,
+    language: String,
+    code: String,
+    /// `pending`, `running`, `complete` or `error`.
+    status: String,
+    /// Its text, without its traceback.
+    output: String,
+    duration_ms: Option<Number>,
+    /// 0, or 1 on error; null for a cell that did not run.
+    exit_code: Option<i32>,
+    status_events: Vec<Map<String, Value>>,
+    has_markdown: bool,
+    usage: Option<UsageJson>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    error: Option<FailureJson>,
+    /// Where all of its text is, when `output` has some of it only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    artifact: Option<KeptJson>,
+}
+
+impl From<&RunResult> for ResultJson {
+    fn from(result: &RunResult) -> ResultJson {
+        let text = result.shown();
+        let images: Vec<ImageJson> = result.images().map(ImageJson::from).collect();
+        let mut content = vec![ContentJson::Text { text: text.text }];
+        content.extend(images.iter().cloned().map(ContentJson::Image));
+        let languages: Vec<String> =
+            result.languages().into_iter().map(|language| language.code().to_owned()).collect();
+        let truncation = text.truncation.map(|cut| truncation(cut, result.kept_text()));
+        let details = DetailsJson {
+            cells: result.cells.iter().enumerate().map(|(index, cell)| cell_result(index, cell)).collect(),
+            language: languages.first().cloned(),
+            languages,
+            json_outputs: result.jsons().map(|text| mime_value("application/json", text)).collect(),
+            images,
+            markdown_outputs: result.markdowns().map(str::to_owned).collect(),
+            status_events: result.cells.iter().flat_map(statuses).collect(),
+            notice: notice(result, truncation.is_some()),
+            meta: truncation.map(|truncation| MetaJson { truncation }),
+            is_error: result.is_error.then_some(true),
+        };
+        ResultJson { content, details, is_error: result.is_error }
     }
-    json!({"content": content, "details": details, "isError": result.is_error})
 }
 
-fn cell_value(index: usize, result: &CellResult) -> Value {
-    let output = result.output();
-    let mut value = json!({
-        "index": index,
-        "title": result.cell.title,
-        "language": result.cell.language.code(),
-        "code": result.cell.code,
-        "status": result.status.as_str(),
-        "output": output.text,
-        "durationMs": result.duration.map(milliseconds),
-        "exitCode": result.exit_code(),
-        "statusEvents": statuses(result).collect::<Vec<_>>(),
-        "hasMarkdown": result.has_markdown(),
-        "usage": result.usage.map(UsageJson::from),
-    });
-    if let (Some(members), Some(failure)) = (value.as_object_mut(), &result.failure) {
-        members.insert("error".to_owned(), json!(FailureJson::from(failure)));
+/// What a reader should know besides the text.
+fn notice(result: &RunResult, is_cut: bool) -> Option<String> {
+    let kept = result.kept_text().filter(|_| is_cut).map(|kept| format!("the output was cut; {}", kept.place()));
+    let left_out = result.statuses_left_out;
+    let statuses = (left_out > 0).then(|| format!("{left_out} status events were left out"));
+    let notices: Vec<String> = kept.into_iter().chain(statuses).collect();
+    (!notices.is_empty()).then(|| notices.join("\n"))
+}
+
+fn cell_result(index: usize, result: &CellResult) -> CellResultJson {
+    CellResultJson {
+        index,
+        title: result.cell.title.clone(),
+        language: result.cell.language.code().to_owned(),
+        code: result.cell.code.clone(),
+        status: result.status.as_str().to_owned(),
+        output: result.output().text,
+        duration_ms: result.duration.map(milliseconds),
+        exit_code: result.exit_code(),
+        status_events: statuses(result).collect(),
+        has_markdown: result.has_markdown(),
+        usage: result.usage.map(UsageJson::from),
+        error: result.failure.as_ref().map(FailureJson::from),
+        artifact: result.kept.as_ref().map(KeptJson::from),
     }
-    value
 }
 
-fn statuses(result: &CellResult) -> impl Iterator<Item = Value> {
-    result.statuses.iter().map(|status| status_value(&status.op, &status.fields))
+fn statuses(result: &CellResult) -> impl Iterator<Item = Map<String, Value>> {
+    result.statuses.iter().map(|status| status_map(&status.op, &status.fields))
 }
 
-fn image_value(image: Image<'_>) -> Value {
-    let data = match image.data {
-        MimeData::Binary(bytes) => STANDARD.encode(bytes),
-        // A vector image is text; any other text in an image's place is base64 already.
-        MimeData::Text(text) if image.mime_type == "image/svg+xml" => STANDARD.encode(text),
-        MimeData::Text(text) => text.clone(),
-    };
-    Value::Object(Map::from_iter([("data".to_owned(), data.into()), ("mimeType".to_owned(), image.mime_type.into())]))
+impl From<Image<'_>> for ImageJson {
+    fn from(image: Image<'_>) -> ImageJson {
+        let data = match image.data {
+            MimeData::Binary(bytes) => STANDARD.encode(bytes),
+            // A vector image is text; any other text in an image's place is base64 already.
+            MimeData::Text(text) if image.mime_type == "image/svg+xml" => STANDARD.encode(text),
+            MimeData::Text(text) => text.clone(),
+        };
+        ImageJson { data, mime_type: image.mime_type.to_owned() }
+    }
 }
 
-fn truncation_value(truncation: Truncation) -> Value {
-    json!({
-        "truncatedBy": truncation.by.as_str(),
-        "totalBytes": truncation.total_bytes,
-        "totalLines": truncation.total_lines,
-        "outputBytes": truncation.output_bytes,
-        "outputLines": truncation.output_lines,
-        "maxBytes": WINDOW_BYTES,
-        "maxLines": WINDOW_LINES,
-    })
+fn truncation(cut: Truncation, kept: Option<&KeptText>) -> TruncationJson {
+    TruncationJson {
+        truncated_by: cut.by.as_str().to_owned(),
+        total_bytes: cut.total_bytes,
+        total_lines: cut.total_lines,
+        output_bytes: cut.output_bytes,
+        output_lines: cut.output_lines,
+        max_bytes: WINDOW_BYTES,
+        max_lines: WINDOW_LINES,
+        artifact: kept.map(KeptJson::from),
+    }
 }

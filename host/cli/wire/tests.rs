@@ -1,8 +1,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use cellar_engine::{
-    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, Language, MimeBundle, MimeData, Outcome, RunResult,
-    Scalar, Usage,
+    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, KeptText, Language, MimeBundle, MimeData, Outcome,
+    RunResult, Scalar, Usage,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -49,6 +49,10 @@ fn failure() -> Failure {
     }
 }
 
+fn kept(digits: &str) -> KeptText {
+    KeptText { id: digits.repeat(16), bytes: 70_000, is_complete: true, path: Some("/tmp/a".into()) }
+}
+
 /// One run in which everything happens.
 fn events() -> Vec<Event> {
     let cell = Cell {
@@ -91,6 +95,7 @@ fn events() -> Vec<Event> {
             outcome: Outcome::Complete,
             duration: Duration::from_millis(12),
             usage: usage(Some(1_000)),
+            kept: Some(kept("0f")),
         },
         EventKind::CellStarted { index: 1, cell: CellId(8) },
         EventKind::CellFinished {
@@ -98,8 +103,9 @@ fn events() -> Vec<Event> {
             outcome: Outcome::Failed(Box::new(failure())),
             duration: Duration::from_micros(12_345),
             usage: usage(None),
+            kept: None,
         },
-        EventKind::RunFinished { is_error: true },
+        EventKind::RunFinished { is_error: true, kept: Some(KeptText { path: None, ..kept("a1") }) },
     ];
     kinds.into_iter().enumerate().map(|(seq, kind)| Event { seq: seq as u64, kind }).collect()
 }
@@ -126,7 +132,7 @@ fn every_event_survives_the_way_there_and_back() {
 fn the_result_has_its_sample() {
     let mut result = RunResult::default();
     events().iter().for_each(|event| result.apply(event));
-    check("result.json", &(serde_json::to_string_pretty(&result_json(&result)).expect("JSON") + "\n"));
+    check("result.json", &(serde_json::to_string_pretty(&ResultJson::from(&result)).expect("JSON") + "\n"));
 }
 
 #[test]
@@ -137,7 +143,7 @@ fn a_truncated_result_has_its_sample() {
     for (seq, kind) in [started, EventKind::Stdout { index: 0, text }].into_iter().enumerate() {
         result.apply(&Event { seq: seq as u64, kind });
     }
-    let value = result_json(&result);
+    let value = serde_json::to_value(ResultJson::from(&result)).expect("JSON");
     check("truncation.json", &(serde_json::to_string_pretty(&value["details"]["meta"]).expect("JSON") + "\n"));
 }
 
@@ -147,8 +153,9 @@ fn refusals_and_results_are_told_from_events() {
     let text = serde_json::to_string(&Line::Refusal(RefusalLine { error: refusal.clone() })).expect("JSON");
     assert_eq!(text, r#"{"type":"error","error":{"code":"invalid","message":"no","hint":"yes"}}"#);
     assert!(matches!(serde_json::from_str(&text), Ok(Line::Refusal(line)) if line.error == refusal));
-    let text = serde_json::to_string(&Line::Result(ResultLine { result: Value::Null })).expect("JSON");
-    assert_eq!(text, r#"{"type":"result","result":null}"#);
+    let text = serde_json::to_string(&Line::Result(ResultLine { result: ResultJson::from(&RunResult::default()) }));
+    let text = text.expect("JSON");
+    assert!(text.starts_with(r#"{"type":"result","result":{"content":[{"type":"text","#), "{text}");
     assert!(matches!(serde_json::from_str(&text), Ok(Line::Result(_))));
 }
 

@@ -1,6 +1,6 @@
 //! The stream of a run.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +46,36 @@ pub enum EventKind {
     /// The cell waits for a line of input. No session grants input yet: `input()` is refused.
     InputRequest { index: usize, request_id: String, prompt: String, idle_timeout: Duration },
     /// A cell ended.
-    CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage },
-    /// Last event of every run that was not dropped.
-    RunFinished { is_error: bool },
+    CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },
+    /// Last event of every run that was not dropped. A run of one cell keeps no text besides that of its cell.
+    RunFinished { is_error: bool, kept: Option<KeptText> },
+}
+
+/// The whole text of a cell or of a run that is too long for a result: an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptText {
+    /// The artifact: `artifact://<id>`.
+    pub id: String,
+    /// Bytes that were kept.
+    pub bytes: u64,
+    /// Whether that is all there was. What is larger than an artifact may be is kept to that size.
+    pub is_complete: bool,
+    /// The file it is in, where nobody gave a store that could be asked for it.
+    pub path: Option<PathBuf>,
+}
+
+impl EventKind {
+    /// Bytes of what the event carries for its cell, near enough.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => text.len(),
+            EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
+            EventKind::Status { fields, .. } => {
+                fields.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// Which door a call went through.
@@ -90,4 +117,14 @@ pub enum Scalar {
     Number(f64),
     /// Yes or no.
     Boolean(bool),
+}
+
+impl Scalar {
+    /// Bytes of its text; numbers have none.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Scalar::Text(text) => text.len(),
+            Scalar::Integer(_) | Scalar::Number(_) | Scalar::Boolean(_) => 0,
+        }
+    }
 }

@@ -136,6 +136,7 @@ impl Kernel {
             Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
         };
         self.charge();
+        self.data().flush_text().await;
         self.left(result, mark)
     }
 
@@ -146,6 +147,7 @@ impl Kernel {
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = cpu.measure(exports.call_reset(store)).await;
+        self.data().flush_text().await;
         self.left(result, |()| 0)
     }
 

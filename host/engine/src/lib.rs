@@ -34,6 +34,7 @@
 #![deny(unsafe_code)]
 
 mod artifact;
+mod artifacts;
 mod bindings;
 mod bridge;
 mod calls;
@@ -73,6 +74,7 @@ mod vault;
 mod workspace;
 
 pub use artifact::{BakeReport, bake};
+pub use artifacts::*;
 pub use bridge::{
     AgentCall, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse, NoBridges,
     Response, ToolSpec, denied,
@@ -80,7 +82,7 @@ pub use bridge::{
 pub use cell::{Cell, CellId, Language};
 pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
 pub use error::Error;
-pub use event::{Bridge, Event, EventKind, Scalar};
+pub use event::{Bridge, Event, EventKind, KeptText, Scalar};
 pub use files::{Access, Mount, MountError};
 pub use history::CellSource;
 pub use host::{GuestState, GuestStatus, Host, guest_status};

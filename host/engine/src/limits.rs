@@ -14,6 +14,10 @@ pub const CELLS_MAX: usize = 1_000;
 pub const CODE_BYTES_MAX: usize = 16 << 20;
 /// Events that wait for the reader of a run; more suspend the guest.
 pub const EVENTS_QUEUED_MAX: usize = 64;
+/// An event with more bytes than this is a large one. What waits for a reader has 16 MiB of small events at most.
+pub const EVENT_BYTES_LARGE: usize = 256 << 10;
+/// Large events that wait for the reader of a run; a further one suspends the guest.
+pub const LARGE_EVENTS_MAX: usize = 4;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
 pub const CALLS_QUEUED_MAX: usize = 4_096;
 /// Bytes of the arguments of one bridge call, and of its answer.

@@ -229,7 +229,7 @@ fn death_outcome(death: &Death) -> Outcome {
 /// Sends the last event of a cell. A reader that went away is no concern.
 fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let duration = cell.began.elapsed();
-    let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage };
+    let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
     if let Some(record) = &cell.record {
         record.told(&event);
     }

@@ -11,14 +11,31 @@ use std::time::Duration;
 
 use crate::{
     cell::{Cell, CellId, Language},
-    event::{Event, EventKind, Scalar},
+    event::{Event, EventKind, KeptText, Scalar},
     mime::MimeBundle,
     outcome::{Failure, FailureKind, Outcome, Usage},
 };
 
 pub use bundle::Image;
 use window::Window;
-pub use window::{Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
+pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
+
+/// How much of a long output a result shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputPolicy {
+    /// The head and the tail, [`WINDOW_BYTES`] and [`WINDOW_LINES`] together.
+    #[default]
+    Window,
+}
+
+impl OutputPolicy {
+    /// Whether a result may leave out some of a text of this size.
+    pub(crate) fn may_cut(self, bytes: u64, lines: u64) -> bool {
+        match self {
+            OutputPolicy::Window => bytes > WINDOW_BYTES as u64 || lines > WINDOW_LINES as u64,
+        }
+    }
+}
 
 /// Displays that a result keeps.
 pub const DISPLAYS_MAX: usize = 1_000;
@@ -26,6 +43,8 @@ pub const DISPLAYS_MAX: usize = 1_000;
 pub const DISPLAYS_BYTES_MAX: usize = 128 << 20;
 /// Status events that a result keeps.
 pub const STATUSES_MAX: usize = 1_000;
+/// Bytes of status events that a result keeps.
+pub const STATUSES_BYTES_MAX: usize = 4 << 20;
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +59,9 @@ pub struct RunResult {
     pub is_finished: bool,
     /// Status events that came when the result was full.
     pub statuses_left_out: u64,
-    /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`] and [`STATUSES_MAX`].
+    /// The whole text of a run of several cells, where a result shows some of it only.
+    pub kept: Option<KeptText>,
+    /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
     used: Used,
 }
 
@@ -49,6 +70,7 @@ struct Used {
     displays: usize,
     display_bytes: usize,
     statuses: usize,
+    status_bytes: usize,
 }
 
 /// Where a cell stands.
@@ -91,6 +113,8 @@ pub struct CellResult {
     pub usage: Option<Usage>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// The whole text of the cell, where a result shows some of it only.
+    pub kept: Option<KeptText>,
     /// What its helpers reported.
     pub statuses: Vec<StatusEvent>,
     /// Displays in the order in which they came, each with the text before it.
@@ -144,13 +168,15 @@ impl RunResult {
                     result.status = CellStatus::Running;
                 }
             }
-            EventKind::CellFinished { index, outcome, duration, usage } => {
+            EventKind::CellFinished { index, outcome, duration, usage, kept } => {
                 if let Some(result) = self.cells.get_mut(*index) {
                     result.finish(outcome, *duration, *usage);
+                    result.kept.clone_from(kept);
                 }
             }
-            EventKind::RunFinished { is_error } => {
+            EventKind::RunFinished { is_error, kept } => {
                 self.is_error = *is_error;
+                self.kept.clone_from(kept);
                 self.is_finished = true;
             }
             EventKind::CallStarted { .. } | EventKind::CallFinished { .. } | EventKind::InputRequest { .. } => {}
@@ -193,7 +219,28 @@ impl RunResult {
         if window.is_empty() {
             return Shown { text: self.placeholder(), truncation: None };
         }
-        cut.apply(window.shown())
+        cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
+    }
+
+    /// Where all of the combined text is, when some of it is not shown.
+    pub fn kept_text(&self) -> Option<&KeptText> {
+        match self.cells.as_slice() {
+            [cell] => cell.kept.as_ref(),
+            _ => self.kept.as_ref(),
+        }
+    }
+
+    /// The end of the text so far, [`LIVE_TAIL_BYTES`] at most, for whoever looks on while cells run.
+    pub fn live_tail(&self) -> String {
+        let mut tail = String::new();
+        for result in self.cells.iter().rev() {
+            let room = LIVE_TAIL_BYTES - tail.len();
+            tail.insert_str(0, &result.live_tail(room));
+            if tail.len() + WINDOW_BYTES > LIVE_TAIL_BYTES {
+                break;
+            }
+        }
+        tail
     }
 
     /// A cell's part of the combined text; empty when the cell showed none.
@@ -259,11 +306,14 @@ impl RunResult {
 
     fn status(&mut self, index: usize, op: &str, fields: &[(String, Scalar)]) {
         let Some(result) = self.cells.get_mut(index) else { return };
-        if self.used.statuses == STATUSES_MAX {
+        let field_bytes = |(name, value): &(String, Scalar)| name.len() + value.size_bytes();
+        let bytes = op.len() + fields.iter().map(field_bytes).sum::<usize>();
+        if self.used.statuses == STATUSES_MAX || self.used.status_bytes + bytes > STATUSES_BYTES_MAX {
             self.statuses_left_out += 1;
             return;
         }
         self.used.statuses += 1;
+        self.used.status_bytes += bytes;
         result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
     }
 
@@ -335,6 +385,7 @@ impl CellResult {
             duration: None,
             usage: None,
             failure: None,
+            kept: None,
             statuses: Vec::new(),
             displays: Vec::new(),
             text: Window::default(),
@@ -360,8 +411,9 @@ impl CellResult {
     pub fn output(&self) -> Shown {
         let mut window = Window::default();
         let mut totals = Totals::default();
+        let place = self.kept.as_ref().map(KeptText::place);
         let mut add = |text: &Window| {
-            let shown = text.shown();
+            let shown = text.shown(place.as_deref());
             totals.add(&shown);
             shown.text
         };
@@ -372,12 +424,29 @@ impl CellResult {
             }
         }
         window.push(&add(&self.text));
-        let mut shown = totals.apply(window.shown());
+        let mut shown = totals.apply(window.shown(place.as_deref()));
         let trimmed = shown.text.trim_end().trim_start_matches(['\n', '\r']);
         if trimmed.len() < shown.text.len() {
             shown.text = trimmed.to_owned();
         }
         shown
+    }
+
+    /// The end of its text, in pieces from the last display on while they have room.
+    fn live_tail(&self, bytes: usize) -> String {
+        let mut tail = self.text.live_tail(bytes);
+        for display in self.displays.iter().rev() {
+            let mut window = Window::default();
+            window.push(&display.text_before.live_tail(bytes));
+            if let Some(text) = display.bundle.visible_text() {
+                window.push_lines(text);
+            }
+            if tail.len() as u64 + window.total_bytes() > bytes as u64 {
+                break;
+            }
+            tail.insert_str(0, &window.live_tail(bytes));
+        }
+        tail
     }
 
     /// Its images, in order.
@@ -442,6 +511,17 @@ impl Totals {
             ..cut
         });
         whole
+    }
+}
+
+impl KeptText {
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        let what = if self.is_complete { "all of it" } else { "its beginning" };
+        match &self.path {
+            Some(path) => format!("{what} is in {}, artifact://{}", path.display(), self.id),
+            None => format!("{what} is artifact://{}", self.id),
+        }
     }
 }
 

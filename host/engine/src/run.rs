@@ -10,10 +10,14 @@ use std::{
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 
+mod sink;
+
+use sink::Sink;
+
 use crate::{
     cell::Cell,
     error::Error,
-    event::{Event, EventKind},
+    event::{Event, EventKind, KeptText},
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
@@ -38,6 +42,12 @@ pub struct Run {
     is_error: bool,
     /// Events of the cell that runs; its kernel holds the other end.
     running: Option<mpsc::Receiver<EventKind>>,
+    /// The end of a cell, while its text is being stored.
+    ending: Option<EventKind>,
+    /// The text of the cell that runs.
+    cell_text: Sink,
+    /// The text of all cells, where there are several.
+    run_text: Option<Sink>,
     /// Events of the run itself that were not read yet.
     pending: VecDeque<EventKind>,
     finished: bool,
@@ -79,7 +89,11 @@ impl Session {
 impl Run {
     fn new(session: Session, cells: Vec<Cell>) -> Run {
         let record = session.run_record();
+        let run_text = (cells.len() > 1).then(|| Sink::new(&session));
         Run {
+            cell_text: Sink::new(&session),
+            run_text,
+            ending: None,
             session,
             cells,
             stop: StopFlag::new(),
@@ -166,6 +180,7 @@ impl Run {
             outcome: Outcome::Failed(Box::new(failure)),
             duration: std::time::Duration::ZERO,
             usage: Usage::default(),
+            kept: None,
         });
         self.failed();
     }
@@ -182,7 +197,91 @@ impl Run {
     fn end(&mut self) {
         self.running = None;
         self.finished = true;
-        self.tell(EventKind::RunFinished { is_error: self.is_error });
+        self.tell(EventKind::RunFinished { is_error: self.is_error, kept: None });
+    }
+}
+
+impl Run {
+    /// The next event. Text goes to where it is kept before it is told of.
+    fn poll_kind(&mut self, cx: &mut Context<'_>) -> Poll<Option<EventKind>> {
+        loop {
+            ready!(self.cell_text.poll_room(cx));
+            if let Some(text) = &mut self.run_text {
+                ready!(text.poll_room(cx));
+            }
+            if self.ending.is_some() {
+                let text = ready!(self.cell_text.poll_end(cx));
+                return Poll::Ready(self.ending.take().map(|end| self.end_cell(end, text)));
+            }
+            if let Some(EventKind::RunFinished { kept, .. }) = self.pending.front_mut()
+                && let Some(text) = &mut self.run_text
+            {
+                *kept = ready!(text.poll_end(cx));
+            }
+            if let Some(kind) = self.pending.pop_front() {
+                self.note(&kind);
+                return Poll::Ready(Some(kind));
+            }
+            let index = self.next.saturating_sub(1);
+            let finished = self.finished;
+            match &mut self.running {
+                None if finished => return Poll::Ready(None),
+                None => self.advance(),
+                Some(running) => match ready!(running.poll_recv(cx)) {
+                    Some(end @ EventKind::CellFinished { .. }) => {
+                        self.running = None;
+                        self.ending = Some(end);
+                    }
+                    Some(kind) => {
+                        self.note(&kind);
+                        return Poll::Ready(Some(kind));
+                    }
+                    None => {
+                        let message = "the kernel went away before the cell ended";
+                        let mut failure = Failure::new(FailureKind::Trap, "KernelError", message);
+                        failure.state_kept = false;
+                        self.fail(index, failure);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes in the text of an event.
+    fn note(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::CellStarted { index, .. } => {
+                self.cell_text = Sink::new(&self.session);
+                if let (Some(text), Some(cell)) = (&mut self.run_text, self.cells.get(*index)) {
+                    let title = cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
+                    text.push_lines(&format!("[{}/{}]{title}", index + 1, self.cells.len()));
+                }
+            }
+            EventKind::CellFinished { outcome, .. } => {
+                if let (Some(text), Some(failure)) = (&mut self.run_text, outcome.failure()) {
+                    text.push_lines(if failure.traceback.is_empty() { &failure.message } else { &failure.traceback });
+                }
+            }
+            EventKind::ClearOutput { wait, .. } => self.cell_text.clear(*wait),
+            _ => {
+                self.cell_text.add(kind);
+                if let Some(text) = &mut self.run_text {
+                    text.add(kind);
+                }
+            }
+        }
+    }
+
+    /// The end of a cell whose text is `text`.
+    fn end_cell(&mut self, mut end: EventKind, text: Option<KeptText>) -> EventKind {
+        self.note(&end);
+        if let EventKind::CellFinished { outcome, kept, .. } = &mut end {
+            *kept = text;
+            if !outcome.is_success() {
+                self.failed();
+            }
+        }
+        end
     }
 }
 
@@ -194,34 +293,7 @@ impl Stream for Run {
             let started = EventKind::RunStarted { session: self.session.id().to_owned(), cells: self.cells.clone() };
             self.tell(started);
         }
-        let kind = loop {
-            if let Some(kind) = self.pending.pop_front() {
-                break kind;
-            }
-            let index = self.next.saturating_sub(1);
-            let finished = self.finished;
-            match &mut self.running {
-                None if finished => return Poll::Ready(None),
-                None => self.advance(),
-                Some(running) => match ready!(running.poll_recv(cx)) {
-                    Some(kind) => {
-                        if let EventKind::CellFinished { outcome, .. } = &kind {
-                            self.running = None;
-                            if !outcome.is_success() {
-                                self.failed();
-                            }
-                        }
-                        break kind;
-                    }
-                    None => {
-                        let message = "the kernel went away before the cell ended";
-                        let mut failure = Failure::new(FailureKind::Trap, "KernelError", message);
-                        failure.state_kept = false;
-                        self.fail(index, failure);
-                    }
-                },
-            }
-        };
+        let Some(kind) = ready!(self.poll_kind(cx)) else { return Poll::Ready(None) };
         let seq = self.seq;
         self.seq += 1;
         Poll::Ready(Some(Event { seq, kind }))

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     artifact::Flavour,
+    artifacts::{ArtifactError, ArtifactStore},
     bindings::types,
     bridge::{Bridges, NoBridges},
     calls::{Calls, Lineage, Permits},
@@ -36,6 +37,7 @@ use crate::{
     mime::MimeBundle,
     reactor::{self, Command, Setting},
     record::{Recorder, RunRecord},
+    result::OutputPolicy,
     snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
     vault::StoredSession,
@@ -72,6 +74,10 @@ pub struct SessionConfig {
     pub kernel_mode: KernelMode,
     /// File to record the session in, from its beginning; see [`Session::end_recording`]. A fork is not recorded.
     pub record: Option<PathBuf>,
+    /// Where its long outputs and its agents' outputs are kept; when absent, a temporary place of this user's.
+    pub artifacts: Option<ArtifactStore>,
+    /// How much of a long output its results show.
+    pub output: OutputPolicy,
 }
 
 impl Default for SessionConfig {
@@ -87,6 +93,8 @@ impl Default for SessionConfig {
             seeds: HashMap::new(),
             kernel_mode: KernelMode::default(),
             record: None,
+            artifacts: None,
+            output: OutputPolicy::default(),
         }
     }
 }
@@ -287,6 +295,22 @@ impl Session {
     /// The session's bounds.
     pub fn limits(&self) -> &Limits {
         &self.inner.config.limits
+    }
+
+    /// How much of a long output its results show.
+    pub fn output_policy(&self) -> OutputPolicy {
+        self.inner.config.output
+    }
+
+    /// Where its artifacts are kept. Waits for the disk when that is the temporary place and nobody has used it yet.
+    ///
+    /// # Errors
+    /// The temporary place cannot be made.
+    pub fn artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
+        match &self.inner.config.artifacts {
+            Some(store) => Ok(store.clone()),
+            None => ArtifactStore::shared_temporary(),
+        }
     }
 
     /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].

@@ -24,7 +24,7 @@ use crate::{
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
-    limits::{CALL_BYTES_MAX, LOOK_TIMEOUT, Limits},
+    limits::{CALL_BYTES_MAX, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX, LOOK_TIMEOUT, Limits},
     meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier, lock},
     outcome::prefix,
     record::{CellHead, Import, RunRecord, Tape, mark},
@@ -32,6 +32,10 @@ use crate::{
     vault::StoredSession,
     workspace::PrivateFolder,
 };
+
+mod gathered;
+
+use gathered::Gathered;
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
 pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
@@ -171,6 +175,8 @@ pub(crate) struct StoreData {
     stop_seen: Option<(Instant, StopReason)>,
     /// Whether the guest answers a question of the host, in nobody's name.
     is_looking: bool,
+    /// Text of a cell that was not sent yet.
+    gathered: Option<Gathered>,
     /// When the second began in which the guest last logged, and how much it has logged since.
     logged: (Instant, u32),
     /// Set when the epoch callback traps the guest.
@@ -209,6 +215,7 @@ impl StoreData {
             entered: Instant::now(),
             stop_seen: None,
             is_looking: false,
+            gathered: None,
             logged: (Instant::now(), 0),
             killed: None,
         }
@@ -334,6 +341,7 @@ impl StoreData {
 
     /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
     pub(crate) fn must_trap(&mut self) -> bool {
+        self.flush_old_text();
         if let Tape::Replaying(playback) = &mut self.binding.tape {
             return playback.is_over(self.executing);
         }
@@ -390,14 +398,16 @@ impl StoreData {
         Ok(answer)
     }
 
-    /// Sends an event that the guest made; waits while the reader is behind, but not longer than
+    /// Sends an event that the guest made, behind the text that is held; waits while the reader is behind, but not longer than
     /// [`StoreData::patience`]. A run whose reader is too far behind for the other cells of its kernel is cancelled.
     pub(crate) async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.flush_text().await;
         self.emit(cell, Maker::Guest, event).await;
     }
 
     /// Sends an event that the host made, as [`StoreData::send`] does.
     async fn tell(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.flush_text().await;
         self.emit(cell, Maker::Host, event).await;
     }
 
@@ -411,16 +421,20 @@ impl StoreData {
             return playback.said(cell, event).await;
         }
         let mut stopped = None;
+        let places = places(&event);
         while let Some(live) = self.cells.get(&id) {
-            match live.events.try_reserve() {
-                Ok(place) => {
+            match live.events.try_reserve_many(places) {
+                Ok(mut free) => {
                     // Whoever reads it may go on at once: it is recorded before.
                     match (&self.binding.tape, maker, &live.record) {
                         (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), &event),
                         (_, Maker::Host, Some(record)) => record.told(&event),
                         _ => {}
                     }
-                    return place.send(event);
+                    if let Some(place) = free.next() {
+                        place.send(event);
+                    }
+                    return;
                 }
                 Err(TrySendError::Closed(())) => {
                     live.stop.set();
@@ -437,7 +451,7 @@ impl StoreData {
                 break;
             }
             tokio::select! {
-                _ = live.events.reserve() => {}
+                _ = live.events.reserve_many(places) => {}
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(until.into()) => {}
             }
@@ -562,6 +576,25 @@ fn call_bytes(call: &Call) -> usize {
             let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
             call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
         }
+    }
+}
+
+/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
+/// size together.
+fn places(event: &EventKind) -> usize {
+    if event.size_bytes() > EVENT_BYTES_LARGE { EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1 } else { 1 }
+}
+
+fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<EventKind>> {
+    match live.events.try_reserve_many(places(&event)) {
+        Ok(mut permits) => {
+            if let Some(permit) = permits.next() {
+                permit.send(event);
+            }
+            Ok(())
+        }
+        Err(TrySendError::Full(())) => Err(TrySendError::Full(event)),
+        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(event)),
     }
 }
 

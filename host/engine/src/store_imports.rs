@@ -37,14 +37,7 @@ impl output::Host for StoreData {
         if live.output_left.is_none() {
             text.truncate(prefix(&text, left).len());
         }
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.send(cell, |index| match to {
-            output::StreamName::Stdout => EventKind::Stdout { index, text },
-            output::StreamName::Stderr => EventKind::Stderr { index, text },
-        })
-        .await;
+        self.print(cell, matches!(to, output::StreamName::Stderr), &text).await;
         Ok(())
     }
 
@@ -159,6 +152,7 @@ impl StoreData {
     /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
     fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> wasmtime::Result<Option<StopReason>> {
         self.note_running(cell);
+        self.flush_old_text();
         self.taped(Import::ShouldStop, cell, |data| {
             let reason = data.stop_reason(cell, fuel_left);
             data.note_stop(cell, reason);
@@ -208,6 +202,7 @@ impl control::Host for StoreData {
 
     async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
         self.note_running(cell);
+        self.flush_text().await;
         if !self.binding.tape.is_replaying() {
             self.wait_until(cell, until).await;
         }

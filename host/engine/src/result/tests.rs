@@ -38,7 +38,7 @@ fn update(index: usize, id: &str, bundle: MimeBundle) -> EventKind {
 }
 
 fn ends(index: usize, outcome: Outcome) -> EventKind {
-    EventKind::CellFinished { index, outcome, duration: Duration::from_millis(3), usage: Usage::default() }
+    EventKind::CellFinished { index, outcome, duration: Duration::from_millis(3), usage: Usage::default(), kept: None }
 }
 
 fn fails(index: usize) -> EventKind {

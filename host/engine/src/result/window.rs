@@ -8,10 +8,13 @@ pub const WINDOW_BYTES: usize = 50 << 10;
 /// Lines of text that a result shows of a cell, and of a run.
 pub const WINDOW_LINES: usize = 3_000;
 
-/// Bytes that the line for what was left out may take.
+/// Bytes of the end of a text that are kept while it grows, for whoever looks on.
+pub const LIVE_TAIL_BYTES: usize = 100 << 10;
+
+/// Bytes that the line for what was left out may take, but for where the rest is.
 const GAP_BYTES: usize = 100;
-/// Bytes of a head and of a tail, so that both and the line between them fit into a window.
-const HALF_BYTES: usize = (WINDOW_BYTES - GAP_BYTES) / 2;
+/// Most bytes of where the rest is.
+const PLACE_BYTES_MAX: usize = 8 << 10;
 /// Lines of a head and of a tail, likewise.
 const HALF_LINES: usize = (WINDOW_LINES - 1) / 2;
 
@@ -65,7 +68,7 @@ pub(super) struct Window {
     head: String,
     /// Whether the head has taken all it will take.
     head_is_full: bool,
-    /// The last bytes: a window at least, two at most.
+    /// The last bytes: [`LIVE_TAIL_BYTES`] at least, twice that at most.
     tail: String,
     /// Bytes seen.
     bytes: u64,
@@ -93,9 +96,9 @@ impl Window {
             self.head_is_full = !left.is_empty();
             rest = left;
         }
-        self.tail.push_str(&rest[rest.ceil_char_boundary(rest.len().saturating_sub(WINDOW_BYTES))..]);
-        if self.tail.len() > 2 * WINDOW_BYTES {
-            self.shrink();
+        self.tail.push_str(&rest[rest.ceil_char_boundary(rest.len().saturating_sub(LIVE_TAIL_BYTES))..]);
+        if self.tail.len() > 2 * LIVE_TAIL_BYTES {
+            self.keep_tail(LIVE_TAIL_BYTES);
         }
     }
 
@@ -112,9 +115,26 @@ impl Window {
 
     /// Gives back memory that only a longer text would need.
     pub(super) fn shrink(&mut self) {
-        let start = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(WINDOW_BYTES));
+        self.keep_tail(WINDOW_BYTES);
+        self.tail.shrink_to_fit();
+        self.head.shrink_to_fit();
+    }
+
+    fn keep_tail(&mut self, bytes: usize) {
+        let start = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(bytes));
         self.tail.drain(..start);
-        self.tail.shrink_to(WINDOW_BYTES);
+    }
+
+    /// The end of the text, `bytes` long at most: from the start of a line where there is one.
+    pub(super) fn live_tail(&self, bytes: usize) -> String {
+        let from_head = bytes.saturating_sub(self.tail.len());
+        let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
+        let head = if is_whole { last_bytes(&self.head, from_head) } else { "" };
+        let text = [head, last_bytes(&self.tail, bytes)].concat();
+        match text.find('\n') {
+            Some(end) if (text.len() as u64) < self.bytes && end + 1 < text.len() => text[end + 1..].to_owned(),
+            _ => text,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -134,8 +154,8 @@ impl Window {
         self.newlines + u64::from(!self.is_empty() && !self.ends_line())
     }
 
-    /// The text as a result shows it.
-    pub(super) fn shown(&self) -> Shown {
+    /// The text as a result shows it. `place` tells where all of it is.
+    pub(super) fn shown(&self, place: Option<&str>) -> Shown {
         let retained = (self.head.len() + self.tail.len()) as u64;
         let lines = self.total_lines();
         let too_many_bytes = self.bytes > WINDOW_BYTES as u64;
@@ -143,8 +163,11 @@ impl Window {
             return Shown { text: [self.head.as_str(), self.tail.as_str()].concat(), truncation: None };
         }
         let whole = (retained == self.bytes).then(|| [self.head.as_str(), self.tail.as_str()].concat());
-        let head = first_lines(whole.as_deref().unwrap_or(&self.head));
-        let tail = last_lines(whole.as_deref().unwrap_or(&self.tail));
+        let place = place.map(|place| format!("; {place}")).filter(|place| place.len() <= PLACE_BYTES_MAX);
+        let place = place.unwrap_or_default();
+        let half_bytes = (WINDOW_BYTES - GAP_BYTES - place.len()) / 2;
+        let head = first_lines(whole.as_deref().unwrap_or(&self.head), half_bytes);
+        let tail = last_lines(whole.as_deref().unwrap_or(&self.tail), half_bytes);
         let output_bytes = (head.len() + tail.len()) as u64;
         let output_lines = (line_count(head) + line_count(tail)).min(lines);
         let truncation = Truncation {
@@ -155,23 +178,23 @@ impl Window {
             output_lines,
         };
         let break_after_head = if head.ends_with('\n') { "" } else { "\n" };
-        let gap = gap_line(lines - output_lines, self.bytes - output_bytes);
+        let gap = gap_line(lines - output_lines, self.bytes - output_bytes, &place);
         Shown { text: format!("{head}{break_after_head}{gap}\n{tail}"), truncation: Some(truncation) }
     }
 }
 
 /// The line that stands for what was left out.
-fn gap_line(lines: u64, bytes: u64) -> String {
+fn gap_line(lines: u64, bytes: u64, place: &str) -> String {
     match lines {
-        0 => format!("[… {bytes} bytes left out …]"),
-        1 => format!("[… 1 line, {bytes} bytes left out …]"),
-        _ => format!("[… {lines} lines, {bytes} bytes left out …]"),
+        0 => format!("[… {bytes} bytes left out{place} …]"),
+        1 => format!("[… 1 line, {bytes} bytes left out{place} …]"),
+        _ => format!("[… {lines} lines, {bytes} bytes left out{place} …]"),
     }
 }
 
 /// The first half of a window: whole lines where there are any.
-fn first_lines(text: &str) -> &str {
-    let cut = &text[..text.floor_char_boundary(HALF_BYTES)];
+fn first_lines(text: &str, half_bytes: usize) -> &str {
+    let cut = &text[..text.floor_char_boundary(half_bytes)];
     if let Some((end, _)) = cut.match_indices('\n').nth(HALF_LINES - 1) {
         return &cut[..=end];
     }
@@ -182,8 +205,8 @@ fn first_lines(text: &str) -> &str {
 }
 
 /// The second half of a window: whole lines where there are any.
-fn last_lines(text: &str) -> &str {
-    let cut = &text[text.ceil_char_boundary(text.len().saturating_sub(HALF_BYTES))..];
+fn last_lines(text: &str, half_bytes: usize) -> &str {
+    let cut = last_bytes(text, half_bytes);
     // The line end that closes the text opens no line of its own.
     let body = cut.strip_suffix('\n').unwrap_or(cut);
     if let Some((end, _)) = body.rmatch_indices('\n').nth(HALF_LINES - 1) {
@@ -193,6 +216,11 @@ fn last_lines(text: &str) -> &str {
         Some(end) => &cut[end + 1..],
         None => cut,
     }
+}
+
+/// The end of a text, `bytes` long at most.
+fn last_bytes(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
 fn count_newlines(text: &str) -> u64 {
@@ -216,14 +244,14 @@ mod tests {
     #[test]
     fn a_text_that_fits_is_shown_whole() {
         let line = "x".repeat(1023) + "\n";
-        let shown = fold(std::iter::repeat_n(line.as_str(), 50)).shown();
+        let shown = fold(std::iter::repeat_n(line.as_str(), 50)).shown(None);
         assert_eq!(shown, Shown { text: line.repeat(50), truncation: None });
     }
 
     #[test]
     fn too_many_bytes_leave_head_and_tail_on_line_boundaries() {
         let lines: Vec<String> = (0..20_000).map(|n| format!("line {n}\n")).collect();
-        let shown = fold(lines.iter().map(String::as_str)).shown();
+        let shown = fold(lines.iter().map(String::as_str)).shown(None);
         let truncation = shown.truncation.expect("truncated");
         assert_eq!(truncation.by, TruncatedBy::Bytes);
         assert_eq!(truncation.total_lines, 20_000);
@@ -241,7 +269,7 @@ mod tests {
     #[test]
     fn too_many_lines_leave_the_first_and_the_last() {
         let text: String = (0..3_001).map(|n| format!("{n}\n")).collect();
-        let shown = fold([text.as_str()]).shown();
+        let shown = fold([text.as_str()]).shown(None);
         let truncation = shown.truncation.expect("truncated");
         assert_eq!((truncation.by, truncation.output_lines), (TruncatedBy::Lines, 2_998));
         assert!(shown.text.contains("1498\n[… 3 lines, 15 bytes left out …]\n1502\n"));
@@ -251,22 +279,22 @@ mod tests {
     fn what_is_shown_fits_into_a_window() {
         for line in ["\n", "ab\n", "0123456789\n", "é日本🦀"] {
             let text = line.repeat(100_000);
-            let shown = fold([text.as_str()]).shown().text;
-            assert_eq!(fold([shown.as_str()]).shown().truncation, None, "{line:?}");
+            let shown = fold([text.as_str()]).shown(None).text;
+            assert_eq!(fold([shown.as_str()]).shown(None).truncation, None, "{line:?}");
         }
     }
 
     #[test]
     fn exactly_the_window_is_whole() {
         let text = "a\n".repeat(WINDOW_LINES);
-        assert_eq!(fold([text.as_str()]).shown().truncation, None);
+        assert_eq!(fold([text.as_str()]).shown(None).truncation, None);
         let text = "a".repeat(WINDOW_BYTES);
-        assert_eq!(fold([text.as_str()]).shown(), Shown { text, truncation: None });
+        assert_eq!(fold([text.as_str()]).shown(None), Shown { text, truncation: None });
     }
 
     #[test]
     fn one_endless_line_is_cut_between_characters() {
-        let shown = fold(std::iter::repeat_n("é日本🦀", 20_000)).shown();
+        let shown = fold(std::iter::repeat_n("é日本🦀", 20_000)).shown(None);
         assert!(shown.truncation.is_some());
         assert!(shown.text.starts_with("é日本🦀") && shown.text.ends_with("é日本🦀"));
         assert!(shown.text.len() <= WINDOW_BYTES + 64);
@@ -278,17 +306,45 @@ mod tests {
         let megabyte = "0123456789abcdef".repeat(1 << 16);
         for _ in 0..64 {
             window.push(&megabyte);
-            assert!(window.head.len() + window.tail.len() <= 3 * WINDOW_BYTES);
+            assert!(window.head.len() + window.tail.len() <= WINDOW_BYTES + 2 * LIVE_TAIL_BYTES);
         }
         assert_eq!(window.total_bytes(), 64 << 20);
     }
 
     #[test]
+    fn the_place_of_the_rest_is_told_and_fits_into_the_window() {
+        let window = fold(std::iter::repeat_n("0123456789\n", 20_000));
+        let place = "all of it is artifact://".to_owned() + &"0".repeat(500);
+        let shown = window.shown(Some(&place)).text;
+        assert!(shown.contains(&format!(" bytes left out; {place} …]\n")));
+        assert!(shown.len() <= WINDOW_BYTES);
+        let endless = "x".repeat(PLACE_BYTES_MAX);
+        assert_eq!(window.shown(Some(&endless)), window.shown(None));
+    }
+
+    #[test]
+    fn the_live_tail_is_the_end_in_whole_lines() {
+        let mut text = String::new();
+        let mut window = Window::default();
+        for number in 0..40_000 {
+            let line = format!("líne {number}\n");
+            text.push_str(&line);
+            window.push(&line);
+            if number % 3_331 == 0 {
+                let tail = window.live_tail(LIVE_TAIL_BYTES);
+                assert!(text.ends_with(&tail) && tail.starts_with("líne "), "after line {number}");
+                let is_long = tail.len() > LIVE_TAIL_BYTES - 100;
+                assert!(tail.len() <= LIVE_TAIL_BYTES && (is_long || tail == text), "{} bytes", tail.len());
+            }
+        }
+    }
+
+    #[test]
     fn pieces_of_any_size_fold_alike() {
         let text: String = (0..9_000).map(|n| format!("{n}\tü\n")).collect();
-        let whole = fold([text.as_str()]).shown();
+        let whole = fold([text.as_str()]).shown(None);
         let characters: Vec<String> = text.chars().map(String::from).collect();
-        assert_eq!(fold(characters.iter().map(String::as_str)).shown(), whole);
+        assert_eq!(fold(characters.iter().map(String::as_str)).shown(None), whole);
     }
 
     #[test]
@@ -296,6 +352,6 @@ mod tests {
         let mut window = fold(["half"]);
         window.push_lines("whole");
         window.push("rest");
-        assert_eq!(window.shown().text, "half\nwhole\nrest");
+        assert_eq!(window.shown(None).text, "half\nwhole\nrest");
     }
 }
