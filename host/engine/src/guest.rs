@@ -24,6 +24,9 @@ pub(crate) struct Guest {
     pub(crate) language: Language,
     pub(crate) flavour: Flavour,
     engine: wasmtime::Engine,
+    /// The epoch of an engine advances while somebody has these: a kernel outlives its session and its host a little, and
+    /// must be stopped.
+    _ticking: Arc<Vec<wasmtime::Engine>>,
     linked: KernelPre<StoreData>,
     /// The guest's own folders, opened once.
     mounts: Vec<OpenMount>,
@@ -47,9 +50,10 @@ impl Guest {
         artifacts: Artifacts,
         language: Language,
         flavour: Flavour,
-        engine: &wasmtime::Engine,
+        engines: Arc<Vec<wasmtime::Engine>>,
         (spares_wanted, maker): (usize, SpareMaker),
     ) -> Result<Arc<Guest>, Error> {
+        let engine = &engines[usize::from(flavour == Flavour::Fuel)];
         let component = artifacts.load(flavour, engine)?;
         let broken = |error: wasmtime::Error| Error::GuestBroken {
             path: artifacts.manifest.folder.clone(),
@@ -60,6 +64,7 @@ impl Guest {
             language,
             flavour,
             engine: engine.clone(),
+            _ticking: engines.clone(),
             linked: KernelPre::new(linked).map_err(broken)?,
             mounts: guest_mounts(&artifacts.manifest)?,
             spares: Mutex::default(),

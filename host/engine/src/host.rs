@@ -83,11 +83,10 @@ impl Host {
             return Ok(guest.clone());
         }
         let artifacts = Artifacts::locate(&self.inner.config, language)?;
-        let engine = &self.inner.engines[usize::from(flavour == Flavour::Fuel)];
         // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
         let wanted = if language == Language::JavaScript { 0 } else { self.inner.config.spares };
         let spares = (wanted, self.inner.maker.clone());
-        let guest = Guest::load(artifacts, language, flavour, engine, spares)?;
+        let guest = Guest::load(artifacts, language, flavour, self.inner.engines.clone(), spares)?;
         guests.insert((language, flavour.name()), guest.clone());
         Ok(guest)
     }
