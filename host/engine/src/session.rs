@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     artifact::Flavour,
-    artifacts::{ArtifactError, ArtifactStore},
+    artifacts::ArtifactStore,
     bindings::types,
     bridge::{Bridges, NoBridges},
     calls::{Calls, Lineage, Permits},
@@ -44,8 +44,11 @@ use crate::{
     workspace::PrivateFolder,
 };
 
+mod reading;
 mod recording;
 mod state;
+
+pub(crate) use reading::{READ_TOOL, read_tool};
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -295,22 +298,6 @@ impl Session {
     /// The session's bounds.
     pub fn limits(&self) -> &Limits {
         &self.inner.config.limits
-    }
-
-    /// How much of a long output its results show.
-    pub fn output_policy(&self) -> OutputPolicy {
-        self.inner.config.output
-    }
-
-    /// Where its artifacts are kept. Waits for the disk when that is the temporary place and nobody has used it yet.
-    ///
-    /// # Errors
-    /// The temporary place cannot be made.
-    pub fn artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
-        match &self.inner.config.artifacts {
-            Some(store) => Ok(store.clone()),
-            None => ArtifactStore::shared_temporary(),
-        }
     }
 
     /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].

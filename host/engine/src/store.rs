@@ -19,7 +19,7 @@ use tokio::sync::{
 
 use crate::{
     bindings::types::StopReason,
-    bridge::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, NoBridges, denied},
+    bridge::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, NoBridges, ToolSpec, denied},
     calls::{CallEnd, CallOrigin, CallResult, Calls, Lineage, Permits},
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
@@ -28,7 +28,7 @@ use crate::{
     meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier, lock},
     outcome::prefix,
     record::{CellHead, Import, RunRecord, Tape, mark},
-    session::WeakSession,
+    session::{READ_TOOL, WeakSession, read_tool},
     vault::StoredSession,
     workspace::PrivateFolder,
 };
@@ -474,8 +474,28 @@ impl StoreData {
         let live = self.cells.get(&cell);
         let lineage = live.map(|live| live.lineage.clone()).unwrap_or_default().with(cell, number);
         let Some(session) = self.binding.session.upgrade(lineage) else { return Err(denied(&call)) };
+        if let Call::Tool { name, arguments } = &call
+            && name == READ_TOOL
+            && !self.has_own_read_tool()
+        {
+            return Ok(session.call_read(arguments.clone()));
+        }
         let depth = self.depth_of(cell);
         Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
+    }
+
+    /// The tools of the session.
+    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
+        let mut tools = self.binding.bridges.tools();
+        if !tools.iter().any(|tool| tool.name == READ_TOOL) {
+            tools.push(read_tool());
+        }
+        tools
+    }
+
+    /// Whether the embedder grants a tool in the place of the session's own.
+    fn has_own_read_tool(&self) -> bool {
+        self.binding.bridges.tools().iter().any(|tool| tool.name == READ_TOOL)
     }
 
     /// Agents between the session's owner and the code of `cell`.

@@ -86,7 +86,7 @@ fn response(result: CallResult) -> ResponseResult {
 impl tools::Host for StoreData {
     fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
         self.taped(Import::ToolsGranted, (), |data| {
-            Ok(data.binding.bridges.tools().into_iter().map(Into::into).collect::<Vec<_>>())
+            Ok(data.tools().into_iter().map(Into::into).collect::<Vec<_>>())
         })
     }
 

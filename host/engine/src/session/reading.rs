@@ -1,0 +1,233 @@
+//! Where a session's long outputs are kept, and `tool.read`, which every session has: artifacts, outputs of agents, and
+//! files of the granted folders, as text.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+use serde::Deserialize;
+
+use super::Session;
+use crate::{
+    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, ArtifactError, ArtifactStore},
+    bridge::{CallError, CallErrorKind, CallFuture, Response, ToolSpec},
+    config::WORKSPACE,
+    files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT},
+    result::OutputPolicy,
+};
+
+/// What the tool is called. A tool of that name that the embedder grants takes its place.
+pub(crate) const READ_TOOL: &str = "read";
+/// Bytes that one call returns.
+const TEXT_BYTES_MAX: usize = 8 << 20;
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes in which a text has no NUL.
+const SNIFFED_BYTES: usize = 8 << 10;
+
+/// The arguments of `tool.read(path, offset, limit)`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    path: String,
+    /// Number of the first line, from 1.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// How many lines.
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+/// What cells are told of the tool.
+pub(crate) fn read_tool() -> ToolSpec {
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "artifact://ID, agent://NAME, a file, or a folder to list",
+            },
+            "offset": {"type": "integer", "minimum": 0, "description": "number of the first line, from 1"},
+            "limit": {"type": "integer", "minimum": 0, "description": "how many lines"},
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    });
+    ToolSpec {
+        name: READ_TOOL.to_owned(),
+        description: "The text of an artifact, of an agent's output, or of a file; what is in a folder".to_owned(),
+        schema: Some(schema.to_string()),
+    }
+}
+
+impl Session {
+    /// How much of a long output its results show.
+    pub fn output_policy(&self) -> OutputPolicy {
+        self.inner.config.output
+    }
+
+    /// Where its artifacts are kept. Waits for the disk when that is the temporary place and nobody has used it yet.
+    ///
+    /// # Errors
+    /// The temporary place cannot be made.
+    pub fn artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
+        match &self.inner.config.artifacts {
+            Some(store) => Ok(store.clone()),
+            None => ArtifactStore::shared_temporary(),
+        }
+    }
+
+    /// Answers a call of the tool.
+    pub(crate) fn call_read(self, arguments: String) -> CallFuture {
+        Box::pin(async move {
+            let arguments: Arguments = serde_json::from_str(&arguments).map_err(|error| {
+                let message = format!("tool `{READ_TOOL}` takes path, offset and limit: {error}");
+                CallError::new(CallErrorKind::Invalid, message)
+            })?;
+            let read = tokio::task::spawn_blocking(move || {
+                let first = arguments.offset.unwrap_or(1).max(1) - 1;
+                let text = self.read(&arguments.path, first, arguments.limit.unwrap_or(u64::MAX))?;
+                Ok(Response::Json(serde_json::Value::String(text).to_string()))
+            });
+            read.await.unwrap_or_else(|error| Err(CallError::new(CallErrorKind::Failed, error.to_string())))
+        })
+    }
+
+    /// The text behind a path or an URI: `lines` lines after the first `skipped`.
+    fn read(&self, path: &str, skipped: u64, lines: u64) -> Result<String, CallError> {
+        let failed = |why: &dyn std::fmt::Display| {
+            CallError::new(CallErrorKind::Failed, format!("`{path}` cannot be read: {why}"))
+        };
+        let text = if path.starts_with(ARTIFACT_SCHEME) || path.starts_with(AGENT_SCHEME) {
+            let mut file = self.open_artifact(path).map_err(|error| match error {
+                // What the host says may name a folder of the host.
+                ArtifactError::Io { source, .. } => failed(&source.kind()),
+                other => failed(&other),
+            })?;
+            lines_of(&mut file, skipped, lines)
+        } else if let Some((scheme, _)) = path.split_once("://") {
+            let message =
+                format!("`{scheme}://` cannot be read; known are {ARTIFACT_SCHEME}, {AGENT_SCHEME} and paths");
+            return Err(CallError::new(CallErrorKind::Invalid, message));
+        } else {
+            self.read_file(path, skipped, lines)
+        };
+        let text = text.map_err(|error| failed(&error))?.ok_or_else(|| {
+            let message =
+                format!("`{path}` has more than {TEXT_BYTES_MAX} bytes; read it in parts, with offset and limit");
+            CallError::new(CallErrorKind::Limit, message)
+        })?;
+        if text[..text.len().min(SNIFFED_BYTES)].contains(&0) {
+            return Err(failed(&"it is not a text"));
+        }
+        Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    fn open_artifact(&self, uri: &str) -> Result<File, ArtifactError> {
+        let store = self.artifacts()?;
+        if uri.starts_with(AGENT_SCHEME) {
+            return store.read(&store.agent(self.id(), uri)?.id);
+        }
+        store.read(uri)
+    }
+
+    /// A file of the granted folders, or the names in a folder.
+    fn read_file(&self, path: &str, skipped: u64, lines: u64) -> io::Result<Option<Vec<u8>>> {
+        let path = path.strip_prefix("~/").unwrap_or(path);
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("{WORKSPACE}/{path}") };
+        let mut files = Files::new(self.inner.mounts.clone(), self.inner.quota.clone());
+        let how = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
+        let file = files.open(ROOT, &path, how).map_err(io::Error::other)?;
+        if files.stat(file).map_err(io::Error::other)?.kind == FileKind::Directory {
+            let listing = names_in(&mut files, file).map_err(io::Error::other)?;
+            return lines_of(&mut listing.as_bytes(), skipped, lines);
+        }
+        lines_of(&mut GrantedFile { files, file, offset: 0 }, skipped, lines)
+    }
+}
+
+/// The names in a folder, one a line; folders end with a slash.
+fn names_in(files: &mut Files, folder: Descriptor) -> Result<String, FileError> {
+    let mut names = String::new();
+    let mut skip = 0;
+    loop {
+        let entries = files.read_directory(folder, skip)?;
+        if entries.is_empty() {
+            return Ok(names);
+        }
+        skip += entries.len() as u64;
+        for entry in entries {
+            names.push_str(&entry.name);
+            names.push_str(if entry.kind == FileKind::Directory { "/\n" } else { "\n" });
+        }
+    }
+}
+
+/// A file that was opened through the session's own rules.
+struct GrantedFile {
+    files: Files,
+    file: Descriptor,
+    offset: u64,
+}
+
+impl Read for GrantedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        let bytes = self.files.read(self.file, self.offset, length).map_err(io::Error::other)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+}
+
+/// Some lines, in memory that does not grow with what comes before them; `None` when they are too many bytes.
+fn lines_of(from: &mut impl Read, skipped: u64, lines: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut found = Vec::new();
+    let mut line = 0;
+    let end = skipped.saturating_add(lines);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while line < end {
+        let length = from.read(&mut chunk)?;
+        if length == 0 {
+            break;
+        }
+        for piece in chunk[..length].split_inclusive(|byte| *byte == b'\n') {
+            if (skipped..end).contains(&line) {
+                found.extend_from_slice(piece);
+            }
+            line += u64::from(piece.ends_with(b"\n"));
+        }
+        if found.len() > TEXT_BYTES_MAX {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_from_the_first_and_may_be_fewer_than_asked_for() {
+        let read = |skipped, lines| {
+            let found = lines_of(&mut "one\ntwo\nthree".as_bytes(), skipped, lines).expect("read").expect("short");
+            String::from_utf8(found).expect("text")
+        };
+        assert_eq!(read(0, u64::MAX), "one\ntwo\nthree");
+        assert_eq!(
+            [read(1, 1), read(1, 9), read(2, 1), read(3, 1), read(0, 0)],
+            ["two\n", "two\nthree", "three", "", ""]
+        );
+    }
+
+    #[test]
+    fn too_much_is_refused_and_a_part_of_it_is_not() {
+        let line = "x".repeat(999) + "\n";
+        let text = line.repeat(10_000);
+        assert_eq!(lines_of(&mut text.as_bytes(), 0, u64::MAX).expect("read"), None);
+        let part = lines_of(&mut text.as_bytes(), 9_000, 10).expect("read").expect("a part");
+        assert_eq!(part.len(), 10_000);
+    }
+}
