@@ -147,6 +147,19 @@ pub enum ArtifactError {
     },
 }
 
+impl ArtifactError {
+    /// A stable word for the error, for clients to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ArtifactError::Unknown(_) => "artifact-unknown",
+            ArtifactError::Ambiguous(_) => "artifact-ambiguous",
+            ArtifactError::NotAnId(_) => "artifact-id",
+            ArtifactError::TooLarge { .. } => "artifact-too-large",
+            ArtifactError::Io { .. } => "artifact-store",
+        }
+    }
+}
+
 /// Who refers to an artifact, as it lies on disk.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {

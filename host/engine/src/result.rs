@@ -5,6 +5,7 @@
 //! [`RunResult::apply`] first.
 
 mod bundle;
+mod tokens;
 mod window;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::{
 };
 
 pub use bundle::Image;
+pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
 use window::Window;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
 
@@ -26,6 +28,8 @@ pub enum OutputPolicy {
     /// The head and the tail, [`WINDOW_BYTES`] and [`WINDOW_LINES`] together.
     #[default]
     Window,
+    /// All of up to [`TOKENS_MAX`] tokens, the first [`TOKENS_SHOWN`] of more, and where the rest is.
+    Tokens,
 }
 
 impl OutputPolicy {
@@ -33,6 +37,8 @@ impl OutputPolicy {
     pub(crate) fn may_cut(self, bytes: u64, lines: u64) -> bool {
         match self {
             OutputPolicy::Window => bytes > WINDOW_BYTES as u64 || lines > WINDOW_LINES as u64,
+            // Every token has a byte at least.
+            OutputPolicy::Tokens => bytes > TOKENS_MAX as u64,
         }
     }
 }
@@ -63,6 +69,7 @@ pub struct RunResult {
     pub kept: Option<KeptText>,
     /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
     used: Used,
+    policy: OutputPolicy,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,6 +130,7 @@ pub struct CellResult {
     text: Window,
     /// A `clear_output(wait=True)` is due with the next output.
     clear_is_due: bool,
+    policy: OutputPolicy,
 }
 
 /// What a helper or the engine did.
@@ -142,14 +150,19 @@ struct Display {
 }
 
 impl RunResult {
+    /// A result that shows long outputs by this policy.
+    pub fn with_policy(policy: OutputPolicy) -> RunResult {
+        RunResult { policy, ..RunResult::default() }
+    }
+
     /// Takes the next event of the run. Events with an index that the run does not have are ignored.
     pub fn apply(&mut self, event: &Event) {
         match &event.kind {
             EventKind::RunStarted { session, cells } => {
                 *self = RunResult {
                     session: session.clone(),
-                    cells: cells.iter().cloned().map(CellResult::new).collect(),
-                    ..RunResult::default()
+                    cells: cells.iter().map(|cell| CellResult::new(cell.clone(), self.policy)).collect(),
+                    ..RunResult::with_policy(self.policy)
                 };
             }
             EventKind::Display { index, data, display_id } => self.display(*index, data, display_id.as_deref()),
@@ -202,7 +215,7 @@ impl RunResult {
     /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`] and
     /// [`WINDOW_LINES`]. Never empty: a run that showed nothing says so.
     pub fn shown(&self) -> Shown {
-        let mut window = Window::default();
+        let mut window = Window::new(self.policy);
         let mut cut = Totals::default();
         for (index, result) in self.cells.iter().enumerate() {
             let output = result.output();
@@ -333,7 +346,7 @@ impl RunResult {
         }
         self.used.displays += 1;
         self.used.display_bytes += bytes;
-        let mut text_before = std::mem::take(&mut result.text);
+        let mut text_before = std::mem::replace(&mut result.text, Window::new(self.policy));
         text_before.shrink();
         result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone() });
     }
@@ -372,14 +385,15 @@ impl RunResult {
             self.used.display_bytes -= bundle.size_bytes();
         }
         result.displays.clear();
-        result.text = Window::default();
+        result.text = Window::new(self.policy);
     }
 }
 
 impl CellResult {
-    fn new(cell: Cell) -> CellResult {
+    fn new(cell: Cell, policy: OutputPolicy) -> CellResult {
         CellResult {
             cell,
+            policy,
             id: None,
             status: CellStatus::Pending,
             duration: None,
@@ -388,7 +402,7 @@ impl CellResult {
             kept: None,
             statuses: Vec::new(),
             displays: Vec::new(),
-            text: Window::default(),
+            text: Window::new(policy),
             clear_is_due: false,
         }
     }
@@ -409,7 +423,7 @@ impl CellResult {
 
     /// The text it printed and displayed, without blank lines around it and without its traceback.
     pub fn output(&self) -> Shown {
-        let mut window = Window::default();
+        let mut window = Window::new(self.policy);
         let mut totals = Totals::default();
         let place = self.kept.as_ref().map(KeptText::place);
         let mut add = |text: &Window| {

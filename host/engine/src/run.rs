@@ -129,7 +129,7 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future cancels the run.
     pub async fn collect_result(mut self) -> RunResult {
-        let mut result = RunResult::default();
+        let mut result = RunResult::with_policy(self.session.output_policy());
         while let Some(event) = self.next().await {
             result.apply(&event);
         }

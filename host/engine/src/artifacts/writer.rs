@@ -56,7 +56,8 @@ impl ArtifactWriter {
         Ok(())
     }
 
-    /// Stores what was written. When this returns, no crash of the process or the machine loses it.
+    /// Stores what was written. When this returns, no crash of the process or the machine loses it, unless the store is
+    /// a temporary one.
     ///
     /// # Errors
     /// `TooLarge` when it is larger than all that its session may have, `Io`.
@@ -67,7 +68,9 @@ impl ArtifactWriter {
         if size_bytes > max {
             return Err(ArtifactError::TooLarge { max });
         }
-        file.as_file().sync_all().map_err(failed(file.path(), "sync"))?;
+        if !store.is_temporary() {
+            file.as_file().sync_all().map_err(failed(file.path(), "sync"))?;
+        }
         let id = id_of(digest);
         let path = store.objects().join(&id);
         let _lock = store.lock()?;

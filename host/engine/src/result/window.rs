@@ -3,6 +3,13 @@
 //! Text of any length is folded in bounded memory. Cuts fall between lines where the text has lines, and between
 //! characters where it has none.
 
+use std::borrow::Cow;
+
+use super::{
+    OutputPolicy,
+    tokens::{self, COUNTED_BYTES_MAX},
+};
+
 /// Bytes of text that a result shows of a cell, and of a run.
 pub const WINDOW_BYTES: usize = 50 << 10;
 /// Lines of text that a result shows of a cell, and of a run.
@@ -40,6 +47,8 @@ pub enum TruncatedBy {
     Bytes,
     /// [`WINDOW_LINES`]
     Lines,
+    /// [`TOKENS_MAX`](super::TOKENS_MAX)
+    Tokens,
 }
 
 impl TruncatedBy {
@@ -48,6 +57,7 @@ impl TruncatedBy {
         match self {
             TruncatedBy::Bytes => "bytes",
             TruncatedBy::Lines => "lines",
+            TruncatedBy::Tokens => "tokens",
         }
     }
 }
@@ -64,7 +74,8 @@ pub struct Shown {
 /// Head and tail of a text that arrives in pieces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// The first bytes, half a window at most.
+    policy: OutputPolicy,
+    /// The first bytes, as many as the policy shows at most.
     head: String,
     /// Whether the head has taken all it will take.
     head_is_full: bool,
@@ -77,6 +88,10 @@ pub(super) struct Window {
 }
 
 impl Window {
+    pub(super) fn new(policy: OutputPolicy) -> Window {
+        Window { policy, ..Window::default() }
+    }
+
     /// A window on this text.
     pub(super) fn of(text: &str) -> Window {
         let mut window = Window::default();
@@ -90,7 +105,11 @@ impl Window {
         self.newlines += count_newlines(text);
         let mut rest = text;
         if !self.head_is_full {
-            let room = (WINDOW_BYTES / 2).saturating_sub(self.head.len());
+            let most = match self.policy {
+                OutputPolicy::Window => WINDOW_BYTES / 2,
+                OutputPolicy::Tokens => COUNTED_BYTES_MAX,
+            };
+            let room = most.saturating_sub(self.head.len());
             let (taken, left) = rest.split_at(rest.floor_char_boundary(room));
             self.head.push_str(taken);
             self.head_is_full = !left.is_empty();
@@ -156,6 +175,31 @@ impl Window {
 
     /// The text as a result shows it. `place` tells where all of it is.
     pub(super) fn shown(&self, place: Option<&str>) -> Shown {
+        match self.policy {
+            OutputPolicy::Window => self.shown_ends(place),
+            OutputPolicy::Tokens => self.shown_tokens(place),
+        }
+    }
+
+    /// The first tokens of a text with many.
+    fn shown_tokens(&self, place: Option<&str>) -> Shown {
+        let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
+        let whole = if is_whole { Cow::Owned([self.head.as_str(), &self.tail].concat()) } else { (&self.head).into() };
+        let Some(head) = tokens::head_of_long(&whole, !is_whole) else {
+            return Shown { text: whole.into_owned(), truncation: None };
+        };
+        let truncation = Truncation {
+            by: TruncatedBy::Tokens,
+            total_bytes: self.bytes,
+            total_lines: self.total_lines(),
+            output_bytes: head.len() as u64,
+            output_lines: line_count(head),
+        };
+        Shown { text: format!("{head}\n\n{}", tokens::reminder(place)), truncation: Some(truncation) }
+    }
+
+    /// The head and the tail of a long text.
+    fn shown_ends(&self, place: Option<&str>) -> Shown {
         let retained = (self.head.len() + self.tail.len()) as u64;
         let lines = self.total_lines();
         let too_many_bytes = self.bytes > WINDOW_BYTES as u64;
@@ -216,6 +260,16 @@ fn last_lines(text: &str, half_bytes: usize) -> &str {
         Some(end) => &cut[end + 1..],
         None => cut,
     }
+}
+
+/// Where a text may be cut within its first `bytes`: behind a line, else before a word, else between characters.
+pub(super) fn last_break(text: &str, bytes: usize) -> usize {
+    let start = &text[..text.floor_char_boundary(bytes)];
+    if start.len() == text.len() {
+        return text.len();
+    }
+    let line = start.rfind('\n').map(|end| end + 1);
+    line.or_else(|| start.rfind(' ').filter(|end| *end > 0)).unwrap_or(start.len())
 }
 
 /// The end of a text, `bytes` long at most.

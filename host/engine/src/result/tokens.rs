@@ -1,0 +1,79 @@
+//! Long texts by their tokens, as models count them.
+
+use super::window::last_break;
+
+/// Tokens of a text that is shown whole.
+pub const TOKENS_MAX: usize = 20_000;
+/// Tokens that are shown of a longer one.
+pub const TOKENS_SHOWN: usize = 4_096;
+/// Bytes of a text that are counted. A text that has more is long, whatever it is.
+pub(super) const COUNTED_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes that are counted at once: the time of the tokenizer grows with the square of a word's length.
+const PIECE_BYTES: usize = 1 << 10;
+
+/// The first [`TOKENS_SHOWN`] tokens of a text that has more than [`TOKENS_MAX`], or of which this is only the
+/// beginning. The tokens are those of `o200k_base`.
+pub(super) fn head_of_long(text: &str, is_beginning: bool) -> Option<&str> {
+    // Every token has a byte at least. The tokenizer takes a moment to load.
+    if !is_beginning && text.len() <= TOKENS_MAX {
+        return None;
+    }
+    let tokenizer = tiktoken_rs::o200k_base_singleton();
+    let (mut count, mut offset, mut shown) = (0, 0, text.len());
+    while offset < text.len() {
+        let rest = &text[offset..];
+        let piece = &rest[..last_break(rest, PIECE_BYTES)];
+        let tokens = tokenizer.encode_ordinary(piece);
+        if (count..count + tokens.len()).contains(&TOKENS_SHOWN) {
+            let before = tokenizer.decode_bytes(&tokens[..TOKENS_SHOWN - count]).map_or(0, |bytes| bytes.len());
+            shown = text.floor_char_boundary(offset + before);
+        }
+        count += tokens.len();
+        offset += piece.len();
+        if count > TOKENS_MAX {
+            break;
+        }
+    }
+    (is_beginning || count > TOKENS_MAX).then(|| &text[..shown])
+}
+
+/// What a model is told behind the tokens that it is shown.
+pub(super) fn reminder(place: Option<&str>) -> String {
+    let place = place.map(|place| format!("; {place}")).unwrap_or_default();
+    format!(
+        "<system-reminder>\nThe output has more than {TOKENS_MAX} tokens: its first {TOKENS_SHOWN} are shown{place}.\n\
+         </system-reminder>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_few_tokens_is_whole_however_many_bytes_it_has() {
+        for text in ["", "a", &"word ".repeat(TOKENS_MAX - 100), &" ".repeat(200_000)] {
+            assert_eq!(head_of_long(text, false), None, "{} bytes", text.len());
+        }
+    }
+
+    #[test]
+    fn the_head_of_a_long_one_has_as_many_tokens_as_it_should() {
+        for unit in ["word ", "12\n", "é日本🦀", "zqx"] {
+            let text = unit.repeat(24_000);
+            let head = head_of_long(&text, false).expect(unit);
+            assert!(text.starts_with(head));
+            let count = tiktoken_rs::o200k_base_singleton().encode_ordinary(head).len();
+            assert!(count.abs_diff(TOKENS_SHOWN) <= TOKENS_SHOWN / 50, "{unit:?}: {count}");
+        }
+    }
+
+    #[test]
+    fn one_endless_word_takes_no_endless_time() {
+        for unit in ["a", " ", "\u{300}", "='"] {
+            let text = unit.repeat(COUNTED_BYTES_MAX / unit.len());
+            assert!(head_of_long(&text, true).is_some_and(|head| !head.is_empty()), "{unit:?}");
+        }
+    }
+}
