@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::Language;
+use cellar_engine::{Language, OutputPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use crate::wire::Shape;
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
 #[derive(Debug, Parser)]
@@ -26,7 +28,7 @@ pub(crate) struct Folders {
     /// Folder for baked and compiled guests [default: cellar in the user's cache folder]
     #[arg(long, global = true, value_name = "DIR", env = "CELLAR_CACHE", hide_env_values = true)]
     pub(crate) cache: Option<PathBuf>,
-    /// Folder of the sessions that --session keeps [default: cellar/sessions in the user's state folder]
+    /// Folder of the sessions that --session keeps, and of kept outputs [default: cellar/sessions in the user's state folder]
     #[arg(long, global = true, value_name = "DIR", env = "CELLAR_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
 }
@@ -50,10 +52,17 @@ pub(crate) enum Command {
     Restore(RestoreArguments),
     /// Make a session that begins with the state of another one
     Fork(ForkArguments),
+    /// List, read, add and remove kept outputs: artifact:// and agent://
+    Artifact(ArtifactArguments),
     /// Tell what is installed, what is in force and what is missing
     Doctor(DoctorArguments),
     /// Make guests ready to start, which `run` and `eval` do themselves when they must
     Bake(BakeArguments),
+    /// Print the JSON Schema of what Cellar reads and writes
+    Schema {
+        /// What to describe [default: everything, by name]
+        shape: Option<Shape>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Shell to write it for
@@ -107,6 +116,24 @@ pub(crate) struct OutputArguments {
     pub(crate) events: bool,
 }
 
+/// How much of a long output a result shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// Its head and tail, 50 KB and 3,000 lines together
+    Window,
+    /// All of 20,000 tokens; of more, the first 4,096 and a reminder where the rest is
+    Tokens,
+}
+
+impl From<PolicyName> for OutputPolicy {
+    fn from(name: PolicyName) -> OutputPolicy {
+        match name {
+            PolicyName::Window => OutputPolicy::Window,
+            PolicyName::Tokens => OutputPolicy::Tokens,
+        }
+    }
+}
+
 /// What the session is given.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Session")]
@@ -141,6 +168,9 @@ pub(crate) struct SessionArguments {
     /// Give every cell a fresh kernel: cells share files, and no names
     #[arg(long)]
     pub(crate) per_call: bool,
+    /// How much of a long output a result shows [default: window]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) output_policy: Option<PolicyName>,
     /// Environment variable that cells see
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
@@ -222,6 +252,82 @@ pub(crate) struct ForkArguments {
     /// Name of the session to make; it gets a copy of the private workspace
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactArguments {
+    #[command(subcommand)]
+    pub(crate) command: ArtifactCommand,
+    /// Use the place of runs without --session and --store, where nothing is kept for more than a day
+    #[arg(long, global = true)]
+    pub(crate) temporary: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArtifactCommand {
+    /// List them, the most recently used first
+    List {
+        /// Only those that this session refers to
+        #[arg(long, value_name = "NAME")]
+        session: Option<String>,
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print or save one
+    Get {
+        /// Its id, the start of it, artifact://ID, or agent://NAME with --session
+        #[arg(value_name = "ID")]
+        id: String,
+        /// File to write; `-` for standard output
+        #[arg(value_name = "FILE|-", default_value = "-")]
+        file: PathBuf,
+        /// The session that called the agent
+        #[arg(long, value_name = "NAME")]
+        session: Option<String>,
+    },
+    /// Keep a file
+    Put(ArtifactPut),
+    /// Remove some, whoever refers to them
+    Delete {
+        /// Ids, or the starts of them
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Remove what is not wanted any more [default: unused for 30 days, or of no session]
+    Gc {
+        /// What nobody has stored or read for so many days
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=36_500))]
+        unused_days: Option<u64>,
+        /// What no session refers to
+        #[arg(long)]
+        unreferenced: bool,
+        /// What was used longest ago, until the rest is no larger
+        #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..=1 << 30))]
+        max_mib: Option<u64>,
+        /// Print what went as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactPut {
+    /// File to keep; `-` for standard input
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// The session that refers to it
+    #[arg(long, value_name = "NAME", default_value = "cli")]
+    pub(crate) session: String,
+    /// What it is [default: application/octet-stream]
+    #[arg(long = "type", value_name = "MIME")]
+    pub(crate) mime_type: Option<String>,
+    /// What it is of
+    #[arg(long)]
+    pub(crate) title: Option<String>,
+    /// Print what was kept as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

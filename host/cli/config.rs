@@ -13,7 +13,7 @@ use std::{
 };
 
 use cellar_bridges::Options;
-use cellar_engine::{KernelMode, Language, Limits, Mount, Seed};
+use cellar_engine::{KernelMode, Language, Limits, Mount, OutputPolicy, Seed};
 
 use crate::{check::Invalid, report::CliError};
 
@@ -40,6 +40,9 @@ pub(crate) struct Config {
 pub(crate) struct SessionTable {
     /// `kernel_mode`: `session`, the default, where cells share names, or `per-call`, where every cell begins afresh.
     pub(crate) kernel_mode: KernelMode,
+    /// `output_policy`: how much of a long output results show. `window`, the default, is its head and tail, 50 KB and
+    /// 3,000 lines together; `tokens` is all of 20,000 tokens and the first 4,096 of more.
+    pub(crate) output_policy: OutputPolicy,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.

@@ -1,6 +1,7 @@
 //! The `cellar` command: reads the command line, starts the runtime, turns the outcome into an exit code.
 
 mod args;
+mod artifacts;
 mod bake;
 mod check;
 mod config;
@@ -62,8 +63,16 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),
         Command::Fork(arguments) => sessions::fork(&folders, &arguments),
+        Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
         Command::Doctor(arguments) => doctor::doctor(&folders, &arguments),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
+        Command::Schema { shape } => {
+            match shape {
+                Some(shape) => output::print_json(&shape.schema())?,
+                None => output::print_json(&wire::Shape::all())?,
+            }
+            Ok(EXIT_COMPLETE)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cellar", &mut script);

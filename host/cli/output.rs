@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use cellar_engine::{Event, EventKind, Failure, MimeBundle, RunResult};
+use cellar_engine::{Event, EventKind, Failure, MimeBundle, OutputPolicy, RunResult};
 
 use crate::{
     render::{Transcript, image_line},
@@ -30,6 +30,16 @@ pub(crate) enum Form {
     Json(Box<RunResult>),
     /// Each event, as it happens.
     Events,
+}
+
+impl Form {
+    /// The form, with results that show long outputs by this policy.
+    pub(crate) fn with_policy(self, policy: OutputPolicy) -> Form {
+        match self {
+            Form::Json(_) => Form::Json(Box::new(RunResult::with_policy(policy))),
+            other => other,
+        }
+    }
 }
 
 impl Follower {
@@ -79,6 +89,23 @@ impl Follower {
 pub(crate) fn print(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(CliError::Output)
+}
+
+/// Writes all of a file to standard output.
+///
+/// # Errors
+/// It cannot be read, or the output cannot be written.
+pub(crate) fn copy(from: &mut impl io::Read) -> Result<(), CliError> {
+    io::copy(from, &mut io::stdout().lock()).map(drop).map_err(CliError::Output)
+}
+
+/// Writes a value to standard output, for people to read.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::Output(error.into()))?;
+    print((text + "\n").as_bytes())
 }
 
 fn print_line(value: &impl serde::Serialize) -> Result<(), CliError> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{Error, ReplayError, SnapshotError};
+use cellar_engine::{ArtifactError, Error, ReplayError, SnapshotError};
 
 use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
 
@@ -32,6 +32,9 @@ pub(crate) enum CliError {
     /// The engine failed or refused.
     #[error(transparent)]
     Engine(#[from] Error),
+    /// The store of artifacts failed or refused.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
     /// A document is not what it should be.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -91,6 +94,7 @@ impl CliError {
     pub(crate) fn code(&self) -> &str {
         match self {
             CliError::Engine(error) => error.code(),
+            CliError::Artifact(error) => error.code(),
             CliError::Invalid(_) => Invalid::CODE,
             CliError::Usage { .. } => "usage",
             CliError::Read { .. } => "read",
@@ -136,6 +140,7 @@ impl CliError {
             {
                 EXIT_USAGE
             }
+            CliError::Artifact(error) if !matches!(error, ArtifactError::Io { .. }) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
@@ -153,6 +158,10 @@ impl CliError {
             CliError::Usage { hint, .. } => return hint.clone(),
             CliError::Refused(refusal) => return refusal.hint.clone(),
             CliError::Folder { what, flag } => return Some(format!("name the {what} folder with {flag}")),
+            CliError::Artifact(ArtifactError::Unknown(_) | ArtifactError::Ambiguous(_) | ArtifactError::NotAnId(_)) => {
+                "list them with `cellar artifact list`, those of runs without --session with --temporary"
+            }
+            CliError::Artifact(_) => return None,
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
             CliError::BrokeOff | CliError::Start(_) => return None,

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use cellar_bridges::SOCKET_VARIABLE;
-use cellar_engine::{Cell, Event, Language, Run, RunResult, Session};
+use cellar_engine::{Cell, Event, Language, OutputPolicy, Run, RunResult, Session};
 use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -99,7 +99,11 @@ async fn start(
         }
         _ => None,
     };
-    let code = follow(running, Follower::new(form)).await?;
+    let policy = match &running {
+        Running::Local { session, .. } => session.output_policy(),
+        Running::Remote(_) => arguments.output_policy.map(OutputPolicy::from).unwrap_or_default(),
+    };
+    let code = follow(running, Follower::new(form.with_policy(policy))).await?;
     if let Some(session) = kept {
         session.end_recording()?;
         if arguments.name.is_some() {

@@ -12,7 +12,7 @@ use cellar_engine::{Error, SessionStore, Snapshot, StoredInfo};
 
 use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
-    output,
+    artifacts, output,
     report::{CliError, EXIT_COMPLETE},
     wire::StoredSessionJson,
 };
@@ -22,11 +22,19 @@ use crate::{
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
 pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
+    Ok(SessionStore::open(store_folder(folders)?)?)
+}
+
+/// The folder of stored sessions.
+///
+/// # Errors
+/// No folder was named and the user has none.
+pub(crate) fn store_folder(folders: &Folders) -> Result<PathBuf, CliError> {
     let folder = folders.store.clone().or_else(|| {
         let state = dirs::state_dir().or_else(dirs::data_local_dir)?;
         Some(state.join("cellar").join("sessions"))
     });
-    Ok(SessionStore::open(folder.ok_or(CliError::Folder { what: "store", flag: "--store" })?)?)
+    folder.ok_or(CliError::Folder { what: "store", flag: "--store" })
 }
 
 /// Lists the stored sessions, or removes some.
@@ -36,18 +44,18 @@ pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
 pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Result<u8, CliError> {
     let store = store(folders)?;
     if !arguments.delete.is_empty() {
-        arguments.delete.iter().try_for_each(|name| store.remove(name))?;
+        let artifacts = artifacts::store(folders)?;
+        for name in &arguments.delete {
+            store.remove(name)?;
+            artifacts.forget_session(name)?;
+        }
         return Ok(EXIT_COMPLETE);
     }
     let sessions = store.list()?;
-    let text = match arguments.json {
-        true => {
-            let sessions: Vec<StoredSessionJson> = sessions.iter().map(StoredSessionJson::from).collect();
-            serde_json::to_string_pretty(&sessions).map_err(|error| CliError::Output(error.into()))? + "\n"
-        }
-        false => table(&sessions, SystemTime::now()),
-    };
-    output::print(text.as_bytes())?;
+    match arguments.json {
+        true => output::print_json(&sessions.iter().map(StoredSessionJson::from).collect::<Vec<_>>())?,
+        false => output::print(table(&sessions, SystemTime::now()).as_bytes())?,
+    }
     Ok(EXIT_COMPLETE)
 }
 
@@ -70,7 +78,7 @@ fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
     text
 }
 
-fn age_text(seconds: u64) -> String {
+pub(crate) fn age_text(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s ago"),
         60..3_600 => format!("{} min ago", seconds / 60),
@@ -79,7 +87,7 @@ fn age_text(seconds: u64) -> String {
     }
 }
 
-fn size_text(bytes: u64) -> String {
+pub(crate) fn size_text(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),

@@ -4,11 +4,13 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cellar_bridges::HostBridges;
 use cellar_engine::{
-    Access, GuestState, Host, HostConfig, KernelMode, Language, Mount, Session, SessionConfig, bake, guest_status,
+    Access, GuestState, Host, HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig, bake,
+    guest_status,
 };
 
 use crate::{
     args::{Folders, SessionArguments},
+    artifacts,
     config::Config,
     report::{CliError, print_progress},
     sessions,
@@ -50,7 +52,11 @@ pub(crate) async fn open_session(
     arguments: &SessionArguments,
     languages: Vec<Language>,
 ) -> Result<Session, CliError> {
-    let session_config = session_config(arguments)?;
+    let mut session_config = session_config(arguments)?;
+    // Without a store, what is kept goes where temporary files go.
+    if arguments.name.is_some() || folders.store.is_some() {
+        session_config.artifacts = Some(artifacts::store(folders)?);
+    }
     let host_config = host_config(folders)?;
     // Before anything is made ready: that a session is in use is told at once.
     let home = arguments.name.as_ref().map(|name| sessions::store(folders)?.claim(name).map_err(CliError::from));
@@ -106,6 +112,7 @@ pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConf
         environment,
         limits,
         bridges,
+        output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
         seeds: config.session.seeds.into_iter().collect(),
         kernel_mode,
         record: arguments.record.clone(),

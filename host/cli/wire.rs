@@ -4,22 +4,27 @@
 //! checked by hand, because their senders are models and people who need to be told what to mend; events and results
 //! are written and read by serde.
 
+mod artifact;
 mod doctor;
 mod event;
 mod request;
 mod result;
+mod schema;
 mod session;
 
+pub(crate) use artifact::{ArtifactJson, CollectedJson};
 pub(crate) use doctor::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
-pub(crate) use event::{EventJson, run_json};
-pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json};
+pub(crate) use event::EventJson;
+pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub(crate) use result::ResultJson;
+pub(crate) use schema::Shape;
 pub(crate) use session::StoredSessionJson;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One line of an answer on a session's socket: the events of the run, then its result or why there is none.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Line {
     /// An event.
@@ -31,7 +36,7 @@ pub(crate) enum Line {
 }
 
 /// `{"type": "result", "result": …}`
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename = "result")]
 pub(crate) struct ResultLine {
     /// What the run came to.
@@ -39,7 +44,7 @@ pub(crate) struct ResultLine {
 }
 
 /// `{"type": "error", "error": …}`
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename = "error")]
 pub(crate) struct RefusalLine {
     /// Why.
@@ -47,7 +52,7 @@ pub(crate) struct RefusalLine {
 }
 
 /// Why a request was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Refusal {
     /// A stable word.
     pub(crate) code: String,

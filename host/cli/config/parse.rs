@@ -9,7 +9,7 @@ use std::{
 };
 
 use cellar_bridges::{Agent, Command, Llm, Options, Schema, Tool, quote};
-use cellar_engine::{Access, KernelMode, Language, Mount, Seed};
+use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed};
 
 use super::{Config, LimitsTable, SessionTable};
 use crate::{
@@ -75,13 +75,20 @@ impl Parser<'_> {
 
     fn session(&mut self, at: &At<'_>) -> Option<SessionTable> {
         let languages = [Language::Python, Language::JavaScript];
-        let fields = at.fields(&["kernel_mode", "python", "javascript"], &mut self.problems)?;
+        let fields = at.fields(&["kernel_mode", "output_policy", "python", "javascript"], &mut self.problems)?;
         let mut table = SessionTable::default();
         if let Some(at) = fields.get("kernel_mode") {
             match at.node {
                 Node::Text(mode) if mode == "session" => {}
                 Node::Text(mode) if mode == "per-call" => table.kernel_mode = KernelMode::PerCall,
                 _ => at.expected("`session` or `per-call`", &mut self.problems),
+            }
+        }
+        if let Some(at) = fields.get("output_policy") {
+            match at.node {
+                Node::Text(policy) if policy == "window" => {}
+                Node::Text(policy) if policy == "tokens" => table.output_policy = OutputPolicy::Tokens,
+                _ => at.expected("`window` or `tokens`", &mut self.problems),
             }
         }
         for language in languages {

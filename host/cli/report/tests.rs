@@ -49,6 +49,14 @@ fn errors() -> Vec<CliError> {
         CliError::BrokeOff,
         CliError::Start(not_found()),
     ];
+    let artifact = [
+        ArtifactError::Ambiguous(text("ba7816")),
+        ArtifactError::Io { doing: "open", path: path(), source: not_found() },
+        ArtifactError::NotAnId(text("abc")),
+        ArtifactError::TooLarge { max: 100 },
+        ArtifactError::Unknown(text("ba7816")),
+    ];
+    let own = artifact.into_iter().map(CliError::Artifact).chain(own);
     engine.into_iter().map(CliError::Engine).chain(own).collect()
 }
 

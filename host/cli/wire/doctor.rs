@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use cellar_bridges::Llm;
 
 /// The whole report.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DoctorJson {
     pub(crate) version: &'static str,
@@ -20,7 +21,7 @@ pub(crate) struct DoctorJson {
     pub(crate) problems: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GuestJson {
     pub(crate) language: &'static str,
@@ -32,7 +33,7 @@ pub(crate) struct GuestJson {
     pub(crate) world: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FoldersJson {
     pub(crate) guests: PathBuf,
@@ -40,7 +41,7 @@ pub(crate) struct FoldersJson {
 }
 
 /// What sessions are granted; of secrets, whether they are there.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConfigJson {
     pub(crate) path: Option<PathBuf>,
@@ -58,7 +59,7 @@ pub(crate) struct ConfigJson {
     pub(crate) limits: LimitsJson,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LlmJson {
     pub(crate) endpoint: String,
@@ -68,7 +69,7 @@ pub(crate) struct LlmJson {
     pub(crate) key: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LimitsJson {
     pub(crate) timeout: u64,
@@ -84,7 +85,7 @@ pub(crate) struct LimitsJson {
     pub(crate) descriptors: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MachineJson {
     pub(crate) architecture: &'static str,

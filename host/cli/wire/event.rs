@@ -7,18 +7,19 @@ use cellar_engine::{
     ARTIFACT_SCHEME, Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, KeptText, Language, MimeBundle,
     MimeData, Outcome, Scalar, Usage,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 /// An event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EventJson {
     seq: u64,
     #[serde(flatten)]
     kind: KindJson,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 enum KindJson {
     RunStarted {
@@ -92,14 +93,14 @@ enum KindJson {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum StatusJson {
     Complete,
     Error,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct CellJson {
     language: String,
     code: String,
@@ -112,7 +113,7 @@ struct CellJson {
 }
 
 /// The whole of a text that is too long for a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeptJson {
     /// `artifact://` and its id.
@@ -144,7 +145,7 @@ impl From<KeptJson> for KeptText {
 }
 
 /// What a cell used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UsageJson {
     fuel: Option<u64>,
@@ -153,7 +154,7 @@ pub(super) struct UsageJson {
 }
 
 /// Why a cell failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct FailureJson {
     kind: String,
     #[serde(rename = "type")]
@@ -346,11 +347,6 @@ impl From<FailureJson> for Failure {
             state_kept: true,
         }
     }
-}
-
-/// A run as a request.
-pub(crate) fn run_json(cells: &[Cell]) -> Value {
-    json!({"cells": cells.iter().map(CellJson::from).collect::<Vec<_>>()})
 }
 
 fn kind_from_json(word: &str) -> FailureKind {

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use cellar_engine::{Cell, Language, limits};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     check::{At, Invalid, Problems, nearest},
@@ -17,6 +20,49 @@ const TITLE_BYTES_MAX: usize = 1_000;
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 /// Fields of a cell.
 const CELL_FIELDS: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
+
+/// A run, as it is asked for. It is read by hand, for the sake of the messages; this is what is written, and what the
+/// schema is made of.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct RunJson {
+    /// They run in order. The first that fails is the last that runs.
+    #[schemars(length(min = 1, max = limits::CELLS_MAX))]
+    cells: Vec<CellJson>,
+}
+
+/// One unit of source.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct CellJson {
+    #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
+    language: String,
+    #[schemars(length(max = limits::CODE_BYTES_MAX))]
+    code: String,
+    /// A short label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, length(max = TITLE_BYTES_MAX), extend("type" = "string"))]
+    title: Option<String>,
+    /// Seconds that it may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, range(min = limits::TIMEOUT_MIN.as_secs(), max = limits::TIMEOUT_MAX.as_secs()), extend("type" = "integer"))]
+    timeout: Option<u64>,
+    /// Whether its language gets a fresh kernel first.
+    #[schemars(default)]
+    reset: bool,
+}
+
+/// A run as a request.
+pub(crate) fn run_json(cells: &[Cell]) -> Value {
+    let cell = |cell: &Cell| CellJson {
+        language: cell.language.code().to_owned(),
+        code: cell.code.clone(),
+        title: cell.title.clone(),
+        timeout: cell.timeout.map(|timeout| timeout.as_secs()),
+        reset: cell.reset,
+    };
+    json!(RunJson { cells: cells.iter().map(cell).collect() })
+}
 
 /// Reads a run. `what` names it in messages: "the run in `a.json`".
 ///

@@ -1,14 +1,17 @@
 //! A run's result as JSON: `{"content", "details", "isError"}`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{CellResult, Image, KeptText, MimeData, RunResult, Truncation, WINDOW_BYTES, WINDOW_LINES};
+use cellar_engine::{
+    CellResult, Image, KeptText, MimeData, RunResult, TOKENS_MAX, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES,
+};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use super::event::{FailureJson, KeptJson, UsageJson, milliseconds, mime_value, status_map};
 
 /// The result of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResultJson {
     /// One text with the combined output, then the images.
@@ -18,14 +21,14 @@ pub(crate) struct ResultJson {
     is_error: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum ContentJson {
     Text { text: String },
     Image(ImageJson),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ImageJson {
     /// The image file in base64.
@@ -33,7 +36,7 @@ struct ImageJson {
     mime_type: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct DetailsJson {
     cells: Vec<CellResultJson>,
@@ -57,30 +60,34 @@ struct DetailsJson {
     is_error: Option<bool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct MetaJson {
     truncation: TruncationJson,
 }
 
 /// What was left out of the combined text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct TruncationJson {
-    /// The bound that was passed first: `bytes` or `lines`.
+    /// The bound that was passed first: `bytes`, `lines` or `tokens`.
     truncated_by: String,
     total_bytes: u64,
     total_lines: u64,
     output_bytes: u64,
     output_lines: u64,
-    max_bytes: usize,
-    max_lines: usize,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    max_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    max_lines: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    max_tokens: Option<usize>,
     /// Where all of the text is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     artifact: Option<KeptJson>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct CellResultJson {
     index: usize,
@@ -173,14 +180,16 @@ impl From<Image<'_>> for ImageJson {
 }
 
 fn truncation(cut: Truncation, kept: Option<&KeptText>) -> TruncationJson {
+    let is_window = cut.by != TruncatedBy::Tokens;
     TruncationJson {
         truncated_by: cut.by.as_str().to_owned(),
         total_bytes: cut.total_bytes,
         total_lines: cut.total_lines,
         output_bytes: cut.output_bytes,
         output_lines: cut.output_lines,
-        max_bytes: WINDOW_BYTES,
-        max_lines: WINDOW_LINES,
+        max_bytes: is_window.then_some(WINDOW_BYTES),
+        max_lines: is_window.then_some(WINDOW_LINES),
+        max_tokens: (!is_window).then_some(TOKENS_MAX),
         artifact: kept.map(KeptJson::from),
     }
 }

@@ -1,12 +1,13 @@
 //! What `cellar sessions --json` prints.
 
 use cellar_engine::StoredInfo;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sessions::unix_seconds;
 
 /// A stored session.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredSessionJson {
     pub(crate) name: String,

@@ -1,0 +1,131 @@
+//! `cellar artifact`: the outputs that are kept besides the sessions.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use cellar_engine::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collection, Description};
+
+use crate::{
+    args::{ArtifactArguments, ArtifactCommand, ArtifactPut, Folders},
+    output,
+    report::{CliError, EXIT_COMPLETE},
+    sessions::{age_text, size_text, store_folder},
+    wire::{ArtifactJson, CollectedJson},
+};
+
+/// Where artifacts lie in the folder of the sessions, by a name that no session can have.
+const FOLDER: &str = ".artifacts";
+/// What `gc` removes when it is not told.
+const UNUSED_DAYS: u64 = 30;
+/// What `put` stores when it is not told.
+const MIME_TYPE: &str = "application/octet-stream";
+
+/// Opens the store of artifacts beside the stored sessions.
+///
+/// # Errors
+/// No folder was named and the user has none, or it cannot be made.
+pub(crate) fn store(folders: &Folders) -> Result<ArtifactStore, CliError> {
+    Ok(ArtifactStore::open(store_folder(folders)?.join(FOLDER), ArtifactQuota::default())?)
+}
+
+/// Does what was asked with the store.
+///
+/// # Errors
+/// The store fails, or has no such artifact.
+pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Result<u8, CliError> {
+    let store = if arguments.temporary { ArtifactStore::temporary()? } else { store(folders)? };
+    match &arguments.command {
+        ArtifactCommand::List { session, json } => list(&store, session.as_deref(), *json)?,
+        ArtifactCommand::Get { id, file, session } => get(&store, id, file, session)?,
+        ArtifactCommand::Put(arguments) => put(&store, arguments)?,
+        ArtifactCommand::Delete { ids } => {
+            for id in ids {
+                store.delete(id)?;
+            }
+        }
+        ArtifactCommand::Gc { unused_days, unreferenced, max_mib, json } => {
+            let is_told = unused_days.is_some() || *unreferenced || max_mib.is_some();
+            let days = unused_days.or((!is_told).then_some(UNUSED_DAYS));
+            let collected = store.collect(&Collection {
+                unused_for: days.map(|days| Duration::from_secs(days * 24 * 3_600)),
+                unreferenced: *unreferenced || !is_told,
+                total_bytes: max_mib.map(|mib| mib << 20),
+            })?;
+            let size = size_text(collected.size_bytes);
+            tell(*json, &CollectedJson::from(collected), || {
+                format!("removed {} artifacts, {size}\n", collected.count)
+            })?;
+        }
+    }
+    Ok(EXIT_COMPLETE)
+}
+
+fn list(store: &ArtifactStore, session: Option<&str>, json: bool) -> Result<(), CliError> {
+    let mut all = store.list()?;
+    all.retain(|artifact| session.is_none_or(|wanted| artifact.sessions.iter().any(|name| name == wanted)));
+    let items: Vec<ArtifactJson> = all.iter().map(ArtifactJson::from).collect();
+    tell(json, &items, || table(&all, SystemTime::now()))
+}
+
+fn table(artifacts: &[Artifact], now: SystemTime) -> String {
+    let mut text = String::new();
+    for artifact in artifacts {
+        let age = now.duration_since(artifact.used_at).unwrap_or_default().as_secs();
+        let labels: String = artifact.labels.iter().map(|label| format!("  {AGENT_SCHEME}{label}")).collect();
+        let sessions = artifact.sessions.join(" ");
+        let title = artifact.title.as_deref().unwrap_or(&artifact.mime_type);
+        let (age, size) = (age_text(age), size_text(artifact.size_bytes));
+        let _ = writeln!(text, "{}  {age:>9}  {size:>8}  {title}  {sessions}{labels}", artifact.id);
+    }
+    text
+}
+
+fn get(store: &ArtifactStore, id: &str, file: &Path, session: &Option<String>) -> Result<(), CliError> {
+    let id = match (id.strip_prefix(AGENT_SCHEME), session) {
+        (Some(_), None) => {
+            return Err(CliError::usage("an agent's output has its name in its session", "say --session NAME"));
+        }
+        (Some(name), Some(session)) => store.agent(session, name)?.id,
+        (None, _) => id.to_owned(),
+    };
+    let mut from = store.read(&id)?;
+    if file == Path::new("-") {
+        return output::copy(&mut from);
+    }
+    let mut save = || io::copy(&mut from, &mut File::create(file)?);
+    save().map(drop).map_err(|source| CliError::Save { path: file.to_owned(), source })
+}
+
+fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
+    let cannot_read = |source| CliError::Read { path: arguments.file.clone(), source };
+    let mut from: Box<dyn io::Read> = match arguments.file.as_path() == Path::new("-") {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(&arguments.file).map_err(cannot_read)?),
+    };
+    let mut writer = store.writer()?;
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        match from.read(&mut piece).map_err(cannot_read)? {
+            0 => break,
+            length => writer.write(&piece[..length])?,
+        }
+    }
+    let artifact = writer.finish(Description {
+        session: &arguments.session,
+        mime_type: arguments.mime_type.as_deref().unwrap_or(MIME_TYPE),
+        title: arguments.title.as_deref(),
+    })?;
+    tell(arguments.json, &ArtifactJson::from(&artifact), || artifact.uri() + "\n")
+}
+
+fn tell(json: bool, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
+    match json {
+        true => output::print_json(value),
+        false => output::print(text().as_bytes()),
+    }
+}

@@ -1,0 +1,144 @@
+//! JSON Schema of every shape, derived from the types.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+
+use super::{
+    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, ResultJson, StoredSessionJson, request::RunJson,
+};
+
+/// A shape that Cellar reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// What `cellar run` takes
+    Run,
+    /// A line of `cellar run --events`
+    Event,
+    /// What `cellar run --json` prints
+    Result,
+    /// A line that a session's socket answers with
+    Line,
+    /// What `cellar doctor --json` prints
+    Doctor,
+    /// What `cellar sessions --json` prints
+    Sessions,
+    /// What `cellar artifact list --json` prints
+    Artifacts,
+    /// What `cellar artifact put --json` prints
+    Artifact,
+    /// What `cellar artifact gc --json` prints
+    Collected,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{self:?}").to_lowercase();
+        f.write_str(&name)
+    }
+}
+
+impl Shape {
+    /// Its schema, by JSON Schema 2020-12.
+    pub(crate) fn schema(self) -> Schema {
+        let mut schema = match self {
+            Shape::Run => {
+                SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<RunJson>()
+            }
+            Shape::Event => written::<EventJson>(),
+            Shape::Result => written::<ResultJson>(),
+            Shape::Line => written::<Line>(),
+            Shape::Doctor => written::<DoctorJson>(),
+            Shape::Sessions => written::<Vec<StoredSessionJson>>(),
+            Shape::Artifacts => written::<Vec<ArtifactJson>>(),
+            Shape::Artifact => written::<ArtifactJson>(),
+            Shape::Collected => written::<CollectedJson>(),
+        };
+        // The names of types are no business of whoever reads the schema.
+        schema.insert("title".to_owned(), format!("cellar {self}").into());
+        schema
+    }
+
+    /// The schemas of all shapes by their names.
+    pub(crate) fn all() -> serde_json::Map<String, serde_json::Value> {
+        Shape::value_variants().iter().map(|shape| (shape.to_string(), shape.schema().to_value())).collect()
+    }
+}
+
+/// The schema of what is written.
+fn written<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn fixture(path: &str) -> String {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)).expect(path)
+    }
+
+    fn faults(shape: Shape, text: &str) -> Vec<String> {
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        let validator = jsonschema::validator_for(&shape.schema().to_value()).expect("a schema");
+        validator.iter_errors(&value).map(|error| error.to_string()).collect()
+    }
+
+    /// With `CELLAR_BLESS=1` the file is rewritten.
+    #[test]
+    fn the_schemas_are_those_that_are_checked_in() {
+        let found = serde_json::to_string_pretty(&Shape::all()).expect("JSON") + "\n";
+        if std::env::var_os("CELLAR_BLESS").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/wire/schema.json");
+            fs::write(path, &found).expect("written");
+        }
+        assert_eq!(found, fixture("wire/schema.json"), "`make bless` accepts them");
+    }
+
+    #[test]
+    fn the_samples_fit_their_schemas() {
+        assert_eq!(faults(Shape::Run, &fixture("wire/run.json")), [""; 0]);
+        assert_eq!(faults(Shape::Result, &fixture("wire/result.json")), [""; 0]);
+        for line in fixture("wire/events.ndjson").lines() {
+            assert_eq!(faults(Shape::Event, line), [""; 0], "{line}");
+            assert_eq!(faults(Shape::Line, line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_schema_refuses_what_the_reader_refuses() {
+        for name in [
+            "20-cells-null",
+            "21-cells-empty",
+            "24-unknown-field",
+            "31-no-language",
+            "34-language-capitals",
+            "35-language-unknown",
+            "36-language-probe",
+            "39-no-code",
+            "41-code-lines",
+            "44-title-number",
+            "47-timeout-zero",
+            "48-timeout-too-long",
+            "50-timeout-fraction",
+            "56-reset-string",
+            "59-unknown-cell-field",
+            "64-too-many-cells",
+        ] {
+            assert_ne!(faults(Shape::Run, &fixture(&format!("malformed/{name}.json"))), [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_none_is_refused() {
+        for text in [r#"{"seq":0}"#, r#"{"seq":0,"type":"odd"}"#, r#"{"seq":-1,"type":"run_finished","isError":true}"#]
+        {
+            assert_ne!(faults(Shape::Event, text), [""; 0], "{text}");
+        }
+    }
+}
