@@ -8,6 +8,7 @@ mod guests;
 mod introspection;
 mod kernels;
 mod malformed;
+mod output;
 mod sessions;
 mod support;
 mod tidy;

@@ -394,7 +394,7 @@ fn a_missing_guest_is_named() {
 
 /// Reads a run until a cell started, and then no more, until its kernel waits for it.
 async fn stall(session: &Session) -> Run {
-    let mut stalled = run(session, "flood 100000");
+    let mut stalled = run(session, "flood 4000000");
     until_started(&mut stalled).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     stalled

@@ -188,7 +188,10 @@ fn long_output_is_cut_and_the_result_says_so() {
     assert_eq!((&truncation["truncatedBy"], &truncation["totalLines"]), (&json!("bytes"), &json!(20_000)));
     let text = text(&result);
     assert!(text.starts_with("line 0\n") && text.ends_with("line 19999"), "{} bytes", text.len());
-    assert!(text.len() < 52_000 && text.contains("left out …]"));
+    assert!(text.len() < 52_000 && text.contains("bytes left out; all of it is in /"));
+    let artifact = truncation["artifact"]["path"].as_str().expect("a path");
+    let whole = fs::read_to_string(artifact).expect("it is there after the run");
+    assert_eq!((whole.lines().count(), whole.lines().last()), (20_000, Some("line 19999")));
 }
 
 #[test]
