@@ -12,10 +12,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::{
-    Notify,
-    mpsc::{self, error::TrySendError},
-};
+use tokio::sync::{Notify, mpsc};
 
 use crate::{
     bindings::types::StopReason,
@@ -24,8 +21,8 @@ use crate::{
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
-    limits::{CALL_BYTES_MAX, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX, LOOK_TIMEOUT, Limits},
-    meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, earlier, lock},
+    limits::{CALL_BYTES_MAX, LOOK_TIMEOUT, Limits},
+    meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, lock},
     outcome::prefix,
     record::{CellHead, Import, RunRecord, Tape, mark},
     session::{READ_TOOL, WeakSession, read_tool},
@@ -34,6 +31,7 @@ use crate::{
 };
 
 mod gathered;
+mod sending;
 
 use gathered::Gathered;
 
@@ -147,13 +145,6 @@ pub(crate) struct KernelLink {
     /// The cell and the number of the synchronous `agent()` call that holds the kernel.
     pub(crate) agent_block: Mutex<Option<(u32, u64)>>,
     pub(crate) drowsiness: Drowsiness,
-}
-
-/// Who makes an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
-    Guest,
-    Host,
 }
 
 /// The store data of a kernel.
@@ -364,20 +355,6 @@ impl StoreData {
         if self.cells.contains_key(&cell) { Some(cell) } else { self.cells.last_key_value().map(|(id, _)| *id) }
     }
 
-    /// Until when the reader of the cell `id` is waited for; `None` is not at all. All cells of the kernel wait with
-    /// it, so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
-    fn patience(&self, id: u32, stopped: &mut Option<Instant>) -> Option<Instant> {
-        let is_over = |live: &LiveCell| live.stop.is_set();
-        if self.binding.link.closing.load(Ordering::Relaxed) || self.cells.get(&id).is_none_or(is_over) {
-            return None;
-        }
-        if self.cells.values().any(is_over) {
-            stopped.get_or_insert_with(Instant::now);
-        }
-        let deadline = self.cells.values().map(|live| live.deadline).min();
-        Some(earlier(*stopped, deadline)? + self.binding.limits.grace)
-    }
-
     /// Answers an import, or has the recording answer it.
     ///
     /// # Errors
@@ -396,69 +373,6 @@ impl StoreData {
             record.answer(import, &arguments, &answer);
         }
         Ok(answer)
-    }
-
-    /// Sends an event that the guest made, behind the text that is held; waits while the reader is behind, but not longer than
-    /// [`StoreData::patience`]. A run whose reader is too far behind for the other cells of its kernel is cancelled.
-    pub(crate) async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
-        self.flush_text().await;
-        self.emit(cell, Maker::Guest, event).await;
-    }
-
-    /// Sends an event that the host made, as [`StoreData::send`] does.
-    async fn tell(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
-        self.flush_text().await;
-        self.emit(cell, Maker::Host, event).await;
-    }
-
-    async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
-        let wake = self.binding.link.wake.clone();
-        let Some(id) = self.route(cell) else { return };
-        let Some(event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
-            return;
-        };
-        if let Tape::Replaying(playback) = &mut self.binding.tape {
-            return playback.said(cell, event).await;
-        }
-        let mut stopped = None;
-        let places = places(&event);
-        while let Some(live) = self.cells.get(&id) {
-            match live.events.try_reserve_many(places) {
-                Ok(mut free) => {
-                    // Whoever reads it may go on at once: it is recorded before.
-                    match (&self.binding.tape, maker, &live.record) {
-                        (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), &event),
-                        (_, Maker::Host, Some(record)) => record.told(&event),
-                        _ => {}
-                    }
-                    if let Some(place) = free.next() {
-                        place.send(event);
-                    }
-                    return;
-                }
-                Err(TrySendError::Closed(())) => {
-                    live.stop.set();
-                    break;
-                }
-                Err(TrySendError::Full(())) => {}
-            }
-            let Some(until) = self.patience(id, &mut stopped) else { break };
-            let now = Instant::now();
-            if until <= now {
-                if now < live.deadline {
-                    live.stop.set();
-                }
-                break;
-            }
-            tokio::select! {
-                _ = live.events.reserve_many(places) => {}
-                () = wake.notified() => {}
-                () = tokio::time::sleep_until(until.into()) => {}
-            }
-        }
-        if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
-            tape.said(None, &event);
-        }
     }
 
     /// Makes the future of a call, or the refusal.
@@ -596,25 +510,6 @@ fn call_bytes(call: &Call) -> usize {
             let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
             call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
         }
-    }
-}
-
-/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
-/// size together.
-fn places(event: &EventKind) -> usize {
-    if event.size_bytes() > EVENT_BYTES_LARGE { EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1 } else { 1 }
-}
-
-fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<EventKind>> {
-    match live.events.try_reserve_many(places(&event)) {
-        Ok(mut permits) => {
-            if let Some(permit) = permits.next() {
-                permit.send(event);
-            }
-            Ok(())
-        }
-        Err(TrySendError::Full(())) => Err(TrySendError::Full(event)),
-        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(event)),
     }
 }
 

@@ -85,9 +85,7 @@ fn response(result: CallResult) -> ResponseResult {
 
 impl tools::Host for StoreData {
     fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
-        self.taped(Import::ToolsGranted, (), |data| {
-            Ok(data.tools().into_iter().map(Into::into).collect::<Vec<_>>())
-        })
+        self.taped(Import::ToolsGranted, (), |data| Ok(data.tools().into_iter().map(Into::into).collect::<Vec<_>>()))
     }
 
     async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{Maker, StoreData, try_send};
+use super::{
+    StoreData,
+    sending::{Maker, try_send},
+};
 use crate::event::EventKind;
 
 /// Longest wait, as far as the guest polls. Guests may gather text themselves, which must fit into 50 ms with this.
