@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// They need no network, no tools, no model, no files and no workspace: the recording answers whatever they ask for.
     /// It plays on the build of the guests that it was made with.
     Replay(ReplayArguments),
+    /// Type cells and see what they do
+    Repl(ReplArguments),
     /// List the sessions that --session keeps
     Sessions(SessionsArguments),
     /// Write the state of a kept session into a file
@@ -72,7 +74,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// A run as JSON, or a .py or .js file with cells after `# %%` or `// %%`; `-` for standard input
+    /// A run as JSON, a notebook, or a .py or .js file with cells after `# %%` or `// %%`; `-` for standard input
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     /// What FILE is written in, when its name does not say
@@ -81,6 +83,9 @@ pub(crate) struct RunArguments {
     /// Run later cells although one failed, as a notebook does
     #[arg(short, long)]
     pub(crate) keep_going: bool,
+    /// Write what the cells show back into the notebook
+    #[arg(long)]
+    pub(crate) inplace: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder
@@ -104,8 +109,23 @@ pub(crate) struct EvalArguments {
     pub(crate) session: SessionArguments,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ReplArguments {
+    /// What cells are written in; `:py` and `:js` change it
+    #[arg(short, long, value_name = "LANGUAGE", default_value = "py")]
+    pub(crate) language: LanguageCode,
+    /// Save displayed images into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) images: Option<PathBuf>,
+    /// Without colours, layout and drawn images
+    #[arg(long)]
+    pub(crate) plain: bool,
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+}
+
 /// What is printed.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArguments {
     /// Print the result alone, as JSON, when the run has ended
@@ -114,6 +134,12 @@ pub(crate) struct OutputArguments {
     /// Print every event as it happens, one JSON object a line
     #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,
+    /// Print a transcript without colours, layout, drawn images and progress, as files get it
+    #[arg(long, conflicts_with_all = ["json", "events"])]
+    pub(crate) plain: bool,
+    /// Lines of source, and of output, that a transcript shows of a cell; 0 for all [default: 10; all output in a file]
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "events"])]
+    pub(crate) lines: Option<usize>,
 }
 
 /// How much of a long output a result shows.

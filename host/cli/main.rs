@@ -7,8 +7,10 @@ mod check;
 mod config;
 mod doctor;
 mod json;
+mod notebook;
 mod output;
 mod render;
+mod repl;
 mod replay;
 mod report;
 mod run;
@@ -59,6 +61,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Run(arguments) => on_runtime(run::run(&folders, arguments)),
         Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
         Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
+        Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),

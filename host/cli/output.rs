@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use cellar_engine::{Event, EventKind, Failure, MimeBundle, OutputPolicy, RunResult};
 
 use crate::{
+    notebook::Notebook,
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
     terminal::{Cleaner, Look},
@@ -15,6 +16,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Follower {
     form: Form,
+    /// The notebook that the outputs go to as well.
+    notebook: Option<Box<Notebook>>,
     is_error: bool,
     is_finished: bool,
 }
@@ -32,19 +35,17 @@ pub(crate) enum Form {
     Events,
 }
 
-impl Form {
-    /// The form, with results that show long outputs by this policy.
-    pub(crate) fn with_policy(self, policy: OutputPolicy) -> Form {
-        match self {
-            Form::Json(_) => Form::Json(Box::new(RunResult::with_policy(policy))),
-            other => other,
-        }
-    }
-}
-
 impl Follower {
-    pub(crate) fn new(form: Form) -> Follower {
-        Follower { form, is_error: false, is_finished: false }
+    pub(crate) fn new(form: Form, notebook: Option<Box<Notebook>>) -> Follower {
+        Follower { form, notebook, is_error: false, is_finished: false }
+    }
+
+    /// The same, with a result that shows long outputs by this policy.
+    pub(crate) fn with_policy(mut self, policy: OutputPolicy) -> Follower {
+        if let Form::Json(_) = self.form {
+            self.form = Form::Json(Box::new(RunResult::with_policy(policy)));
+        }
+        self
     }
 
     /// Takes the next event.
@@ -55,6 +56,9 @@ impl Follower {
         if let EventKind::RunFinished { is_error, .. } = event.kind {
             self.is_error = is_error;
             self.is_finished = true;
+        }
+        if let Some(notebook) = &mut self.notebook {
+            notebook.event(event);
         }
         match &mut self.form {
             Form::Transcript(transcript) => transcript.event(event),
@@ -77,6 +81,9 @@ impl Follower {
         }
         if let Form::Json(result) = &self.form {
             print_line(&ResultJson::from(&**result))?;
+        }
+        if let Some(notebook) = self.notebook {
+            notebook.save()?;
         }
         Ok(if self.is_error { EXIT_CELL_FAILED } else { EXIT_COMPLETE })
     }

@@ -1,6 +1,16 @@
 //! A run as people read it: cells, what they print and show, how they end.
 //!
-//! Everything is written as it happens. Text of cells passes through a [`Cleaner`].
+//! Everything is written as it happens, long output by its first and last lines. Text of cells passes through a
+//! [`Cleaner`]. On a terminal, source has colours, Markdown is laid out, JSON is a tree or a table, images are drawn where
+//! the terminal can, and a line below says what runs.
+
+mod data;
+mod graphics;
+pub(crate) mod highlight;
+mod markdown;
+mod preview;
+mod progress;
+mod words;
 
 use std::{
     borrow::Cow,
@@ -12,16 +22,21 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{Cell, Event, EventKind, Failure, Image, MimeBundle, MimeData, Scalar};
+use cellar_engine::{Cell, Event, EventKind, Failure, Image, Language, MimeBundle, MimeData};
 
 use crate::{
+    args::OutputArguments,
     report::CliError,
-    terminal::{Cleaner, Look},
+    terminal::{Cleaner, Look, columns},
 };
+use highlight::Highlighter;
+use preview::{Preview, first_lines};
+use progress::Progress;
+use words::{more_lines, one_line, size, time};
 
-/// Lines of a cell's source that are shown.
-const CODE_LINES_MAX: usize = 10;
-/// Lines of a JSON display that are shown.
+/// Lines of source that are shown, and on a terminal of output.
+const LINES: usize = 10;
+/// Lines of a JSON display that a file gets.
 const JSON_LINES_MAX: usize = 100;
 
 const DIM: Style = Style::new().dimmed();
@@ -30,15 +45,55 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const STDERR: Style = AnsiColor::Yellow.on_default();
 
+/// How a transcript looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// What the stream can show.
+    pub(crate) look: Look,
+    /// Columns of the terminal.
+    pub(crate) width: usize,
+    /// Lines of a cell's source; `None` for all.
+    pub(crate) code_lines: Option<usize>,
+    /// Lines of a cell's output between two displays; `None` for all.
+    pub(crate) output_lines: Option<usize>,
+    /// Source in colours, Markdown laid out, trees, images, and a line that says what runs.
+    pub(crate) is_rich: bool,
+    /// Cells with their numbers and source, and how they ended. Without it, a failure is all that is told of a cell.
+    pub(crate) has_frames: bool,
+    /// Where images are saved, if they are.
+    pub(crate) images: Option<PathBuf>,
+}
+
+impl Options {
+    /// What standard output can show, as far as it is wanted.
+    pub(crate) fn of_stdout(output: OutputArguments, images: Option<PathBuf>) -> Options {
+        let look = Look::of_stdout();
+        let lines = |default: Option<usize>| match output.lines {
+            Some(0) => None,
+            Some(lines) => Some(lines),
+            None => default,
+        };
+        Options {
+            look: Look { has_colors: look.has_colors && !output.plain, ..look },
+            width: columns(),
+            code_lines: lines(Some(LINES)),
+            output_lines: lines(look.is_terminal.then_some(LINES)),
+            is_rich: look.is_terminal && !output.plain,
+            has_frames: true,
+            images,
+        }
+    }
+}
+
 /// Writes the transcript of one run.
 #[derive(Debug)]
 pub(crate) struct Transcript<W> {
     out: W,
-    look: Look,
+    options: Options,
     cleaner: Cleaner,
-    /// Where images are saved, if they are.
-    images: Option<PathBuf>,
-    images_saved: usize,
+    preview: Preview,
+    progress: Progress,
+    images_shown: usize,
     cells: Vec<Cell>,
     /// Cells that have started.
     started: usize,
@@ -46,9 +101,18 @@ pub(crate) struct Transcript<W> {
 }
 
 impl<W: Write> Transcript<W> {
-    pub(crate) fn new(out: W, look: Look, images: Option<PathBuf>) -> Transcript<W> {
-        let cleaner = Cleaner::new(look);
-        Transcript { out, look, cleaner, images, images_saved: 0, cells: Vec::new(), started: 0, is_line_start: true }
+    pub(crate) fn new(out: W, options: Options) -> Transcript<W> {
+        Transcript {
+            out,
+            cleaner: Cleaner::new(options.look),
+            preview: Preview::new(options.output_lines),
+            progress: Progress::new(options.is_rich && Look::of_stderr().is_terminal),
+            options,
+            images_shown: 0,
+            cells: Vec::new(),
+            started: 0,
+            is_line_start: true,
+        }
     }
 
     /// Takes the next event.
@@ -65,73 +129,174 @@ impl<W: Write> Transcript<W> {
             EventKind::Stdout { text, .. } => self.text(text, None),
             EventKind::Stderr { text, .. } => self.text(text, Some(STDERR)),
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
-            EventKind::Status { op, fields, .. } => self.note(DIM, &status_line(op, fields)),
-            EventKind::CallFinished { duration, error: Some(error), .. } => {
+            EventKind::Status { op, fields, .. } => self.aside(&words::status(op, fields)),
+            EventKind::CallStarted { .. } => {
+                self.progress.call_started();
+                Ok(())
+            }
+            EventKind::CallFinished { duration, error, .. } => {
+                self.progress.call_finished();
+                let Some(error) = error else { return Ok(()) };
                 let first = error.lines().next().unwrap_or_default();
-                self.note(DIM, &format!("· call failed after {}: {first}", time(*duration)))
+                self.aside(&format!("· call failed after {}: {}", time(*duration), one_line(first)))
             }
-            EventKind::InputRequest { prompt, .. } => self.note(DIM, &format!("· waits for input: {prompt}")),
-            EventKind::CellFinished { outcome, duration, .. } => match outcome.failure() {
-                None => self.note(GOOD, &format!("✓ {}", time(*duration))).and_then(|()| self.write("\n")),
-                Some(failure) => self.fail(&failure, *duration),
-            },
+            EventKind::InputRequest { prompt, .. } => {
+                self.progress.end();
+                self.note(DIM, &format!("· waits for input: {}", one_line(prompt)))
+            }
+            EventKind::CellFinished { outcome, duration, .. } => {
+                self.progress.end();
+                match outcome.failure() {
+                    None if !self.options.has_frames => self.flush(),
+                    None => self.note(GOOD, &format!("✓ {}", time(*duration))).and_then(|()| self.write("\n")),
+                    Some(failure) => self.fail(&failure, *duration),
+                }
+            }
             EventKind::RunFinished { .. } => self.finish(),
-            EventKind::ClearOutput { .. } | EventKind::CallStarted { .. } | EventKind::CallFinished { .. } => {
-                self.out.flush().map_err(CliError::Output)
-            }
+            EventKind::ClearOutput { .. } => Ok(()),
         }
     }
 
-    /// The cell's number, language, title and first lines.
     fn start(&mut self, index: usize) -> Result<(), CliError> {
         self.started += 1;
         let Some(cell) = self.cells.get(index).cloned() else { return Ok(()) };
         let number = format!("[{}/{}]", index + 1, self.cells.len());
         let title = cell.title.as_deref().map(|title| format!(" · {}", one_line(title))).unwrap_or_default();
-        self.note(HEADER, &format!("{number} {}{title}", cell.language.title()))?;
-        let lines: Vec<&str> = cell.code.trim_end().lines().collect();
-        let more = lines.len().saturating_sub(CODE_LINES_MAX);
-        // One line more is no longer than the line that stands for it.
-        let shown = if more == 1 { lines.len() } else { lines.len() - more };
-        for line in &lines[..shown] {
-            let line = format!("  │ {}", one_line(line));
-            self.note(DIM, &line)?;
+        let header = format!("{number} {}{title}", cell.language.title());
+        if self.options.has_frames {
+            self.frame(&header, &cell)?;
         }
-        if shown < lines.len() { self.note(DIM, &format!("  │ … {more} more lines")) } else { Ok(()) }
+        self.progress.start(if self.options.has_frames { header } else { cell.language.title().to_owned() });
+        self.progress.show();
+        Ok(())
     }
 
+    /// The header of a cell and its first lines.
+    fn frame(&mut self, header: &str, cell: &Cell) -> Result<(), CliError> {
+        self.note(HEADER, header)?;
+        let lines = cell.code.trim_end().lines().map(one_line).collect();
+        let (lines, more) = first_lines(lines, self.options.code_lines);
+        let mut highlighter = self.highlighter(cell.language);
+        let bar = self.options.look.paint(DIM, "  │ ");
+        for line in lines {
+            let line = match &mut highlighter {
+                Some(highlighter) => format!("{bar}{}\n", highlighter.paint(&line)),
+                None => format!("{}\n", self.options.look.paint(DIM, &format!("  │ {line}"))),
+            };
+            self.write(&line)?;
+        }
+        more.map_or(Ok(()), |more| self.note(DIM, &format!("  │ {more}")))
+    }
+
+    fn highlighter(&self, language: Language) -> Option<Highlighter> {
+        let is_wanted = self.options.is_rich && self.options.look.has_colors;
+        is_wanted.then(|| Highlighter::new(language)).flatten()
+    }
+
+    /// What a cell prints.
     fn text(&mut self, text: &str, style: Option<Style>) -> Result<(), CliError> {
+        let clean = self.cleaner.clean(text);
+        let look = self.options.look;
+        let painted = match style {
+            Some(style) if look.has_colors => clean.split_inclusive('\n').map(|line| look.paint(style, line)).collect(),
+            _ => clean,
+        };
+        let now = self.preview.push(&painted).to_owned();
+        self.show(&now)?;
+        self.progress.latest(self.preview.last());
+        Ok(())
+    }
+
+    /// A line among what a cell prints that it did not print itself.
+    fn aside(&mut self, line: &str) -> Result<(), CliError> {
+        let line = format!("{}\n", self.options.look.paint(DIM, line));
+        if self.preview.last().is_none() {
+            self.end_line()?;
+        }
+        let now = self.preview.push(&line).to_owned();
+        self.show(&now)
+    }
+
+    fn show(&mut self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
         }
-        let clean = self.cleaner.clean(text);
-        self.is_line_start = clean.ends_with('\n') || (clean.is_empty() && self.is_line_start);
-        match style {
-            Some(style) => self.write(&self.look.paint(style, &clean)),
-            None => self.write(&clean),
-        }
-    }
-
-    fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
-        self.end_line()?;
-        if let Some(image) = bundle.image() {
-            self.image(&image)?;
-        } else if let (None, Some(json)) = (bundle.markdown(), bundle.json()) {
-            self.lines(&pretty(json))?;
-        }
-        if let Some(text) = bundle.visible_text() {
-            self.lines(text)?;
+        self.write(text)?;
+        self.is_line_start = anstream::adapter::strip_str(text).to_string().ends_with('\n');
+        if self.is_line_start {
+            self.progress.show();
         }
         Ok(())
     }
 
+    fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
+        self.flush()?;
+        if let Some(image) = bundle.image() {
+            self.image(&image)?;
+        } else if let (None, Some(json)) = (bundle.markdown(), bundle.json()) {
+            self.json(json)?;
+        }
+        if let Some(text) = bundle.visible_text() {
+            self.block(text, bundle.markdown().is_some())?;
+        }
+        self.progress.show();
+        Ok(())
+    }
+
+    /// Shows a value that no cell displayed.
+    ///
+    /// # Errors
+    /// As [`Transcript::event`].
+    pub(crate) fn show_bundle(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
+        self.display(bundle)
+    }
+
+    fn json(&mut self, json: &str) -> Result<(), CliError> {
+        let tree = match self.options.is_rich {
+            true => data::lines(json, self.options.look, self.options.width),
+            false => None,
+        };
+        self.block_lines(tree.unwrap_or_else(|| pretty(json)))
+    }
+
+    /// Text of a display.
+    fn block(&mut self, text: &str, is_markdown: bool) -> Result<(), CliError> {
+        let rendered = match is_markdown && self.options.is_rich {
+            true => markdown::render(text, self.options.look, self.options.width),
+            false => None,
+        };
+        let text = rendered.unwrap_or_else(|| self.cleaner.clean(text));
+        let reset = self.cleaner.finish();
+        self.block_lines(text.lines().map(str::to_owned).collect())?;
+        self.write(reset)
+    }
+
+    fn block_lines(&mut self, lines: Vec<String>) -> Result<(), CliError> {
+        let (lines, more) = first_lines(lines, self.options.output_lines);
+        for line in lines {
+            self.write(&format!("{line}\n"))?;
+        }
+        more.map_or(Ok(()), |more| self.note(DIM, &more))
+    }
+
     fn image(&mut self, image: &Image<'_>) -> Result<(), CliError> {
-        let path = match &self.images {
-            Some(folder) => Some(save(image, folder, self.images_saved + 1)?),
+        self.images_shown += 1;
+        self.progress.hide();
+        let bytes = image_bytes(image);
+        let is_drawn = self.options.is_rich && graphics::draw(&bytes, self.options.width);
+        if self.options.is_rich && !is_drawn && self.options.images.is_none() {
+            // A person wants to see it, and cannot here: its place is worth a file.
+            let folder = tempfile::Builder::new().prefix("cellar-images-").tempdir();
+            self.options.images = folder.ok().map(tempfile::TempDir::keep);
+        }
+        let path = match &self.options.images {
+            Some(folder) => Some(save(image, folder, self.images_shown)?),
             None => None,
         };
-        self.images_saved += 1;
-        self.note(DIM, &image_line(image, path.as_deref()))
+        match is_drawn && path.is_none() {
+            true => Ok(()),
+            false => self.note(DIM, &image_line(image, path.as_deref())),
+        }
     }
 
     fn fail(&mut self, failure: &Failure, duration: Duration) -> Result<(), CliError> {
@@ -153,7 +318,7 @@ impl<W: Write> Transcript<W> {
                 self.note(DIM, &format!("  {line}"))?;
             }
         }
-        self.write("\n")
+        if self.options.has_frames { self.write("\n") } else { Ok(()) }
     }
 
     /// Says what a failure kept from running.
@@ -165,17 +330,25 @@ impl<W: Write> Transcript<W> {
         }
     }
 
-    /// Text of a cell on lines of its own.
-    fn lines(&mut self, text: &str) -> Result<(), CliError> {
-        self.text(text, None)?;
-        self.end_line()
-    }
-
     /// A line that is not the cell's.
     fn note(&mut self, style: Style, line: &str) -> Result<(), CliError> {
-        self.end_line()?;
-        let line = self.look.paint(style, line);
+        self.flush()?;
+        let line = self.options.look.paint(style, line);
         self.write(&format!("{line}\n"))
+    }
+
+    /// Shows what was held back, and ends its line.
+    fn flush(&mut self) -> Result<(), CliError> {
+        let (more, rest) = self.preview.finish();
+        self.progress.latest(None);
+        if let Some(more) = more {
+            let hint = if rest.is_empty() { "" } else { " above these" };
+            let line = self.options.look.paint(DIM, &format!("{more}{hint}; --lines 0 shows all"));
+            self.end_line()?;
+            self.write(&format!("{line}\n"))?;
+        }
+        self.show(&rest)?;
+        self.end_line()
     }
 
     /// Ends what the cell left open: a line, a colour.
@@ -186,6 +359,10 @@ impl<W: Write> Transcript<W> {
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.progress.hide();
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(CliError::Output)
     }
@@ -226,53 +403,16 @@ fn save(image: &Image<'_>, folder: &Path, number: usize) -> Result<PathBuf, CliE
     }
 }
 
-fn pretty(json: &str) -> String {
+/// A JSON text on lines, for a file.
+fn pretty(json: &str) -> Vec<String> {
     let value: Result<serde_json::Value, _> = serde_json::from_str(json);
     let text = value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned());
-    let more = text.lines().count().saturating_sub(JSON_LINES_MAX);
-    if more == 0 {
-        return text;
+    let mut lines: Vec<String> = text.lines().take(JSON_LINES_MAX).map(str::to_owned).collect();
+    let more = text.lines().count() - lines.len();
+    if more > 0 {
+        lines.push(more_lines(more));
     }
-    let shown: Vec<&str> = text.lines().take(JSON_LINES_MAX).collect();
-    format!("{}\n… {more} more lines", shown.join("\n"))
-}
-
-fn status_line(op: &str, fields: &[(String, Scalar)]) -> String {
-    let value = |scalar: &Scalar| match scalar {
-        Scalar::Text(text) => text.clone(),
-        Scalar::Integer(number) => number.to_string(),
-        Scalar::Number(number) => number.to_string(),
-        Scalar::Boolean(value) => value.to_string(),
-    };
-    let mut line = format!("· {op}");
-    for (name, scalar) in fields {
-        match name.as_str() {
-            "path" | "message" => line.push_str(&format!(" {}", value(scalar))),
-            _ => line.push_str(&format!(" {name}={}", value(scalar))),
-        }
-    }
-    one_line(&line)
-}
-
-/// `text` without what would break its line or steer a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect()
-}
-
-fn time(duration: Duration) -> String {
-    match duration.as_secs_f64() {
-        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
-        seconds if seconds >= 0.01 => format!("{:.0} ms", seconds * 1e3),
-        seconds => format!("{:.2} ms", seconds * 1e3),
-    }
-}
-
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..1_024 => format!("{bytes} bytes"),
-        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
+    lines
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use cellar_engine::Host;
 use crate::{
     args::{Folders, ReplayArguments},
     output::{Follower, Form},
-    render::Transcript,
+    render::{Options, Transcript},
     report::{CliError, print_progress},
     run::form,
     setup,
-    terminal::Look,
 };
 
 /// Plays the recording to its end, and shows one of its runs.
@@ -21,9 +20,9 @@ use crate::{
 pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Result<u8, CliError> {
     let host = Host::open(setup::host_config(folders)?)?;
     let mut replay = host.replay(&arguments.file)?;
-    let images = arguments.images;
-    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), Look::of_stdout(), images)));
-    let mut follower = Follower::new(form);
+    let options = Options::of_stdout(arguments.output, arguments.images);
+    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), options)));
+    let mut follower = Follower::new(form, None);
     let mut runs = 0;
     while let Some(replayed) = replay.next().await? {
         runs = replayed.run.max(runs);

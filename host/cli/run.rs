@@ -10,12 +10,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::{
     args::{EvalArguments, Folders, OutputArguments, RunArguments, SessionArguments},
     output::{Follower, Form, Plain},
-    render::Transcript,
+    render::{Options, Transcript},
     report::{CliError, print_progress},
     setup,
     socket::RemoteRun,
-    source,
-    terminal::Look,
+    source::{self, Source},
 };
 
 /// What a shell reports of a command that was interrupted.
@@ -26,10 +25,19 @@ const EXIT_INTERRUPTED: u8 = 130;
 /// # Errors
 /// The run is not valid, or the engine fails. A failed cell is an exit code.
 pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8, CliError> {
-    let cells = source::load(&arguments.file, arguments.language.map(Language::from))?;
-    let form =
-        form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), Look::of_stdout(), arguments.images)));
-    start(folders, &arguments.session, cells, arguments.keep_going, form).await
+    let source = source::load(&arguments.file, arguments.language.map(Language::from))?;
+    let (cells, notebook) = match source {
+        Source::Cells(_) if arguments.inplace => {
+            let message = format!("outputs cannot be written into `{}`", arguments.file.display());
+            return Err(CliError::usage(message, "--inplace is for notebooks (.ipynb)"));
+        }
+        Source::Cells(cells) => (cells, None),
+        Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook)),
+    };
+    let options = Options::of_stdout(arguments.output, arguments.images);
+    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), options)));
+    let follower = Follower::new(form, notebook);
+    start(folders, &arguments.session, cells, arguments.keep_going, follower).await
 }
 
 /// Runs one cell.
@@ -40,7 +48,7 @@ pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<
     let code = if arguments.code == "-" { source::load_stdin()? } else { arguments.code };
     let cells = vec![Cell::new(arguments.language.into(), code)];
     let form = form(arguments.output, || Form::Plain(Plain::new()));
-    start(folders, &arguments.session, cells, false, form).await
+    start(folders, &arguments.session, cells, false, Follower::new(form, None)).await
 }
 
 /// What is made of the events, as the flags have it.
@@ -76,7 +84,7 @@ async fn start(
     arguments: &SessionArguments,
     cells: Vec<Cell>,
     keep_going: bool,
-    form: Form,
+    follower: Follower,
 ) -> Result<u8, CliError> {
     let running = match socket(arguments)? {
         Some(_) if keep_going => {
@@ -103,7 +111,7 @@ async fn start(
         Running::Local { session, .. } => session.output_policy(),
         Running::Remote(_) => arguments.output_policy.map(OutputPolicy::from).unwrap_or_default(),
     };
-    let code = follow(running, Follower::new(form.with_policy(policy))).await?;
+    let code = follow(running, follower.with_policy(policy)).await?;
     if let Some(session) = kept {
         session.end_recording()?;
         if arguments.name.is_some() {
@@ -151,19 +159,19 @@ async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliE
 }
 
 /// What asks the process to stop: Ctrl-C, or whoever started it.
-struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interrupts {
-    fn listen() -> io::Result<Interrupts> {
+    pub(crate) fn listen() -> io::Result<Interrupts> {
         Ok(Interrupts { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// # Cancel safety
     /// Cancel safe.
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! Cells from a file: a run as JSON, or source with `# %%` (Python) or `// %%` (JavaScript) before each cell.
+//! Cells from a file: a run as JSON, a notebook, or source with `# %%` (Python) or `// %%` (JavaScript) before each cell.
 
 use std::{
     fs::File,
@@ -13,6 +13,7 @@ use cellar_engine::{
 };
 
 use crate::{
+    notebook::Notebook,
     report::CliError,
     wire::{REQUEST_BYTES_MAX, run_from_json},
 };
@@ -21,25 +22,36 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Json,
+    Notebook,
     Source(Language),
 }
 
-/// The cells in `file`, or on standard input for `-`. `language` says what is in a file whose name does not.
+/// What a file holds.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Cells, and nothing that outputs could be written to.
+    Cells(Vec<Cell>),
+    /// A notebook.
+    Notebook(Box<Notebook>),
+}
+
+/// What is in `file`, or on standard input for `-`. `language` says so for a file whose name does not.
 ///
 /// # Errors
 /// It cannot be read, its kind is not known, or it is no valid run.
-pub(crate) fn load(file: &Path, language: Option<Language>) -> Result<Vec<Cell>, CliError> {
+pub(crate) fn load(file: &Path, language: Option<Language>) -> Result<Source, CliError> {
     let bytes = read(file)?;
     let place = if is_stdin(file) { "on standard input".to_owned() } else { format!("in `{}`", file.display()) };
     match format(file, &bytes, language)? {
-        Format::Json => Ok(run_from_json(&bytes, &format!("the run {place}"))?),
+        Format::Json => Ok(Source::Cells(run_from_json(&bytes, &format!("the run {place}"))?)),
+        Format::Notebook => Ok(Source::Notebook(Box::new(Notebook::parse(file, &bytes)?))),
         Format::Source(language) => {
             let not_text = |_| CliError::usage(format!("the source {place} is not UTF-8 text"), "save it as UTF-8");
             let cells = cells(&String::from_utf8(bytes).map_err(not_text)?, language);
             if cells.is_empty() {
                 return Err(CliError::usage(format!("there is no code {place}"), "write a cell first"));
             }
-            Ok(cells)
+            Ok(Source::Cells(cells))
         }
     }
 }
@@ -78,12 +90,13 @@ fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Forma
     }
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("json") => Ok(Format::Json),
+        Some("ipynb") => Ok(Format::Notebook),
         Some("py") => Ok(Format::Source(Language::Python)),
         Some("js" | "mjs") => Ok(Format::Source(Language::JavaScript)),
         _ if is_stdin(file) && bytes.trim_ascii_start().starts_with(b"{") => Ok(Format::Json),
         _ => Err(CliError::usage(
             format!("cannot tell what is in `{}`", file.display()),
-            "name it .json, .py or .js, or say -l py or -l js",
+            "name it .json, .ipynb, .py or .js, or say -l py or -l js",
         )),
     }
 }

@@ -11,6 +11,11 @@ use anstyle::Style;
 /// Characters of a colour sequence; longer ones are dropped.
 const COLOR_CHARS_MAX: usize = 32;
 
+/// Columns where nobody says how many there are, and the fewest and most that layouts are made for.
+const COLUMNS: usize = 100;
+const COLUMNS_MIN: usize = 20;
+const COLUMNS_MAX: usize = 400;
+
 /// What a stream can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
@@ -27,6 +32,11 @@ impl Look {
         Look { has_colors: AutoStream::choice(&stdout) != ColorChoice::Never, is_terminal: stdout.is_terminal() }
     }
 
+    /// Whether a person may type.
+    pub(crate) fn is_stdin_terminal() -> bool {
+        io::stdin().is_terminal()
+    }
+
     /// The look of standard error.
     pub(crate) fn of_stderr() -> Look {
         let stderr = io::stderr();
@@ -37,6 +47,13 @@ impl Look {
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         if self.has_colors { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
+}
+
+/// Columns of the terminal, as `COLUMNS` or the terminal itself says.
+pub(crate) fn columns() -> usize {
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let asked = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+    named.or_else(asked).unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS_MAX)
 }
 
 /// Takes out of a stream of text what a terminal must not get. Sequences may be cut anywhere.

@@ -6,6 +6,8 @@ mod completion;
 mod continuity;
 mod memory;
 mod node;
+mod notebook;
 mod oracle;
 mod snapshots;
 mod stored;
+mod terminal;

@@ -1,10 +1,12 @@
-use cellar_engine::{CellId, FailureKind, Language, Outcome, Usage};
+use cellar_engine::{CellId, FailureKind, Language, Outcome, Scalar, Usage};
 
 use super::*;
 
 fn render(look: Look, images: Option<PathBuf>, kinds: Vec<EventKind>) -> String {
     let mut out = Vec::new();
-    let mut transcript = Transcript::new(&mut out, look, images);
+    let options =
+        Options { look, width: 80, code_lines: Some(10), output_lines: None, is_rich: false, has_frames: true, images };
+    let mut transcript = Transcript::new(&mut out, options);
     for (seq, kind) in kinds.into_iter().enumerate() {
         transcript.event(&Event { seq: seq as u64, kind }).expect("written");
     }

@@ -1,0 +1,247 @@
+//! Jupyter notebooks: their cells into a run, and what the run showed back into them.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cellar_engine::{Cell, Event, EventKind, Failure, Language, MimeBundle, MimeData, Outcome};
+use nbformat::{
+    Notebook as Document,
+    v4::{Cell as NotebookCell, Notebook as Notebook4, Output},
+};
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+
+use crate::report::CliError;
+
+/// The tag of cells that are not run, as nbclient knows it.
+const SKIP_TAG: &str = "skip-execution";
+
+/// A notebook, and the outputs that its cells get.
+#[derive(Debug)]
+pub(crate) struct Notebook {
+    path: PathBuf,
+    document: Notebook4,
+    /// Places in the document of the cells that run.
+    places: Vec<usize>,
+    cells: Vec<Cell>,
+    /// What each of them has shown.
+    outputs: Vec<Outputs>,
+}
+
+impl Notebook {
+    /// Reads a notebook of format 3 or 4.
+    ///
+    /// # Errors
+    /// It is no notebook, or is in a language that does not run here.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Notebook, CliError> {
+        let refuse = |what: String| {
+            let hint = "open it in Jupyter and save it as a notebook of Python or JavaScript, format 4";
+            CliError::usage(format!("`{}` is not a notebook that can run: {what}", path.display()), hint)
+        };
+        let text = std::str::from_utf8(bytes).map_err(|error| refuse(error.to_string()))?;
+        let document = match nbformat::parse_notebook(text).map_err(|error| refuse(error.to_string()))? {
+            Document::V4(notebook) => notebook,
+            Document::V4QuirksMode(quirks) => quirks.repair(),
+            Document::Legacy(old) => {
+                nbformat::upgrade_legacy_notebook(old).map_err(|error| refuse(error.to_string()))?
+            }
+            Document::V3(old) => nbformat::upgrade_v3_notebook(old).map_err(|error| refuse(error.to_string()))?,
+            other => return Err(refuse(format!("its format is not known: {other:?}"))),
+        };
+        let language = language(&document).map_err(refuse)?;
+        let (mut places, mut cells) = (Vec::new(), Vec::new());
+        for (place, cell) in document.cells.iter().enumerate() {
+            let NotebookCell::Code { metadata, source, .. } = cell else { continue };
+            let code = source.concat();
+            let is_skipped = metadata.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == SKIP_TAG));
+            if code.trim().is_empty() || is_skipped {
+                continue;
+            }
+            let own = metadata.additional.get("vscode").and_then(|editor| editor["languageId"].as_str());
+            let language = own.map_or(Ok(language), |name| {
+                named(name).ok_or_else(|| refuse(format!("cell {} is written in {name}", place + 1)))
+            })?;
+            places.push(place);
+            cells.push(Cell::new(language, code));
+        }
+        if cells.is_empty() {
+            return Err(refuse("it has no code".to_owned()));
+        }
+        let outputs = places.iter().map(|_| Outputs::default()).collect();
+        Ok(Notebook { path: path.to_owned(), document, places, cells, outputs })
+    }
+
+    /// The cells to run.
+    pub(crate) fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Takes the next event of the run of these cells.
+    pub(crate) fn event(&mut self, event: &Event) {
+        let place = match &event.kind {
+            EventKind::CellStarted { index, .. }
+            | EventKind::Stdout { index, .. }
+            | EventKind::Stderr { index, .. }
+            | EventKind::Display { index, .. }
+            | EventKind::UpdateDisplay { index, .. }
+            | EventKind::ClearOutput { index, .. }
+            | EventKind::CellFinished { index, .. } => *index,
+            _ => return,
+        };
+        // A display is replaced wherever it is.
+        if let EventKind::UpdateDisplay { data, display_id, .. } = &event.kind {
+            return self.outputs.iter_mut().for_each(|outputs| outputs.update(data, display_id));
+        }
+        if let Some(outputs) = self.outputs.get_mut(place) {
+            outputs.event(&event.kind);
+        }
+    }
+
+    /// Writes the notebook with its new outputs in the place of the old file, whole or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn save(mut self) -> Result<(), CliError> {
+        for (place, outputs) in self.places.iter().zip(self.outputs) {
+            let Some(NotebookCell::Code { execution_count, outputs: kept, .. }) = self.document.cells.get_mut(*place)
+            else {
+                continue;
+            };
+            // A cell that did not run has no output, as after "run all" in Jupyter.
+            *execution_count = outputs.number.and_then(|number| i32::try_from(number).ok());
+            *kept = outputs
+                .items
+                .into_iter()
+                .filter_map(|item| serde_json::from_value::<Output>(item.value).ok())
+                .collect();
+        }
+        let path = self.path;
+        let text = nbformat::serialize_notebook(&Document::V4(self.document)).map_err(|error| {
+            CliError::usage(format!("cannot write `{}`: {error}", path.display()), "open it in Jupyter")
+        })?;
+        let write = || {
+            // The file behind a link, not the link.
+            let path = fs::canonicalize(&path)?;
+            let folder = path.parent().unwrap_or(Path::new("."));
+            let mut file = NamedTempFile::new_in(folder)?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
+            file.as_file().sync_all()?;
+            file.persist(&path).map(drop).map_err(|error| error.error)
+        };
+        write().map_err(|source| CliError::Save { path: path.clone(), source })
+    }
+}
+
+/// The language of a notebook's cells; Python where it does not say, as Jupyter has it.
+fn language(document: &Notebook4) -> Result<Language, String> {
+    let metadata = &document.metadata;
+    let kernel = metadata.kernelspec.as_ref();
+    let name = kernel
+        .and_then(|kernel| kernel.language.as_deref())
+        .or(metadata.language_info.as_ref().map(|info| info.name.as_str()))
+        .or(kernel.map(|kernel| kernel.name.as_str()));
+    let Some(name) = name else { return Ok(Language::Python) };
+    named(name).ok_or_else(|| format!("it is written in {name}"))
+}
+
+fn named(name: &str) -> Option<Language> {
+    match name.to_lowercase().trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
+        "python" | "ipython" => Some(Language::Python),
+        "javascript" | "js" | "deno" | "node" | "nodejs" => Some(Language::JavaScript),
+        _ => None,
+    }
+}
+
+/// The outputs of one cell, as the file has them.
+#[derive(Debug, Default)]
+struct Outputs {
+    number: Option<u32>,
+    items: Vec<Item>,
+    /// A `clear_output(wait=True)` is due with the next output.
+    clear_is_due: bool,
+}
+
+#[derive(Debug)]
+struct Item {
+    value: Value,
+    /// The stream that it is part of.
+    stream: Option<&'static str>,
+    display_id: Option<String>,
+}
+
+impl Outputs {
+    fn event(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::CellStarted { cell, .. } => self.number = Some(cell.0),
+            EventKind::Stdout { text, .. } => self.print("stdout", text),
+            EventKind::Stderr { text, .. } => self.print("stderr", text),
+            EventKind::Display { data, display_id, .. } => {
+                let value = json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});
+                self.add(Item { value, stream: None, display_id: display_id.clone() });
+            }
+            EventKind::ClearOutput { wait, .. } => {
+                self.clear_is_due = *wait;
+                if !wait {
+                    self.items.clear();
+                }
+            }
+            EventKind::CellFinished { outcome: Outcome::Failed(failure), .. } => {
+                self.add(Item { value: error(failure), stream: None, display_id: None })
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, item: Item) {
+        if std::mem::take(&mut self.clear_is_due) {
+            self.items.clear();
+        }
+        self.items.push(item);
+    }
+
+    /// Text goes to the end of what was printed on the same stream last.
+    fn print(&mut self, stream: &'static str, text: &str) {
+        if !self.clear_is_due
+            && let Some(Item { value, stream: Some(last), .. }) = self.items.last_mut()
+            && *last == stream
+            && let Some(Value::String(before)) = value.get_mut("text")
+        {
+            before.push_str(text);
+            return;
+        }
+        let value = json!({"output_type": "stream", "name": stream, "text": text});
+        self.add(Item { value, stream: Some(stream), display_id: None });
+    }
+
+    fn update(&mut self, data: &MimeBundle, display_id: &str) {
+        for item in self.items.iter_mut().filter(|item| item.display_id.as_deref() == Some(display_id)) {
+            item.value["data"] = bundle(data);
+        }
+    }
+}
+
+/// A MIME bundle as the file has it: JSON as values, binary data as base64.
+fn bundle(data: &MimeBundle) -> Value {
+    let representation = |(name, data): &(String, MimeData)| {
+        let is_json = name == "application/json" || name.ends_with("+json");
+        let value = match data {
+            MimeData::Binary(bytes) => Value::from(STANDARD.encode(bytes)),
+            MimeData::Text(text) if is_json => {
+                serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
+            }
+            MimeData::Text(text) => Value::from(text.as_str()),
+        };
+        (name.clone(), value)
+    };
+    Value::Object(data.0.iter().map(representation).collect::<Map<_, _>>())
+}
+
+fn error(failure: &Failure) -> Value {
+    let lines: Vec<&str> = failure.traceback.trim_end().lines().collect();
+    json!({"output_type": "error", "ename": failure.name, "evalue": failure.message, "traceback": lines})
+}

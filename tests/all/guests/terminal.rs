@@ -1,0 +1,109 @@
+//! What a person at a terminal sees: the transcript in its rich form, and the prompt.
+
+use std::{fs, process::Command};
+
+use serde_json::json;
+
+use crate::support::{Ended, cellar_with_guests, root};
+
+/// Types at a command in a terminal of its own; see `fixtures/terminal/type.py`.
+fn at_terminal(arguments: &[&str], steps: &serde_json::Value) -> Ended {
+    let state = tempfile::tempdir().expect("a folder");
+    let inner = cellar_with_guests(arguments);
+    let mut command = Command::new("python3");
+    command.arg(root().join("fixtures/terminal/type.py")).arg(steps.to_string()).arg(inner.get_program());
+    command.args(inner.get_args()).current_dir(root()).env("CELLAR_GUESTS", root().join("target/guests"));
+    command
+        .env("TERM", "xterm-256color")
+        .env("COLUMNS", "90")
+        .env("XDG_STATE_HOME", state.path())
+        .env_remove("NO_COLOR");
+    Ended::from(command.output().expect("python3 runs"))
+}
+
+#[test]
+fn a_prompt_keeps_state_completes_and_is_interrupted() {
+    let endless = r#"print("go" + "ing"); [0 for _ in iter(int, 1)]"#;
+    let steps = json!([
+        ["prompt", ""],
+        ["type", "rows = [1, 2, 3]\r"],
+        ["prompt", ""],
+        ["type", "def total():\r    return sum(rows)\r\r"],
+        ["prompt", ""],
+        ["type", "total() * 7\r"],
+        ["wait", "42"],
+        ["prompt", ""],
+        ["type", "rows.app\t"],
+        ["wait", "append"],
+        ["type", "(4)\r"],
+        ["prompt", ""],
+        ["type", format!("{endless}\r")],
+        ["wait", "going"],
+        ["type", "\u{3}"],
+        ["wait", "interrupted after"],
+        ["prompt", ""],
+        ["type", "f'{len(rows)} rows are left'\r"],
+        ["wait", "4 rows are left"],
+        ["prompt", ""],
+        ["type", ":vars\r"],
+        ["wait", "list[4]"],
+        ["prompt", ""],
+        ["type", ":js\r"],
+        ["prompt", ""],
+        ["type", "[1, 2].map(n => {\rreturn n * 21})\r"],
+        ["wait", "[21, 42]"],
+        ["prompt", ""],
+        ["type", "missing.name\r"],
+        ["wait", "ReferenceError"],
+        ["prompt", ""],
+        ["type", "Math.max?\r"],
+        ["wait", "max"],
+        ["prompt", ""],
+        ["type", ":nothing\r"],
+        ["wait", ":help lists what there is"],
+        ["prompt", ""],
+        ["type", ":quit\r"],
+    ]);
+    let ended = at_terminal(&["repl"], &steps);
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stderr, ended.stdout);
+}
+
+#[test]
+fn a_prompt_without_a_terminal_says_what_to_do() {
+    let ended = crate::support::run(&mut cellar_with_guests(["repl"]));
+    assert_eq!(ended.code, 2);
+    assert!(ended.stderr.contains("cellar run -l py -"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_terminal_gets_layout_and_a_file_gets_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rich.py");
+    let source = "\
+for n in range(100): print('line', n)
+# %%
+from IPython.display import Markdown
+display(Markdown('# Head\\n\\nSome **bold** words'))
+display([{'city': 'Oslo', 'people': 7}, {'city': 'Bergen', 'people': 3}])
+display({'name': 'x' * 60, 'list': list(range(30))})
+";
+    fs::write(&file, source).expect("written");
+    let path = file.to_str().expect("text");
+    let rich = at_terminal(&["run", path], &json!([])).stdout;
+    for expected in ["line 4\n… 90 more lines above these", "line 99\n", "Some bold words", "│ Oslo", "├─ name: "]
+    {
+        assert!(rich.contains(expected), "{expected:?} in {rich}");
+    }
+    // The words are in the cell's source as well.
+    assert!(!rich.contains("line 50") && rich.matches("**bold**").count() == 1, "{rich}");
+    for arguments in [vec!["run", path, "--plain", "--lines", "0"], vec!["run", path, "--lines", "0"]] {
+        let all = at_terminal(&arguments, &json!([])).stdout;
+        let bold = if arguments.contains(&"--plain") { 2 } else { 1 };
+        assert_eq!((all.contains("line 50"), all.matches("**bold**").count()), (true, bold), "{all}");
+    }
+    let plain = crate::support::run(&mut cellar_with_guests(["run", path])).stdout;
+    assert!(
+        plain.contains("line 50\n") && plain.contains("Some **bold** words") && plain.contains("\"city\": \"Oslo\""),
+        "{plain}"
+    );
+}
