@@ -482,6 +482,11 @@ void exports_kernel_configure(kernel_configuration_t *given) {
     }
 }
 
+void exports_kernel_reseed(uint64_t value) {
+    configuration.seed = value;
+    seed(value);
+}
+
 // Runs a cell until it ends or waits; when there are bindings, makes those first.
 static void run_cell(kernel_cell_t *given, const kernel_list_tuple2_string_json_t *bindings, kernel_step_t *step) {
     enter();

@@ -135,6 +135,10 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     kernel_configuration_free(configuration);
 }
 
+void exports_kernel_reseed(uint64_t seed) {
+    session_seed = seed;
+}
+
 void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
     for (size_t i = 0; i < bindings->len; i++)
         variable_set(duplicate(bindings->ptr[i].f0), duplicate(bindings->ptr[i].f1));

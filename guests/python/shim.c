@@ -241,6 +241,14 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     Py_DECREF(result);
 }
 
+void exports_kernel_reseed(uint64_t seed) {
+    PyObject *result = enter("reseed", Py_BuildValue("(K)", (unsigned long long)seed));
+    if (result == NULL) {
+        give_up("the prelude cannot be reseeded");
+    }
+    Py_DECREF(result);
+}
+
 void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
     uint32_t id = cell->id;
     PyObject *list = PyList_New(0);

@@ -66,9 +66,17 @@ inspect = editor.inspect
 value = editor.value
 
 
+def reseed(seed):
+    """Makes random numbers others than those that would have come."""
+    random.seed(seed)
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        # Names of temporary files must differ between sessions.
+        tempfile._name_sequence = None
+
+
 def configure(seed, environment, folder, packages):
     """Makes the kernel belong to a session."""
-    random.seed(seed)
     for name in list(os.environ):
         if name not in environment:
             del os.environ[name]
@@ -79,11 +87,9 @@ def configure(seed, environment, folder, packages):
     sys.path_importer_cache.clear()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
-        # Names of temporary files must differ between sessions; where they go depends on the environment.
-        tempfile._name_sequence = None
+        # Where temporary files go depends on the environment.
         tempfile.tempdir = None
-    for hook in warm.CONFIGURE_HOOKS:
-        hook(seed)
+    reseed(seed)
 
 
 def seed(bindings, cell, source):

@@ -2,9 +2,6 @@
 
 import importlib
 
-# Functions that `configure` calls with the session's seed.
-CONFIGURE_HOOKS = []
-
 MODULES = """
 _strptime abc argparse array ast asyncio base64 binascii bisect builtins bz2 cProfile calendar cmath cmd code codecs
 collections collections.abc colorsys concurrent.futures concurrent.futures.thread configparser contextlib contextvars

@@ -211,9 +211,12 @@ pub(crate) async fn revive(
     let mut data = data_of(&kept.image.state, binding);
     kernel.take_over(&mut data);
     kernel.restore(&kept.image.pages).await?;
-    // A session that is granted something else learns of it, at the price of new seeds.
-    if kept.is_fork || kept.image.state.configuration != configured_as(configuration) {
+    if kept.image.state.configuration != configured_as(configuration) {
+        // A session that is granted something else learns of it, at the price of new seeds, and of the working directory
+        // and the environment that its cells have set.
         kernel.configure(configuration).await?;
+    } else if kept.is_fork {
+        kernel.reseed(configuration.seed).await?;
     }
     if kept.is_checkpoint {
         kernel.data().cells.values().for_each(|cell| cell.stop.set());

@@ -241,6 +241,48 @@ fn a_fork_goes_its_own_way() {
     });
 }
 
+/// What cells have told their kernel about the world: how, what it answers, and a clock that must not start anew.
+const SETTINGS: [(Language, &str, &str, &str, &str); 2] = [
+    (
+        Language::Python,
+        "import os, random, time\nos.makedirs('deep')\nos.chdir('deep')\nos.environ['MOOD'] = 'calm'",
+        "os.getcwd(), os.environ['MOOD']",
+        "('/workspace/deep', 'calm')",
+        "[random.random() for _ in range(3)]",
+    ),
+    (
+        Language::JavaScript,
+        "process.env.MOOD = 'calm'; const begun = performance.now(); await new Promise((done) => setTimeout(done, 20));",
+        "[process.env.MOOD, performance.now() - begun > 15]",
+        "[ 'calm', true ]",
+        "[Math.random(), Math.random()]",
+    ),
+];
+
+#[test]
+fn a_fork_knows_what_cells_set_and_draws_numbers_of_its_own() {
+    on_runtime(async {
+        let host = host();
+        for (language, set, ask, expected, draw) in SETTINGS {
+            let session = open(&host);
+            assert_eq!(text(&session, language, set).await, "(no output)");
+            let forks = [session.fork(None).await.expect("a fork"), session.fork(None).await.expect("a fork")];
+            let restored = host.restore(&session.snapshot().await.expect("a snapshot"), SessionConfig::default());
+            let restored = restored.expect("a session");
+            let mut drawn = Vec::new();
+            for session in forks.iter().chain([&session, &restored]) {
+                assert_eq!(text(session, language, ask).await, expected);
+                drawn.push(text(session, language, draw).await);
+            }
+            // What is no fork goes on with the numbers that were to come.
+            assert_eq!(drawn.pop().as_ref(), drawn.last());
+            drawn.sort();
+            drawn.dedup();
+            assert_eq!(drawn.len(), 3, "{drawn:?}");
+        }
+    });
+}
+
 #[test]
 fn rewinding_undoes_what_cells_did_to_memory() {
     on_runtime(async {
