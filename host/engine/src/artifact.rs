@@ -31,6 +31,7 @@ use crate::{
     files::{Access, Files, Mount, OpenMount, Quota},
     limits::Limits,
     manifest::{Manifest, hex},
+    snapshot::Image,
     store::{Binding, StoreData},
 };
 
@@ -159,6 +160,22 @@ impl Artifacts {
     pub(crate) fn digest(&self) -> Result<String, Error> {
         let path = self.folder.join(DIGEST_FILE);
         fs::read_to_string(&path).map_err(|error| self.not_baked(format!("`{}`: {error}", path.display())))
+    }
+
+    /// The memory that the baked component starts with.
+    ///
+    /// # Errors
+    /// `NotBaked` when it is not there any more, or is not as baking leaves it.
+    #[expect(unsafe_code, reason = "a mapped file must not change; see the SAFETY note")]
+    pub(crate) fn image(&self) -> Result<Image, Error> {
+        let path = self.baked();
+        self.check_trusted(&path).map_err(|reason| self.not_baked(reason))?;
+        let damaged = |reason: String| self.not_baked(format!("`{}` is damaged: {reason}", path.display()));
+        let file = fs::File::open(&path).map_err(|error| damaged(error.to_string()))?;
+        // SAFETY: the file is written once, beside, and then renamed; `check_trusted` has made sure that nobody else may
+        // write it or its folder.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| damaged(error.to_string()))?;
+        Image::of(Box::new(map)).map_err(damaged)
     }
 
     fn not_baked(&self, reason: String) -> Error {

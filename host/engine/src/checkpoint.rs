@@ -210,7 +210,7 @@ pub(crate) async fn revive(
     let mut kernel = sweep.kernel(guest, true).await.map_err(failed)?;
     let mut data = data_of(&kept.image.state, binding);
     kernel.take_over(&mut data);
-    kernel.restore(&kept.image.pages).await?;
+    kernel.restore(&kept.image.pages, guest.image().map_err(failed)?).await?;
     if kept.image.state.configuration != configured_as(configuration) {
         // A session that is granted something else learns of it, at the price of new seeds, and of the working directory
         // and the environment that its cells have set.
@@ -238,7 +238,7 @@ pub(crate) async fn wake(
     fresh.take_over(kernel.data());
     // From here on it has the cells, whatever happens.
     *kernel = fresh;
-    kernel.restore(&kept.image.pages).await?;
+    kernel.restore(&kept.image.pages, guest.image().map_err(failed)?).await?;
     Ok(reopen(kernel, &kept.image))
 }
 

@@ -35,8 +35,8 @@ pub(crate) struct Guest {
     maker: SpareMaker,
     artifacts: Artifacts,
     digest: OnceLock<String>,
-    /// What is known of the memory of a new kernel.
-    image: Mutex<Arc<Image>>,
+    /// The memory of a new kernel, once somebody asked.
+    image: OnceLock<Arc<Image>>,
 }
 
 /// Time before a spare is replaced, so that making it does not compete with the first cell of the session that took it.
@@ -72,7 +72,7 @@ impl Guest {
             maker,
             artifacts,
             digest: OnceLock::new(),
-            image: Mutex::new(Arc::new(Image::new())),
+            image: OnceLock::new(),
         }))
     }
 
@@ -98,27 +98,16 @@ impl Guest {
         Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
     }
 
-    /// What the memory of every new kernel holds, in some pages at least. Those that nobody has asked for are looked up
-    /// in a new kernel.
-    pub(crate) async fn image(&self, pages: &[u32]) -> Arc<Image> {
-        let known = lock(&self.image).clone();
-        let unknown: Vec<u32> = pages.iter().copied().filter(|page| !known.knows(*page)).collect();
-        if unknown.is_empty() {
-            return known;
+    /// What the memory of every new kernel holds.
+    ///
+    /// # Errors
+    /// When its cache was emptied meanwhile.
+    pub(crate) fn image(&self) -> Result<&Arc<Image>, Error> {
+        if let Some(image) = self.image.get() {
+            return Ok(image);
         }
-        let mut image = Image::clone(&known);
-        let learnt = match self.fresh().await {
-            Ok(mut kernel) => kernel.learn(&mut image, &unknown).await.map_err(|death| death.message),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = learnt {
-            // What is not known is taken to differ: snapshots are larger, and no less right.
-            tracing::debug!(error, "cannot look at a new kernel");
-            return known;
-        }
-        let image = Arc::new(image);
-        *lock(&self.image) = image.clone();
-        image
+        let image = Arc::new(self.artifacts.image()?);
+        Ok(self.image.get_or_init(|| image))
     }
 
     /// SHA-256 of the baked component: which guest a snapshot belongs to.

@@ -181,13 +181,6 @@ impl Kernel {
         written.map_err(|error| self.death(&error))
     }
 
-    /// Learns what a kernel that has run nothing yet has in some pages.
-    pub(crate) async fn learn(&mut self, image: &mut Image, pages: &[u32]) -> Result<(), Death> {
-        self.enter_uncharged();
-        let learnt = self.live()?.learn(image, pages).await;
-        learnt.map_err(|error| self.death(&error))
-    }
-
     /// Copies those of the pages that differ from the image; see [`Live::capture`].
     pub(crate) async fn capture(
         &mut self,
@@ -201,9 +194,9 @@ impl Kernel {
     }
 
     /// Makes the memory of a new kernel what was captured.
-    pub(crate) async fn restore(&mut self, pages: &Pages) -> Result<(), Death> {
+    pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> Result<(), Death> {
         self.enter_uncharged();
-        let restored = self.live()?.restore(pages).await;
+        let restored = self.live()?.restore(pages, image).await;
         restored.map_err(|error| self.death(&error))
     }
 

@@ -1,6 +1,6 @@
 //! A kernel's linear memory as its host sees it: read by views of it, written in place.
 
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use wasmtime::{
     Store,
@@ -9,14 +9,12 @@ use wasmtime::{
 
 use crate::{
     bindings,
-    snapshot::{Collector, Image, PAGE_BYTES, Pages, Place},
+    snapshot::{Collector, Image, PAGE_BYTES, Pages},
     store::StoreData,
 };
 
 /// Bytes looked at in one crossing. Below what the host lets a guest hand over at once.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Zeros to write, as many as are written in one crossing.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A live kernel's store, and the ways into its guest.
 pub(crate) struct Live {
@@ -78,11 +76,6 @@ impl Live {
         Ok(size)
     }
 
-    /// Learns what a kernel that has run nothing yet has in some pages.
-    pub(crate) async fn learn(&mut self, image: &mut Image, pages: &[u32]) -> wasmtime::Result<()> {
-        self.pages(pages, |page, bytes| image.learn(page, bytes)).await.map(drop)
-    }
-
     /// Copies those of the pages that differ from the image, but for what is as it was `earlier`.
     pub(crate) async fn capture(
         &mut self,
@@ -96,40 +89,22 @@ impl Live {
     }
 
     /// Makes the memory of a new kernel what was captured.
-    pub(crate) async fn restore(&mut self, pages: &Pages) -> wasmtime::Result<()> {
+    pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> wasmtime::Result<()> {
         let (store, exports) = (&mut self.store, &self.exports);
         if !exports.call_memory_grow(&mut *store, pages.memory_bytes).await? {
             wasmtime::bail!("memory cannot grow to {} bytes", pages.memory_bytes);
         }
-        let chunks = pages.unpack().map_err(|error| wasmtime::format_err!("the snapshot is damaged: {error}"))?;
-        let mut places = pages.places.as_slice();
-        while let Some(first) = places.first() {
-            let count = run_length(places);
-            let bytes = match first.at {
-                Some((chunk, slot)) => {
-                    let begin = slot as usize * PAGE_BYTES;
-                    chunks.get(chunk as usize).and_then(|chunk| chunk.get(begin..begin + count * PAGE_BYTES))
-                }
-                None => ZEROS.get(..count * PAGE_BYTES),
-            };
-            let bytes = bytes.ok_or_else(|| wasmtime::format_err!("the snapshot is damaged: a page is missing"))?;
-            exports.call_memory_target(&mut *store, u64::from(first.page) * PAGE_BYTES as u64).await?;
+        let mut runs = pages.runs(image).map_err(damaged)?;
+        while let Some((page, bytes)) = runs.next().map_err(damaged)? {
+            exports.call_memory_target(&mut *store, u64::from(page) * PAGE_BYTES as u64).await?;
             exports.call_memory_write(&mut *store, bytes).await?;
-            places = &places[count..];
         }
         Ok(())
     }
 }
 
-/// How many pages from the first on lie side by side, here and there: they are written as one.
-fn run_length(places: &[Place]) -> usize {
-    let Some(first) = places.first() else { return 0 };
-    let most = if first.at.is_some() { usize::MAX } else { ZEROS.len() / PAGE_BYTES };
-    let follows = |(count, place): (u32, &Place)| {
-        let at = first.at.map(|(chunk, slot)| (chunk, slot + count));
-        place.page == first.page + count && place.at == at
-    };
-    (0..).zip(places.iter().take(most)).take_while(|(count, place)| follows((*count, place))).count()
+fn damaged(reason: String) -> wasmtime::Error {
+    wasmtime::format_err!("the snapshot is damaged: {reason}")
 }
 
 /// A guest of 4 GiB has a million pages.

@@ -15,11 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::{cell::Language, files::OpenFile};
 
 mod format;
+mod image;
 mod pages;
+mod runs;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pages::{Collector, Image, PAGE_BYTES, Pages, Place, fingerprint};
+pub(crate) use image::Image;
+pub(crate) use pages::{Collector, PAGE_BYTES, Pages, fingerprint};
 
 /// The state of a session at one moment: its kernels, their cells, what they have open. Not its files, which are
 /// granted again by whoever restores it. Cheap to clone.

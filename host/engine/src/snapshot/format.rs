@@ -5,7 +5,8 @@
 //! version    u32      everything is little-endian
 //! head       u32      length of the head
 //! head       postcard what [`Head`] says: the session, its kernels, which pages each chunk holds
-//! chunks     zstd     one frame each, or the pages themselves where a frame would be no smaller
+//! chunks     zstd     one frame each, or plain where a frame would be no smaller; each page by exclusive or with the
+//!                     page of the guest's image
 //! checksum   16 bytes XXH3-128 of everything before
 //! ```
 //!
@@ -26,7 +27,7 @@ use super::{
 };
 
 /// The version changes with every change to what is below.
-const SNAPSHOT: FileKind = FileKind { letter: b's', version: 1 };
+const SNAPSHOT: FileKind = FileKind { letter: b's', version: 2 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;

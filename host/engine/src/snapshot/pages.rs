@@ -1,8 +1,13 @@
 //! Pages of a linear memory that differ from the image its guest starts from.
+//!
+//! A page is kept as what it has not in common with the image, bit for bit (exclusive or): next to nothing where the guest
+//! changed a counter of references, and the page itself where the image has none.
 
 use std::{collections::HashMap, sync::Arc, thread};
 
 use twox_hash::XxHash3_128;
+
+use super::image::{Image, toggle};
 
 /// Granularity of all that is compared and kept: the host's own page, so that a page the guest wrote is one page.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -12,39 +17,16 @@ pub(crate) const WASM_PAGE_BYTES: u64 = 64 << 10;
 pub(crate) const CHUNK_PAGES: usize = 256;
 /// zstd's fast end: a snapshot is waited for, and pages of interpreters compress well at any level.
 const LEVEL: i32 = 1;
-/// Threads that compress or decompress one snapshot.
+/// Threads that compress one snapshot.
 const THREADS_MAX: usize = 4;
+static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// Tells contents apart. Not a defence: a guest that makes two of its pages collide damages nobody but itself.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
     XxHash3_128::oneshot(bytes)
 }
 
-/// The fingerprints of the pages that every kernel of a guest starts with, as far as they were asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Image {
-    pages: HashMap<u32, u128>,
-    zero: u128,
-}
-
-impl Image {
-    /// One of which nothing is known.
-    pub(crate) fn new() -> Image {
-        Image { pages: HashMap::new(), zero: fingerprint(&[0; PAGE_BYTES]) }
-    }
-
-    /// Whether something is known of a page.
-    pub(crate) fn knows(&self, page: u32) -> bool {
-        self.pages.contains_key(&page)
-    }
-
-    /// Takes in a page. One beyond the memory that a kernel starts with is empty.
-    pub(crate) fn learn(&mut self, page: u32, bytes: &[u8]) {
-        self.pages.insert(page, if bytes.is_empty() { self.zero } else { fingerprint(bytes) });
-    }
-}
-
-/// Some pages, together.
+/// Some pages, together, each as it differs from the image.
 #[derive(Debug)]
 pub(crate) enum Chunk {
     Raw(Vec<u8>),
@@ -80,25 +62,6 @@ impl Chunk {
             Some(bytes) => Chunk::Packed { bytes, pages: self.pages() },
             None => Chunk::Dense(raw.clone()),
         })
-    }
-
-    /// The pages themselves.
-    ///
-    /// # Errors
-    /// When the bytes are not a zstd frame of exactly so many pages. No more than those are ever unpacked.
-    pub(crate) fn unpack(&self) -> Result<std::borrow::Cow<'_, [u8]>, String> {
-        match self {
-            Chunk::Raw(bytes) | Chunk::Dense(bytes) => Ok(bytes.into()),
-            Chunk::Packed { bytes, pages } => {
-                let wanted = pages * PAGE_BYTES;
-                let raw = zstd::bulk::decompress(bytes, wanted).map_err(|error| error.to_string())?;
-                if raw.len() == wanted {
-                    Ok(raw.into())
-                } else {
-                    Err(format!("{} bytes unpacked, {wanted} were expected", raw.len()))
-                }
-            }
-        }
     }
 }
 
@@ -149,14 +112,6 @@ impl Pages {
         let packed = on_threads(&self.chunks, |chunk| chunk.pack().map_or_else(|| chunk.clone(), Arc::new));
         Pages { memory_bytes: self.memory_bytes, chunks: packed, places: self.places.clone() }
     }
-
-    /// The chunks, unpacked, in order.
-    ///
-    /// # Errors
-    /// As [`Chunk::unpack`].
-    pub(crate) fn unpack(&self) -> Result<Vec<std::borrow::Cow<'_, [u8]>>, String> {
-        on_threads(&self.chunks, |chunk| chunk.unpack()).into_iter().collect()
-    }
 }
 
 /// Maps chunks on a few threads when there are many.
@@ -202,15 +157,15 @@ impl<'a> Collector<'a> {
 
     /// Takes in a page that may differ.
     pub(crate) fn page(&mut self, page: u32, bytes: &[u8]) {
-        let fingerprint = fingerprint(bytes);
-        // A page of which nothing is known is taken to differ.
-        if self.image.pages.get(&page) == Some(&fingerprint) {
+        let image = self.image.page(page);
+        if bytes == image.as_deref().unwrap_or(&ZEROS) {
             return;
         }
-        let at = if fingerprint == self.image.zero {
+        let fingerprint = fingerprint(bytes);
+        let at = if bytes == ZEROS {
             None
         } else {
-            Some(self.adopt(page, fingerprint).unwrap_or_else(|| self.copy(bytes)))
+            Some(self.adopt(page, fingerprint).unwrap_or_else(|| self.copy(bytes, image.as_deref())))
         };
         self.pages.places.push(Place { page, fingerprint, at });
     }
@@ -229,7 +184,7 @@ impl<'a> Collector<'a> {
         Some((adopted, slot))
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> (u32, u32) {
+    fn copy(&mut self, bytes: &[u8], image: Option<&[u8]>) -> (u32, u32) {
         if self.buffer.len() >= CHUNK_PAGES * PAGE_BYTES {
             self.close();
         }
@@ -238,8 +193,12 @@ impl<'a> Collector<'a> {
             self.buffer.reserve(CHUNK_PAGES * PAGE_BYTES);
             number(self.pages.chunks.len() - 1)
         });
-        let slot = number(self.buffer.len() / PAGE_BYTES);
+        let begin = self.buffer.len();
+        let slot = number(begin / PAGE_BYTES);
         self.buffer.extend_from_slice(bytes);
+        if let Some(image) = image {
+            toggle(&mut self.buffer[begin..], image);
+        }
         (open, slot)
     }
 
@@ -252,6 +211,7 @@ impl<'a> Collector<'a> {
     /// The pages of a memory of this size.
     pub(crate) fn finish(mut self, memory_bytes: u64) -> Pages {
         self.close();
+        self.pages.places.shrink_to_fit();
         Pages { memory_bytes, ..self.pages }
     }
 }
