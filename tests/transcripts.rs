@@ -20,7 +20,7 @@ use std::{
 
 use cellar_engine::{
     Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
-    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Replayed, Response, Scalar, Session,
+    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Replayed, Response, Rests, Scalar, Session,
     SessionConfig, ToolSpec, bake, denied,
 };
 use futures::StreamExt;
@@ -295,7 +295,9 @@ fn open_host(languages: impl Iterator<Item = Language>) -> Result<Host, Failed> 
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
-    let config = HostConfig { kernels_max: 16, spares: 0, ..HostConfig::new(root.join("target/guests"), cache) };
+    // Which checkpoint a session goes back to must not depend on what the machine does besides.
+    let rests = Rests { checkpoint_credit: Duration::from_secs(3_600), ..Rests::default() };
+    let config = HostConfig { kernels_max: 16, spares: 0, rests, ..HostConfig::new(root.join("target/guests"), cache) };
     for language in languages {
         bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
     }

@@ -15,6 +15,8 @@ pub struct Rests {
     /// kernel must be killed. Checkpoints are also taken before cells that follow at once, for 2 % of a kernel's
     /// time. `None` is never: a killed kernel's state is lost.
     pub checkpoint_after: Option<Duration>,
+    /// Processor time that checkpoints before cells may take beforehand, and what is saved up for them at most.
+    pub checkpoint_credit: Duration,
     /// How long nothing must have happened before a kernel is put to sleep: its memory is compressed and given back,
     /// and its next cell, timer or answer wakes it in about a millisecond. `None` is never.
     pub hibernate_after: Option<Duration>,
@@ -27,6 +29,7 @@ impl Default for Rests {
     fn default() -> Rests {
         Rests {
             checkpoint_after: Some(Duration::from_millis(250)),
+            checkpoint_credit: Duration::from_millis(20),
             hibernate_after: Some(Duration::from_secs(300)),
             awake_max: usize::MAX,
         }

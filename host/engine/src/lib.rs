@@ -96,7 +96,7 @@ pub use run::{Canceller, Run};
 pub use session::{Session, SessionConfig};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use tape::ReplayError;
-pub use vault::{SessionStore, StoredInfo, StoredSession};
+pub use vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
 
 /// The examples of the README.
 #[cfg(doctest)]

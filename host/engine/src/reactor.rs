@@ -9,7 +9,10 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use crate::{
     bindings::{stop_kind, stop_name, types, types::StopReason},
@@ -56,9 +59,9 @@ pub(crate) enum Command {
     /// Capture all state.
     Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
     /// Keep all state.
-    Checkpoint(oneshot::Sender<()>),
+    Checkpoint(oneshot::Sender<Result<(), Error>>),
     /// Give the memory back until there is something to do.
-    Sleep(oneshot::Sender<()>),
+    Sleep(oneshot::Sender<Result<(), Error>>),
 }
 
 /// See the module's documentation.
@@ -76,6 +79,10 @@ pub(crate) struct Reactor {
     /// Brings the end of the seed while it runs; commands wait for it.
     seeding: Option<mpsc::Receiver<EventKind>>,
     once: bool,
+    /// The kernel goes on from a checkpoint that another one has died with, and was not entered yet.
+    is_suspect: bool,
+    /// See [`Setting`].
+    storing: Option<JoinHandle<()>>,
     /// Whether a command has come.
     was_used: bool,
     wake_at: Option<Instant>,
@@ -96,6 +103,8 @@ pub(crate) struct Setting {
     pub(crate) seed: Option<Arc<Seed>>,
     /// The kernel ends with its first cell, or its first answer.
     pub(crate) once: bool,
+    /// Stores that the kernel before was reset: no cell has ended before that is done.
+    pub(crate) storing: Option<JoinHandle<()>>,
 }
 
 /// What the loop woke up for.
@@ -123,7 +132,7 @@ pub(crate) async fn run(
     configuration: types::Configuration,
     setting: Setting,
 ) {
-    let Setting { slot, rests, sweep, seed, once } = setting;
+    let Setting { slot, rests, sweep, seed, once, mut storing } = setting;
     let link = binding.link.clone();
     let language = guest.language;
     let kept = match slot.load() {
@@ -142,7 +151,10 @@ pub(crate) async fn run(
     };
     let (mut kernel, lost) = match started {
         Ok(started) => started,
-        Err(death) => return refuse(&mut commands, &death_outcome(&death)).await,
+        Err(death) => {
+            finished(&mut storing).await;
+            return refuse(&mut commands, &death_outcome(&death)).await;
+        }
     };
     let clock = kernel.data().clock;
     let state = kept.as_ref().map(|kept| &kept.image.state);
@@ -160,6 +172,8 @@ pub(crate) async fn run(
         seed,
         seeding: None,
         once,
+        is_suspect: kept.as_ref().is_some_and(|kept| kept.deaths > 0),
+        storing,
         was_used: false,
         wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
         abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
@@ -198,6 +212,13 @@ fn record_birth(guest: &Guest, binding: &Binding, kept: Option<&Kept>) -> Result
         Birth { language: guest.language.code().to_owned(), has_fuel: binding.limits.fuel.is_some(), image_parts: 0 };
     binding.tape.born(birth, guest.digest()?, image.as_deref());
     Ok(())
+}
+
+/// Waits for a state to be stored, or not to be: then whoever stores has said why in the log.
+async fn finished(storing: &mut Option<JoinHandle<()>>) {
+    if let Some(storing) = storing.take() {
+        let _ = storing.await;
+    }
 }
 
 /// Fails all that is asked for.
@@ -242,6 +263,12 @@ impl Reactor {
         if is_new {
             self.sow().await?;
         }
+        if self.is_suspect {
+            // What awaits in it has its turn before any cell, so that neither is blamed for the other.
+            self.stop_cells().await?;
+            self.tick().await?;
+            self.is_suspect = false;
+        }
         loop {
             if let Some(failure) = self.seed_failure() {
                 refuse(&mut self.commands, &Outcome::Failed(Box::new(failure))).await;
@@ -269,7 +296,7 @@ impl Reactor {
             }
             match wake {
                 Wake::Rest => self.rest().await?,
-                Wake::Sleep => self.sleep().await?,
+                Wake::Sleep => drop(self.sleep().await?),
                 Wake::Command(command) => self.command(command).await?,
                 Wake::Call(end) => self.resume(end).await?,
                 Wake::Timer => self.tick().await?,
@@ -400,13 +427,11 @@ impl Reactor {
                 end
             }
             Command::Sleep(reply) => {
-                self.sleep().await?;
-                let _ = reply.send(());
+                let _ = reply.send(self.sleep().await?);
                 Ok(())
             }
             Command::Checkpoint(reply) => {
-                self.save().await?;
-                let _ = reply.send(());
+                let _ = reply.send(self.save().await?);
                 Ok(())
             }
             Command::Snapshot(reply) => {
@@ -544,6 +569,7 @@ impl Reactor {
         if outcome.is_success() {
             self.slot.absolve();
         }
+        finished(&mut self.storing).await;
         let data = self.kernel.data();
         let usage =
             Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };

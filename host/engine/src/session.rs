@@ -171,6 +171,8 @@ struct Inner {
     recorder: Option<Arc<Recorder>>,
     /// Somebody is about to store what is kept.
     is_settling: AtomicBool,
+    /// A kernel was reset, and what is stored does not know.
+    is_reset: AtomicBool,
 }
 
 /// What a session begins with.
@@ -285,6 +287,7 @@ impl Session {
             home,
             recorder,
             is_settling: AtomicBool::new(false),
+            is_reset: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
         Ok(Session { inner, _owner: Some(owner), depth: 0, lineage: Lineage::default() })
@@ -326,8 +329,10 @@ impl Session {
     }
 
     /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants, bridges and seeds
-    /// stay.
+    /// stay. A stored session has forgotten the old one on disk too when the next run of the language has ended, or
+    /// after [`Session::save`].
     pub fn reset(&self, language: Language) {
+        self.inner.is_reset.store(true, Ordering::Relaxed);
         let mut kernels = lock(&self.inner.kernels);
         // The old kernel keeps the old slot.
         kernels.slots.remove(&language);
@@ -559,7 +564,12 @@ impl Session {
             inner.host.rests()
         };
         let seed = inner.seeds.get(&language).cloned();
-        let setting = Setting { slot, rests, sweep: inner.host.sweep(), seed, once };
+        let is_reset = inner.is_reset.swap(false, Ordering::Relaxed);
+        let storing = (is_reset && inner.home.is_some()).then(|| {
+            let inner = inner.clone();
+            tokio::task::spawn_blocking(move || inner.store())
+        });
+        let setting = Setting { slot, rests, sweep: inner.host.sweep(), seed, once, storing };
         tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
         Ok(KernelHandle { commands, link })
     }

@@ -1,21 +1,13 @@
-//! Sessions on disk: one folder each, held by one process at a time.
-//!
-//! ```text
-//! <store>/<name>/lock         locked by the process in which the session lives
-//!               /state        its last snapshot: written beside, synced, renamed, and the folder synced
-//!               /workspace/   its private workspace
-//! ```
+//! Sessions that outlive their processes: who may have one, and what was last stored of it. Where they lie is a
+//! [`Vault`]'s business.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    sync::Mutex,
-    time::{Duration, SystemTime},
+    fmt,
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::SystemTime,
 };
-
-use fs2::FileExt;
 
 use crate::{
     cell::Language,
@@ -25,23 +17,101 @@ use crate::{
     workspace::copy_tree,
 };
 
-const LOCK: &str = "lock";
-const STATE: &str = "state";
-const WORKSPACE: &str = "workspace";
-/// What a state is called while it is written.
-const UNFINISHED: &str = ".unfinished-";
+mod folder;
+
 /// Longest name of a stored session, in bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// How long, and how many times, it is waited for a lock that is held.
-const LOCK_WAIT: Duration = Duration::from_millis(5);
-const LOCK_ATTEMPTS: u32 = 10;
-/// Largest state that is read: the largest memory of every language, and some.
-const STATE_BYTES_MAX: u64 = 16 << 30;
 
-/// A folder of sessions that outlive their processes.
+/// A place for stored sessions, by name. Names were checked; all calls block.
+pub trait Vault: fmt::Debug + Send + Sync {
+    /// Takes a session for this process, until the claim is dropped or the process ends, however it does; a new one if
+    /// there is none of that name. No session may ever have two claims.
+    ///
+    /// # Errors
+    /// `SessionBusy`, `Store`.
+    fn claim(&self, name: &str) -> Result<Box<dyn Claim>, Error>;
+
+    /// Whether there is a session of that name.
+    fn contains(&self, name: &str) -> bool;
+
+    /// Whether somebody holds it.
+    fn is_claimed(&self, name: &str) -> bool;
+
+    /// The names of all sessions, and perhaps others.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn names(&self) -> Result<Vec<String>, Error>;
+
+    /// What was last stored of a session, which may be live meanwhile; `None` when nothing was.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn state(&self, name: &str) -> Result<Option<StateFile>, Error>;
+
+    /// A folder with the private workspace as it was last stored, if there is one.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn workspace(&self, name: &str) -> Result<Option<PathBuf>, Error>;
+}
+
+/// A session that this process holds. Nobody else stores it while this is not dropped.
+pub trait Claim: fmt::Debug + Send + Sync {
+    /// As [`Vault::state`].
+    ///
+    /// # Errors
+    /// `Store`.
+    fn state(&self) -> Result<Option<StateFile>, Error>;
+
+    /// Stores a state in place of the one before. When this returns, no crash of the process or the machine loses it.
+    ///
+    /// # Errors
+    /// `Store`; then the state before is still there.
+    fn store(&self, state: &[u8]) -> Result<(), Error>;
+
+    /// A folder on this machine to use as private workspace.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn workspace(&self) -> Result<PathBuf, Error>;
+
+    /// Removes all that is stored of the session.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn remove(&self) -> Result<(), Error>;
+}
+
+/// A stored state, to be read once.
+pub struct StateFile {
+    /// Its size.
+    pub bytes: u64,
+    /// When it was stored, if that is known.
+    pub stored_at: Option<SystemTime>,
+    /// Its contents.
+    pub read: Box<dyn Read>,
+}
+
+impl fmt::Debug for StateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateFile").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl StateFile {
+    fn load(mut self, name: &str) -> Result<Snapshot, Error> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or_default());
+        let doing = |source| Error::Store { doing: "read", path: PathBuf::from(name), source };
+        self.read.read_to_end(&mut bytes).map_err(doing)?;
+        Ok(Snapshot::from_bytes(&bytes)?)
+    }
+}
+
+/// Sessions that outlive their processes. A cheap handle.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
-    folder: PathBuf,
+    vault: Arc<dyn Vault>,
 }
 
 /// What is known of a stored session without opening it.
@@ -66,10 +136,9 @@ pub struct StoredInfo {
 #[derive(Debug)]
 pub struct StoredSession {
     name: String,
-    folder: PathBuf,
+    claim: Box<dyn Claim>,
     /// Whoever stores goes one after the other.
     saving: Mutex<()>,
-    _lock: File,
 }
 
 impl SessionStore {
@@ -78,9 +147,12 @@ impl SessionStore {
     /// # Errors
     /// `Store` when it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<SessionStore, Error> {
-        let folder = folder.into();
-        make_folder(&folder).map_err(failed(&folder, "make"))?;
-        Ok(SessionStore { folder })
+        Ok(SessionStore::new(Arc::new(folder::FolderVault::open(folder.into())?)))
+    }
+
+    /// A store in any other place.
+    pub fn new(vault: Arc<dyn Vault>) -> SessionStore {
+        SessionStore { vault }
     }
 
     /// Takes a session for this process; a new one if there is none of that name.
@@ -88,25 +160,9 @@ impl SessionStore {
     /// # Errors
     /// `SessionName`; `SessionBusy` when another process, or another part of this one, holds it; `Store`.
     pub fn claim(&self, name: &str) -> Result<StoredSession, Error> {
-        let folder = self.folder_of(name)?;
-        loop {
-            make_folder(&folder).map_err(failed(&folder, "make"))?;
-            let path = folder.join(LOCK);
-            let options = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-            let lock = match options {
-                // Somebody removes it just now.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                lock => lock.map_err(failed(&path, "open"))?,
-            };
-            if !try_lock(&lock) {
-                return Err(Error::SessionBusy(name.to_owned()));
-            }
-            // The file that was locked may have been removed before it was.
-            if is_same(&lock, &path) {
-                remove_unfinished(&folder);
-                return Ok(StoredSession { name: name.to_owned(), folder, saving: Mutex::default(), _lock: lock });
-            }
-        }
+        check_name(name)?;
+        let claim = self.vault.claim(name)?;
+        Ok(StoredSession { name: name.to_owned(), claim, saving: Mutex::default() })
     }
 
     /// Takes a session that must be there.
@@ -123,7 +179,8 @@ impl SessionStore {
     /// # Errors
     /// `SessionUnknown`, `Snapshot` when it is damaged, `Store`.
     pub fn load(&self, name: &str) -> Result<Option<Snapshot>, Error> {
-        load(&self.require(name)?)
+        self.require(name)?;
+        self.vault.state(name)?.map(|state| state.load(name)).transpose()
     }
 
     /// Makes the session `to` of what was last stored of `from`, with a copy of its private workspace.
@@ -131,12 +188,12 @@ impl SessionStore {
     /// # Errors
     /// `SessionUnknown`, `SessionExists`, `SessionBusy`, `Snapshot`, `Store`.
     pub fn fork(&self, from: &str, to: &str) -> Result<(), Error> {
-        let source = self.require(from)?;
-        let snapshot = load(&source)?;
+        let snapshot = self.load(from)?;
         let fork = self.claim_new(to)?;
-        let (workspace, copy) = (source.join(WORKSPACE), fork.folder.join(WORKSPACE));
-        if workspace.is_dir() {
-            make_folder(&copy).and_then(|()| copy_tree(&workspace, &copy)).map_err(failed(&copy, "copy files to"))?;
+        if let Some(workspace) = self.vault.workspace(from)? {
+            let copy = fork.workspace()?;
+            let failed = |source| Error::Store { doing: "copy files to", path: copy.clone(), source };
+            copy_tree(&workspace, &copy).map_err(failed)?;
         }
         let snapshot = snapshot.unwrap_or_else(|| Snapshot::empty(to));
         fork.save(&Snapshot { session: to.to_owned(), ..snapshot.forked() })
@@ -147,8 +204,8 @@ impl SessionStore {
     /// # Errors
     /// `SessionExists`, or as [`SessionStore::claim`].
     pub fn claim_new(&self, name: &str) -> Result<StoredSession, Error> {
-        let claim = self.claim(name)?;
-        if claim.folder.join(STATE).exists() { Err(Error::SessionExists(name.to_owned())) } else { Ok(claim) }
+        let session = self.claim(name)?;
+        if session.claim.state()?.is_some() { Err(Error::SessionExists(name.to_owned())) } else { Ok(session) }
     }
 
     /// Removes a session, its state and its private workspace.
@@ -156,54 +213,41 @@ impl SessionStore {
     /// # Errors
     /// `SessionUnknown`, `SessionBusy`, `Store`.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let claim = self.claim_existing(name)?;
-        let folder = &claim.folder;
-        crate::workspace::flatten(folder).and_then(|()| fs::remove_dir_all(folder)).map_err(failed(folder, "remove"))
+        self.claim_existing(name)?.claim.remove()
     }
 
     /// All sessions, by name.
     ///
     /// # Errors
-    /// `Store` when the folder cannot be read.
+    /// `Store` when they cannot be told.
     pub fn list(&self) -> Result<Vec<StoredInfo>, Error> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed(&self.folder, "read"))? {
-            let entry = entry.map_err(failed(&self.folder, "read"))?;
-            names.extend(entry.file_name().into_string().ok().filter(|name| entry.path().is_dir() && is_name(name)));
-        }
+        let mut names: Vec<String> = self.vault.names()?.into_iter().filter(|name| is_name(name)).collect();
         names.sort_unstable();
         Ok(names.into_iter().map(|name| self.info(name)).collect())
     }
 
     fn info(&self, name: String) -> StoredInfo {
-        let folder = self.folder.join(&name);
-        let state = folder.join(STATE);
-        let metadata = fs::metadata(&state).ok();
-        let head = metadata.as_ref().map(|_| File::open(&state).map_err(|_| SnapshotError::NotASnapshot));
-        let head = head.map(|file| file.and_then(Snapshot::read_head));
-        let is_live = File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock_exclusive().is_err());
-        let (languages, problem) = match head {
-            Some(Ok(languages)) => (languages, None),
-            Some(Err(problem)) => (Vec::new(), Some(problem)),
-            None => (Vec::new(), None),
-        };
-        StoredInfo {
-            name,
-            stored_at: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
-            state_bytes: metadata.map_or(0, |metadata| metadata.len()),
-            languages,
-            is_live,
-            problem,
+        let is_live = self.vault.is_claimed(&name);
+        let mut info =
+            StoredInfo { name, stored_at: None, state_bytes: 0, languages: Vec::new(), is_live, problem: None };
+        match self.vault.state(&info.name) {
+            Ok(None) => {}
+            Ok(Some(state)) => {
+                (info.stored_at, info.state_bytes) = (state.stored_at, state.bytes);
+                match Snapshot::read_head(state.read) {
+                    Ok(languages) => info.languages = languages,
+                    Err(problem) => info.problem = Some(problem),
+                }
+            }
+            Err(Error::Snapshot(problem)) => info.problem = Some(problem),
+            Err(_) => info.problem = Some(SnapshotError::NotASnapshot),
         }
+        info
     }
 
-    fn folder_of(&self, name: &str) -> Result<PathBuf, Error> {
-        if is_name(name) { Ok(self.folder.join(name)) } else { Err(Error::SessionName(name.to_owned())) }
-    }
-
-    fn require(&self, name: &str) -> Result<PathBuf, Error> {
-        let folder = self.folder_of(name)?;
-        if folder.is_dir() { Ok(folder) } else { Err(Error::SessionUnknown(name.to_owned())) }
+    fn require(&self, name: &str) -> Result<(), Error> {
+        check_name(name)?;
+        if self.vault.contains(name) { Ok(()) } else { Err(Error::SessionUnknown(name.to_owned())) }
     }
 }
 
@@ -218,7 +262,7 @@ impl StoredSession {
     /// # Errors
     /// `Snapshot` when it is damaged or of another version, `Store`.
     pub fn load(&self) -> Result<Option<Snapshot>, Error> {
-        load(&self.folder)
+        self.claim.state()?.map(|state| state.load(&self.name)).transpose()
     }
 
     /// Stores a state. When this returns, no crash of the process or the machine loses it.
@@ -233,23 +277,13 @@ impl StoredSession {
     pub(crate) fn save_latest(&self, latest: impl FnOnce() -> Result<Snapshot, Error>) -> Result<Snapshot, Error> {
         let _turn = lock(&self.saving);
         let latest = latest()?;
-        let bytes = latest.to_bytes();
-        let write = || {
-            let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)?;
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(self.folder.join(STATE))?;
-            File::open(&self.folder)?.sync_all()
-        };
-        write().map_err(failed(&self.folder, "store a state in"))?;
+        self.claim.store(&latest.to_bytes())?;
         Ok(latest)
     }
 
     /// Its private workspace.
     pub(crate) fn workspace(&self) -> Result<PathBuf, Error> {
-        let folder = self.folder.join(WORKSPACE);
-        make_folder(&folder).map_err(failed(&folder, "make"))?;
-        Ok(folder)
+        self.claim.workspace()
     }
 }
 
@@ -259,52 +293,6 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) && !name.starts_with(['.', '-'])
 }
 
-fn load(folder: &Path) -> Result<Option<Snapshot>, Error> {
-    let path = folder.join(STATE);
-    let size = match fs::metadata(&path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(&path, "read")(error)),
-    };
-    if size > STATE_BYTES_MAX {
-        return Err(SnapshotError::Corrupt(format!("it has {size} bytes")).into());
-    }
-    let bytes = fs::read(&path).map_err(failed(&path, "read"))?;
-    Ok(Some(Snapshot::from_bytes(&bytes)?))
-}
-
-/// Whoever lists sessions, and a kernel on its way out, hold a lock for a moment only.
-fn try_lock(file: &File) -> bool {
-    (0..LOCK_ATTEMPTS).any(|attempt| {
-        if attempt > 0 {
-            std::thread::sleep(LOCK_WAIT);
-        }
-        file.try_lock_exclusive().is_ok()
-    })
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-fn is_same(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (file, path) = (file.metadata().map(id), fs::metadata(path).map(id));
-    file.is_ok_and(|file| path.is_ok_and(|path| file == path))
-}
-
-/// Removes what a process left that was killed while it stored. One that cannot be removed does no harm.
-fn remove_unfinished(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Store { doing, path, source }
+fn check_name(name: &str) -> Result<(), Error> {
+    if is_name(name) { Ok(()) } else { Err(Error::SessionName(name.to_owned())) }
 }

@@ -23,16 +23,14 @@ use crate::{
 
 /// One part in so many of a kernel's time may go into checkpoints before cells.
 const SHARE: u32 = 50;
-/// What may go into them beforehand, and what is saved up at most.
-const CREDIT_MAX: Duration = Duration::from_millis(20);
 /// What the first is expected to cost.
 const COST_EXPECTED: Duration = Duration::from_micros(300);
 /// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
 /// for breath.
 const PATIENCE: u32 = 20;
-/// Kernels that die one after another without a cell that succeeds: then the checkpoint is given up, which may be what
-/// kills them.
-const DEATHS_MAX: u32 = 4;
+/// Kernels that die one after another without a cell that succeeds: from then on it is said how to be rid of the
+/// checkpoint, which may be what they die of.
+const DEATHS_SUSPECT: u32 = 3;
 
 /// What a kernel knows of its rests.
 #[derive(Debug)]
@@ -57,7 +55,7 @@ impl Rest {
             is_dirty: false,
             quiet_since: now,
             last_cell: 0,
-            credit: CREDIT_MAX,
+            credit: rules.checkpoint_credit,
             credited: now,
             cost: COST_EXPECTED,
         }
@@ -82,7 +80,7 @@ impl Rest {
     fn can_afford(&mut self) -> bool {
         let now = Instant::now();
         let earned = (now - std::mem::replace(&mut self.credited, now)) / SHARE;
-        self.credit = (self.credit + earned).min(CREDIT_MAX);
+        self.credit = (self.credit + earned).min(self.rules.checkpoint_credit);
         self.rules.checkpoint_after.is_some() && self.is_dirty && self.cost <= self.credit
     }
 }
@@ -99,7 +97,7 @@ impl Reactor {
     /// Does what is due of it.
     pub(super) async fn rest(&mut self) -> Result<(), Death> {
         if self.rest.sleep_at().is_some_and(|at| at <= Instant::now()) {
-            self.sleep().await
+            self.sleep().await.map(drop)
         } else {
             self.checkpoint().await
         }
@@ -114,15 +112,18 @@ impl Reactor {
     }
 
     /// Makes sure that what is kept is the kernel's present state. Nobody is told: its session stores it now.
-    pub(super) async fn save(&mut self) -> Result<(), Death> {
-        if !self.kernel.is_asleep()
-            && let Ok(image) = self.capture().await?
-        {
-            let last_cell = self.rest.last_cell;
-            self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
-            self.rest.is_dirty = false;
+    pub(super) async fn save(&mut self) -> Result<Result<(), Error>, Death> {
+        if self.kernel.is_asleep() {
+            return Ok(Ok(()));
         }
-        Ok(())
+        let image = match self.capture().await? {
+            Ok(image) => image,
+            Err(error) => return Ok(Err(error)),
+        };
+        let last_cell = self.rest.last_cell;
+        self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
+        self.rest.is_dirty = false;
+        Ok(Ok(()))
     }
 
     async fn checkpoint(&mut self) -> Result<(), Death> {
@@ -130,7 +131,7 @@ impl Reactor {
         match self.capture().await? {
             Ok(image) => self.keep(image, true),
             // It is tried again after the next cell.
-            Err(error) => tracing::warn!(%error, "no checkpoint"),
+            Err(error) => tracing::warn!(error = crate::error::describe(&error), "no checkpoint"),
         }
         self.rest.is_dirty = false;
         // Processor time: what the machine does besides is no reason to take fewer.
@@ -160,9 +161,12 @@ impl Reactor {
         }
         let kept = self.slot.peek();
         let written = self.kernel.written().await?;
-        let image = self.guest.image(&written).await;
+        let image = match self.guest.image() {
+            Ok(image) => image,
+            Err(error) => return Ok(Err(error)),
+        };
         let earlier = kept.as_ref().map(|kept| &kept.image.pages);
-        let pages = self.kernel.capture(&image, earlier, &written).await?;
+        let pages = self.kernel.capture(image, earlier, &written).await?;
         let mut state = state_of(self.kernel.data(), self.guest.language, &digest, self.wake_at);
         state.configuration = self.configured_as;
         state.abandoned = self.abandoned.iter().copied().collect();
@@ -170,23 +174,23 @@ impl Reactor {
     }
 
     /// Gives the kernel's memory back. What it awaits goes on; the next entry wakes it.
-    pub(super) async fn sleep(&mut self) -> Result<(), Death> {
+    pub(super) async fn sleep(&mut self) -> Result<Result<(), Error>, Death> {
         if self.kernel.is_asleep() {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        match self.capture().await? {
-            Ok(image) => {
-                self.keep(image, false);
-                self.kernel.data().binding.files.close_all();
-                self.kernel.sleep();
-                self.sweep.slept(&self.link);
-                self.rest.is_dirty = false;
-            }
-            Err(error) => tracing::warn!(%error, "a kernel cannot go to sleep"),
-        }
+        let captured = self.capture().await?.map(|image| {
+            self.keep(image, false);
+            self.kernel.data().binding.files.close_all();
+            self.kernel.sleep();
+            self.sweep.slept(&self.link);
+            self.rest.is_dirty = false;
+        });
         // Where it failed, it is not tried again at once.
         self.rest.quiet_since = Instant::now();
-        Ok(())
+        if let Err(error) = &captured {
+            tracing::warn!(error = crate::error::describe(error), "a kernel cannot go to sleep");
+        }
+        Ok(captured)
     }
 
     /// Wakes the kernel, if it sleeps.
@@ -205,15 +209,19 @@ impl Reactor {
         let title = self.guest.language.title();
         let lost = format!("the session's {title} state is lost");
         let Some((last_cell, age, deaths)) = self.slot.blame() else { return (lost, None) };
-        if deaths >= DEATHS_MAX {
+        if self.is_suspect {
             self.slot.clear();
-            return (format!("{lost}, its checkpoint too: {DEATHS_MAX} kernels in a row have died of it"), None);
+            return (format!("{lost}, its checkpoint too: the kernel died of it before it ran a cell"), None);
         }
         let which = match last_cell {
             0 => "that it began with".to_owned(),
             cell => format!("after <cell {cell}>"),
         };
-        (format!("the session's {title} state goes back to the checkpoint {which}"), Some(age))
+        let hint = match deaths {
+            ..DEATHS_SUSPECT => String::new(),
+            _ => format!("; {deaths} kernels in a row have died, reset the session if that goes on"),
+        };
+        (format!("the session's {title} state goes back to the checkpoint {which}{hint}"), Some(age))
     }
 
     /// Tells a cell's run what its session goes back to.

@@ -80,7 +80,7 @@ impl Session {
     /// runs.
     ///
     /// # Errors
-    /// `SessionClosed`.
+    /// `SessionClosed`, or when a kernel cannot be captured.
     pub async fn hibernate(&self) -> Result<(), Error> {
         self.tell_all(Command::Sleep).await
     }
@@ -89,7 +89,8 @@ impl Session {
     /// that runs.
     ///
     /// # Errors
-    /// `SessionClosed`, `SessionUnknown` when the session has no place to be stored in, `Store`.
+    /// `SessionClosed`, `SessionUnknown` when the session has no place to be stored in, `Store`, or when a kernel cannot be
+    /// captured.
     pub async fn save(&self) -> Result<(), Error> {
         let Some(home) = self.inner.home.clone() else { return Err(Error::SessionUnknown(self.inner.id.clone())) };
         self.tell_all(Command::Checkpoint).await?;
@@ -152,11 +153,13 @@ impl Session {
     }
 
     /// Has every kernel do something. One that dies of it, or died before, needs not.
-    async fn tell_all(&self, command: fn(oneshot::Sender<()>) -> Command) -> Result<(), Error> {
+    async fn tell_all(&self, command: fn(oneshot::Sender<Result<(), Error>>) -> Command) -> Result<(), Error> {
         for commands in self.live()? {
             let (reply, done) = oneshot::channel();
-            if commands.send(command(reply)).await.is_ok() {
-                let _ = done.await;
+            if commands.send(command(reply)).await.is_ok()
+                && let Ok(done) = done.await
+            {
+                done?;
             }
         }
         Ok(())
@@ -197,17 +200,24 @@ impl Inner {
     pub(super) fn settle(&self) {
         let slots: Vec<Arc<Slot>> = lock(&self.kernels).slots.values().cloned().collect();
         slots.iter().for_each(|slot| slot.pack());
-        let Some(home) = &self.home else { return };
         // Whoever waits for a turn stores what there is when it comes.
-        if self.is_settling.swap(true, Ordering::Relaxed) {
-            return;
+        if self.home.is_some() && !self.is_settling.swap(true, Ordering::Relaxed) {
+            self.store();
         }
+    }
+
+    /// Stores what is kept, if there is a place. Blocks.
+    pub(super) fn store(&self) {
+        let Some(home) = &self.home else { return };
         let latest = || {
             self.is_settling.store(false, Ordering::Relaxed);
             self.kept()
         };
         match home.save_latest(latest) {
-            Ok(stored) => slots.iter().for_each(|slot| slot.release(&stored.kernels)),
+            Ok(stored) => {
+                let slots: Vec<Arc<Slot>> = lock(&self.kernels).slots.values().cloned().collect();
+                slots.iter().for_each(|slot| slot.release(&stored.kernels));
+            }
             Err(error) => {
                 tracing::warn!(
                     session = self.id,
