@@ -82,15 +82,22 @@ fn interpreter(language: Language) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
 }
 
+/// What a native interpreter prints that runs a program.
+pub(crate) fn output(language: Language, program: &str) -> String {
+    let option = if language == Language::Python { "-c" } else { "-e" };
+    let output = Command::new(interpreter(language)).args([option, program]).stderr(Stdio::inherit()).output();
+    let output = output.expect("the native interpreter can be started");
+    assert!(output.status.success(), "the native program failed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Which native interpreter is compared with, in a few words.
 pub(crate) fn describe(language: Language) -> String {
-    let path = interpreter(language);
     if language != Language::Python {
         return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
     }
     let question = "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
                     how = 'with' if '--enable-optimizations' in flags else 'without'\n\
                     print('CPython', platform.python_version(), how, 'PGO')";
-    let output = Command::new(path).args(["-c", question]).output().expect("the native Python can be started");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    output(language, question).trim().to_owned()
 }
