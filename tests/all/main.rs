@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod forged;
 mod guests;
+mod interleaving;
 mod introspection;
 mod kernels;
 mod malformed;

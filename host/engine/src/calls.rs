@@ -358,3 +358,30 @@ fn failed(error: JoinError) -> CallResult {
     tracing::error!(%error, "a bridge panicked");
     Err(CallError::new(CallErrorKind::Failed, "the host failed while answering the call"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_wait_are_bounded_together() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let taken = Arc::<AtomicUsize>::default();
+            let answer = async || {
+                let large = Response::Text("x".repeat(CALL_BYTES_MAX - 1_000));
+                answered(Permits::new(1).at(0), taken.clone(), Box::pin(async { Ok(large) })).await
+            };
+            let mut waiting = Vec::new();
+            for _ in 0..CALLS_BYTES_MAX / CALL_BYTES_MAX {
+                waiting.push(answer().await);
+            }
+            assert!(waiting.iter().all(|(result, _)| result.is_ok()));
+            let (refused, room) = answer().await;
+            assert_eq!(refused.expect_err("no room").kind, CallErrorKind::Limit);
+            drop(room);
+            waiting.pop();
+            assert!(answer().await.0.is_ok(), "the guest has seen one");
+        });
+    }
+}

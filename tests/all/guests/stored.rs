@@ -1,9 +1,9 @@
 //! Sessions that outlive their processes: `--session`, `cellar sessions`, `snapshot`, `restore`, `fork`, and `kill -9`.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -170,4 +170,22 @@ fn killing_the_process_loses_nothing_that_was_stored() {
     // Nothing is left of what was being written.
     let names: Vec<_> = std::fs::read_dir(store.path().join("a")).expect("the session").flatten().collect();
     assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[test]
+fn what_a_reset_has_forgotten_does_not_come_back() {
+    let store = store();
+    eval(&store, "a", "py", "secret = 1");
+    eval(&store, "a", "js", "const other = 2;");
+    let mut child = with_store(store.path(), &["run", "-", "-l", "py", "--events", "--session", "a"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cellar starts");
+    let cells = "# %% reset\npass\n# %%\nawait __import__('asyncio').sleep(600)\n";
+    child.stdin.take().expect("a pipe").write_all(cells.as_bytes()).expect("written");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    while !lines.next().expect("an event").expect("a line").contains("\"cell_finished\"") {}
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let gone = cellar(&store, &["eval", "--session", "a", "-l", "py", "secret"]);
+    assert!(gone.stderr.contains("NameError") || gone.stdout.contains("NameError"), "{}{}", gone.stdout, gone.stderr);
+    assert_eq!(eval(&store, "a", "js", "other"), "2");
 }

@@ -1,0 +1,161 @@
+//! Runs of one session that take turns where they await, and what ends them, on the probe guest.
+
+use std::{sync::Arc, time::Duration};
+
+use cellar_engine::{
+    Bridges, Call, CallFuture, Caller, Cell, EventKind, FailureKind, Host, Language, Limits, Outcome, Response, Rests,
+    Run, Session, SessionConfig, denied,
+};
+use futures::StreamExt;
+use tokio::sync::Semaphore;
+
+use crate::sessions::{config, host, kind, on_one_thread, open, outcome, run, text, until_started};
+
+/// The tool `wait` answers when it is let; an agent runs its prompt in the session of its caller, but for `hold`,
+/// which waits like the tool.
+#[derive(Clone)]
+struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    fn closed() -> Gate {
+        Gate(Arc::new(Semaphore::new(0)))
+    }
+
+    fn let_through(&self, calls: usize) {
+        self.0.add_permits(calls);
+    }
+
+    fn session(&self, host: &Host, limits: Limits) -> Session {
+        open(host, SessionConfig { bridges: Arc::new(self.clone()), limits, ..SessionConfig::default() })
+    }
+}
+
+impl Bridges for Gate {
+    fn call(&self, call: Call, caller: Caller) -> CallFuture {
+        let gate = self.0.clone();
+        let passed = async move {
+            gate.acquire().await.expect("open").forget();
+            Ok(Response::Json("7".to_owned()))
+        };
+        match &call {
+            Call::Tool { name, .. } if name == "wait" => Box::pin(passed),
+            Call::Agent(agent) if agent.prompt == "hold" => Box::pin(passed),
+            Call::Agent(agent) => {
+                let prompt = agent.prompt.clone();
+                Box::pin(async move {
+                    let session = caller.session.for_agent(caller.depth + 1);
+                    let run = session.run(vec![Cell::new(Language::Probe, prompt)]).expect("a run");
+                    Ok(Response::Text(run.collect_result().await.text()))
+                })
+            }
+            _ => {
+                let error = denied(&call);
+                Box::pin(async { Err(error) })
+            }
+        }
+    }
+}
+
+/// Reads a run until one of its calls is under way.
+async fn until_it_calls(run: &mut Run) {
+    while let Some(event) = run.next().await {
+        if matches!(event.kind, EventKind::CallStarted { .. }) {
+            return;
+        }
+        assert!(!matches!(event.kind, EventKind::CellFinished { .. }), "{event:?}");
+    }
+}
+
+#[test]
+fn a_run_that_awaits_lets_others_change_what_it_sees() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits::default());
+        let mut awaiting = run(&session, "set name Ada\ncall wait {}\nget name");
+        until_it_calls(&mut awaiting).await;
+        assert_eq!(text(&session, "get name\nset name Grace").await, "Ada");
+        gate.let_through(1);
+        assert!(awaiting.collect_result().await.text().ends_with("Grace"));
+    });
+}
+
+#[test]
+fn only_who_serves_a_synchronous_call_is_refused_its_kernel() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits::default());
+        // A run that nobody waits for has its turn when the call is over.
+        let mut holding = run(&session, "agent-sync hold");
+        until_it_calls(&mut holding).await;
+        let mut patient = run(&session, "emit patient");
+        until_started(&mut patient).await;
+        let patient = tokio::spawn(patient.collect_result());
+        tokio::task::yield_now().await;
+        assert!(!patient.is_finished());
+        gate.let_through(1);
+        assert_eq!(outcome(holding).await, Outcome::Complete);
+        assert_eq!(patient.await.expect("no panic").text(), "patient");
+        // One that the call itself waits for would wait for ever, also at second hand.
+        for code in ["agent-sync get name", "agent-sync agent get name"] {
+            let answer = text(&session, code).await;
+            assert!(answer.contains("blocked by a synchronous agent() call in <cell "), "{answer}");
+        }
+        // An agent that is awaited may itself block: what it awaits is another call.
+        assert!(text(&session, "agent emit seen").await.contains("seen"));
+    });
+}
+
+#[test]
+fn a_reset_interrupts_what_awaits_blocks_or_waits_for_its_turn() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits::default());
+        for code in ["call wait {}", "call-sync wait {}", "agent-sync hold", "agent call wait {}", "spin"] {
+            let mut running = run(&session, code);
+            match code {
+                "spin" => until_started(&mut running).await,
+                _ => until_it_calls(&mut running).await,
+            }
+            let running = tokio::spawn(outcome(running));
+            let mut queued = run(&session, "sleep 100000");
+            until_started(&mut queued).await;
+            let queued = tokio::spawn(outcome(queued));
+            tokio::task::yield_now().await;
+            session.reset(Language::Probe);
+            for ended in [running, queued] {
+                let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("at once");
+                assert_eq!(kind(&ended.expect("no panic")), Some(FailureKind::Interrupted), "`{code}`");
+            }
+            assert_eq!(text(&session, "emit alive").await, "alive");
+        }
+    });
+}
+
+#[test]
+fn an_agent_holds_no_place_that_its_own_cells_need() {
+    on_one_thread(async {
+        let gate = Gate::closed();
+        let session = gate.session(&host(), Limits { calls_in_flight: 1, ..Limits::default() });
+        gate.let_through(1);
+        let nested = text(&session, "agent agent call wait {}");
+        let answer = tokio::time::timeout(Duration::from_secs(20), nested).await.expect("no deadlock");
+        assert!(answer.contains('7'), "{answer}");
+    });
+}
+
+#[test]
+fn kernels_past_the_budget_sleep_and_go_on_when_they_are_asked() {
+    on_one_thread(async {
+        let rests = Rests { awake_max: 2, hibernate_after: None, ..Rests::default() };
+        // With more than two awake there would be no room for the third.
+        let config = cellar_engine::HostConfig { rests, ..config(3) };
+        let host = Host::open(config).expect("a host");
+        let sessions: Vec<Session> = (0..8).map(|_| open(&host, SessionConfig::default())).collect();
+        for (number, session) in sessions.iter().enumerate() {
+            assert_eq!(text(session, &format!("set number {number}\nget number")).await, number.to_string());
+        }
+        for (number, session) in sessions.iter().enumerate() {
+            assert_eq!(text(session, "get number").await, number.to_string());
+        }
+    });
+}
