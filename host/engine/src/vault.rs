@@ -18,6 +18,8 @@ use crate::{
 };
 
 mod folder;
+#[cfg(test)]
+mod tests;
 
 /// Longest name of a stored session, in bytes.
 const NAME_BYTES_MAX: usize = 100;
