@@ -253,8 +253,8 @@ const SETTINGS: [(Language, &str, &str, &str, &str); 2] = [
     (
         Language::JavaScript,
         "process.env.MOOD = 'calm'; const begun = performance.now(); await new Promise((done) => setTimeout(done, 20));",
-        "[process.env.MOOD, performance.now() - begun > 15]",
-        "[ 'calm', true ]",
+        "`${process.env.MOOD} ${performance.now() - begun > 15}`",
+        "calm true",
         "`${Math.random()} ${Math.random()}`",
     ),
 ];

@@ -179,7 +179,7 @@ fn what_a_reset_has_forgotten_does_not_come_back() {
     eval(&store, "a", "js", "const other = 2;");
     let mut child = with_store(store.path(), &["run", "-", "-l", "py", "--events", "--session", "a"]);
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cellar starts");
-    let cells = "# %% reset\npass\n# %%\nawait __import__('asyncio').sleep(600)\n";
+    let cells = "# %% [reset]\npass\n# %%\nawait __import__('asyncio').sleep(600)\n";
     child.stdin.take().expect("a pipe").write_all(cells.as_bytes()).expect("written");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     while !lines.next().expect("an event").expect("a line").contains("\"cell_finished\"") {}
