@@ -120,10 +120,11 @@ impl Kernel {
     /// Makes the random numbers that come others than those that would have come, and changes nothing else.
     pub(crate) async fn reseed(&mut self, seed: u64) -> Result<(), Death> {
         self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Reseed, &seed);
         let cpu = self.cpu.clone();
         let Live { store, exports, .. } = self.live()?;
         let result = cpu.measure(exports.call_reseed(store, seed)).await;
-        result.map_err(|error| self.death(&error))
+        self.left(result, |()| 0)
     }
 
     /// Enters the guest, charges the cell at hand, and reports what happened.

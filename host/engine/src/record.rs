@@ -48,6 +48,8 @@ pub(crate) enum Item {
     Image,
     /// It was configured as follows.
     Configure,
+    /// It was given the seed that follows.
+    Reseed,
     /// It was entered for the [`Entry`] that follows, with this cell as it then was.
     Enter(Option<CellHead>),
     /// Its names and tasks were forgotten.

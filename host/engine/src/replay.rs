@@ -263,6 +263,7 @@ impl Player {
                     continue;
                 }
                 Item::Configure => kernel.configure(&decode(&more)?).await,
+                Item::Reseed => kernel.reseed(decode(&more)?).await,
                 Item::Clear => kernel.clear().await,
                 Item::Look => kernel.look(&decode(&more)?).await.map(drop),
                 Item::Enter(cell) => enter(&mut kernel, cell, decode(&more)?).await,
@@ -298,7 +299,7 @@ impl Player {
         check(image, guest.digest()?, &binding.limits)?;
         kernel.take_over(&mut data_of(&image.state, binding));
         let language = guest.language;
-        let restored = kernel.restore(&image.pages).await;
+        let restored = kernel.restore(&image.pages, guest.image()?).await;
         restored.map_err(|death: Death| Error::Kernel { language, source: death.message.into() })?;
         Ok(kernel)
     }

@@ -190,7 +190,7 @@ fn describe(item: &Item) -> String {
         Item::Died { .. } => "its death".to_owned(),
         Item::Gone => "its end".to_owned(),
         Item::Ended(cell) => format!("the end of <cell {cell}>"),
-        Item::Configure | Item::Enter(_) | Item::Clear | Item::Look => "its next entry".to_owned(),
+        Item::Configure | Item::Reseed | Item::Enter(_) | Item::Clear | Item::Look => "its next entry".to_owned(),
         Item::Told { .. } | Item::Born(_) | Item::Image => "its beginning".to_owned(),
     }
 }
