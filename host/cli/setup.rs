@@ -53,14 +53,14 @@ pub(crate) async fn open_session(
     languages: Vec<Language>,
 ) -> Result<Session, CliError> {
     let mut session_config = session_config(arguments)?;
-    // Without a store, what is kept goes where temporary files go.
-    if arguments.name.is_some() || folders.store.is_some() {
-        session_config.artifacts = Some(artifacts::store(folders)?);
-    }
     let host_config = host_config(folders)?;
     // Before anything is made ready: that a session is in use is told at once.
     let home = arguments.name.as_ref().map(|name| sessions::store(folders)?.claim(name).map_err(CliError::from));
     let home = home.transpose()?;
+    // Without a store, what is kept goes where temporary files go.
+    if arguments.name.is_some() || folders.store.is_some() {
+        session_config.artifacts = Some(artifacts::store(folders)?);
+    }
     make_ready(&host_config, languages).await?;
     let host = Host::open(host_config)?;
     Ok(match home {

@@ -8,6 +8,7 @@ mod memory;
 mod node;
 mod notebook;
 mod oracle;
+mod recordings;
 mod snapshots;
 mod stored;
 mod terminal;

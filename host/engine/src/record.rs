@@ -29,6 +29,8 @@ use crate::{
 };
 
 mod playback;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use playback::{Playback, Progress, item_of};
 

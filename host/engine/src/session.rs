@@ -5,7 +5,6 @@
 use std::{
     any::Any,
     collections::HashMap,
-    path::PathBuf,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -18,95 +17,39 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     artifact::Flavour,
-    artifacts::ArtifactStore,
     bindings::types,
-    bridge::{Bridges, NoBridges},
     calls::{Calls, Lineage, Permits},
     cell::{Cell, CellId, Language},
     checkpoint::Slot,
-    config::{KernelMode, PACKAGES, Rests, Seed, WORKSPACE},
+    config::{KernelMode, Rests, Seed, WORKSPACE},
     error::Error,
     event::EventKind,
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
     history::{CellSource, History},
     host::Host,
     introspection::{Answer, Completions, Question, Variable},
-    limits::{CODE_BYTES_MAX, Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
+    limits::{CODE_BYTES_MAX, Limits},
     locals::Locals,
     meter::{StopFlag, lock},
     mime::MimeBundle,
     reactor::{self, Command, Setting},
     record::{Recorder, RunRecord},
-    result::OutputPolicy,
     snapshot::Snapshot,
     store::{Binding, KernelLink, LiveCell},
     vault::StoredSession,
     workspace::PrivateFolder,
 };
 
+mod grants;
 mod reading;
 mod recording;
 mod state;
 
+pub use grants::SessionConfig;
 pub(crate) use reading::{READ_TOOL, read_tool};
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
-
-/// What a session is granted. The default grants nothing but an empty private workspace.
-#[derive(Clone)]
-pub struct SessionConfig {
-    /// Its name; made up when absent.
-    pub id: Option<String>,
-    /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
-    pub workspace: Option<PathBuf>,
-    /// Further folders.
-    pub mounts: Vec<Mount>,
-    /// Folders with installed Python packages (`pip install --target`), which cells import from and cannot change.
-    /// The earlier wins.
-    pub packages: Vec<PathBuf>,
-    /// Environment variables of cells. The host's own are never passed on.
-    pub environment: Vec<(String, String)>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Tools, models, agents.
-    pub bridges: Arc<dyn Bridges>,
-    /// What fresh kernels begin with, by language.
-    pub seeds: HashMap<Language, Seed>,
-    /// How long its kernels live.
-    pub kernel_mode: KernelMode,
-    /// File to record the session in, from its beginning; see [`Session::end_recording`]. A fork is not recorded.
-    pub record: Option<PathBuf>,
-    /// Where its long outputs and its agents' outputs are kept; when absent, a temporary place of this user's.
-    pub artifacts: Option<ArtifactStore>,
-    /// How much of a long output its results show.
-    pub output: OutputPolicy,
-}
-
-impl Default for SessionConfig {
-    fn default() -> SessionConfig {
-        SessionConfig {
-            id: None,
-            workspace: None,
-            mounts: Vec::new(),
-            packages: Vec::new(),
-            environment: Vec::new(),
-            limits: Limits::default(),
-            bridges: Arc::new(NoBridges),
-            seeds: HashMap::new(),
-            kernel_mode: KernelMode::default(),
-            record: None,
-            artifacts: None,
-            output: OutputPolicy::default(),
-        }
-    }
-}
-
-impl std::fmt::Debug for SessionConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionConfig").field("id", &self.id).field("mounts", &self.mounts).finish_non_exhaustive()
-    }
-}
 
 /// A session. A cheap handle: the session ends, and frees all it holds, with the last handle and the last [`Run`](crate::Run).
 #[derive(Clone)]
@@ -240,7 +183,7 @@ impl Host {
 
 impl Session {
     fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
-        check_seeds(&config.seeds)?;
+        grants::check_seeds(&config.seeds)?;
         let Origin { snapshot, private, home } = origin;
         let home = home.map(Arc::new);
         let mut kernels = Kernels::default();
@@ -259,7 +202,7 @@ impl Session {
             }
         };
         let workspace = Mount { host: workspace, guest: WORKSPACE.to_owned(), access: Access::ReadWrite };
-        let packages = package_mounts(&config.packages);
+        let packages = grants::package_mounts(&config.packages);
         let mounts = std::iter::once(&workspace).chain(&config.mounts).chain(&packages);
         let mounts: Result<Vec<_>, _> = mounts.map(Mount::open).collect();
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
@@ -575,16 +518,6 @@ impl Session {
     }
 }
 
-/// Folders with packages, each at a place of its own.
-fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
-    let mount = |(index, folder): (usize, &PathBuf)| Mount {
-        host: folder.clone(),
-        guest: format!("{PACKAGES}/{}", index + 1),
-        access: Access::ReadOnly,
-    };
-    folders.iter().enumerate().map(mount).collect()
-}
-
 fn no_answer(language: Language) -> Error {
     Error::Look { language, reason: "its kernel went away before it answered".to_owned() }
 }
@@ -595,20 +528,4 @@ fn check_code(code: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Request(format!("{size} bytes of code cannot be looked at, at most {CODE_BYTES_MAX} are allowed")))
-}
-
-/// Makes sure that what seeds hold is bounded.
-fn check_seeds(seeds: &HashMap<Language, Seed>) -> Result<(), Error> {
-    for (language, seed) in seeds {
-        let bytes: usize = seed.bindings.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let (count, bytes) = (seed.bindings.len(), bytes + seed.source.len());
-        if count > SEED_BINDINGS_MAX || bytes > SEED_BYTES_MAX {
-            return Err(Error::Request(format!(
-                "the {} seed has {count} bindings and {bytes} bytes, \
-                 at most {SEED_BINDINGS_MAX} and {SEED_BYTES_MAX} are allowed",
-                language.title()
-            )));
-        }
-    }
-    Ok(())
 }

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// The version changes with every change to what is below.
-const SNAPSHOT: FileKind = FileKind { letter: b's', version: 2 };
+pub(super) const SNAPSHOT: FileKind = FileKind { letter: b's', version: 2 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;

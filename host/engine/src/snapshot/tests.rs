@@ -85,7 +85,7 @@ fn errors_name_what_is_wrong() {
     assert_eq!(error(short), SnapshotError::Truncated { bytes: short.len() as u64 });
     let mut newer = bytes.clone();
     newer[8] = 200;
-    assert_eq!(error(&newer), SnapshotError::Version { found: 200, wanted: 1 });
+    assert_eq!(error(&newer), SnapshotError::Version { found: 200, wanted: super::format::SNAPSHOT.version });
     let mut damaged = bytes.clone();
     let last = damaged.len() - 20;
     damaged[last] ^= 1;

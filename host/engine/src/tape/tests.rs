@@ -56,8 +56,14 @@ fn items_of(tape: TapeFile) -> Vec<(u32, Vec<u8>)> {
 
 /// Items of several frames: those that compress, and those that do not.
 fn many_items() -> Vec<(u32, Vec<u8>)> {
-    let noise = |seed: u64| (0..3_000).map(move |n: u64| ((n + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
-    (0..400).map(|n| (n % 5, if n % 2 == 0 { vec![n as u8; 2_000] } else { noise(n.into()).collect() })).collect()
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..400)
+        .map(|n| (n % 5, if n % 2 == 0 { vec![n as u8; 2_000] } else { (0..3_000).map(|_| noise()).collect() }))
+        .collect()
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! What a session is granted, and begins with.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use crate::{
+    artifacts::ArtifactStore,
+    bridge::{Bridges, NoBridges},
+    cell::Language,
+    config::{KernelMode, PACKAGES, Seed},
+    error::Error,
+    files::{Access, Mount},
+    limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
+    result::OutputPolicy,
+};
+
+/// What a session is granted. The default grants nothing but an empty private workspace.
+#[derive(Clone)]
+pub struct SessionConfig {
+    /// Its name; made up when absent.
+    pub id: Option<String>,
+    /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
+    pub workspace: Option<PathBuf>,
+    /// Further folders.
+    pub mounts: Vec<Mount>,
+    /// Folders with installed Python packages (`pip install --target`), which cells import from and cannot change.
+    /// The earlier wins.
+    pub packages: Vec<PathBuf>,
+    /// Environment variables of cells. The host's own are never passed on.
+    pub environment: Vec<(String, String)>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Tools, models, agents.
+    pub bridges: Arc<dyn Bridges>,
+    /// What fresh kernels begin with, by language.
+    pub seeds: HashMap<Language, Seed>,
+    /// How long its kernels live.
+    pub kernel_mode: KernelMode,
+    /// File to record the session in, from its beginning; see [`Session::end_recording`](super::Session::end_recording). A fork is not recorded.
+    pub record: Option<PathBuf>,
+    /// Where its long outputs and its agents' outputs are kept; when absent, a temporary place of this user's.
+    pub artifacts: Option<ArtifactStore>,
+    /// How much of a long output its results show.
+    pub output: OutputPolicy,
+}
+
+impl Default for SessionConfig {
+    fn default() -> SessionConfig {
+        SessionConfig {
+            id: None,
+            workspace: None,
+            mounts: Vec::new(),
+            packages: Vec::new(),
+            environment: Vec::new(),
+            limits: Limits::default(),
+            bridges: Arc::new(NoBridges),
+            seeds: HashMap::new(),
+            kernel_mode: KernelMode::default(),
+            record: None,
+            artifacts: None,
+            output: OutputPolicy::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionConfig").field("id", &self.id).field("mounts", &self.mounts).finish_non_exhaustive()
+    }
+}
+
+/// Folders with packages, each at a place of its own.
+pub(super) fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
+    let mount = |(index, folder): (usize, &PathBuf)| Mount {
+        host: folder.clone(),
+        guest: format!("{PACKAGES}/{}", index + 1),
+        access: Access::ReadOnly,
+    };
+    folders.iter().enumerate().map(mount).collect()
+}
+
+/// Makes sure that what seeds hold is bounded.
+pub(super) fn check_seeds(seeds: &HashMap<Language, Seed>) -> Result<(), Error> {
+    for (language, seed) in seeds {
+        let bytes: usize = seed.bindings.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let (count, bytes) = (seed.bindings.len(), bytes + seed.source.len());
+        if count > SEED_BINDINGS_MAX || bytes > SEED_BYTES_MAX {
+            return Err(Error::Request(format!(
+                "the {} seed has {count} bindings and {bytes} bytes, \
+                 at most {SEED_BINDINGS_MAX} and {SEED_BYTES_MAX} are allowed",
+                language.title()
+            )));
+        }
+    }
+    Ok(())
+}
