@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 uint32_t glue_cell;
+JSValue cellar_context;
 
 static char *read_text(const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");

@@ -63,12 +63,25 @@ static JSValue tick(JSContext *ctx, JSValueConst this_value, int argc, JSValueCo
     return enqueue_tick(ctx, argv[0]) ? JS_UNDEFINED : JS_EXCEPTION;
 }
 
+// context()
+static JSValue get_context(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    return JS_DupValue(ctx, cellar_context);
+}
+
+// setContext(value)
+static JSValue set_context(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    enter_context(ctx, JS_DupValue(ctx, argv[0]));
+    return JS_UNDEFINED;
+}
+
 void add_host_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("now", 0, now),
         JS_CFUNC_DEF("fillRandom", 1, fill_random),
         JS_CFUNC_DEF("exit", 1, exit_now),
         JS_CFUNC_DEF("enqueueTick", 1, tick),
+        JS_CFUNC_DEF("context", 0, get_context),
+        JS_CFUNC_DEF("setContext", 1, set_context),
         JS_CFUNC_DEF("currentCell", 0, current_cell),
         JS_CFUNC_DEF("source", 1, source),
         JS_CFUNC_DEF("lexicals", 0, lexicals),

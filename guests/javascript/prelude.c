@@ -87,6 +87,7 @@ void load_prelude(JSContext *ctx) {
     add_library_functions(ctx, host);
     add_lookup_functions(ctx, host);
     add_module_functions(ctx, host);
+    add_realm_functions(ctx, host);
     add_timer_functions(ctx, host);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
         char name[64];

@@ -308,6 +308,7 @@ static void run_job(JSJobEntry *job) {
     list_del(&job->link);
     JSValue result = JS_UNDEFINED;
     glue_cell = job->cell;
+    enter_context(ctx, job->context);
     if (!was_stopped(job->cell))
         result = job->job_func(ctx, job->argc, (JSValueConst *)job->argv);
     end_if_exception(result);
@@ -355,6 +356,7 @@ static void turn(kernel_step_t *step) {
         JS_FreeValue(ctx, result);
     }
     glue_cell = 0;
+    enter_context(ctx, JS_UNDEFINED);
     uint64_t wake_at = timers_next();
     glue_step(step, wake_at == UINT64_MAX ? NULL : &wake_at);
 }
@@ -414,9 +416,19 @@ uint64_t session_start(void) {
     return started_at;
 }
 
+JSValue cellar_context = JS_UNDEFINED;
+
+void enter_context(JSContext *c, JSValue context) {
+    JSValue left = cellar_context;
+    cellar_context = context;
+    JS_FreeValue(c, left);
+}
+
 // ---- The runtime
 
 #include "modules.c"
+
+#include "realms.c"
 
 static void open_runtime(void) {
     runtime = JS_NewRuntime();
@@ -553,6 +565,7 @@ void exports_kernel_reset(void) {
     }
     forget_rejections();
     forget_sources();
+    enter_context(ctx, JS_UNDEFINED);
     free_prelude(ctx);
     // The runtime frees what it knows of.
     move_list(&ticks, &runtime->job_list);

@@ -67,6 +67,12 @@ JSValue environment_list(JSContext *ctx);
 // When the kernel was given to its session, on the monotonic clock.
 uint64_t session_start(void);
 
+// What the running code runs in the context of: jobs, promises and timers that it makes keep it. Undefined outside.
+extern JSValue cellar_context;
+
+// Replaces the context by another, which it takes over.
+void enter_context(JSContext *ctx, JSValue context);
+
 // ---- reserve.c
 
 // Sets memory aside.
@@ -140,6 +146,7 @@ void add_detail_functions(JSContext *ctx, JSValueConst host);
 void add_library_functions(JSContext *ctx, JSValueConst host);
 void add_lookup_functions(JSContext *ctx, JSValueConst host);
 void add_module_functions(JSContext *ctx, JSValueConst host);
+void add_realm_functions(JSContext *ctx, JSValueConst host);
 
 // Hands the answer of a call to who awaits it; frees nothing.
 void settle_call(JSContext *ctx, const kernel_completion_t *completion);
@@ -151,7 +158,7 @@ typedef struct timer {
     struct timer *next;
     uint64_t due, interval;
     uint32_t id, cell;
-    JSValue function;
+    JSValue function, context;
 } pending_timer_t;
 
 void add_timer_functions(JSContext *ctx, JSValueConst host);

@@ -25,6 +25,7 @@ static void release(JSContext *ctx, pending_timer_t *timer) {
         return;
     }
     JS_FreeValue(ctx, timer->function);
+    JS_FreeValue(ctx, timer->context);
     js_free(ctx, timer);
 }
 
@@ -51,6 +52,7 @@ static JSValue start_timer(JSContext *ctx, JSValueConst this_value, int argc, JS
         .id = id == 0 ? ++last_id : id,
         .cell = glue_cell,
         .function = JS_DupValue(ctx, argv[0]),
+        .context = JS_DupValue(ctx, cellar_context),
     };
     insert(timer);
     return JS_NewUint32(ctx, timer->id);
@@ -98,6 +100,7 @@ bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result) {
         insert(timer);
     }
     running = timer;
+    enter_context(ctx, JS_DupValue(ctx, timer->context));
     *result = JS_Call(ctx, timer->function, JS_UNDEFINED, 0, NULL);
     bool cleared = running == NULL;
     running = NULL;

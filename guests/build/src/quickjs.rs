@@ -84,6 +84,48 @@ const EDITS: &[(&str, &str, &str)] = &[
         "        args[4] = value;\n        uint32_t settler = glue_cell;\n        glue_cell = rd->cell;\n        \
          JS_EnqueueJob(ctx, promise_reaction_job, 5, args);\n        glue_cell = settler;\n",
     ),
+    // The context of `AsyncLocalStorage` follows in the same way: jobs have that of the code that made them, and what
+    // waits for a promise that of the code that began to wait.
+    (
+        "quickjs.c",
+        "typedef struct JSJobEntry {\n",
+        "/* What code runs in the context of: a value of the prelude's, undefined for none. */\n\
+         extern JSValue cellar_context;\n\ntypedef struct JSJobEntry {\n",
+    ),
+    ("quickjs.c", "    uint32_t cell;\n    int argc;", "    uint32_t cell;\n    JSValue context;\n    int argc;"),
+    ("quickjs.c", "    e->cell = glue_cell;\n", "    e->cell = glue_cell;\n    e->context = js_dup(cellar_context);\n"),
+    (
+        "quickjs.c",
+        "            JS_FreeValueRT(rt, e->argv[i]);\n        js_free_rt(rt, e);",
+        "            JS_FreeValueRT(rt, e->argv[i]);\n        JS_FreeValueRT(rt, e->context);\n        js_free_rt(rt, e);",
+    ),
+    (
+        "quickjs.c",
+        "    uint32_t cell;\n} JSPromiseReactionData;",
+        "    uint32_t cell;\n    JSValue context;\n} JSPromiseReactionData;",
+    ),
+    (
+        "quickjs.c",
+        "        rd->cell = glue_cell;\n",
+        "        rd->cell = glue_cell;\n        rd->context = js_dup(cellar_context);\n",
+    ),
+    (
+        "quickjs.c",
+        "    JS_FreeValueRT(rt, rd->handler);\n    js_free_rt(rt, rd);",
+        "    JS_FreeValueRT(rt, rd->handler);\n    JS_FreeValueRT(rt, rd->context);\n    js_free_rt(rt, rd);",
+    ),
+    (
+        "quickjs.c",
+        "            JS_MarkValue(rt, rd->handler, mark_func);\n        }",
+        "            JS_MarkValue(rt, rd->handler, mark_func);\n            \
+         JS_MarkValue(rt, rd->context, mark_func);\n        }",
+    ),
+    (
+        "quickjs.c",
+        "        glue_cell = rd->cell;\n",
+        "        glue_cell = rd->cell;\n        JSValue outer = cellar_context;\n        cellar_context = rd->context;\n",
+    ),
+    ("quickjs.c", "        glue_cell = settler;\n", "        glue_cell = settler;\n        cellar_context = outer;\n"),
     // `let`, `const`, `class`, `var` and `function` may declare again what an earlier cell declared. The old value
     // stays until the new one is there, so a cell that fails on the way loses nothing.
     (

@@ -6,6 +6,9 @@ const { primordials } = require("deno/deno_core/00_primordials.js");
 const operations = require("deno/operations.js");
 const { classOf } = operations;
 
+const { queueMicrotask } = globalThis;
+primordials.setQueueMicrotask(queueMicrotask);
+
 const TYPED_ARRAY = /^(?:Uint8Clamped|(?:Ui|I)nt(?:8|16|32)|Big(?:Ui|I)nt64|Float(?:16|32|64))Array$/;
 const BOXES = ["Number", "String", "Boolean", "Symbol", "BigInt"];
 
@@ -45,6 +48,24 @@ const types = {
   isWeakSet: is("WeakSet"),
 };
 
+const kNoAsyncContextRestore = Symbol("no context to restore");
+
+// What `AsyncLocalStorage` keeps. A context maps variables to their values and is never changed: code that enters
+// another one leaves those alone that jobs and timers hold. The engine hands contexts on.
+class AsyncVariable {
+  enter(value) {
+    const outer = operations.context();
+    operations.setContext(new Map(outer).set(this, value));
+    return outer;
+  }
+  enterIfActive(value) {
+    return this.get() === undefined ? kNoAsyncContextRestore : this.enter(value);
+  }
+  get() {
+    return operations.context()?.get(this);
+  }
+}
+
 const core = {
   ...types,
   classOf,
@@ -61,13 +82,10 @@ const core = {
   propNonEnumerable: (value) => property({ value, enumerable: false, writable: true }),
   propGetterOnly: (get) => property({ get, enumerable: true }),
   propWritableLazyLoaded: (get, load) => property({ get: () => get(load()), enumerable: true }),
-  // One context, and no hooks into it.
-  AsyncVariable: class {
-    enter() {}
-    get() {}
-  },
-  getAsyncContext: nothing,
-  setAsyncContext: nothing,
+  AsyncVariable,
+  kNoAsyncContextRestore,
+  getAsyncContext: () => operations.context(),
+  setAsyncContext: (context) => operations.setContext(context),
   setAsyncHooksEmit: nothing,
   registerCloneableResource: nothing,
   registerTransferableResource: nothing,

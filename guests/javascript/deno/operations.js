@@ -216,6 +216,16 @@ function slice(bytes, start, end, encoding) {
   return encoding === 3 ? host.decodeUtf16(part) : host.decodeText(part, false);
 }
 
+// The variables that a `.env` file sets.
+function parseEnv(text) {
+  const LINE = /^\s*(?:export\s+)?([\w.-]+)\s*=[^\S\n]*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|`([^`]*)`|([^#\n]*))/gm;
+  const found = {};
+  for (const [, name, quoted, single, backticked, bare] of text.matchAll(LINE)) {
+    found[name] = quoted?.replaceAll("\\n", "\n") ?? single ?? backticked ?? bare.trim();
+  }
+  return found;
+}
+
 const URL_BASE64 = { alphabet: "base64url", omitPadding: true };
 
 // Seconds and nanoseconds, as two numbers of 32 bits.
@@ -237,6 +247,8 @@ const FS_CONSTANTS = {
   UV_FS_COPYFILE_EXCL: 1, COPYFILE_EXCL: 1, UV_FS_COPYFILE_FICLONE: 2, COPYFILE_FICLONE: 2,
   UV_FS_COPYFILE_FICLONE_FORCE: 4, COPYFILE_FICLONE_FORCE: 4,
 };
+
+let lastAsyncId = 1; // of the program itself
 
 const ops = {
   op_now: (target) => writeClock(target, host.now()),
@@ -272,6 +284,10 @@ const ops = {
   op_blob_create_object_url: createObjectUrl,
   op_blob_from_object_url: (url) => objectUrls.get(url) ?? null,
   op_blob_revoke_object_url: (url) => void objectUrls.delete(url),
+  op_node_new_async_id: () => ++lastAsyncId,
+  op_node_guess_handle_type: (fd) => (fd >= 0 && fd <= 2 ? 4 : 5), // a pipe, or unknown
+  op_node_parse_env: parseEnv,
+  op_node_view_has_buffer: () => true,
   op_node_build_os: () => "linux",
   op_node_call_is_from_dependency: () => false,
   op_node_encoding_slice: slice,
@@ -299,6 +315,8 @@ module.exports = {
   decode,
   byteLength: (text) => host.byteLength(text),
   isModuleNamespace: (value) => host.isModuleNamespace?.(value) ?? false,
+  context: () => host.context(),
+  setContext: (context) => host.setContext(context),
   startTimer: (task, delay) => host.startTimer(task, delay),
   stopTimer: (id) => host.stopTimer(id),
 };
