@@ -67,6 +67,7 @@ pub(crate) const NOTICE: &str = "\n---- deno_core, deno_fetch, deno_node, deno_w
 
 /// What a file says, and what it shall say.
 const REPLACEMENTS: &[(&str, &str)] = &[
+    ("core.loadExtScript(webStreamsAdaptersSpecifier)", "require(\"deno/deno_node/internal/webstreams/adapters.js\")"),
     ("core.loadExtScript(", "require("),
     ("core\n  .loadExtScript(", "require("),
     ("core\n    .loadExtScript(", "require("),
@@ -84,6 +85,17 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("globalThis.__bootstrap ??= {};", ""),
     ("globalThis.__bootstrap.", "exports."),
     ("= __bootstrap;", "= require(\"deno/bootstrap.js\");"),
+    // Errors as Node words them, with its codes.
+    (
+        "throw new TypeError(\n      `Invalid URL: '${href}'` +\n        (maybeBase ? ` with base '${maybeBase}'` : \"\"),\n    );",
+        "throw require(\"deno/failures.js\").invalidUrl(href, maybeBase);",
+    ),
+    ("\"The signal has been aborted\"", "\"This operation was aborted\""),
+    ("new TypeError(\"Body already consumed\")", "new TypeError(\"Body is unusable: Body has already been read\")"),
+    (
+        "          \"hash\",\n          \"search\",\n",
+        "          \"search\",\n          \"searchParams\",\n          \"hash\",\n",
+    ),
     // How its classes show themselves, as Node asks.
     (
         "function configureInterface(interface_) {",

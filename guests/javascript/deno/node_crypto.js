@@ -1,6 +1,6 @@
 // node:crypto, as far as hash functions and random bytes go.
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
-const { codes } = require("deno/deno_node/internal/error_codes.ts");
+const codes = require("deno/deno_node/internal/errors.ts");
 const { validateFunction, validateInt32, validateInteger, validateString } = require("deno/deno_node/internal/validators.js");
 const { Transform } = kit.requireBuiltin("stream");
 const { crypto: webcrypto } = require("deno/web_crypto.js");
@@ -35,6 +35,7 @@ const encoded = (bytes, encoding) => {
 class Digest extends Transform {
   #state;
   #done = false;
+  #result;
   constructor(state) {
     super();
     this.#state = state;
@@ -47,7 +48,11 @@ class Digest extends Transform {
   digest(encoding) {
     if (this.#done) throw new codes.ERR_CRYPTO_HASH_FINALIZED();
     this.#done = true;
-    return encoded(this.#state.digest(), encoding);
+    return encoded(this.#finish(), encoding);
+  }
+  // What was piped in may be had as output of the stream, and by asking.
+  #finish() {
+    return (this.#result ??= this.#state.digest());
   }
   copy() {
     if (this.#done) throw new codes.ERR_CRYPTO_HASH_FINALIZED();
@@ -58,7 +63,7 @@ class Digest extends Transform {
     done();
   }
   _flush(done) {
-    this.push(this.digest());
+    this.push(Buffer.from(this.#finish()));
     done();
   }
 }
@@ -156,10 +161,13 @@ function hkdfSync(digest, key, salt, info, length) {
 
 const withCallback = (sync) => (...values) => later(values.pop(), () => sync(...values));
 
+const WHY = "there are digests, HMAC, PBKDF2, scrypt, HKDF and randomness; for ciphers and key pairs install a package";
 const MISSING = [
-  "createCipheriv", "createDecipheriv", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
-  "createSecretKey", "createSign", "createVerify", "generateKeyPair", "generateKeyPairSync", "privateDecrypt",
-  "privateEncrypt", "publicDecrypt", "publicEncrypt", "sign", "verify",
+  "Certificate", "Cipheriv", "Decipheriv", "DiffieHellman", "ECDH", "KeyObject", "Sign", "Verify", "X509Certificate", "checkPrime",
+  "checkPrimeSync", "createCipheriv", "createDecipheriv", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
+  "createSecretKey", "createSign", "createVerify", "diffieHellman", "generateKey", "generateKeyPair", "generateKeyPairSync",
+  "generateKeySync", "generatePrime", "generatePrimeSync", "getCipherInfo", "getDiffieHellman", "privateDecrypt", "privateEncrypt",
+  "publicDecrypt", "publicEncrypt", "sign", "verify",
 ];
 
 module.exports = {
@@ -175,7 +183,7 @@ module.exports = {
   constants: {},
   subtle: webcrypto.subtle,
   webcrypto,
-  ...Object.fromEntries(MISSING.map((name) => [name, () => {
-    throw kit.unsupported(`crypto.${name}`);
+  ...Object.fromEntries(MISSING.map((name) => [name, function () {
+    throw kit.unsupported(`crypto.${name}`, WHY);
   }])),
 };

@@ -1,5 +1,5 @@
 // node:perf_hooks
-const performance = require("deno/deno_web/15_performance.js");
+const performance = kit.platform("performance");
 
 module.exports = {
   constants: {},
@@ -8,5 +8,6 @@ module.exports = {
   PerformanceMark: performance.PerformanceMark,
   PerformanceMeasure: performance.PerformanceMeasure,
   PerformanceObserver: performance.PerformanceObserver,
+  PerformanceObserverEntryList: performance.PerformanceObserverEntryList,
   performance: performance.performance,
 };

@@ -15,10 +15,10 @@ function output(fd, to) {
     [chunk, encoding, done].find((value) => typeof value === "function")?.();
     return stream;
   };
-  return Object.assign(stream, { fd, isTTY: false, columns: 80 });
+  return Object.assign(stream, { fd });
 }
 
 const stdin = Readable.from([]);
-Object.assign(stdin, { fd: 0, isTTY: false });
+stdin.fd = 0;
 
 module.exports = { stdin, stdout: output(1, 0), stderr: output(2, 1) };

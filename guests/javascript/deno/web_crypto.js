@@ -137,7 +137,7 @@ class Crypto {
   getRandomValues(array) {
     if (!INTEGERS.some((kind) => array instanceof kind)) refuse("TypeMismatchError", "The data argument must be an integer-type TypedArray");
     if (array.byteLength > QUOTA_BYTES) {
-      refuse("QuotaExceededError", `The requested length exceeds ${QUOTA_BYTES} bytes`);
+      refuse("QuotaExceededError", "The requested length exceeds 65,536 bytes");
     }
     host.fillRandom(array);
     return array;

@@ -64,6 +64,38 @@ for (const name of Object.keys(CODERS)) {
 }
 const isGzip = (data) => bytesOf(data)[0] === 0x1f;
 exported.unzipSync = (data, options) => exported[isGzip(data) ? "gunzipSync" : "inflateSync"](data, options);
+exported.createUnzip = () => {
+  let inner;
+  return new Transform({
+    transform(chunk, encoding, done) {
+      if (inner === undefined) {
+        inner = exported[isGzip(chunk) ? "createGunzip" : "createInflate"]();
+        inner.on("data", (data) => this.push(data)).on("error", (error) => this.destroy(error));
+      }
+      inner.write(chunk, encoding, done);
+    },
+    flush(done) {
+      if (inner === undefined) done();
+      else inner.end(() => done());
+    },
+  });
+};
+for (const name of ["brotliCompress", "brotliCompressSync", "brotliDecompress", "brotliDecompressSync", "createBrotliCompress", "createBrotliDecompress"]) {
+  exported[name] = () => {
+    throw kit.unsupported(`zlib.${name}`, "there is no Brotli; gzip and deflate are there");
+  };
+}
+
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let rest = byte;
+  for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? 0xedb88320 ^ (rest >>> 1) : rest >>> 1;
+  return rest;
+});
+exported.crc32 = (data, start = 0) => {
+  let rest = ~start;
+  for (const byte of bytesOf(data)) rest = CRC_TABLE[(rest ^ byte) & 0xff] ^ (rest >>> 8);
+  return ~rest >>> 0;
+};
 exported.unzip = (data, ...rest) => exported[isGzip(data) ? "gunzip" : "inflate"](data, ...rest);
 
 module.exports = exported;

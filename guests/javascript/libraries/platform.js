@@ -8,6 +8,7 @@ const parts = {
   base64: () => require("deno/deno_web/05_base64.js"),
   blob: () => require("deno/deno_web/09_file.js"),
   clone: () => require("deno/deno_web/13_message_port.js"),
+  codes: () => require("deno/deno_node/internal/errors.ts"),
   compression: () => require("deno/compression.js"),
   crypto: () => require("deno/web_crypto.js"),
   encoding: () => require("deno/deno_web/08_text_encoding.js"),
@@ -15,8 +16,14 @@ const parts = {
   exception: () => require("deno/deno_web/01_dom_exception.js"),
   fetch: () => require("deno/fetch.js"),
   formData: () => require("deno/deno_fetch/21_formdata.js"),
+  absent: () => require("deno/absent.js"),
   headers: () => require("deno/deno_fetch/20_headers.js"),
-  performance: () => require("deno/deno_web/15_performance.js"),
+  messages: () => require("deno/messages.js"),
+  performance: () => {
+    const performance = require("deno/deno_web/15_performance.js");
+    performance.setTimeOrigin(); // that of the session which asks first, not of the bake
+    return performance;
+  },
   request: () => require("deno/deno_fetch/23_request.js"),
   response: () => require("deno/deno_fetch/23_response.js"),
   streams: () => require("deno/deno_web/06_streams.js"),
@@ -25,11 +32,12 @@ const parts = {
   stdio: () => require("deno/stdio.js"),
   "node:assert": () => common(require("deno/deno_node/assert.ts")),
   "node:assert/strict": () => require("deno/deno_node/assert.ts").strict,
-  "node:async_hooks": () => require("deno/async_hooks.js"),
+  "node:async_hooks": () => common(require("deno/deno_node/async_hooks.ts")),
   "node:buffer": () => common(require("deno/deno_node/internal/buffer.js")),
-  "node:console": () => globalThis.console,
+  "node:console": () => require("deno/console.js"),
   "node:constants": () => require("deno/constants.js"),
   "node:crypto": () => require("deno/node_crypto.js"),
+  "node:diagnostics_channel": () => common(require("deno/deno_node/diagnostics_channel.js")),
   "node:events": () => common(require("deno/deno_node/_events.js")),
   "node:fs": () => require("deno/node_fs.js"),
   "node:fs/promises": () => require("deno/node_fs.js").promises,
@@ -41,7 +49,8 @@ const parts = {
   "node:process": () => globalThis.process,
   "node:punycode": () => common(require("deno/deno_node/punycode.ts")),
   "node:querystring": () => common(require("deno/deno_node/querystring.js")),
-  "node:readline": () => require("deno/readline.js"),
+  "node:readline": () => common(require("deno/deno_node/_readline.js")),
+  "node:readline/promises": () => parts["node:readline"]().promises,
   "node:_stream_duplex": () => common(require("deno/deno_node/internal/streams/duplex.js")),
   "node:_stream_passthrough": () => common(require("deno/deno_node/internal/streams/passthrough.js")),
   "node:_stream_readable": () => common(require("deno/deno_node/internal/streams/readable.js")),
@@ -59,11 +68,15 @@ const parts = {
   "node:url": () => common(require("deno/deno_node/url.ts")),
   "node:util": () => common(require("deno/deno_node/util.ts")),
   "node:util/types": () => common(require("deno/deno_node/internal/util/types.ts")),
+  "node:vm": () => require("deno/vm.js"),
   "node:zlib": () => require("deno/zlib.js"),
 };
 
 // Parts that are rare, or that must not be made before there is a session.
-const LATER = ["compression", "stdio", "node:console", "node:crypto", "node:process", "node:zlib"];
+const LATER = [
+  "absent", "compression", "messages", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:process",
+  "node:readline", "node:readline/promises", "node:vm", "node:zlib",
+];
 
 parts.preload = () => {
   for (const name of Object.keys(parts)) if (name !== "preload" && !LATER.includes(name)) parts[name]();

@@ -6,20 +6,6 @@
   const NAMES_MAX = 5000;
   const REEXPORTS_MAX = 200;
 
-  const ABSENT = new Set(("assert assert/strict async_hooks buffer child_process cluster console constants crypto dgram diagnostics_channel dns " +
-    "dns/promises domain events fs fs/promises http http2 https inspector inspector/promises module net os path path/posix path/win32 " +
-    "perf_hooks process punycode querystring readline readline/promises repl stream stream/consumers stream/promises stream/web " +
-    "string_decoder sys timers timers/promises tls trace_events tty url util util/types v8 vm wasi worker_threads zlib").split(" "));
-
-  // Is this the name of a module of Node's that is not here?
-  kit.isAbsentBuiltin = (name) => ABSENT.has(name);
-
-  const unsupported = kit.unsupported;
-  kit.unsupported = (what) => {
-    const name = what.replace(/^node:/, "");
-    return what === name || ABSENT.has(name) ? unsupported(what) : kit.coded("ERR_UNKNOWN_BUILTIN_MODULE", `No such built-in module: ${what}`);
-  };
-
   class Module {
     constructor(id = "", parent = undefined) {
       this.id = id;
@@ -85,7 +71,7 @@
 
   function resolveFrom(specifier, module) {
     if (typeof specifier !== "string") {
-      throw kit.coded("ERR_INVALID_ARG_TYPE", `The "id" argument must be of type string. Received ${kit.inspect(specifier)}`, TypeError);
+      throw kit.invalidArgument("id", "string", specifier);
     }
     if (specifier === "") throw kit.coded("ERR_INVALID_ARG_VALUE", "The argument 'id' must be a non-empty string. Received ''", TypeError);
     try {
@@ -181,6 +167,9 @@
       }
       return requireOf(moduleOf(decodeURIComponent(path), undefined));
     };
-    return Object.assign(Module, { Module, builtinModules: kit.builtinNames(), createRequire, isBuiltin, _cache: loaded });
+    const register = () => {
+      throw kit.unsupported("module.register", "modules are loaded in one way");
+    };
+    return Object.assign(Module, { Module, findSourceMap: () => undefined, register, syncBuiltinESMExports() {}, builtinModules: kit.builtinNames(), createRequire, isBuiltin, _cache: loaded });
   });
 })

@@ -54,6 +54,9 @@
     builtins.set(name, { make, schemeOnly, exports: undefined, made: false });
   };
 
+  // What `import` sees of a module: those of `process` that are made when they are first read, too.
+  kit.namesOf = (exports) => (exports === globalThis.process ? Object.getOwnPropertyNames(exports) : Object.keys(exports));
+
   kit.builtinNames = () => [...builtins].map(([name, { schemeOnly }]) => (schemeOnly ? `node:${name}` : name));
 
   // Is this how a module of Node's is asked for?
@@ -65,7 +68,7 @@
 
   kit.requireBuiltin = (specifier) => {
     const builtin = builtins.get(specifier.startsWith("node:") ? specifier.slice(5) : specifier);
-    if (builtin === undefined) throw kit.unsupported(specifier);
+    if (builtin === undefined) throw kit.unknownBuiltin(specifier);
     if (!builtin.made) {
       builtin.exports = builtin.make();
       builtin.made = true;
@@ -73,9 +76,14 @@
     return builtin.exports;
   };
 
-  // What Node offers and a sandbox does not: processes, sockets, threads and the like.
-  kit.unsupported = (what) => {
-    const error = new Error(`'${what}' is not available in this sandbox: it has no processes, sockets or threads`);
-    return define(error, "code", "ERR_UNSUPPORTED_IN_SANDBOX"), error;
-  };
+  const coded = (code, message) => Object.defineProperty(new Error(message), "code", { value: code, writable: true, enumerable: true, configurable: true });
+
+  kit.unknownBuiltin = (specifier) => coded("ERR_UNKNOWN_BUILTIN_MODULE", `No such built-in module: ${specifier}`);
+
+  // As Node words that an argument is of the wrong type.
+  kit.invalidArgument = (name, type, value) => new (kit.platform("codes").ERR_INVALID_ARG_TYPE)(name, type, value);
+
+  // What Node offers and a sandbox does not: processes, sockets, threads and the like. `why` says what to use instead.
+  kit.unsupported = (what, why = "it has no processes, sockets or threads") =>
+    coded("ERR_UNSUPPORTED_IN_SANDBOX", `'${what}' is not available in this sandbox: ${why}`);
 })

@@ -203,7 +203,7 @@
 
   function namesOf(record) {
     if (record.kind === "json") return [];
-    if (record.kind === "builtin") return Object.keys(kit.requireBuiltin(record.key)).filter((name) => name !== "default");
+    if (record.kind === "builtin") return kit.namesOf(kit.requireBuiltin(record.key)).filter((name) => name !== "default");
     return kit.exportedNames(record);
   }
 

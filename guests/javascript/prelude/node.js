@@ -5,12 +5,20 @@
   const { builtin, platform } = kit;
 
   const MODULES = [
-    "_stream_duplex", "_stream_passthrough", "_stream_readable", "_stream_transform", "_stream_writable", "assert", "assert/strict", "async_hooks", "buffer", "console", "constants", "crypto", "events", "fs", "fs/promises", "os", "path",
-    "path/posix", "path/win32", "perf_hooks", "process", "punycode", "querystring", "readline", "stream",
+    "_stream_duplex", "_stream_passthrough", "_stream_readable", "_stream_transform", "_stream_writable", "assert", "assert/strict", "async_hooks", "buffer", "console", "constants", "crypto", "diagnostics_channel", "events", "fs", "fs/promises", "os", "path",
+    "path/posix", "path/win32", "perf_hooks", "process", "punycode", "querystring", "readline", "readline/promises", "stream",
     "stream/consumers", "stream/promises", "stream/web", "string_decoder", "sys", "timers", "timers/promises", "tty",
-    "url", "util", "util/types", "zlib",
+    "url", "util", "util/types", "vm", "zlib",
   ];
   for (const name of MODULES) builtin(name, () => platform(`node:${name}`));
+
+  // Those that need what a sandbox has not: they can be imported, and say why when they are used.
+  const ABSENT = [
+    "child_process", "cluster", "dgram", "dns", "dns/promises", "domain", "http", "http2", "https", "inspector",
+    "inspector/promises", "net", "repl", "tls", "trace_events", "v8", "wasi", "worker_threads",
+  ];
+  for (const name of ABSENT) builtin(name, () => platform("absent")[name]());
+  builtin("test", () => platform("absent").test(), { schemeOnly: true });
 
   // Evaluates what sessions often use, so that they need not.
   kit.preload = () => {

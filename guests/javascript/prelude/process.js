@@ -60,8 +60,7 @@
 
   function nextTick(task, ...values) {
     if (typeof task !== "function") {
-      const error = new TypeError(`The "callback" argument must be of type function. Received ${kit.inspect(task)}`);
-      throw define(error, "code", "ERR_INVALID_ARG_TYPE");
+      throw kit.invalidArgument("callback", "function", task);
     }
     host.enqueueTick(() => task(...values));
   }
@@ -114,6 +113,11 @@
     cpuUsage: () => ({ user: Math.round(host.now() * 1e3), system: 0 }),
     resourceUsage: () => ({ userCPUTime: Math.round(host.now() * 1e3), systemCPUTime: 0, maxRSS: host.memoryBytes() >> 10 }),
     emitWarning,
+    getBuiltinModule: (name) => (kit.isBuiltin(String(name)) ? kit.requireBuiltin(String(name)) : undefined),
+    getgroups: () => [1000],
+    availableMemory: () => Math.max(0, 2 ** 32 - host.memoryBytes()),
+    constrainedMemory: () => 2 ** 32,
+    allowedNodeEnvironmentFlags: new Set(),
   };
   Object.defineProperty(process, "exitCode", {
     get: () => exitCode,

@@ -217,12 +217,7 @@
 
   function resolveBare(specifier, importer, context) {
     if (kit.isBuiltin(specifier)) return { builtin: specifier };
-    if (specifier.startsWith("node:") || kit.isAbsentBuiltin(specifier)) {
-      // A package of that name comes first, as in Node.
-      const installed = specifier.startsWith("node:") ? undefined : findInstalled(specifier, importer, context);
-      if (installed !== undefined) return installed;
-      throw kit.unsupported(specifier);
-    }
+    if (specifier.startsWith("node:")) throw kit.unknownBuiltin(specifier);
     const { name, subpath } = splitName(specifier);
     const own = kit.packageOf(importer);
     if (own?.content.name === name && own.content.exports !== undefined && own.content.exports !== null) {

@@ -4,10 +4,8 @@
 
   const { define } = kit;
 
-  function invalidCallback(name, value) {
-    const error = new TypeError(`The "callback" argument must be of type function. Received ${kit.inspect(value)}`);
-    define(error, "code", "ERR_INVALID_ARG_TYPE");
-    return error;
+  function needCallback(callback) {
+    if (typeof callback !== "function") throw kit.invalidArgument("callback", "function", callback);
   }
 
   // A timer that is set. Sessions do not wait for timers, so whether it has a reference makes no difference.
@@ -20,7 +18,7 @@
     #referenced = true;
 
     constructor(callback, delay, values, repeats) {
-      if (typeof callback !== "function") throw invalidCallback("callback", callback);
+      needCallback(callback);
       this.#callback = callback;
       this.#values = values;
       this.#delay = delay;
@@ -89,6 +87,11 @@
   });
   define(globalThis, "setImmediate", function setImmediate(callback, ...values) {
     return new Immediate(callback, values);
+  });
+  const { queueMicrotask: enqueue } = globalThis;
+  define(globalThis, "queueMicrotask", function queueMicrotask(callback) {
+    needCallback(callback);
+    enqueue(callback);
   });
   for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) {
     define(globalThis, name, { [name]: (timer) => stop(timer) }[name]);

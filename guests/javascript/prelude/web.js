@@ -22,6 +22,7 @@
     fetch: ["fetch"],
     formData: ["FormData"],
     headers: ["Headers"],
+    messages: ["BroadcastChannel", "MessageChannel", "MessagePort"],
     performance: [
       "Performance", "PerformanceEntry", "PerformanceMark", "PerformanceMeasure", "PerformanceObserver",
       "PerformanceObserverEntryList", "performance",

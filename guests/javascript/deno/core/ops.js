@@ -1,0 +1,2 @@
+// In place of Deno's operations.
+module.exports = require("deno/operations.js").ops;
