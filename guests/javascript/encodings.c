@@ -55,6 +55,13 @@ static JSValue encode_into(JSContext *ctx, JSValueConst this_value, int argc, JS
     return pair;
 }
 
+// The string of a text from js_malloc, which is freed.
+static JSValue text_taken(JSContext *ctx, char *text, size_t length) {
+    JSValue string = JS_NewStringLen(ctx, text, length);
+    js_free(ctx, text);
+    return string;
+}
+
 // Text of bytes with mistakes in them: each longest beginning of a character that is not one becomes U+FFFD.
 static JSValue decode_lossy(JSContext *ctx, const uint8_t *bytes, size_t length) {
     // Each mistake is at least one byte and becomes three.
@@ -76,9 +83,7 @@ static JSValue decode_lossy(JSContext *ctx, const uint8_t *bytes, size_t length)
         at += wrong;
         end += 3;
     }
-    JSValue text = JS_NewStringLen(ctx, repaired, end);
-    js_free(ctx, repaired);
-    return text;
+    return text_taken(ctx, repaired, end);
 }
 
 // decodeText(bytes, fatal): of UTF-8; undefined when it is none and `fatal` is true
@@ -110,9 +115,7 @@ static JSValue decode_latin1(JSContext *ctx, JSValueConst this_value, int argc, 
         }
         text[end++] = (char)c;
     }
-    JSValue result = JS_NewStringLen(ctx, text, end);
-    js_free(ctx, text);
-    return result;
+    return text_taken(ctx, text, end);
 }
 
 // encodeLatin1(string, strict): the low byte of each code unit; undefined when one is higher and `strict` is true

@@ -143,15 +143,15 @@ const unlinkSync = onePath("removeFile", "unlink");
 const rmdirSync = (folder, options) => (options?.recursive ? rmSync(folder, { recursive: true, force: true }) : rmdirOne(folder));
 
 function rmSync(file, options) {
-  const found = core.status(file, false, "rm");
+  const found = core.status(file, false, "lstat");
   if (found === undefined) {
     if (options?.force) return;
-    throw missing(file, "rm");
+    throw missing(file, "lstat");
   }
   if (!found.isDirectory()) return unlinkSync(file);
   if (!options?.recursive) {
     const error = new Error(`Path is a directory: rm returned EISDIR (is a directory) ${pathOf(file)}`);
-    throw Object.assign(error, { code: "ERR_FS_EISDIR", errno: 21, syscall: "rm", path: pathOf(file) });
+    throw Object.assign(error, { name: "SystemError", code: "ERR_FS_EISDIR", errno: 21, syscall: "rm", path: pathOf(file) });
   }
   for (const entry of list(file)) rmSync(path.join(pathOf(file), entry.name), options);
   return rmdirOne(file);
@@ -231,6 +231,17 @@ const truncateSync = (file, length = 0) => withFile(file, "r+", 0, (fd) => ftrun
 const fsyncSync = (fd) => (need(fd, "fsync"), void check(files.sync(fd), "fsync"));
 // There is one user, and permissions are the host's affair.
 const nothing = (file) => void accessSync(file);
+const nothingOf = (syscall) => (fd) => need(fd, syscall);
+// Several buffers, one after the other, until one cannot be filled or emptied.
+const vectored = (one) => (fd, buffers, position) => {
+  let total = 0;
+  for (const buffer of buffers) {
+    const done = one(fd, buffer, 0, buffer.byteLength, typeof position === "number" ? position + total : undefined);
+    total += done;
+    if (done < buffer.byteLength) break;
+  }
+  return total;
+};
 
 class Dir {
   #entries;
@@ -252,11 +263,13 @@ class Dir {
 }
 
 const sync = {
-  accessSync, appendFileSync, chmodSync: nothing, chownSync: nothing, closeSync, copyFileSync, cpSync, fdatasyncSync: fsyncSync,
+  accessSync, appendFileSync, chmodSync: nothing, chownSync: nothing, closeSync, copyFileSync, cpSync, fchmodSync: nothingOf("fchmod"),
+  fchownSync: nothingOf("fchown"), fdatasyncSync: fsyncSync,
   fstatSync, fsyncSync, ftruncateSync, linkSync: twoPaths("link", "link"), lchownSync: nothing, lstatSync,
   lutimesSync: timesSetter(false, "lutime"), mkdirSync, mkdtempSync, openSync, opendirSync: (folder) => new Dir(folder), readFileSync,
-  readSync, readdirSync, readlinkSync, realpathSync, renameSync: twoPaths("rename", "rename"), rmSync, rmdirSync, statSync,
+  readSync, readvSync: vectored(readSync), readdirSync, readlinkSync, realpathSync, renameSync: twoPaths("rename", "rename"), rmSync, rmdirSync, statSync,
   symlinkSync: twoPaths("symlink", "symlink"), truncateSync, unlinkSync, utimesSync: timesSetter(true, "utime"), writeFileSync, writeSync,
+  writevSync: vectored(writeSync),
 };
 
 module.exports = { ...sync, Dir, Dirent, Stats, codes, constants, existsSync, sync };

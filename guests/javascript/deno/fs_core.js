@@ -1,6 +1,6 @@
 // What node:fs is made of: calls of the system, the errors they give, and arguments as Node takes them.
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
-const { codes } = require("deno/deno_node/internal/error_codes.ts");
+const codes = require("deno/deno_node/internal/errors.ts");
 const { fs: constants } = require("deno/deno_node/internal_binding/constants.ts");
 
 const { files } = host;
@@ -79,8 +79,25 @@ function need(fd, syscall) {
 
 // ---- Stats
 
-class Stats {
+// What may be met in a folder: a session is shown no pipes, sockets and devices.
+class Entry {
+  isFIFO() {
+    return false;
+  }
+  isSocket() {
+    return false;
+  }
+  isBlockDevice() {
+    return false;
+  }
+  isCharacterDevice() {
+    return false;
+  }
+}
+
+class Stats extends Entry {
   constructor([mode, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
+    super();
     Object.assign(this, {
       dev, mode, nlink, uid: 1000, gid: 1000, rdev: 0, blksize: 4096, ino, size, blocks: Math.ceil(size / 512),
       atimeMs, mtimeMs, ctimeMs, birthtimeMs: ctimeMs,
@@ -97,18 +114,6 @@ class Stats {
   }
   isSymbolicLink() {
     return (this.mode & constants.S_IFMT) === constants.S_IFLNK;
-  }
-  isFIFO() {
-    return false;
-  }
-  isSocket() {
-    return false;
-  }
-  isBlockDevice() {
-    return false;
-  }
-  isCharacterDevice() {
-    return false;
   }
 }
 
@@ -129,9 +134,10 @@ function stat(syscall, follows) {
   };
 }
 
-class Dirent {
+class Dirent extends Entry {
   #type;
   constructor(name, parentPath, type) {
+    super();
     this.name = name;
     this.parentPath = parentPath;
     this.path = parentPath;
@@ -145,18 +151,6 @@ class Dirent {
   }
   isSymbolicLink() {
     return this.#type === "symlink";
-  }
-  isFIFO() {
-    return false;
-  }
-  isSocket() {
-    return false;
-  }
-  isBlockDevice() {
-    return false;
-  }
-  isCharacterDevice() {
-    return false;
   }
 }
 

@@ -24,7 +24,7 @@ const promises = { constants };
 for (const [syncName, call] of Object.entries(sync)) {
   const name = nameOf(syncName);
   callbacks[name] = { [name]: (...values) => {
-    const callback = values.pop();
+    const callback = typeof values.at(-1) === "function" ? values.pop() : undefined;
     // Functions that read or write pass the buffer on.
     later(callback, () => call(...values), ...(name === "read" || name === "write" ? [values[1]] : []));
   } }[name];
@@ -84,8 +84,26 @@ for (const [name, call] of Object.entries(HANDLE_CALLS)) {
     return sync[call](this.fd, ...values);
   };
 }
+// What is to be written may come in pieces.
+promises.writeFile = async function writeFile(file, data, options) {
+  const inPieces = typeof data === "object" && data !== null && !ArrayBuffer.isView(data) && (Symbol.asyncIterator in data || Symbol.iterator in data);
+  if (!inPieces) return sync.writeFileSync(file instanceof FileHandle ? file.fd : file, data, options);
+  const handle = file instanceof FileHandle ? file : await promises.open(file, options?.flag ?? "w", options?.mode);
+  try {
+    for await (const piece of data) sync.writeFileSync(handle.fd, piece, options);
+  } finally {
+    if (handle !== file) await handle.close();
+  }
+};
+for (const name of ["appendFile", "readFile"]) {
+  const ofPath = promises[name];
+  promises[name] = { [name]: async (file, ...rest) => {
+    if (typeof file === "number") throw new codes.ERR_INVALID_ARG_TYPE("path", ["string", "Buffer", "URL"], file);
+    return ofPath(file instanceof FileHandle ? file.fd : file, ...rest);
+  } }[name];
+}
 promises.open = async (...values) => new FileHandle(sync.openSync(...values));
-for (const name of ["close", "exists", "fdatasync", "fstat", "fsync", "ftruncate", "read", "write"]) delete promises[name];
+for (const name of ["close", "exists", "fdatasync", "fstat", "fchmod", "fchown", "fsync", "ftruncate", "read", "readv", "write", "writev"]) delete promises[name];
 
 // ---- Streams
 
@@ -110,9 +128,14 @@ class ReadStream extends Readable {
   }
   _read(size) {
     const left = this.#end - (this.#at ?? this.bytesRead) + 1;
-    const buffer = Buffer.alloc(Math.max(0, Math.min(size, left)));
+    // Later, as in Node: who reads gets the pieces one by one.
+    process.nextTick(() => this.#readPiece(Math.max(0, Math.min(size, left))));
+  }
+  #readPiece(size) {
+    if (this.destroyed) return;
+    const buffer = Buffer.alloc(size);
     try {
-      const read = buffer.length === 0 ? 0 : sync.readSync(this.fd, buffer, 0, buffer.length, this.#at);
+      const read = size === 0 ? 0 : sync.readSync(this.fd, buffer, 0, size, this.#at);
       if (this.#at !== undefined) this.#at += read;
       this.bytesRead += read;
       this.push(read === 0 ? null : buffer.subarray(0, read));
@@ -180,7 +203,7 @@ function close(stream, error, done) {
 }
 
 const refuse = (name) => () => {
-  throw kit.unsupported(`fs.${name}`);
+  throw kit.unsupported(`fs.${name}`, "nothing tells of changes: look at fs.statSync(path).mtimeMs when you need to know");
 };
 
 module.exports = {
@@ -191,4 +214,5 @@ module.exports = {
   watch: refuse("watch"),
   watchFile: refuse("watchFile"),
   unwatchFile: refuse("unwatchFile"),
+  openAsBlob: async (file, options) => new (kit.platform("blob").Blob)([sync.readFileSync(file)], options),
 };
