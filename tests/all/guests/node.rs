@@ -31,7 +31,14 @@ fn printed_by_node(program: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let module = folder.path().join("program.mjs"); // so that `await` works at its top level
     fs::copy(program, &module).expect("a program");
-    let output = Command::new("node").arg(&module).output().expect("Node runs; `make setup` installs it");
+    // Sessions have an empty folder of their own, and universal time.
+    let output = Command::new("node")
+        .arg(&module)
+        .current_dir(&folder)
+        .env("TZ", "UTC")
+        .env("TMPDIR", folder.path())
+        .output()
+        .expect("Node runs; `make setup` installs it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
