@@ -430,12 +430,23 @@ void enter_context(JSContext *c, JSValue context) {
 
 #include "realms.c"
 
+static void *allocate_shared(void *opaque, size_t size) {
+    return malloc(size);
+}
+
+static void free_shared(void *opaque, void *memory) {
+    free(memory);
+}
+
 static void open_runtime(void) {
     runtime = JS_NewRuntime();
     ctx = runtime == NULL ? NULL : JS_NewContext(runtime);
     if (ctx == NULL)
         __builtin_trap();
     JS_SetMaxStackSize(runtime, JS_STACK_BYTES);
+    JS_SetCanBlock(runtime, true);
+    JS_SetSharedArrayBufferFunctions(
+        runtime, &(JSSharedArrayBufferFunctions){.sab_alloc = allocate_shared, .sab_free = free_shared});
     JS_SetInterruptHandler(runtime, must_stop, NULL);
     JS_SetHostPromiseRejectionTracker(runtime, track_rejection, NULL);
     JS_SetDynamicImportFunc(runtime, import_dynamically, NULL);

@@ -65,6 +65,8 @@ impl Guest for JavaScript {
             include_str!("profile.rs"),
             include_str!("profile/counts.rs"),
             include_str!("profile/indexed.rs"),
+            include_str!("quickjs/atomics.rs"),
+            include_str!("quickjs/bounded.rs"),
             include_str!("quickjs/faster.rs"),
             include_str!("unroll.rs")
         )

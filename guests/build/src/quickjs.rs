@@ -1,5 +1,7 @@
 //! Changes to QuickJS's own source, each of which must fit exactly once or the build fails.
 
+mod atomics;
+mod bounded;
 mod faster;
 
 use std::fs;
@@ -25,6 +27,9 @@ const PADS: &[(&str, &[(&str, u32)])] = &[
             ("js_create_module_function", 256),
             ("js_inner_module_evaluation", 512),
             ("js_inner_module_linking", 512),
+            ("js_iterator_concat_next", 256),
+            ("js_iterator_helper_next", 256),
+            ("js_iterator_wrap_next", 256),
             ("js_json_to_str", 768),
             ("js_parse_assign_expr2", 1024),
             ("js_parse_destructuring_element", 1024),
@@ -424,7 +429,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Copies the C files and headers of QuickJS with [`EDITS`], [`faster::EDITS`] and [`PADS`] applied.
+/// Copies the C files and headers of QuickJS with all edits and [`PADS`] applied.
 pub(crate) fn copy_patched(upstream: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target)?;
     for entry in fs::read_dir(upstream)? {
@@ -434,7 +439,8 @@ pub(crate) fn copy_patched(upstream: &Path, target: &Path) -> Result<()> {
             continue;
         }
         let mut text = fs::read_to_string(&path).with_context(|| format!("could not read `{}`", path.display()))?;
-        for (_, old, new) in EDITS.iter().chain(faster::EDITS).filter(|(file, ..)| *file == name) {
+        let edits = [EDITS, atomics::EDITS, bounded::EDITS, faster::EDITS].into_iter().flatten();
+        for (_, old, new) in edits.filter(|(file, ..)| *file == name) {
             let found = text.matches(old).count();
             ensure!(found == 1, "QuickJS's `{name}` has this {found} times, not once; check the edits:\n{old}");
             text = text.replace(old, new);
