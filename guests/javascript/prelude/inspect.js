@@ -49,9 +49,16 @@
   // Text of a value; strings are quoted. Options are those of util.inspect.
   kit.inspect = (value, ...options) => kit.library("inspect").inspect(value, ...options);
 
-  // What `console.log` prints for its arguments: %-sequences of the first, the others after blanks.
+  // What `console.log` prints for its arguments: %-sequences of the first, the others after blanks. Most lines are of text
+  // and numbers, which the library takes five times as long to put together.
   kit.format = (values) => {
-    if (values.length === 1 && typeof values[0] === "string") return values[0];
-    return kit.library("inspect").format(...values);
+    let text = "";
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i];
+      const isPlain = typeof value === "string" ? i > 0 || values.length === 1 || !value.includes("%") : typeof value === "number" && value !== 0;
+      if (!isPlain) return kit.library("inspect").format(...values);
+      text += i === 0 ? value : " " + value;
+    }
+    return text;
   };
 })

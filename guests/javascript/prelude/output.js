@@ -109,12 +109,17 @@
       return out(frame([["(iteration index)", "Values"], ...[...data].map((value, i) => [String(i), shown(value)])]));
     }
     const rows = Object.entries(data);
-    const names = columns ?? [...new Set(rows.flatMap(([, row]) => (isRow(row) ? Object.keys(row) : [])))];
+    const names = (rows.length > 0 ? columns : []) ?? [...new Set(rows.flatMap(([, row]) => (isRow(row) ? Object.keys(row) : [])))];
     const plain = rows.some(([, row]) => !isRow(row));
     const cell = (row, name) => (isRow(row) && Object.hasOwn(row, name) ? shown(row[name]) : "");
     const head = ["(index)", ...names, ...(plain ? ["Values"] : [])];
     const last = (row) => (plain ? [isRow(row) ? "" : shown(row)] : []);
     return out(frame([head, ...rows.map(([key, row]) => [key, ...names.map((name) => cell(row, name)), ...last(row)])]));
+  }
+
+  function group(...values) {
+    if (values.length > 0) line(STDOUT, values);
+    indent += "  ";
   }
 
   const elapsed = (label) => {
@@ -124,13 +129,13 @@
   };
 
   const console = {
-    log: out,
-    info: out,
-    debug: out,
-    warn: err,
-    error: err,
+    log: (...values) => line(STDOUT, values),
+    info: (...values) => line(STDOUT, values),
+    debug: (...values) => line(STDOUT, values),
+    warn: (...values) => line(STDERR, values),
+    error: (...values) => line(STDERR, values),
     dir: (value, options) => out(kit.inspect(value, options)),
-    dirxml: out,
+    dirxml: (...values) => line(STDOUT, values),
     table,
     trace: (...values) => {
       const here = new Error(kit.format(values));
@@ -145,10 +150,8 @@
       out(`${label}: ${counts.get(label)}`);
     },
     countReset: (label = "default") => void counts.delete(label),
-    group: (...values) => {
-      if (values.length > 0) out(...values);
-      indent += "  ";
-    },
+    group,
+    groupCollapsed: (...values) => group(...values),
     groupEnd: () => {
       indent = indent.slice(2);
     },
@@ -160,7 +163,7 @@
     },
     clear: () => host.clear(false),
   };
-  console.groupCollapsed = console.group;
+  Object.defineProperty(console, Symbol.toStringTag, { value: "console", configurable: true });
   define(globalThis, "console", console);
   define(globalThis, "print", out);
 })
