@@ -128,6 +128,19 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
         "        if (js_poll_interrupts(ctx))\n            goto fail;\n        \
          c = string_getc(p, &i);\n        if (c == 0x3a3 && to_lower",
     ),
+    // Objects with many properties: long texts, too.
+    (
+        "quickjs.c",
+        "        JSAtom atom = atoms[i].atom;\n        if (flags & JS_GPN_ENUM_ONLY) {",
+        "        JSAtom atom = atoms[i].atom;\n        if (js_poll_interrupts(ctx))\n            goto exception;\n        \
+         if (flags & JS_GPN_ENUM_ONLY) {",
+    ),
+    (
+        "quickjs.c",
+        "        JSValue atomValue, desc;\n        JSValueConst args[2];\n\n",
+        "        JSValue atomValue, desc;\n        JSValueConst args[2];\n\n        if (js_poll_interrupts(ctx))\n            \
+         goto exception;\n",
+    ),
     // Every token of a program, and of JSON, is a step.
     (
         "quickjs.c",
