@@ -4,6 +4,7 @@ mod bridges;
 mod cli;
 mod completion;
 mod continuity;
+mod hostile;
 mod memory;
 mod node;
 mod notebook;
