@@ -141,6 +141,6 @@ fn train(workshop: &Workshop, folder: &Path, patched: &Path, sources: &[PathBuf]
         without: &["JS_CallInternal"],
         sources,
         included: patched,
-        headers: &["cell_parser.h", "stacks.h"].map(|name| folder.join(name)),
+        headers: &["cell_parser.h", "one_thread.h", "stacks.h"].map(|name| folder.join(name)),
     })
 }

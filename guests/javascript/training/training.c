@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 uint32_t glue_cell;
+JSValue cellar_context = JS_UNDEFINED;
 
 void cellar_out_of_memory(void) {
 }
