@@ -55,4 +55,16 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
         "    JSATODTempMem atod_mem;\n    \
          s->token.u.num.val = js_number(js_atod((const char *)p_start, NULL, 10, 0, &atod_mem));",
     ),
+    // Keys of a `Map` that are numbers differ in the high bits of a double, and objects lie at multiples of eight, while
+    // the table takes the low bits, to which a product carries nothing from above: most keys would share few lists. The
+    // mixer is the finaliser of MurmurHash3 (`fmix32`, Austin Appleby): every bit of a key moves every bit of the hash.
+    (
+        "quickjs.c",
+        "static uint32_t map_hash_key(JSContext *ctx, JSValueConst key)\n{",
+        "static inline uint32_t cellar_mix(uint32_t h)\n{\n    h = (h ^ h >> 16) * 0x85ebca6b;\n    \
+         h = (h ^ h >> 13) * 0xc2b2ae35;\n    return h ^ h >> 16;\n}\n\n\
+         static uint32_t map_hash_key(JSContext *ctx, JSValueConst key)\n{",
+    ),
+    ("quickjs.c", "h = (uintptr_t)JS_VALUE_GET_PTR(key) * 3163;", "h = cellar_mix((uintptr_t)JS_VALUE_GET_PTR(key));"),
+    ("quickjs.c", "h = (u.u32[0] ^ u.u32[1]) * 3163;", "h = cellar_mix(u.u32[0] ^ u.u32[1]);"),
 ];
