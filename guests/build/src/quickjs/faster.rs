@@ -67,4 +67,18 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     ("quickjs.c", "h = (uintptr_t)JS_VALUE_GET_PTR(key) * 3163;", "h = cellar_mix((uintptr_t)JS_VALUE_GET_PTR(key));"),
     ("quickjs.c", "h = (u.u32[0] ^ u.u32[1]) * 3163;", "h = cellar_mix(u.u32[0] ^ u.u32[1]);"),
+    // The last arena of a size with room in it is kept when it is empty: what allocates and frees one value at a time would
+    // make a new one, and the list of all its blocks, each time.
+    (
+        "quickjs.c",
+        "static void js_arena_free(JSRuntime *rt, void *ptr)\n{",
+        "static inline __attribute__((always_inline)) int cellar_keeps_arena(const JSArena *ar)\n{\n    \
+         return ar->n_used_blocks != 0 || ar->free_link.prev == ar->free_link.next;\n}\n\n\
+         static void js_arena_free(JSRuntime *rt, void *ptr)\n{",
+    ),
+    (
+        "quickjs.c",
+        "        if (unlikely(ar->n_used_blocks == 0)) {",
+        "        if (unlikely(cellar_keeps_arena(ar) == 0)) {",
+    ),
 ];
