@@ -30,6 +30,9 @@ static void fill_parts(ada_url url, uint32_t *parts) {
     parts[3] = found->host_end;
     parts[4] = found->port == ada_url_omitted ? 0 : found->port;
     parts[5] = found->pathname_start;
+    // Without a host, the `/.` before a path that begins with `//` belongs to neither.
+    if (found->host_start == found->host_end && found->port == ada_url_omitted)
+        parts[2] = parts[3] = parts[5];
     parts[6] = found->search_start == ada_url_omitted ? 0 : found->search_start;
     parts[7] = found->hash_start == ada_url_omitted ? 0 : found->hash_start;
 }

@@ -13,3 +13,4 @@ mod recordings;
 mod snapshots;
 mod stored;
 mod terminal;
+mod urls;

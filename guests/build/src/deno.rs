@@ -90,6 +90,12 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "throw new TypeError(\n      `Invalid URL: '${href}'` +\n        (maybeBase ? ` with base '${maybeBase}'` : \"\"),\n    );",
         "throw require(\"deno/failures.js\").invalidUrl(href, maybeBase);",
     ),
+    // What is in a `blob:` has an origin only where it is of the web.
+    (
+        "        return new URL(this.pathname).origin;\n",
+        "        const inner = new URL(this.pathname);\n        \
+         return inner.protocol === \"http:\" || inner.protocol === \"https:\" ? inner.origin : \"null\";\n",
+    ),
     ("\"The signal has been aborted\"", "\"This operation was aborted\""),
     ("new TypeError(\"Body already consumed\")", "new TypeError(\"Body is unusable: Body has already been read\")"),
     (

@@ -29,7 +29,7 @@ pub(crate) const QUICKJS: CrateSource = CrateSource {
 };
 
 /// Carries the URL parser `ada`.
-const ADA: CrateSource = CrateSource {
+pub(crate) const ADA: CrateSource = CrateSource {
     name: "ada-url",
     version: "4.0.0",
     sha256: "c153db7a5a9f8a92a313dff0fecbbb28198542fc98bf024b961baf9896408347",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::javascript;
 use crate::python;
 use crate::test262;
 use crate::workshop::Workshop;
@@ -18,6 +19,8 @@ pub(crate) enum Suite {
     PythonPackages,
     /// ECMA's tests of JavaScript.
     Test262,
+    /// The web's tests of addresses.
+    Urls,
 }
 
 /// The folder of a suite, made unless the cache has it.
@@ -26,5 +29,6 @@ pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
         Suite::PythonLibrary => python::suite::library_tests(workshop),
         Suite::PythonPackages => python::suite::package_tests(workshop),
         Suite::Test262 => test262::find(workshop),
+        Suite::Urls => Ok(workshop.crate_source(&javascript::ADA)?.join("tests/wpt")),
     }
 }
