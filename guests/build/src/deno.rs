@@ -102,6 +102,16 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "          \"hash\",\n          \"search\",\n",
         "          \"search\",\n          \"searchParams\",\n          \"hash\",\n",
     ),
+    (
+        "\"Failed to execute 'dispatchEvent' on 'EventTarget'\",\n    );\n",
+        "\"Failed to execute 'dispatchEvent' on 'EventTarget'\",\n    );\n    \
+         require(\"deno/failures.js\").checkEvent(ObjectPrototypeIsPrototypeOf(EventPrototype, event), event);\n",
+    ),
+    (
+        "    options = addEventListenerOptionsConverter(options, prefix);\n",
+        "    require(\"deno/failures.js\").checkListener(callback);\n    \
+         options = addEventListenerOptionsConverter(options, prefix);\n",
+    ),
     // How its classes show themselves, as Node asks.
     (
         "function configureInterface(interface_) {",

@@ -5,4 +5,19 @@ function invalidUrl(input, base) {
   return Object.assign(error, { code: "ERR_INVALID_URL", input }, base === undefined ? {} : { base });
 }
 
-module.exports = { invalidUrl };
+function invalidType(name, expected, value) {
+  const { ERR_INVALID_ARG_TYPE } = require("deno/deno_node/internal/errors.ts");
+  return new ERR_INVALID_ARG_TYPE(name, expected, value);
+}
+
+function checkEvent(isEvent, value) {
+  if (!isEvent) throw invalidType("event", "Event", value);
+}
+
+function checkListener(value) {
+  if (value !== null && !["undefined", "object", "function"].includes(typeof value)) {
+    throw invalidType("listener", "EventListener", value);
+  }
+}
+
+module.exports = { checkEvent, checkListener, invalidUrl };
