@@ -236,6 +236,8 @@ impl Reactor {
             self.stop_cells().await?;
             self.tick().await?;
             self.is_suspect = false;
+            // Another checkpoint of the same would hide how many kernels have died with it.
+            self.rest.settled();
         }
         loop {
             if let Some(failure) = self.seed_failure() {

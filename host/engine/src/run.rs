@@ -136,12 +136,12 @@ impl Run {
         result
     }
 
-    /// Sends an event of the run itself.
-    fn tell(&mut self, event: EventKind) {
+    /// Puts an event that the host made into the recording, at the moment that it is heard: only then is it known where
+    /// its text is kept.
+    fn record(&self, event: &EventKind) {
         if let Some(record) = &self.record {
-            record.told(&event);
+            record.told(event);
         }
-        self.pending.push_back(event);
     }
 
     /// Starts the next cell, or ends the run.
@@ -159,7 +159,6 @@ impl Run {
         let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
         match self.session.start_cell(index, cell, self.stop.clone(), sender, self.record.clone()) {
             Ok(cell) => {
-                // It is in the recording already, where it comes before all that the cell says.
                 self.pending.push_back(EventKind::CellStarted { index, cell });
                 self.running = Some(receiver);
             }
@@ -175,7 +174,7 @@ impl Run {
 
     /// Ends the run with a failure that the kernel did not report itself.
     fn fail(&mut self, index: usize, failure: Failure) {
-        self.tell(EventKind::CellFinished {
+        self.pending.push_back(EventKind::CellFinished {
             index,
             outcome: Outcome::Failed(Box::new(failure)),
             duration: std::time::Duration::ZERO,
@@ -197,7 +196,7 @@ impl Run {
     fn end(&mut self) {
         self.running = None;
         self.finished = true;
-        self.tell(EventKind::RunFinished { is_error: self.is_error, kept: None });
+        self.pending.push_back(EventKind::RunFinished { is_error: self.is_error, kept: None });
     }
 }
 
@@ -220,6 +219,10 @@ impl Run {
             }
             if let Some(kind) = self.pending.pop_front() {
                 self.note(&kind);
+                // The start of a cell is there already, before all that the cell says.
+                if !matches!(kind, EventKind::CellStarted { .. }) {
+                    self.record(&kind);
+                }
                 return Poll::Ready(Some(kind));
             }
             let index = self.next.saturating_sub(1);
@@ -275,11 +278,14 @@ impl Run {
     /// The end of a cell whose text is `text`.
     fn end_cell(&mut self, mut end: EventKind, text: Option<KeptText>) -> EventKind {
         self.note(&end);
-        if let EventKind::CellFinished { outcome, kept, .. } = &mut end {
+        if let EventKind::CellFinished { kept, .. } = &mut end {
             *kept = text;
-            if !outcome.is_success() {
-                self.failed();
-            }
+        }
+        self.record(&end);
+        if let EventKind::CellFinished { outcome, .. } = &end
+            && !outcome.is_success()
+        {
+            self.failed();
         }
         end
     }
@@ -291,7 +297,7 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if self.seq == 0 && self.pending.is_empty() {
             let started = EventKind::RunStarted { session: self.session.id().to_owned(), cells: self.cells.clone() };
-            self.tell(started);
+            self.pending.push_back(started);
         }
         let Some(kind) = ready!(self.poll_kind(cx)) else { return Poll::Ready(None) };
         let seq = self.seq;

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, Event, Language, Replayed, Response, Session, SessionConfig, denied,
+    Bridges, Call, CallFuture, Caller, Cell, Event, EventKind, KernelMode, Language, Replayed, Response, Session,
+    SessionConfig, denied,
 };
 use futures::StreamExt;
 
@@ -113,14 +114,44 @@ fn a_kernel_that_dies_dies_again_and_goes_on_from_its_checkpoint() {
             timeout: Some(Duration::from_secs(1)),
             ..Cell::new(
                 Language::JavaScript,
-                "console.log(n); 'a'.repeat(2 ** 25).split('').map(c => [c, c]).sort(); /(a+)+b/.exec('a'.repeat(60))",
+                "console.log(n); ('a' + '\\u0300\\u0316'.repeat(2 ** 20)).normalize('NFD')",
             )
         };
-        heard.push(session.run(vec![stubborn]).expect("a run").collect().await);
+        let killed: Vec<Event> = session.run(vec![stubborn]).expect("a run").collect().await;
+        let is_restored =
+            |event: &Event| matches!(&event.kind, EventKind::Status { op, .. } if op == "kernel_restored");
+        assert!(killed.iter().any(is_restored), "{killed:?}");
+        heard.push(killed);
         heard.push(events(&session, Language::JavaScript, "console.log(n, Date.now())").await);
         session.end_recording().expect("a recording");
         drop(session);
         assert_eq!(replayed(&file).await, heard);
+    });
+}
+
+#[test]
+fn fuel_and_kernels_of_one_call_are_replayed() {
+    on_runtime(async {
+        for mode in [KernelMode::Session, KernelMode::PerCall] {
+            let (_folder, file) = place();
+            let mut config = recorded(&file);
+            config.kernel_mode = mode;
+            config.limits.fuel = Some(200_000_000);
+            let session = host().session(config).expect("a session");
+            let mut heard = Vec::new();
+            for (language, code) in [
+                (Language::Python, "import random; n = random.random(); print(n)"),
+                (Language::JavaScript, "let n = Math.random(); n"),
+                (Language::Python, "while True: pass"),
+                (Language::JavaScript, "for (;;);"),
+                (Language::Python, "print('n' in globals())"),
+            ] {
+                heard.push(events(&session, language, code).await);
+            }
+            session.end_recording().expect("a recording");
+            drop(session);
+            assert_eq!(replayed(&file).await, heard, "{mode:?}");
+        }
     });
 }
 

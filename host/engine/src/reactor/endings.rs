@@ -43,9 +43,6 @@ pub(super) fn death_outcome(death: &Death) -> Outcome {
 pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let duration = cell.began.elapsed();
     let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
-    if let Some(record) = &cell.record {
-        record.told(&event);
-    }
     cell.last.send(event);
 }
 

@@ -67,6 +67,11 @@ impl Rest {
         self.quiet_since = Instant::now();
     }
 
+    /// Notes that what has happened since the last checkpoint is no reason for another.
+    pub(super) fn settled(&mut self) {
+        self.is_dirty = false;
+    }
+
     fn checkpoint_at(&self) -> Option<Instant> {
         let after = self.rules.checkpoint_after.filter(|_| self.is_dirty)?;
         Some(self.quiet_since + after.max(self.cost * PATIENCE))
