@@ -11,6 +11,7 @@
 mod network;
 
 use std::{
+    collections::VecDeque,
     fmt::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -21,7 +22,7 @@ use std::{
 use cellar_engine::{
     Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
     Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Replayed, Response, Rests, Scalar, Session,
-    SessionConfig, ToolSpec, bake, denied,
+    SessionConfig, ToolSpec, ToolsFuture, bake, denied,
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -121,10 +122,12 @@ type Runs = Vec<Vec<Event>>;
 async fn record(mut header: Header, cells: Vec<Cell>, file: &Path) -> Result<Runs, Failed> {
     let folder = tempfile::tempdir()?;
     header.config.record = Some(file.to_owned());
+    let mut answers = std::mem::take(&mut header.answers);
     let (session, runs) = open_session(header, cells, folder.path())?;
     let mut recorded = Runs::new();
     for cells in runs {
-        recorded.push(session.run(cells)?.collect().await);
+        let run = session.run(cells)?;
+        recorded.push(run.inspect(|event| answers.give(&session, event)).collect().await);
     }
     session.end_recording()?;
     Ok(recorded)
@@ -160,7 +163,9 @@ fn check(path: &Path) -> Result<(), Failed> {
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
 /// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `calls: no` to leave call events out where their order is a matter of
-/// chance, `keep-going: yes` to run later cells after a failure.
+/// chance, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
+/// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
+/// that time.
 #[derive(Default)]
 struct Header {
     config: SessionConfig,
@@ -168,6 +173,8 @@ struct Header {
     keep_going: bool,
     /// Leaves the events of bridge calls out.
     hides_calls: bool,
+    /// What requests for input are answered with.
+    answers: Answers,
     /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
     data: bool,
 }
@@ -210,6 +217,35 @@ fn new_cell(marker: &str, default: Language) -> Cell {
     cell
 }
 
+/// Answers to requests for input.
+#[derive(Default)]
+struct Answers {
+    lines: VecDeque<String>,
+    /// How long after each request.
+    after: Duration,
+    /// There are none, not even the end.
+    is_idle: bool,
+}
+
+impl Answers {
+    /// Answers a request, if the event is one.
+    fn give(&mut self, session: &Session, event: &Event) {
+        let EventKind::InputRequest { request_id, .. } = &event.kind else { return };
+        if self.is_idle {
+            return;
+        }
+        let (session, id, line, after) = (session.clone(), request_id.clone(), self.lines.pop_front(), self.after);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            // The cell may have gone meanwhile.
+            let _ = match line {
+                Some(line) => session.submit_input(&id, line),
+                None => session.end_input(&id),
+            };
+        });
+    }
+}
+
 impl Header {
     fn set(&mut self, key: &str, value: &str) -> Result<(), Failed> {
         let limits = &mut self.config.limits;
@@ -228,6 +264,15 @@ impl Header {
             "http" => self.config.bridges = Arc::new(TestTools { network: Some(Network::start()?) }),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
+            "input" => {
+                self.config.input = Some(cellar_engine::limits::INPUT_IDLE_TIMEOUT);
+                self.answers.lines = value.split('|').map(str::to_owned).collect();
+            }
+            "input-after" => self.answers.after = Duration::from_secs_f64(value.parse()?),
+            "input-idle" => {
+                self.config.input = Some(Duration::from_secs_f64(value.parse()?));
+                self.answers.is_idle = true;
+            }
             "environment" => {
                 let (name, value) = value.split_once('=').ok_or("expected NAME=value")?;
                 self.config.environment.push((name.to_owned(), value.to_owned()));
@@ -251,9 +296,10 @@ fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(
     Ok((session, runs))
 }
 
-async fn play(header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
+async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
     let hides_calls = header.hides_calls;
+    let mut answers = std::mem::take(&mut header.answers);
     let (session, runs) = open_session(header, cells, folder.path())?;
     let mut text = String::new();
     let mut number = 0;
@@ -262,6 +308,7 @@ async fn play(header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         let mut run = session.run(cells)?;
         let mut transcript = Transcript { text: &mut text, offset: number, stream: None };
         while let Some(event) = run.next().await {
+            answers.give(&session, &event);
             let is_call = matches!(event.kind, EventKind::CallStarted { .. } | EventKind::CallFinished { .. });
             if !(is_call && hides_calls) {
                 transcript.add(&event);
@@ -327,10 +374,10 @@ struct TestTools {
 }
 
 impl Bridges for TestTools {
-    fn tools(&self) -> Vec<ToolSpec> {
+    fn tools(&self) -> ToolsFuture {
         let names = ["echo", "fail", "hang", "panic", "sleep"];
         let spec = |name: &str| ToolSpec { name: name.to_owned(), description: String::new(), schema: None };
-        names.into_iter().map(spec).collect()
+        Box::pin(std::future::ready(names.map(spec).to_vec()))
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
@@ -399,6 +446,9 @@ impl Transcript<'_> {
             EventKind::CallFinished { index, error, .. } => {
                 let error = error.as_ref().map(|error| format!(" error {error:?}")).unwrap_or_default();
                 let _ = writeln!(text, "[{}] call_finished{error}", index + offset);
+            }
+            EventKind::InputRequest { index, request_id, prompt, .. } => {
+                let _ = writeln!(text, "[{}] input_request {request_id} {}", index + offset, shown(prompt));
             }
             EventKind::CellFinished { index, outcome, .. } => {
                 let _ = writeln!(text, "[{}] {}", index + offset, ending(outcome));

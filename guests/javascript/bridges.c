@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { BRIDGE_TOOL, BRIDGE_LLM, BRIDGE_AGENT, BRIDGE_HTTP } bridge_t;
+typedef enum { BRIDGE_TOOL, BRIDGE_LLM, BRIDGE_AGENT, BRIDGE_HTTP, BRIDGE_INPUT } bridge_t;
 
 // A request under construction, and what has to be freed after it.
 typedef struct {
@@ -39,7 +39,7 @@ static bool take_headers(JSContext *ctx, JSValueConst array, kernel_list_tuple2_
 }
 
 // tool: name, arguments. llm: prompt, tier, system?, schema?. agent: prompt, type, model?, context?, label?, schema?.
-// http: method, url, headers, body?.
+// http: method, url, headers, body?. input: prompt, nothing.
 static bool take_request(JSContext *ctx, bridge_t bridge, int argc, JSValueConst *argv, request_t *request) {
     *request = (request_t){0};
     for (int i = 0; i < 2; i++) {
@@ -124,6 +124,8 @@ static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
     } else if (bridge == BRIDGE_AGENT) {
         cellar_kernel_types_agent_request_t agent = agent_request(&request);
         call = cellar_kernel_agents_start_call(glue_cell, &agent);
+    } else if (bridge == BRIDGE_INPUT) {
+        call = cellar_kernel_input_start_call(glue_cell, &request.required[0]);
     } else {
         cellar_kernel_types_http_request_t http = http_request(&request);
         call = cellar_kernel_http_start_call(glue_cell, &http);
@@ -188,6 +190,8 @@ static JSValue call(JSContext *ctx, JSValueConst this_value, int argc, JSValueCo
     } else if (bridge == BRIDGE_AGENT) {
         cellar_kernel_types_agent_request_t agent = agent_request(&request);
         ok = cellar_kernel_agents_call(glue_cell, &agent, &response, &error);
+    } else if (bridge == BRIDGE_INPUT) {
+        ok = cellar_kernel_input_call(glue_cell, &request.required[0], &response, &error);
     } else {
         cellar_kernel_types_http_request_t http = http_request(&request);
         ok = cellar_kernel_http_call(glue_cell, &http, &response, &error);

@@ -34,6 +34,7 @@ const LAYERS: &[&str] = &[
     "vault",
     "locals",
     "calls",
+    "input",
     "store",
     "store_files",
     "store_imports",

@@ -45,6 +45,7 @@ class Interface extends EventEmitter {
     this.closed = true;
     this.#input.off("data", this.#read);
     this.#input.off("end", this.#end);
+    this.#input.pause?.();
     this.emit("close");
   }
 

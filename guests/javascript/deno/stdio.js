@@ -1,4 +1,4 @@
-// The streams of `process`: what is written becomes output of the cell, and there is nothing to read.
+// The streams of `process`: what is written becomes output of the cell, and what is read is input to it.
 const { Readable, Writable } = kit.requireBuiltin("stream");
 
 function output(fd, to) {
@@ -18,7 +18,18 @@ function output(fd, to) {
   return Object.assign(stream, { fd });
 }
 
-const stdin = Readable.from([]);
+// Each read asks whoever watches the run for a line, and none is asked for in advance. There is nothing to read when
+// nobody answers.
+const stdin = new Readable({
+  highWaterMark: 0,
+  read() {
+    // Whoever got a line may want no other: they have this turn to say so.
+    setImmediate(() => {
+      if (this.isPaused()) this.push("");
+      else kit.input("").then((line) => this.push(`${line}\n`), () => this.push(null));
+    });
+  },
+});
 stdin.fd = 0;
 
 module.exports = { stdin, stdout: output(1, 0), stderr: output(2, 1) };

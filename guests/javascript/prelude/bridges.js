@@ -7,6 +7,7 @@
   const LLM = 1;
   const AGENT = 2;
   const HTTP = 3;
+  const INPUT = 4;
   const CONCURRENCY = 4;
   const CONCURRENCY_MAX = 16;
 
@@ -108,6 +109,18 @@
     }
   };
 
+  // Name, description and schema of all tools; those of a pack have a dot in their names.
+  function primitives() {
+    const flat = host.tools();
+    return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
+  }
+
+  function spec(name, what = "primitive", where = "runtime.listPrimitives()") {
+    const found = primitives().find(([known]) => known === name);
+    if (found === undefined) throw new RangeError(`no ${what} '${name}'; ${where} names all`);
+    return { name, description: found[1], schema: found[2] === undefined ? null : JSON.parse(found[2]) };
+  }
+
   // Two forms of one bridge: `f(...)` is a promise, `f.sync(...)` waits in place.
   function bridge(tool, request) {
     const call = (...values) => start(tool, request(...values)).promise;
@@ -131,7 +144,10 @@
     get(_, name) {
       // `await tool` looks for `then`: the namespace itself is not a promise.
       if (typeof name !== "string" || name === "then") return undefined;
-      if (!tools.has(name)) tools.set(name, bridge(name, (value) => [TOOL, name, toolArguments(name, value)]));
+      if (!tools.has(name)) {
+        const call = bridge(name, (value) => [TOOL, name, toolArguments(name, value)]);
+        tools.set(name, define(call, "spec", () => spec(name, "tool", "Object.keys(tool)")));
+      }
       return tools.get(name);
     },
     has: (_, name) => toolNames().includes(name),
@@ -222,19 +238,10 @@
 
   // ---- runtime: what the host has installed
 
-  // Name, description and schema of all tools; those of a pack have a dot in their names.
-  function primitives() {
-    const flat = host.tools();
-    return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
-  }
-
-  function spec(name) {
-    const found = primitives().find(([known]) => known === name);
-    if (found === undefined) throw new RangeError(`no primitive '${name}'; runtime.listPrimitives() names all`);
-    return { name, description: found[1], schema: found[2] === undefined ? null : JSON.parse(found[2]) };
-  }
-
-  const runtime = { listPrimitives: () => primitives().map(([name]) => name).sort(), getPrimitiveSpec: spec };
+  const runtime = {
+    listPrimitives: () => primitives().map(([name]) => name).sort(),
+    getPrimitiveSpec: (name) => spec(name),
+  };
   define(runtime, "list_primitives", runtime.listPrimitives);
   define(runtime, "get_primitive_spec", runtime.getPrimitiveSpec);
   const pack = (name) =>
@@ -251,9 +258,35 @@
     name = "StdinNotImplementedError";
   }
   kit.isStdinError = (error) => error instanceof StdinNotImplementedError;
-  define(globalThis, "input", async function input() {
-    throw new StdinNotImplementedError("Kernel requested stdin; interactive input is not supported");
+  // What a request for input failed with, as a program expects it: the end of the input is not an error of its own.
+  const refused = (error) =>
+    error?.kind === "denied" ? new StdinNotImplementedError("Kernel requested stdin; interactive input is not supported") : error;
+  const ask = bridge(undefined, (prompt) => [INPUT, prompt === undefined ? "" : String(prompt), ""]);
+  const input = async (prompt) => {
+    try {
+      return await ask(prompt);
+    } catch (error) {
+      throw refused(error);
+    }
+  };
+  define(input, "sync", (prompt) => {
+    try {
+      return ask.sync(prompt);
+    } catch (error) {
+      throw refused(error);
+    }
   });
+  define(globalThis, "input", input);
+  // As in a browser: waits in place; null when there is no more.
+  define(globalThis, "prompt", (text = "", otherwise = "") => {
+    try {
+      return input.sync(text) || otherwise;
+    } catch (error) {
+      if (error?.kind === "failed") return null;
+      throw error;
+    }
+  });
+  kit.input = input;
 
   // The text of artifacts of the session, by their ids; of several, a list.
   define(globalThis, "output", async function output(...ids) {

@@ -185,7 +185,7 @@ class _InputError(StdinNotImplementedError):
     def __new__(cls, message, kind, _name):
         if kind in ("denied", "unknown"):
             return StdinNotImplementedError("Kernel requested stdin; interactive input is not supported")
-        return EOFError(message)
+        return TimeoutError(message) if kind == "limit" else EOFError(message)
 
 
 class Tool(Bridge):
@@ -210,13 +210,25 @@ class Tool(Bridge):
             message = f"{self._tool}: {message}"
         return ToolError(message, kind, self._tool)
 
+    def spec(self):
+        """Name, description and JSON Schema of the arguments."""
+        return _spec(self._tool, "tool", "dir(tool)")
+
     @property
     def schema(self):
         """JSON Schema of the arguments, or None."""
-        for name, _, schema in _cellar.granted():
-            if name == self._tool and schema is not None:
-                return json.loads(schema)
-        return None
+        return self.spec()["schema"]
+
+
+def _spec(name, what, where):
+    for known, description, schema in _cellar.granted():
+        if known == name:
+            return {
+                "name": name,
+                "description": description,
+                "schema": json.loads(schema) if schema is not None else None,
+            }
+    raise KeyError(f"no {what} {name!r}; {where} names all")
 
 
 class _Tools:
@@ -279,14 +291,7 @@ class _Runtime:
 
     def get_primitive_spec(self, name):
         """Description and argument schema of one primitive."""
-        for known, description, schema in _cellar.granted():
-            if known == name:
-                return {
-                    "name": name,
-                    "description": description,
-                    "schema": json.loads(schema) if schema is not None else None,
-                }
-        raise KeyError(f"no primitive {name!r}; runtime.list_primitives() names all")
+        return _spec(name, "primitive", "runtime.list_primitives()")
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -22,6 +22,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/output.display": async | trappable,
         "cellar:kernel/output.clear": async | trappable,
         "cellar:kernel/output.status": async | trappable,
+        "cellar:kernel/tools.granted": async | trappable,
         "cellar:kernel/tools.call": async | trappable,
         "cellar:kernel/tools.start-call": async | trappable,
         "cellar:kernel/tools.cancel": async | trappable,

@@ -166,11 +166,19 @@ pub struct Caller {
 /// The answer to a call, to be polled on the engine's runtime.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Response, CallError>> + Send>>;
 
+/// The list of tools, to be polled on the engine's runtime.
+pub type ToolsFuture = Pin<Box<dyn Future<Output = Vec<ToolSpec>> + Send>>;
+
 /// Answers calls. One value serves every session it is given to.
 pub trait Bridges: Send + Sync {
-    /// The tools that cells may call.
-    fn tools(&self) -> Vec<ToolSpec> {
-        Vec::new()
+    /// The tools that cells may call. A cell asks when it looks for one; it waits for the answer, until its deadline.
+    fn tools(&self) -> ToolsFuture {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// Whether it has a tool of this name for sure, without asking anybody: then it takes the place of the session's own.
+    fn has_tool(&self, _name: &str) -> bool {
+        false
     }
 
     /// Begins a call. Called at once, before any permit is awaited: do the work inside the future.

@@ -43,7 +43,7 @@ pub enum EventKind {
     CallStarted { index: usize, call: u64, bridge: Bridge, name: String },
     /// It came back. `error` is its message.
     CallFinished { index: usize, call: u64, duration: Duration, error: Option<String> },
-    /// The cell waits for a line of input. No session grants input yet: `input()` is refused.
+    /// The cell waits for a line of input: answer with [`Session::submit_input`](crate::Session::submit_input).
     InputRequest { index: usize, request_id: String, prompt: String, idle_timeout: Duration },
     /// A cell ended.
     CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },

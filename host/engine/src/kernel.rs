@@ -147,6 +147,7 @@ impl Kernel {
         };
         self.charge();
         self.data().flush_text().await;
+        self.data().leave();
         self.left(result, mark)
     }
 

@@ -47,6 +47,7 @@ mod files;
 mod guest;
 mod history;
 mod host;
+mod input;
 mod introspection;
 mod kernel;
 pub mod limits;
@@ -77,7 +78,7 @@ pub use artifact::{BakeReport, bake};
 pub use artifacts::*;
 pub use bridge::{
     AgentCall, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse, NoBridges,
-    Response, ToolSpec, denied,
+    Response, ToolSpec, ToolsFuture, denied,
 };
 pub use cell::{Cell, CellId, Language};
 pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};

@@ -24,6 +24,10 @@ pub const CALLS_QUEUED_MAX: usize = 4_096;
 pub const CALL_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the arguments of all calls of a kernel that were not answered yet.
 pub const CALLS_BYTES_MAX: usize = 4 * CALL_BYTES_MAX;
+/// How long a request for input waits for its answer, unless a session says otherwise.
+pub const INPUT_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// The longest that a session may say.
+pub const INPUT_IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Depth of agents that run cells in their parent's session.
 pub const AGENT_DEPTH_MAX: u32 = 3;
 /// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.

@@ -328,7 +328,7 @@ impl Reactor {
         if data.cells.values().any(|cell| cell.is_due(now)) {
             return Wake::Stop;
         }
-        let deadline = data.cells.values().map(LiveCell::due).min();
+        let deadline = data.cells.values().filter_map(LiveCell::due).min();
         let wake_at = self.wake_at;
         let next = earlier(earlier(deadline, wake_at), rest_at);
         let sleep = async {

@@ -160,6 +160,7 @@ imports! {
     Link "files.link",
     Symlink "files.symlink",
     ReadLink "files.read-link",
+    InputRequest "input-request",
 }
 
 /// Fingerprint of a value.

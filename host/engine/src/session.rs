@@ -4,12 +4,12 @@
 
 use std::{
     any::Any,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rand::Rng;
@@ -27,8 +27,9 @@ use crate::{
     files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
     history::{CellSource, History},
     host::Host,
+    input::Requests,
     introspection::{Answer, Completions, Question, Variable},
-    limits::{CODE_BYTES_MAX, Limits},
+    limits::{CODE_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX, Limits},
     locals::Locals,
     meter::{StopFlag, lock},
     mime::MimeBundle,
@@ -41,6 +42,7 @@ use crate::{
 };
 
 mod grants;
+mod input;
 mod reading;
 mod recording;
 mod state;
@@ -103,6 +105,7 @@ struct Inner {
     quota: Arc<Quota>,
     permits: Permits,
     locals: Locals,
+    input: Arc<Requests>,
     seeds: HashMap<Language, Arc<Seed>>,
     next_cell: AtomicU32,
     history: Mutex<History>,
@@ -221,6 +224,7 @@ impl Session {
             quota: Quota::with_usage(file_limits, snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage)),
             permits: Permits::new(config.limits.calls_in_flight),
             locals: Locals::default(),
+            input: Arc::default(),
             seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
             history: Mutex::default(),
@@ -420,6 +424,8 @@ impl Session {
             lineage: self.lineage.clone(),
             is_muted: false,
             record,
+            asks: HashSet::new(),
+            rests_since: None,
             stop: stop.clone(),
         };
         self.kernel(language, |kernel| {
@@ -491,6 +497,7 @@ impl Session {
             calls: Calls::new(inner.permits.clone()),
             link: link.clone(),
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
+            input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
             _private: inner.private.clone(),
             _home: inner.home.clone(),
         };

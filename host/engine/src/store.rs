@@ -3,7 +3,7 @@
 //! The guest's imports are answered in [`crate::store_imports`] and [`crate::store_files`], with what is here.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +21,8 @@ use crate::{
     cell::CellId,
     event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
-    limits::{CALL_BYTES_MAX, LOOK_TIMEOUT, Limits},
+    input::Requests,
+    limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX, LOOK_TIMEOUT, Limits},
     meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag, lock},
     outcome::prefix,
     record::{CellHead, Import, RunRecord, Tape, mark},
@@ -43,6 +44,8 @@ pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 const WORD_BYTES_MAX: u64 = 4 << 10;
 /// Lines that a guest may add to the host's log in a second; the others are dropped.
 const LOGS_A_SECOND_MAX: u32 = 20;
+/// Bytes of the prompt of a request for input.
+const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
 /// A cell that was started and has not ended.
 #[derive(Debug)]
@@ -74,6 +77,10 @@ pub(crate) struct LiveCell {
     pub(crate) is_muted: bool,
     /// Where its events are recorded, if they are.
     pub(crate) record: Option<RunRecord>,
+    /// Its requests for input that wait for an answer.
+    pub(crate) asks: HashSet<u64>,
+    /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
+    pub(crate) rests_since: Option<Instant>,
 }
 
 impl LiveCell {
@@ -100,6 +107,8 @@ impl LiveCell {
             lineage: Lineage::default(),
             is_muted: true,
             record: None,
+            asks: HashSet::new(),
+            rests_since: None,
         }
     }
 
@@ -109,14 +118,31 @@ impl LiveCell {
         CellHead { index, output_left, fuel_left, depth, is_muted }
     }
 
-    /// When something must be done about it, if nothing happens before.
-    pub(crate) fn due(&self) -> Instant {
-        self.give_up.unwrap_or(self.deadline)
+    /// When something must be done about it, if nothing happens before; never while it rests.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.give_up.or_else(|| self.rests_since.is_none().then_some(self.deadline))
     }
 
     /// Whether something must be done about it now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.due() <= now || (self.give_up.is_none() && self.stop.is_set())
+        self.due().is_some_and(|due| due <= now) || (self.give_up.is_none() && self.stop.is_set())
+    }
+
+    /// What is left of its time at `now`.
+    pub(crate) fn time_left(&self, now: Instant) -> Duration {
+        self.give_up.unwrap_or(self.deadline).saturating_duration_since(self.rests_since.unwrap_or(now))
+    }
+
+    /// Notes that the guest has come to rest: a cell that waits for input rests with it.
+    fn rest(&mut self) {
+        self.rests_since = (!self.asks.is_empty()).then(Instant::now);
+    }
+
+    /// Notes that the guest goes on.
+    fn go_on(&mut self) {
+        if let Some(since) = self.rests_since.take() {
+            self.deadline += since.elapsed();
+        }
     }
 }
 
@@ -129,6 +155,8 @@ pub(crate) struct Binding {
     pub(crate) calls: Calls,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) tape: Tape,
+    /// Where requests for input wait, and how long; absent when the session answers none.
+    pub(crate) input: Option<(Arc<Requests>, Duration)>,
     /// Goes when nobody can write to it any more.
     pub(crate) _private: Option<Arc<PrivateFolder>>,
     /// Nobody else may have the session while a kernel works for it.
@@ -185,6 +213,7 @@ impl Binding {
             calls: Calls::new(Permits::new(0)),
             link: Arc::default(),
             tape: Tape::Off,
+            input: None,
             _private: None,
             _home: None,
         }
@@ -238,8 +267,16 @@ impl StoreData {
         self.executing = cell;
         self.entered = Instant::now();
         self.stop_seen = None;
-        self.cells.values_mut().for_each(|live| live.stop_seen = None);
+        for live in self.cells.values_mut() {
+            live.stop_seen = None;
+            live.go_on();
+        }
         self.limiter.refused = false;
+    }
+
+    /// Notes that the guest has returned.
+    pub(crate) fn leave(&mut self) {
+        self.cells.values_mut().for_each(LiveCell::rest);
     }
 
     /// Notes that the guest is entered to answer a question. Whatever cell it names, it does not work for it.
@@ -398,9 +435,8 @@ impl StoreData {
         Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
     }
 
-    /// The tools of the session.
-    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
-        let mut tools = self.binding.bridges.tools();
+    /// The tools of the session, with those that were granted.
+    pub(crate) fn tools(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
         if !tools.iter().any(|tool| tool.name == READ_TOOL) {
             tools.push(read_tool());
         }
@@ -409,7 +445,7 @@ impl StoreData {
 
     /// Whether the embedder grants a tool in the place of the session's own.
     fn has_own_read_tool(&self) -> bool {
-        self.binding.bridges.tools().iter().any(|tool| tool.name == READ_TOOL)
+        self.binding.bridges.has_tool(READ_TOOL)
     }
 
     /// Agents between the session's owner and the code of `cell`.
@@ -417,12 +453,48 @@ impl StoreData {
         self.cells.get(&cell).map_or(self.deepest, |live| live.depth)
     }
 
+    /// Makes the future of a call, or the refusal, and tells the run of it. A replay makes none.
+    async fn announce(
+        &mut self,
+        cell: u32,
+        number: u64,
+        call: Call,
+    ) -> wasmtime::Result<Option<Result<CallFuture, CallError>>> {
+        let is_live = !self.binding.tape.is_replaying();
+        let (bridge, name) = (call.bridge(), word(call.name()));
+        let asked = match (&call, &self.binding.input) {
+            (Call::Input { prompt }, Some((requests, idle_timeout))) if self.is_heard(cell) => {
+                let (request_id, future) = requests.open(*idle_timeout);
+                Some((future, (request_id, prefix(prompt, PROMPT_BYTES_MAX).to_owned(), *idle_timeout)))
+            }
+            _ => None,
+        };
+        let is_input = bridge == Bridge::Input;
+        let (future, request) = match asked {
+            Some((future, request)) => (is_live.then_some(Ok(future)), Some(request)),
+            None => (is_live.then(|| self.prepare(cell, number, call)), None),
+        };
+        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        let request = if is_input { self.taped(Import::InputRequest, cell, |_| Ok(request))? } else { None };
+        if let Some((request_id, prompt, idle_timeout)) = request {
+            self.send(cell, |index| EventKind::InputRequest { index, request_id, prompt, idle_timeout }).await;
+        }
+        Ok(future)
+    }
+
+    /// Whether somebody hears what `cell` asks.
+    fn is_heard(&self, cell: u32) -> bool {
+        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.is_muted)
+    }
+
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let number = self.binding.calls.number();
-        let (bridge, name, size) = (call.bridge(), word(call.name()), call_bytes(&call));
+        let (bridge, size) = (call.bridge(), call_bytes(&call));
         let asked = self.mark_of(&call);
-        let future = (!self.binding.tape.is_replaying()).then(|| self.prepare(cell, number, call));
-        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        let future = self.announce(cell, number, call).await?;
+        if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
+            live.asks.insert(number);
+        }
         if let Some(future) = future {
             let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
             let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
@@ -436,11 +508,10 @@ impl StoreData {
     pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<CallResult> {
         self.note_running(cell);
         let number = self.binding.calls.number();
-        let (bridge, name) = (call.bridge(), word(call.name()));
+        let bridge = call.bridge();
         let began = Instant::now();
         let asked = self.mark_of(&call);
-        let future = (!self.binding.tape.is_replaying()).then(|| self.prepare(cell, number, call));
-        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        let future = self.announce(cell, number, call).await?;
         let result = match future {
             Some(Ok(future)) => self.block_on(cell, number, bridge, future).await,
             Some(Err(error)) => Err(error),
@@ -465,21 +536,54 @@ impl StoreData {
         if bridge == Bridge::Agent {
             *lock(&link.agent_block) = Some((cell, number));
         }
-        let mut future = std::pin::pin!(self.binding.calls.block_on(self.depth_of(cell), future));
+        let future = self.binding.calls.block_on(self.depth_of(cell), future);
+        let began = Instant::now();
+        if bridge == Bridge::Input {
+            self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
+        }
+        let result = self.wait_for(cell, future).await.unwrap_or_else(|| {
+            Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"))
+        });
+        if bridge == Bridge::Input {
+            self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
+        }
+        *lock(&link.agent_block) = None;
+        result
+    }
+
+    /// Gives code that runs for `cell` more time, because it is about to wait for people.
+    fn defer(&mut self, cell: u32, by: Duration) {
+        match self.cells.get_mut(&cell) {
+            Some(live) => live.deadline += by,
+            None => self.entered += by,
+        }
+    }
+
+    /// Takes back what of that it did not need.
+    fn hasten(&mut self, cell: u32, by: Duration) {
+        let deadline = match self.cells.get_mut(&cell) {
+            Some(live) => &mut live.deadline,
+            None => &mut self.entered,
+        };
+        *deadline = deadline.checked_sub(by).unwrap_or(*deadline);
+    }
+
+    /// Waits while the guest is suspended; `None` when `cell` must stop before.
+    pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
+        let wake = self.binding.link.wake.clone();
         let deadline = self.deadline(cell);
-        let result = loop {
+        let mut future = std::pin::pin!(future);
+        loop {
             tokio::select! {
                 biased;
-                result = &mut future => break result,
-                () = link.wake.notified() => {}
+                result = &mut future => return Some(result),
+                () = wake.notified() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
             if self.stop_reason(cell, None).is_some() {
-                break Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"));
+                return None;
             }
-        };
-        *lock(&link.agent_block) = None;
-        result
+        }
     }
 
     /// Emits the `call_finished` event of a call, once.
@@ -488,6 +592,9 @@ impl StoreData {
             return;
         }
         let (call, duration) = (end.call, end.duration);
+        if let Some(live) = self.cells.get_mut(&end.cell) {
+            live.asks.remove(&call);
+        }
         let error = end.result.as_ref().err().map(|error| word(&error.message));
         self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }

@@ -84,8 +84,17 @@ fn response(result: CallResult) -> ResponseResult {
 }
 
 impl tools::Host for StoreData {
-    fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
-        self.taped(Import::ToolsGranted, (), |data| Ok(data.tools().into_iter().map(Into::into).collect::<Vec<_>>()))
+    async fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
+        let cell = self.executing;
+        let tools = match self.binding.tape.is_replaying() {
+            true => Vec::new(),
+            false => {
+                let granted = self.binding.bridges.tools();
+                let granted = self.wait_for(cell, granted).await.unwrap_or_default();
+                self.tools(granted)
+            }
+        };
+        self.taped(Import::ToolsGranted, (), |_| Ok(tools.into_iter().map(Into::into).collect::<Vec<_>>()))
     }
 
     async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {

@@ -25,7 +25,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
     let now = Instant::now();
     let cell = |(id, cell): (&u32, &LiveCell)| CellState {
         id: *id,
-        time_left: nanos(cell.due().saturating_duration_since(now)),
+        time_left: nanos(cell.time_left(now)),
         output_left: cell.output_left,
         fuel_left: cell.fuel_left,
         depth: cell.depth,

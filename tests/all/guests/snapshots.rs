@@ -322,8 +322,9 @@ impl Bridges for Gate {
         }
     }
 
-    fn tools(&self) -> Vec<cellar_engine::ToolSpec> {
-        vec![cellar_engine::ToolSpec { name: "wait".to_owned(), description: String::new(), schema: None }]
+    fn tools(&self) -> cellar_engine::ToolsFuture {
+        let wait = cellar_engine::ToolSpec { name: "wait".to_owned(), description: String::new(), schema: None };
+        Box::pin(std::future::ready(vec![wait]))
     }
 }
 

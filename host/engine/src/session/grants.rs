@@ -1,6 +1,6 @@
 //! What a session is granted, and begins with.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     artifacts::ArtifactStore,
@@ -31,6 +31,9 @@ pub struct SessionConfig {
     pub limits: Limits,
     /// Tools, models, agents.
     pub bridges: Arc<dyn Bridges>,
+    /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
+    /// is refused. See [`INPUT_IDLE_TIMEOUT`](crate::limits::INPUT_IDLE_TIMEOUT).
+    pub input: Option<Duration>,
     /// What fresh kernels begin with, by language.
     pub seeds: HashMap<Language, Seed>,
     /// How long its kernels live.
@@ -53,6 +56,7 @@ impl Default for SessionConfig {
             environment: Vec::new(),
             limits: Limits::default(),
             bridges: Arc::new(NoBridges),
+            input: None,
             seeds: HashMap::new(),
             kernel_mode: KernelMode::default(),
             record: None,

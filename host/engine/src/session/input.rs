@@ -1,0 +1,32 @@
+//! Answers to the requests of cells for input.
+
+use super::Session;
+use crate::{error::Error, limits::CALL_BYTES_MAX};
+
+impl Session {
+    /// Answers a request for input, which a run told of by an `InputRequest` event: with a line, without its end.
+    ///
+    /// # Errors
+    /// `InputRequest` when it is not open any more: answered, timed out, or its cell has ended; `Request` when the
+    /// line is too long.
+    pub fn submit_input(&self, request_id: &str, line: String) -> Result<(), Error> {
+        if line.len() > CALL_BYTES_MAX {
+            let message = format!("a line of input has at most {CALL_BYTES_MAX} bytes, not {}", line.len());
+            return Err(Error::Request(message));
+        }
+        self.answer_input(request_id, Some(line))
+    }
+
+    /// Tells the cell that asked that there is no more input: the end of the file, as its language has it.
+    ///
+    /// # Errors
+    /// `InputRequest` when the request is not open any more.
+    pub fn end_input(&self, request_id: &str) -> Result<(), Error> {
+        self.answer_input(request_id, None)
+    }
+
+    fn answer_input(&self, request_id: &str, answer: Option<String>) -> Result<(), Error> {
+        let answered = self.inner.input.answer(request_id, answer);
+        if answered { Ok(()) } else { Err(Error::InputRequest(request_id.to_owned())) }
+    }
+}
