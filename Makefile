@@ -10,6 +10,8 @@ GUESTS := target/release/cellar-guests
 DATA := target/datasets
 # Packages that the guests are tried with: see fixtures/packages.
 PACKAGES := target/packages
+# The Python SDK of MCP, which a test serves with.
+MCP := target/mcp
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build guests probe data packages suites run test test-fast conformance conformance-python conformance-javascript check bless \
@@ -37,6 +39,7 @@ data: setup ## Fetch the data set of the example
 
 packages: setup
 	@.ci/packages $(PACKAGES)
+	@.ci/mcp $(MCP)
 
 run: guests data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)

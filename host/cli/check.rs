@@ -4,7 +4,7 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use cellar_bridges::quote;
+use cellar_bridges::{list, nearest, quote};
 
 use crate::json::Node;
 
@@ -56,6 +56,11 @@ impl Problems {
         }
     }
 
+    /// The refusal of `what`.
+    pub(crate) fn refusal(self, what: &str) -> Invalid {
+        Invalid { what: what.to_owned(), problems: self.lines, more: self.more }
+    }
+
     /// `value`, if the document had no fault.
     ///
     /// # Errors
@@ -63,7 +68,7 @@ impl Problems {
     pub(crate) fn finish<T>(self, what: &str, value: Option<T>) -> Result<T, Invalid> {
         match value {
             Some(value) if self.lines.is_empty() => Ok(value),
-            _ => Err(Invalid { what: what.to_owned(), problems: self.lines, more: self.more }),
+            _ => Err(self.refusal(what)),
         }
     }
 }
@@ -225,35 +230,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The name in `known` that `name` was probably meant to be.
-pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    let begins = |candidate: &&&str| lower.len() >= 3 && candidate.starts_with(&lower);
-    if let Some(candidate) = known.iter().find(begins) {
-        return Some(candidate);
-    }
-    known
-        .iter()
-        .map(|candidate| (strsim::osa_distance(&lower, candidate), *candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().min(lower.len()).max(3) / 3)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
 fn unknown(key: &str, known: &[&str]) -> String {
     match nearest(key, known) {
         Some(name) => format!("unknown field, did you mean `{name}`?"),
         None if known.len() == 1 => format!("unknown field, only {} is known", list(known)),
         None => format!("unknown field, known are {}", list(known)),
-    }
-}
-
-/// "`a`, `b` and `c`"
-fn list(names: &[&str]) -> String {
-    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => quoted.concat(),
     }
 }
 
@@ -270,17 +251,6 @@ fn child(path: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nearest_names() {
-        let known = ["language", "code", "title", "timeout", "reset"];
-        assert_eq!(nearest("codee", &known), Some("code"));
-        assert_eq!(nearest("timeot", &known), Some("timeout"));
-        assert_eq!(nearest("Language", &known), Some("language"));
-        assert_eq!(nearest("lang", &known), Some("language"));
-        assert_eq!(nearest("name", &known), None);
-        assert_eq!(nearest("x", &known), None);
-    }
 
     #[test]
     fn paths() {

@@ -15,12 +15,15 @@ use std::{
 use cellar_bridges::Options;
 use cellar_engine::{KernelMode, Language, Limits, Mount, OutputPolicy, Seed};
 
-use crate::{check::Invalid, report::CliError};
+use crate::{
+    check::{At, Invalid, Problems},
+    report::CliError,
+};
 
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
-    /// `[tools.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
+    /// `[tools.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
     pub(crate) bridges: Options,
     /// `[limits]`: how far a session may go.
     pub(crate) limits: LimitsTable,
@@ -87,6 +90,16 @@ impl Config {
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().map_err(cannot_read)?;
         Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(CliError::Invalid)
+    }
+
+    /// Reads what a program says in the place of a file; relative paths are taken from the working folder.
+    pub(crate) fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
+        parse::within(problems, |parser| parser.config(at))
+    }
+
+    /// Reads a JSON Schema.
+    pub(crate) fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<serde_json::Value> {
+        parse::within(problems, |parser| parser.schema(at))
     }
 
     /// Reads the text of a file that lies in `folder`; `what` names it in messages.

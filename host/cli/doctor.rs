@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
+use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{Access, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status};
 
 use crate::{
@@ -23,10 +24,12 @@ const BAD: Style = AnsiColor::Red.on_default();
 ///
 /// # Errors
 /// The configuration is not valid, or the report cannot be written.
-pub(crate) fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Result<u8, CliError> {
+pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Result<u8, CliError> {
     let host = setup::host_config(folders)?;
     let config = arguments.config.as_deref().map(Config::load).transpose()?;
-    let report = report(&host, arguments.config.as_deref(), &config.unwrap_or_default());
+    let config = config.unwrap_or_default();
+    let mut report = report(&host, arguments.config.as_deref(), &config);
+    ask_servers(&mut report, config.bridges).await;
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report).map_err(|error| CliError::Output(error.into()))? + "\n",
         false => text(&report, Look::of_stdout()),
@@ -65,6 +68,19 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
     }
 }
 
+/// Starts the MCP servers, which is the only way to know that they can be.
+async fn ask_servers(report: &mut DoctorJson, bridges: Options) {
+    for (name, started) in HostBridges::new(bridges).start_servers().await {
+        match started {
+            Ok(tools) => report.config.mcp.push(format!("{name} ({tools} tools)")),
+            Err(error) => {
+                report.config.mcp.push(format!("{name} (out of reach)"));
+                report.problems.push(error.message);
+            }
+        }
+    }
+}
+
 fn guest(status: &GuestStatus) -> GuestJson {
     let (state, reason) = match &status.state {
         GuestState::Missing => ("missing", None),
@@ -90,6 +106,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
     ConfigJson {
         path: path.map(Path::to_owned),
         tools: config.bridges.tools.keys().cloned().collect(),
+        mcp: Vec::new(),
         agents: config.bridges.agents.keys().cloned().collect(),
         llm: config.bridges.llm.as_ref().map(Into::into),
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
@@ -203,6 +220,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
         config.path.as_ref().map_or("none; name one with --config".to_owned(), |path| path.display().to_string());
     lines.item("config", &path);
     lines.item("tools", &or_none(&config.tools));
+    lines.item("mcp", &or_none(&config.mcp));
     lines.item("agents", &or_none(&config.agents));
     let llm = config.llm.as_ref().map_or("none".to_owned(), |llm| {
         let tiers: Vec<String> = llm.tiers.iter().map(|(tier, model)| format!("{tier} = {model}")).collect();

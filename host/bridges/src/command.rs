@@ -21,7 +21,7 @@ use crate::options::Command;
 /// Bytes a command may print as its result.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of its standard error that are kept, the last ones.
-const ERROR_BYTES_MAX: usize = 8 << 10;
+pub(crate) const ERROR_BYTES_MAX: usize = 8 << 10;
 /// Lines of its standard error that a message repeats, the last ones.
 const ERROR_LINES_MAX: usize = 10;
 /// What a command sees of Cellar's own environment unless more is granted.
@@ -36,7 +36,7 @@ const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "LANG"];
 ///
 /// # Cancel safety
 /// Dropping the future kills the process group.
-pub(super) async fn run(
+pub(crate) async fn run(
     command: &Command,
     who: &str,
     input: Vec<u8>,
@@ -71,7 +71,7 @@ pub(super) async fn run(
     Err(failed(format!("{}{}", ending(status), last_lines(&errors))))
 }
 
-fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
+pub(crate) fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
     let (program, arguments) =
         command.argv.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no program"))?;
     let program = if program.contains('/') { command.folder.join(program) } else { PathBuf::from(program) };
@@ -93,10 +93,10 @@ fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
 }
 
 /// A command's process group; killed when dropped, once: the number may pass to others afterwards.
-struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
-    fn of(child: &Child) -> Group {
+    pub(crate) fn of(child: &Child) -> Group {
         Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
@@ -163,7 +163,7 @@ async fn wait(child: &mut Child, group: &mut Group) -> Result<ExitStatus, Fault>
     Ok(status)
 }
 
-fn ending(status: ExitStatus) -> String {
+pub(crate) fn ending(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("failed with exit status {code}"),
@@ -173,7 +173,7 @@ fn ending(status: ExitStatus) -> String {
 }
 
 /// The last lines of standard error, to stand behind a message.
-fn last_lines(errors: &[u8]) -> String {
+pub(crate) fn last_lines(errors: &[u8]) -> String {
     let text = String::from_utf8_lossy(errors);
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let start = lines.len().saturating_sub(ERROR_LINES_MAX);

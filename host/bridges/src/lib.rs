@@ -1,4 +1,5 @@
-//! Answers the calls of cells: tools and agents are commands, models are behind an OpenAI-compatible endpoint.
+//! Answers the calls of cells: tools are functions, commands or on MCP servers, agents are commands, models are behind an
+//! OpenAI-compatible endpoint.
 //!
 //! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
 //! request or a command's environment, never into a message. What cells are not granted is refused by the engine's own
@@ -9,64 +10,78 @@ mod client;
 mod command;
 mod http;
 mod llm;
+mod mcp;
 mod options;
 mod schema;
 #[cfg(test)]
 mod service;
 mod text;
+mod tools;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use cellar_engine::{Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Response, ToolSpec, denied};
+use cellar_engine::{
+    Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, CellId, Response, ToolSpec, ToolsFuture, denied,
+};
+use futures::future::join_all;
 
 use http::Network;
 use llm::Models;
+use mcp::Server;
+use tools::Granted;
 
 pub use agent::{Door, Doors, SOCKET_VARIABLE};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
-pub use options::{Agent, Command, Http, HttpRule, Llm, Options, Tool};
+pub use options::{Agent, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Tool};
 pub use schema::Schema;
-pub use text::quote;
+pub use text::{list, nearest, quote};
+pub use tools::{ToolFailure, Tools};
+
+/// Names that a message lists.
+const NAMES_MAX: usize = 20;
 
 /// The bridges that some [`Options`] describe. One value may serve many sessions.
 pub struct HostBridges {
-    tools: BTreeMap<String, Arc<GrantedTool>>,
+    tools: Arc<Sources>,
     agents: BTreeMap<String, Arc<Agent>>,
     models: Option<Arc<Models>>,
     network: Option<Arc<Network>>,
     doors: Option<Arc<dyn Doors>>,
 }
 
+/// Where tools come from, the first that has a name before the others.
+#[derive(Clone, Default)]
+struct Sources {
+    own: Tools,
+    servers: Vec<Arc<Server>>,
+}
+
 impl fmt::Debug for HostBridges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBridges")
-            .field("tools", &self.tools.keys())
+            .field("tools", &self.tools.own)
             .field("agents", &self.agents.keys())
             .finish_non_exhaustive()
-    }
-}
-
-/// A tool, with its schema ready to check arguments.
-struct GrantedTool {
-    tool: Tool,
-    /// An error when the schema is none; reading `cellar.toml` refuses those.
-    schema: Option<Result<Schema, String>>,
-}
-
-impl From<&Tool> for GrantedTool {
-    fn from(tool: &Tool) -> GrantedTool {
-        GrantedTool { tool: tool.clone(), schema: tool.schema.as_ref().map(Schema::compile) }
     }
 }
 
 impl HostBridges {
     /// The bridges that `options` grant. Nothing is started or asked before a cell calls.
     pub fn new(options: Options) -> HostBridges {
-        let tools = options.tools.iter().map(|(name, tool)| (name.clone(), Arc::new(tool.into()))).collect();
+        let mut own = Tools::new();
+        options.tools.into_iter().for_each(|(name, tool)| own.add(command_tool(&name, tool)));
+        let servers = options.mcp.into_iter().map(|(name, server)| Server::new(name, server)).collect();
         let agents = options.agents.into_iter().map(|(name, agent)| (name, Arc::new(agent))).collect();
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
-        HostBridges { tools, agents, models, network, doors: None }
+        HostBridges { tools: Arc::new(Sources { own, servers }), agents, models, network, doors: None }
+    }
+
+    /// Grants these tools as well. They take the place of others with their names.
+    pub fn with_tools(self, tools: Tools) -> HostBridges {
+        let mut sources = (*self.tools).clone();
+        sources.own.extend(tools);
+        HostBridges { tools: Arc::new(sources), ..self }
     }
 
     /// Lets agents run cells in the session that called them, through doors that `doors` opens.
@@ -79,24 +94,33 @@ impl HostBridges {
         let network = self.network.map(|network| Arc::new(network.with_lookup(lookup)));
         HostBridges { network, ..self }
     }
+
+    /// Starts all MCP servers, or connects to them: by name, how many tools cells get from each, or why none. For
+    /// hosts that want to know, or to have them warm, before a cell needs them.
+    pub async fn start_servers(&self) -> Vec<(String, Result<usize, CallError>)> {
+        let start = |server: &Arc<Server>| {
+            let server = server.clone();
+            async move { (server.name().to_owned(), server.tools().await.map(|tools| tools.len())) }
+        };
+        join_all(self.tools.servers.iter().map(start)).await
+    }
 }
 
 impl Bridges for HostBridges {
-    fn tools(&self) -> Vec<ToolSpec> {
-        let spec = |(name, granted): (&String, &Arc<GrantedTool>)| ToolSpec {
-            name: name.clone(),
-            description: granted.tool.description.clone(),
-            schema: granted.tool.schema.as_ref().map(serde_json::Value::to_string),
-        };
-        self.tools.iter().map(spec).collect()
+    fn tools(&self) -> ToolsFuture {
+        let sources = self.tools.clone();
+        Box::pin(async move { sources.all().await.specs().collect() })
+    }
+
+    fn has_tool(&self, name: &str) -> bool {
+        self.tools.own.get(name).is_some()
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
         match &call {
             Call::Tool { name, arguments } => {
-                if let Some(tool) = self.tools.get(name) {
-                    return Box::pin(call_tool(Arc::clone(tool), name.clone(), arguments.clone()));
-                }
+                let (sources, name, arguments) = (self.tools.clone(), name.clone(), arguments.clone());
+                return Box::pin(async move { sources.find(&name).await?.call(arguments, caller.cell).await });
             }
             Call::Llm { prompt, model, system, schema } => {
                 if let Some(models) = &self.models {
@@ -121,47 +145,80 @@ impl Bridges for HostBridges {
             }
             Call::Input { .. } => {}
         }
-        let error = self.refusal(&call);
-        Box::pin(std::future::ready(Err(error)))
-    }
-}
-
-impl HostBridges {
-    /// The engine's refusal, with the names that would have been understood.
-    fn refusal(&self, call: &Call) -> CallError {
-        let names: Vec<&str> = match call {
-            Call::Tool { .. } => self.tools.keys().map(String::as_str).collect(),
+        let names: Vec<&str> = match &call {
             Call::Agent(_) => self.agents.keys().map(String::as_str).collect(),
             _ => Vec::new(),
         };
-        let mut error = denied(call);
-        if !names.is_empty() {
-            error.message = format!("{}; known are: {}", error.message, names.join(", "));
+        Box::pin(std::future::ready(Err(refusal(&call, &names))))
+    }
+}
+
+impl Sources {
+    /// The tool of this name. Servers that may have it are started if nothing else has.
+    async fn find(&self, name: &str) -> Result<Arc<Granted>, CallError> {
+        if let Some(tool) = self.own.get(name) {
+            return Ok(tool);
         }
-        error
+        let candidates = self.servers.iter().filter(|server| server.may_have(name));
+        let mut listed = join_all(candidates.map(Server::tools)).await;
+        if let Some(tool) = listed.iter().flatten().find_map(|tools| tools.get(name)) {
+            return Ok(tool);
+        }
+        // Which server would have had it nobody knows: the failure of one is the better reason.
+        if let Some(failed) = listed.iter().position(Result::is_err) {
+            let error = listed.swap_remove(failed).err();
+            let message = error.map(|error| error.message).unwrap_or_default();
+            return Err(CallError::new(CallErrorKind::Failed, format!("{}: {message}", tools::who(name))));
+        }
+        let all = self.all().await;
+        let names: Vec<&str> = all.names().collect();
+        Err(refusal(&Call::Tool { name: name.to_owned(), arguments: String::new() }, &names))
+    }
+
+    /// All that can be reached now.
+    async fn all(&self) -> Tools {
+        let mut all = self.own.clone();
+        for (server, tools) in self.servers.iter().zip(join_all(self.servers.iter().map(Server::tools)).await) {
+            let hidden = tools.map(|tools| all.add_all(&tools)).unwrap_or_default();
+            if !hidden.is_empty() {
+                tracing::debug!(server = server.name(), ?hidden, "tools whose names are taken");
+            }
+        }
+        all
     }
 }
 
-/// Runs a tool's command.
-///
-/// # Cancel safety
-/// Dropping the future kills the command and all that it started in its process group.
-async fn call_tool(granted: Arc<GrantedTool>, name: String, arguments: String) -> Result<Response, CallError> {
-    let who = format!("tool `{name}`");
-    if let Some(schema) = &granted.schema {
-        check_arguments(schema.as_ref().map_err(String::as_str), &arguments).map_err(|fault| {
-            let message = format!("{who}: the arguments do not fit its schema: {fault}");
-            CallError::new(CallErrorKind::Invalid, message)
-        })?;
+/// The engine's refusal, with the names that would have been understood.
+fn refusal(call: &Call, names: &[&str]) -> CallError {
+    let mut error = denied(call);
+    if let Some(near) = nearest(call.name(), names) {
+        error.message.push_str(&format!("; did you mean `{near}`"));
     }
-    let output = command::run(&granted.tool.command, &who, arguments.into_bytes(), &[]).await?;
-    let text = json_text(&who, output)?;
-    Ok(Response::Json(text))
+    if !names.is_empty() {
+        let more =
+            if names.len() > NAMES_MAX { format!(" and {} more", names.len() - NAMES_MAX) } else { String::new() };
+        let listed = names[..names.len().min(NAMES_MAX)].join(", ");
+        error.message.push_str(&format!("; known are: {listed}{more}"));
+    }
+    error
 }
 
-fn check_arguments(schema: Result<&Schema, &str>, arguments: &str) -> Result<(), String> {
-    let value: serde_json::Value = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
-    schema?.check(&value)
+/// A tool that is a command. Dropping its call kills the command and all that it started in its process group.
+fn command_tool(name: &str, tool: options::Tool) -> Granted {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: tool.description,
+        schema: tool.schema.as_ref().map(serde_json::Value::to_string),
+    };
+    let (who, command) = (tools::who(name), Arc::new(tool.command));
+    let handler = move |arguments: String, _: CellId| -> CallFuture {
+        let (who, command) = (who.clone(), command.clone());
+        Box::pin(async move {
+            let output = command::run(&command, &who, arguments.into_bytes(), &[]).await?;
+            Ok(Response::Json(json_text(&who, output)?))
+        })
+    };
+    Granted::new(spec, Box::new(handler))
 }
 
 /// The output of a command as a JSON text.

@@ -9,6 +9,8 @@ use crate::http::HeaderTemplate;
 pub struct Options {
     /// `[tools.NAME]`: what `tool.NAME(…)` runs.
     pub tools: BTreeMap<String, Tool>,
+    /// `[mcp.NAME]`: servers whose tools cells may call.
+    pub mcp: BTreeMap<String, McpServer>,
     /// `[llm]`: what `llm(…)` asks.
     pub llm: Option<Llm>,
     /// `[agents.NAME]`: what `agent(…, agent_type="NAME")` runs. `task` is the one that cells call by default.
@@ -43,6 +45,36 @@ pub struct Tool {
     pub description: String,
     /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the command starts.
     pub schema: Option<serde_json::Value>,
+}
+
+/// A server that speaks the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServer {
+    /// `command`, or `url`.
+    pub transport: McpTransport,
+    /// `timeout`: seconds that its start, and each call, may take, 1 to 3600; 60 unless given.
+    pub timeout: Duration,
+    /// `tools`: those that cells may call, by the server's own names; all when absent.
+    pub tools: Option<Vec<String>>,
+    /// `prefix`: what cells write before the server's own names; nothing unless given. A tool whose name is taken, by
+    /// one under `[tools]` or of a server before in the alphabet, cannot be reached without one.
+    pub prefix: String,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpTransport {
+    /// `command`, with `environment` and `inherit`: a process that speaks on standard input and output. It is started
+    /// when a cell first needs it, and killed with the session.
+    Command(Command),
+    /// Streamable HTTP.
+    Http {
+        /// `url`: such as `https://example.com/mcp`.
+        url: String,
+        /// `headers_env`: headers and where the environment holds their values: `Authorization = "Bearer ${TOKEN}"`, or
+        /// the name of one variable. Cells never see them.
+        headers_env: BTreeMap<String, String>,
+    },
 }
 
 /// The language model.

@@ -1,8 +1,12 @@
 //! JSON Schema, as tools and callers give it.
 
+use jsonschema::{
+    ValidationError,
+    error::{TypeKind, ValidationErrorKind as Kind},
+};
 use serde_json::Value;
 
-use crate::text::quote;
+use crate::text::{clip, list, nearest, quote};
 
 /// Faults that one message names.
 const FAULTS_MAX: usize = 3;
@@ -14,7 +18,11 @@ const REFERENCES_MAX: usize = 32;
 
 /// A schema that values can be checked against. References to other documents are never fetched.
 #[derive(Debug)]
-pub struct Schema(jsonschema::Validator);
+pub struct Schema {
+    validator: jsonschema::Validator,
+    /// As it was given, to tell which names it knows.
+    source: Value,
+}
 
 impl Schema {
     /// Compiles a schema.
@@ -22,7 +30,8 @@ impl Schema {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
-        jsonschema::validator_for(schema).map(Schema).map_err(|error| error.to_string())
+        let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
+        Ok(Schema { validator, source: schema.clone() })
     }
 
     /// Compiles a schema that came as a text, from a cell: it must describe an object, and checking it must be quick.
@@ -45,15 +54,80 @@ impl Schema {
     /// Checks a value.
     ///
     /// # Errors
-    /// The first faults, each with the path to it.
+    /// The first faults, each with the JSON Pointer to it, what was expected and what was found.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        let faults: Vec<String> = self
-            .0
-            .iter_errors(value)
-            .take(FAULTS_MAX)
-            .map(|error| format!("{error} (at `${}`)", error.instance_path().as_str().replace('/', ".")))
-            .collect();
+        let mut errors = self.validator.iter_errors(value);
+        let faults: Vec<String> = errors.by_ref().take(FAULTS_MAX).map(|error| self.fault(&error)).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+
+    /// One fault in words.
+    fn fault(&self, error: &ValidationError<'_>) -> String {
+        let place = error.instance_path().as_str();
+        let expected = match error.kind() {
+            Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+                let known = self.known(error);
+                let faults = unexpected.iter().take(FAULTS_MAX).map(|name| unknown(place, name, &known));
+                return faults.collect::<Vec<_>>().join("; ");
+            }
+            Kind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                return format!("`{}`: expected a value, found nothing", child(place, name));
+            }
+            Kind::Type { kind: TypeKind::Single(kind) } => kind.to_string(),
+            Kind::Type { kind: TypeKind::Multiple(kinds) } => {
+                kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
+            }
+            Kind::Enum { options } => format!("one of {}", short(options)),
+            Kind::Constant { expected_value } => short(expected_value),
+            Kind::Minimum { limit } => format!("at least {limit}"),
+            Kind::Maximum { limit } => format!("at most {limit}"),
+            Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
+            Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
+            Kind::MinLength { limit } => format!("at least {limit} characters"),
+            Kind::MaxLength { limit } => format!("at most {limit} characters"),
+            Kind::MinItems { limit } => format!("at least {limit} items"),
+            Kind::MaxItems { limit } => format!("at most {limit} items"),
+            Kind::Pattern { pattern } => format!("text that matches {}", quote(pattern)),
+            Kind::Format { format } => format!("text of the format `{format}`"),
+            _ => return format!("`{}`: {}", root(place), error.masked_with("the value")),
+        };
+        format!("`{}`: expected {expected}, found {}", root(place), short(error.instance()))
+    }
+
+    /// The names that the object knows in which a fault lies.
+    fn known(&self, error: &ValidationError<'_>) -> Vec<&str> {
+        let (parent, _) = error.schema_path().as_str().rsplit_once('/').unwrap_or_default();
+        let properties = self.source.pointer(parent).and_then(|schema| schema.get("properties"));
+        properties.and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// The JSON Pointer to a member.
+fn child(place: &str, name: &str) -> String {
+    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// A JSON Pointer as people read it: that of the whole is empty.
+fn root(place: &str) -> &str {
+    if place.is_empty() { "/" } else { place }
+}
+
+fn unknown(place: &str, name: &str, known: &[&str]) -> String {
+    let path = child(place, name);
+    match nearest(name, known) {
+        Some(meant) => format!("`{path}`: unknown field, did you mean `{meant}`?"),
+        None if known.is_empty() => format!("`{path}`: unknown field, none is known"),
+        None => format!("`{path}`: unknown field, known are {}", list(known)),
+    }
+}
+
+/// A value in a few words.
+fn short(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        Value::Array(_) | Value::Object(_) => clip(&value.to_string()),
+        _ => value.to_string(),
     }
 }
 

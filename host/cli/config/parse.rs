@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Agent, Command, Llm, Options, Schema, Tool, quote};
+use cellar_bridges::{Agent, Command, Llm, McpServer, McpTransport, Options, Schema, Tool, quote};
 use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed};
 
 use super::{Config, LimitsTable, SessionTable};
@@ -21,6 +21,8 @@ use crate::{
 const TIERS: [&str; 3] = ["smol", "default", "slow"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+/// Seconds that an MCP server, and each of its calls, is given unless the file says more.
+const MCP_TIMEOUT_SECONDS: u64 = 60;
 
 pub(super) fn config(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
     let mut problems = Problems::default();
@@ -36,6 +38,14 @@ pub(super) fn config(text: &str, folder: &Path, what: &str) -> Result<Config, In
     parser.problems.finish(what, config)
 }
 
+/// Reads a part of another document, whose faults `problems` are.
+pub(super) fn within<T>(problems: &mut Problems, read: impl FnOnce(&mut Parser<'_>) -> Option<T>) -> Option<T> {
+    let mut parser = Parser { folder: Path::new("."), problems: std::mem::take(problems) };
+    let value = read(&mut parser);
+    *problems = parser.problems;
+    value
+}
+
 /// What the parser says, with line and column, on one line.
 fn place(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -49,18 +59,19 @@ fn place(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-struct Parser<'a> {
+pub(super) struct Parser<'a> {
     folder: &'a Path,
     problems: Problems,
 }
 
 impl Parser<'_> {
-    fn config(&mut self, at: &At<'_>) -> Option<Config> {
-        let known = ["tools", "llm", "agents", "http", "limits", "mounts", "packages", "environment", "session"];
+    pub(super) fn config(&mut self, at: &At<'_>) -> Option<Config> {
+        let known = ["tools", "mcp", "llm", "agents", "http", "limits", "mounts", "packages", "environment", "session"];
         let fields = at.fields(&known, &mut self.problems)?;
         Some(Config {
             bridges: Options {
                 tools: self.named(&fields, "tools", Parser::tool),
+                mcp: self.named(&fields, "mcp", Parser::mcp),
                 llm: fields.get("llm").and_then(|at| self.llm(&at)),
                 agents: self.named(&fields, "agents", Parser::agent),
                 http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
@@ -162,6 +173,38 @@ impl Parser<'_> {
         let command = self.command(&fields, 600);
         let description = self.text(&fields, "description").unwrap_or_default();
         Some(Agent { command: command?, description })
+    }
+
+    fn mcp(&mut self, at: &At<'_>) -> Option<McpServer> {
+        let known = ["command", "environment", "inherit", "url", "headers_env", "timeout", "tools", "prefix"];
+        let fields = at.fields(&known, &mut self.problems)?;
+        let timeout = self.timeout(&fields, MCP_TIMEOUT_SECONDS);
+        let tools = fields.get("tools").map(|at| at.texts("tool", &mut self.problems).unwrap_or_default());
+        let prefix = self.text(&fields, "prefix").unwrap_or_default();
+        let transport = match (fields.get("command"), fields.get("url")) {
+            (Some(_), None) => {
+                self.only_beside(&fields, "headers_env", "url");
+                McpTransport::Command(self.command(&fields, MCP_TIMEOUT_SECONDS)?)
+            }
+            (None, Some(at)) => {
+                self.only_beside(&fields, "environment", "command");
+                self.only_beside(&fields, "inherit", "command");
+                let headers_env = self.variables(&fields, "headers_env").into_iter().collect();
+                McpTransport::Http { url: self.endpoint(&at)?, headers_env }
+            }
+            _ => {
+                self.problems.add(&at.path, "expected either `command`, to start the server, or `url`, to reach it");
+                return None;
+            }
+        };
+        Some(McpServer { transport, timeout, tools, prefix })
+    }
+
+    /// Refuses a key that says something of the other way to do it.
+    fn only_beside(&mut self, fields: &Fields<'_>, key: &str, other: &str) {
+        if let Some(at) = fields.get(key) {
+            self.problems.add(&at.path, format_args!("only has a meaning beside `{other}`"));
+        }
     }
 
     fn command(&mut self, fields: &Fields<'_>, timeout_seconds: u64) -> Option<Command> {
@@ -266,12 +309,17 @@ impl Parser<'_> {
 
     /// `environment`, which is the same table wherever it stands.
     fn environment(&mut self, fields: &Fields<'_>) -> Vec<(String, String)> {
-        let Some(at) = fields.get("environment") else { return Vec::new() };
+        self.variables(fields, "environment")
+    }
+
+    /// A table of names and texts.
+    fn variables(&mut self, fields: &Fields<'_>, key: &str) -> Vec<(String, String)> {
+        let Some(at) = fields.get(key) else { return Vec::new() };
         let entries = at.entries(&mut self.problems).unwrap_or_default();
         let mut variables = Vec::new();
         for (name, at) in entries {
             if name.is_empty() || name.contains(['=', '\0']) {
-                self.problems.add(&at.path, "expected the name of an environment variable");
+                self.problems.add(&at.path, "expected a name without `=`");
             } else if let Some(value) = at.text(&mut self.problems) {
                 variables.push((name.to_owned(), value.to_owned()));
             }
@@ -279,7 +327,7 @@ impl Parser<'_> {
         variables
     }
 
-    fn schema(&mut self, at: &At<'_>) -> Option<serde_json::Value> {
+    pub(super) fn schema(&mut self, at: &At<'_>) -> Option<serde_json::Value> {
         at.entries(&mut self.problems)?;
         let value = serde_json::Value::from(at.node);
         if let Err(fault) = Schema::compile(&value) {

@@ -1,5 +1,5 @@
 use super::*;
-use cellar_bridges::{HeaderTemplate, HttpRule};
+use cellar_bridges::{HeaderTemplate, HttpRule, McpTransport};
 use cellar_engine::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
@@ -8,6 +8,16 @@ fn parse(text: &str) -> Result<Config, Invalid> {
 
 fn problems(text: &str) -> Vec<String> {
     parse(text).expect_err("refused").problems
+}
+
+#[test]
+fn an_mcp_server_is_started_or_reached() {
+    let either = "mcp.a: expected either `command`, to start the server, or `url`, to reach it";
+    assert_eq!(problems("[mcp.a]\ntimeout = 1"), [either]);
+    assert_eq!(problems("[mcp.a]\ncommand = [\"x\"]\nurl = \"http://x\""), [either]);
+    let beside = "mcp.a.headers_env: only has a meaning beside `url`";
+    assert_eq!(problems("[mcp.a]\ncommand = [\"x\"]\nheaders_env = {}"), [beside]);
+    assert_eq!(problems("[mcp.a]\nurl = \"x\""), ["mcp.a.url: expected an http or https URL, found \"x\""]);
 }
 
 /// Every key that the documentation names, as its readers would write them.
@@ -23,6 +33,15 @@ MODE = "fast"
 [tools.add.schema]
 type = "object"
 required = ["a"]
+[mcp.files]
+command = ["./mcp-server", "--stdio"]
+inherit = ["TOKEN"]
+tools = ["read"]
+prefix = "files_"
+[mcp.remote]
+url = "https://example.com/mcp"
+timeout = 5
+headers_env = { Authorization = "Bearer ${TOKEN}" }
 [llm]
 endpoint = "http://127.0.0.1:9999/v1/"
 api_key_env = "CELLAR_LLM_KEY"
@@ -62,6 +81,12 @@ fn the_documented_file_is_understood() {
     assert_eq!(add.command.environment, [("MODE".to_owned(), "fast".to_owned())]);
     assert_eq!(add.command.inherit, ["TOKEN"]);
     assert_eq!(add.schema, Some(serde_json::json!({"type": "object", "required": ["a"]})));
+    let files = &config.bridges.mcp["files"];
+    assert_eq!((files.tools.as_deref(), files.prefix.as_str()), (Some(&["read".to_owned()][..]), "files_"));
+    assert!(matches!(&files.transport, McpTransport::Command(command) if command.inherit == ["TOKEN"]));
+    let McpTransport::Http { url, headers_env } = &config.bridges.mcp["remote"].transport else { panic!("a URL") };
+    assert_eq!((url.as_str(), headers_env["Authorization"].as_str()), ("https://example.com/mcp", "Bearer ${TOKEN}"));
+    assert_eq!(config.bridges.mcp["remote"].timeout, Duration::from_secs(5));
     assert_eq!(config.session.kernel_mode, KernelMode::PerCall);
     let seed = &config.session.seeds[&Language::Python];
     let binding = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -46,6 +46,8 @@ pub(crate) struct FoldersJson {
 pub(crate) struct ConfigJson {
     pub(crate) path: Option<PathBuf>,
     pub(crate) tools: Vec<String>,
+    /// The MCP servers, each with how many tools it has.
+    pub(crate) mcp: Vec<String>,
     pub(crate) agents: Vec<String>,
     pub(crate) llm: Option<LlmJson>,
     pub(crate) http: Vec<String>,

@@ -1,0 +1,287 @@
+//! One connection to a server: a process of its own, or an HTTP session.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cellar_engine::ToolSpec;
+use reqwest::{header::HeaderValue, redirect::Policy};
+use rmcp::{
+    ClientHandler, ServiceError,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, Implementation, JsonObject,
+        PaginatedRequestParams, Tool,
+    },
+    service::{NotificationContext, RoleClient, RunningService, serve_client},
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::Server;
+use crate::{
+    client,
+    command::{self, ERROR_BYTES_MAX, Group, last_lines},
+    options::{McpServer, McpTransport},
+    text::{causes, clip},
+    tools::{Granted, Tools},
+};
+
+/// Tools of one server.
+const TOOLS_MAX: usize = 1_000;
+/// Bytes that one tool's description and schema may have.
+const TOOL_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one message of a server that answers as a stream of events; over stdio the SDK's bound is the same.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// How long a process may take to be gone once its streams are closed, before it is killed.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// See the module's documentation. Dropping it ends the server's process.
+pub(super) struct Connection {
+    service: RunningService<RoleClient, Watcher>,
+    process: Option<Process>,
+    opened: Instant,
+    /// What the server listed last.
+    tools: Mutex<Option<Arc<Tools>>>,
+}
+
+/// The server's process; its group is killed when this is dropped.
+struct Process {
+    _group: Group,
+    child: Mutex<tokio::process::Child>,
+    errors: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Hears what the server says unasked.
+struct Watcher {
+    /// The list of tools is out of date.
+    is_stale: Arc<AtomicBool>,
+}
+
+impl ClientHandler for Watcher {
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.client_info = Implementation::new("cellar", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.is_stale.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// Starts the server, or connects, and shakes hands.
+    ///
+    /// # Errors
+    /// In words, without any credential.
+    pub(super) async fn open(options: &McpServer) -> Result<Connection, String> {
+        let watcher = Watcher { is_stale: Arc::default() };
+        let (service, process) = match &options.transport {
+            McpTransport::Command(command) => {
+                let mut child = command::start(command, &[]).map_err(|error| format!("cannot be started: {error}"))?;
+                let group = Group::of(&child);
+                let errors = Arc::default();
+                if let Some(stderr) = child.stderr.take() {
+                    tokio::spawn(keep_tail(stderr, Arc::clone(&errors)));
+                }
+                let streams = child.stdout.take().zip(child.stdin.take()).ok_or("has no streams")?;
+                let process = Process { _group: group, child: Mutex::new(child), errors };
+                match serve_client(watcher, streams).await {
+                    Ok(service) => (service, Some(process)),
+                    Err(error) => {
+                        // What the process says when it ends is worth more than that its stream has closed.
+                        tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
+                        return Err(format!("{}{}", clip(&error.to_string()), process.last_words()));
+                    }
+                }
+            }
+            McpTransport::Http { url, headers_env } => {
+                let transport = http(url, headers_env)?;
+                let service = serve_client(watcher, transport).await;
+                (service.map_err(|error| format!("cannot be reached: {}", clip(&error.to_string())))?, None)
+            }
+        };
+        Ok(Connection { service, process, opened: Instant::now(), tools: Mutex::default() })
+    }
+
+    /// Whether nothing can be asked any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// How long ago it was opened.
+    pub(super) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Why it is closed.
+    pub(super) fn last_words(&self) -> String {
+        let process = self.process.as_ref().map(Process::last_words).unwrap_or_default();
+        format!("the server closed the connection{process}")
+    }
+
+    /// The server's tools, asked for again when it said that they changed.
+    ///
+    /// # Errors
+    /// In words.
+    pub(super) async fn tools(&self, server: &Arc<Server>) -> Result<Arc<Tools>, String> {
+        let is_stale = self.service.service().is_stale.swap(false, Ordering::Relaxed);
+        let known = || self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(tools) = known().filter(|_| !is_stale) {
+            return Ok(tools);
+        }
+        let listed = tokio::time::timeout(server.options.timeout, self.list()).await;
+        let listed = listed.unwrap_or_else(|_| Err("did not list its tools in time".to_owned()));
+        if listed.is_err() {
+            self.service.service().is_stale.store(true, Ordering::Relaxed);
+        }
+        let tools = Arc::new(granted(server, listed?));
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
+        Ok(tools)
+    }
+
+    /// All pages of the list.
+    async fn list(&self) -> Result<Vec<Tool>, String> {
+        if self.service.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+            return Ok(Vec::new());
+        }
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.service.peer().list_tools(Some(page)).await.map_err(|error| self.words(&error))?;
+            tools.extend(page.tools);
+            cursor = page.next_cursor;
+            if tools.len() > TOOLS_MAX {
+                return Err(format!("lists more than {TOOLS_MAX} tools"));
+            }
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Errors
+    /// In words.
+    ///
+    /// # Cancel safety
+    /// Dropping the future tells the server that the request is cancelled.
+    pub(super) async fn call(&self, tool: String, arguments: &str) -> Result<CallToolResult, String> {
+        let arguments: JsonObject = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+        let request = CallToolRequestParams::new(tool).with_arguments(arguments);
+        match self.service.peer().call_tool_once(request).await {
+            Ok(CallToolResponse::Complete(result)) => Ok(result),
+            Ok(_) => Err("asks for more than a result, which this client cannot give".to_owned()),
+            Err(error) => Err(self.words(&error)),
+        }
+    }
+
+    fn words(&self, error: &ServiceError) -> String {
+        match error {
+            ServiceError::McpError(error) => clip(&error.message),
+            _ if self.is_closed() => self.last_words(),
+            error => clip(&error.to_string()),
+        }
+    }
+}
+
+impl Process {
+    /// How it ended, if it has, and its last lines on standard error.
+    fn last_words(&self) -> String {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = child.try_wait().ok().flatten();
+        let ending = status.map(|status| format!("; its process {}", command::ending(status))).unwrap_or_default();
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("{ending}{}", last_lines(&errors))
+    }
+}
+
+async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>) {
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&chunk[..count]);
+        let excess = tail.len().saturating_sub(ERROR_BYTES_MAX);
+        tail.drain(..excess);
+    }
+}
+
+/// The tools as cells see them: those that are allowed, under their prefix.
+fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
+    let options = &server.options;
+    let mut tools = Tools::new();
+    for tool in listed {
+        let bare = tool.name.into_owned();
+        let name = format!("{}{bare}", options.prefix);
+        if !server.may_have(&name) {
+            continue;
+        }
+        let schema = serde_json::Value::Object(tool.input_schema.as_ref().clone()).to_string();
+        let description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default().into_owned();
+        if name.len() + description.len() + schema.len() > TOOL_BYTES_MAX {
+            tracing::warn!(
+                server = server.name,
+                tool = clip(&name),
+                "a tool with an over-long description is left out"
+            );
+            continue;
+        }
+        // The server's tools hold it weakly: it lives as long as the bridges that were granted it.
+        let weak = Arc::downgrade(server);
+        let called = name.clone();
+        let handler = move |arguments, _| -> cellar_engine::CallFuture {
+            let (server, name, bare) = (weak.upgrade(), called.clone(), bare.clone());
+            Box::pin(async move {
+                match server {
+                    Some(server) => server.call(name, bare, arguments).await,
+                    None => Err(super::gone(&name)),
+                }
+            })
+        };
+        tools.add(Granted::new(ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
+    }
+    tools
+}
+
+/// The transport to a URL, with what the environment holds for its headers.
+fn http(
+    url: &str,
+    headers_env: &BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    let mut headers = HashMap::new();
+    for (name, template) in headers_env {
+        let header = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+        let value = filled(template)?.parse::<HeaderValue>();
+        let mut value =
+            value.map_err(|_| format!("what the environment holds for `{name}` is no value of a header"))?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url)
+        .custom_headers(headers)
+        .max_sse_event_size(MESSAGE_BYTES_MAX)
+        .reinit_on_expired_session(true);
+    // Redirects could carry the headers to another host.
+    let client = client::builder(&[])?.redirect(Policy::none()).build();
+    let client = client.map_err(|error| format!("TLS cannot be set up: {}", causes(&error)))?;
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// The name of a variable, or a text with `${NAME}` in it, with what the environment holds.
+fn filled(template: &str) -> Result<String, String> {
+    let value = |name: &str| std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"));
+    let Some((start, rest)) = template.split_once("${") else { return value(template) };
+    let mut text = start.to_owned();
+    for part in rest.split("${") {
+        let (name, behind) = part.split_once('}').ok_or("a header of `headers_env` has `${` without `}`")?;
+        text.push_str(&value(name)?);
+        text.push_str(behind);
+    }
+    Ok(text)
+}

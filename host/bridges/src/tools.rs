@@ -1,0 +1,233 @@
+//! Tools: what `tool.<name>(…)` runs, wherever it comes from.
+//!
+//! Each has a name, a description and, mostly, a JSON Schema of its arguments, against which every call is checked
+//! before the tool hears of it. Read [`Tools`] first.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+};
+
+use cellar_engine::{CallError, CallErrorKind, CallFuture, CellId, Response, ToolSpec};
+use futures::FutureExt;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::schema::Schema;
+
+/// Tools that are functions of the embedding program.
+///
+/// ```
+/// use cellar_bridges::{HostBridges, Options, Tools};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     a: i64,
+///     /// Two when left out.
+///     b: Option<i64>,
+/// }
+///
+/// let tools = Tools::new()
+///     .tool("add", "adds two numbers", |args: Add| async move { Ok(args.a + args.b.unwrap_or(2)) })
+///     .blocking_tool("digits", "counts digits", |args: Add| Ok(args.a.checked_ilog10().map(|n| n + 1)));
+/// let bridges = HostBridges::new(Options::default()).with_tools(tools);
+/// # let _ = bridges;
+/// ```
+///
+/// Cells call them as `tool.add(a=1)` and `await tool.add({a: 1})`. The schema of the arguments is that of the
+/// argument type; an error, or a panic, becomes an exception that names the tool.
+#[derive(Clone, Default)]
+pub struct Tools(BTreeMap<String, Arc<Granted>>);
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Why a tool failed, in words for the cell: no credential and no path of the host belongs in them. Any error turns
+/// into one with `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFailure(String);
+
+impl ToolFailure {
+    /// One with these words.
+    pub fn new(message: impl Into<String>) -> ToolFailure {
+        ToolFailure(message.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for ToolFailure {
+    fn from(error: E) -> ToolFailure {
+        ToolFailure(error.to_string())
+    }
+}
+
+impl Tools {
+    /// No tools.
+    pub fn new() -> Tools {
+        Tools::default()
+    }
+
+    /// Adds an asynchronous function. A later tool of the same name takes the place of an earlier one.
+    ///
+    /// The future is dropped when the cell that called is stopped: it must leave nothing running.
+    pub fn tool<A, T, F, W>(self, name: &str, description: &str, function: F) -> Tools
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + Send + 'static,
+        F: Fn(A) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<T, ToolFailure>> + Send + 'static,
+    {
+        let who = who(name);
+        self.with(spec_of::<A>(name, description), move |arguments, _| {
+            let who = who.clone();
+            let begun = read::<A>(&who, &arguments).map(&function);
+            Box::pin(async move { answer(&who, begun?.await) })
+        })
+    }
+
+    /// Adds a function that computes or blocks; it runs on a thread that may. It is not stopped when the cell is, but
+    /// nobody waits for it then.
+    pub fn blocking_tool<A, T, F>(self, name: &str, description: &str, function: F) -> Tools
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + Send + 'static,
+        F: Fn(A) -> Result<T, ToolFailure> + Send + Sync + 'static,
+    {
+        let function = Arc::new(function);
+        self.tool(name, description, move |arguments: A| {
+            let function = function.clone();
+            async move {
+                match tokio::task::spawn_blocking(move || function(arguments)).await {
+                    Ok(result) => result,
+                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    Err(_) => Err(ToolFailure::new("was stopped with the host")),
+                }
+            }
+        })
+    }
+
+    /// Adds a tool whose arguments and results are JSON texts; it is told which cell calls. Its schema, if it has one,
+    /// is held to.
+    pub fn with(
+        mut self,
+        spec: ToolSpec,
+        handler: impl Fn(String, CellId) -> CallFuture + Send + Sync + 'static,
+    ) -> Tools {
+        self.add(Granted::new(spec, Box::new(handler)));
+        self
+    }
+
+    pub(crate) fn add(&mut self, tool: Granted) {
+        self.0.insert(tool.spec.name.clone(), Arc::new(tool));
+    }
+
+    /// Adds all of `others`, in the place of those with their names.
+    pub(crate) fn extend(&mut self, others: Tools) {
+        self.0.extend(others.0);
+    }
+
+    /// Adds those of `others` whose names are free; returns the names that are not.
+    pub(crate) fn add_all(&mut self, others: &Tools) -> Vec<String> {
+        let (taken, free): (Vec<_>, Vec<_>) = others.0.iter().partition(|(name, _)| self.0.contains_key(*name));
+        self.0.extend(free.into_iter().map(|(name, tool)| (name.clone(), tool.clone())));
+        taken.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The tool of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Granted>> {
+        self.0.get(name).cloned()
+    }
+
+    /// All names, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// What cells are told of them.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = ToolSpec> {
+        self.0.values().map(|tool| tool.spec.clone())
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+type Handler = dyn Fn(String, CellId) -> CallFuture + Send + Sync;
+
+/// One tool.
+pub(crate) struct Granted {
+    spec: ToolSpec,
+    /// Compiled at the first call: most sessions call few of their tools.
+    schema: OnceLock<Result<Schema, String>>,
+    handler: Box<Handler>,
+}
+
+impl Granted {
+    pub(crate) fn new(spec: ToolSpec, handler: Box<Handler>) -> Granted {
+        Granted { spec, schema: OnceLock::new(), handler }
+    }
+
+    /// Checks the arguments and calls.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops that of the tool.
+    pub(crate) async fn call(self: Arc<Granted>, arguments: String, cell: CellId) -> Result<Response, CallError> {
+        let who = who(&self.spec.name);
+        self.check(&arguments).map_err(|fault| {
+            let message = format!("{who}: the arguments do not fit its schema: {fault}");
+            CallError::new(CallErrorKind::Invalid, message)
+        })?;
+        let work = AssertUnwindSafe(async { (self.handler)(arguments, cell).await });
+        work.catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!("{who} panicked");
+            Err(CallError::new(CallErrorKind::Failed, format!("{who} panicked")))
+        })
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        let Some(schema) = &self.spec.schema else { return Ok(()) };
+        let compile = || {
+            let value: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+            Schema::compile(&value)
+        };
+        let schema =
+            self.schema.get_or_init(compile).as_ref().map_err(|fault| format!("the schema is none: {fault}"))?;
+        let value: Value = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+        schema.check(&value)
+    }
+}
+
+/// The tool in messages.
+pub(crate) fn who(name: &str) -> String {
+    format!("tool `{name}`")
+}
+
+fn spec_of<A: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema: Some(schema.to_value().to_string()) }
+}
+
+/// The arguments as the function takes them. Those that fit the schema may still be none for the type.
+fn read<A: DeserializeOwned>(who: &str, arguments: &str) -> Result<A, CallError> {
+    serde_json::from_str(arguments).map_err(|error| {
+        CallError::new(CallErrorKind::Invalid, format!("{who}: the arguments cannot be read: {error}"))
+    })
+}
+
+fn answer<T: Serialize>(who: &str, result: Result<T, ToolFailure>) -> Result<Response, CallError> {
+    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+    let value = result.map_err(|failure| failed(format!("failed: {}", failure.0)))?;
+    let text = serde_json::to_string(&value).map_err(|error| failed(format!("gave what JSON cannot hold: {error}")))?;
+    Ok(Response::Json(text))
+}
+
+#[cfg(test)]
+mod tests;
