@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Type cells and see what they do
     Repl(ReplArguments),
+    /// Serve runs, tools and input to the program that started this one, one JSON object a line
+    Stdio(StdioArguments),
     /// List the sessions that --session keeps
     Sessions(SessionsArguments),
     /// Write the state of a kept session into a file
@@ -124,6 +126,12 @@ pub(crate) struct ReplArguments {
     pub(crate) session: SessionArguments,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct StdioArguments {
+    #[command(flatten)]
+    pub(crate) session: SessionArguments,
+}
+
 /// What is printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[command(next_help_heading = "Output")]
@@ -194,6 +202,9 @@ pub(crate) struct SessionArguments {
     /// Give every cell a fresh kernel: cells share files, and no names
     #[arg(long)]
     pub(crate) per_call: bool,
+    /// Answer requests for input: `run` and `eval` from standard input, `stdio` by `submit_input`
+    #[arg(long)]
+    pub(crate) input: bool,
     /// How much of a long output a result shows [default: window]
     #[arg(long, value_name = "POLICY")]
     pub(crate) output_policy: Option<PolicyName>,
@@ -218,6 +229,7 @@ impl SessionArguments {
             || !self.packages.is_empty()
             || !self.environment.is_empty()
             || self.per_call
+            || self.input
             || limits.iter().any(Option::is_some)
     }
 }

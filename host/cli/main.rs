@@ -18,6 +18,7 @@ mod sessions;
 mod setup;
 mod socket;
 mod source;
+mod stdio;
 mod terminal;
 mod wire;
 
@@ -62,12 +63,13 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Eval(arguments) => on_runtime(run::eval(&folders, arguments)),
         Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
         Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
+        Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),
         Command::Fork(arguments) => sessions::fork(&folders, &arguments),
         Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
-        Command::Doctor(arguments) => doctor::doctor(&folders, &arguments),
+        Command::Doctor(arguments) => on_runtime(doctor::doctor(&folders, &arguments)),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
         Command::Schema { shape } => {
             match shape {

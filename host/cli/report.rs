@@ -107,6 +107,11 @@ impl CliError {
         }
     }
 
+    /// The error as it is told to another program.
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal { code: self.code().to_owned(), message: self.to_string(), hint: self.hint() }
+    }
+
     /// What the process ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {

@@ -1,11 +1,18 @@
 //! `cellar run` and `cellar eval`: run cells and follow them to their end.
 
-use std::{io, path::PathBuf};
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use cellar_bridges::SOCKET_VARIABLE;
-use cellar_engine::{Cell, Event, Language, OutputPolicy, Run, RunResult, Session};
+use cellar_engine::{Cell, Event, EventKind, Language, OutputPolicy, Run, RunResult, Session};
 use futures::StreamExt;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines, Stdin},
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 use crate::{
     args::{EvalArguments, Folders, OutputArguments, RunArguments, SessionArguments},
@@ -15,6 +22,7 @@ use crate::{
     setup,
     socket::RemoteRun,
     source::{self, Source},
+    terminal::{Cleaner, Look},
 };
 
 /// What a shell reports of a command that was interrupted.
@@ -93,10 +101,7 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
-            languages.sort_unstable();
-            languages.dedup();
-            let session = setup::open_session(folders, arguments, languages).await?;
+            let session = setup::open_session(folders, arguments, setup::languages_of(&cells)).await?;
             let run = session.run(cells)?;
             Running::Local { run: if keep_going { run.keep_going() } else { run }, session }
         }
@@ -138,9 +143,16 @@ fn socket(arguments: &SessionArguments) -> Result<Option<PathBuf>, CliError> {
 async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliError> {
     let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
     let mut is_stopping = false;
+    let mut asked = Asked::default();
     loop {
         let event = tokio::select! {
             event = running.next() => event,
+            answer = asked.answer() => {
+                if let Running::Local { session, .. } = &running {
+                    asked.pass_on(session, answer);
+                }
+                continue;
+            }
             () = interrupts.next() => match &running {
                 Running::Local { run, .. } if !is_stopping => {
                     is_stopping = true;
@@ -151,9 +163,53 @@ async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliE
                 _ => return Ok(EXIT_INTERRUPTED),
             },
         };
-        match event {
-            Some(event) => follower.event(&event?)?,
-            None => return follower.finish(),
+        let Some(event) = event else { return follower.finish() };
+        let event = event?;
+        follower.event(&event)?;
+        if let (EventKind::InputRequest { request_id, prompt, .. }, Running::Local { .. }) = (&event.kind, &running) {
+            asked.ask(request_id, prompt);
+        }
+    }
+}
+
+/// The requests for input that wait for a line of standard input, the oldest first.
+#[derive(Default)]
+struct Asked {
+    open: VecDeque<String>,
+    /// Opened by the first request.
+    lines: Option<Lines<BufReader<Stdin>>>,
+}
+
+impl Asked {
+    fn ask(&mut self, request_id: &str, prompt: &str) {
+        // The terminal shows what is typed, and so the end of the line.
+        let mut stderr = io::stderr().lock();
+        let _ =
+            stderr.write_all(Cleaner::new(Look::of_stderr()).clean(prompt).as_bytes()).and_then(|()| stderr.flush());
+        self.open.push_back(request_id.to_owned());
+        self.lines.get_or_insert_with(|| BufReader::new(tokio::io::stdin()).lines());
+    }
+
+    /// The next line, or the end, if it is waited for.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a line that was begun is kept.
+    async fn answer(&mut self) -> Option<String> {
+        match &mut self.lines {
+            Some(lines) if !self.open.is_empty() => lines.next_line().await.ok().flatten(),
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn pass_on(&mut self, session: &Session, answer: Option<String>) {
+        let Some(request) = self.open.pop_front() else { return };
+        let passed = match answer {
+            Some(line) => session.submit_input(&request, line),
+            None => session.end_input(&request),
+        };
+        if let Err(error) = passed {
+            // The cell has ended, or has waited too long.
+            tracing::debug!(%error, "an answer came too late");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use cellar_bridges::HostBridges;
+use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, GuestState, Host, HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig, bake,
-    guest_status,
+    Access, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig,
+    bake, guest_status, limits::INPUT_IDLE_TIMEOUT,
 };
 
 use crate::{
@@ -69,8 +69,19 @@ pub(crate) async fn open_session(
     })
 }
 
+/// The languages of a run, each once.
+pub(crate) fn languages_of(cells: &[Cell]) -> Vec<Language> {
+    let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
+    languages.sort_unstable();
+    languages.dedup();
+    languages
+}
+
 /// Bakes what is not baked. A guest that is missing is left for the engine to report.
-async fn make_ready(config: &HostConfig, languages: Vec<Language>) -> Result<(), CliError> {
+///
+/// # Errors
+/// A guest cannot be baked.
+pub(crate) async fn make_ready(config: &HostConfig, languages: Vec<Language>) -> Result<(), CliError> {
     let config = config.clone();
     let work = move || -> Result<(), CliError> {
         for language in languages {
@@ -83,41 +94,58 @@ async fn make_ready(config: &HostConfig, languages: Vec<Language>) -> Result<(),
     tokio::task::spawn_blocking(work).await.map_err(|error| CliError::Start(error.into()))?
 }
 
-/// What a session is granted.
+/// What a session is granted, its bridges apart: their tools may come from elsewhere as well.
+pub(crate) struct Granted {
+    pub(crate) session: SessionConfig,
+    pub(crate) bridges: Options,
+}
+
+impl Granted {
+    /// What the flags and `config` grant; without one, the file that the flags name.
+    ///
+    /// # Errors
+    /// The file or a flag is not valid.
+    pub(crate) fn new(arguments: &SessionArguments, config: Option<Config>) -> Result<Granted, CliError> {
+        let file = || arguments.config.as_deref().map(Config::load).transpose();
+        let config = config.map_or_else(file, |config| Ok(Some(config)))?.unwrap_or_default();
+        let mut limits = config.limits.limits();
+        limits.fuel = arguments.fuel.or(limits.fuel);
+        limits.memory_bytes = arguments.memory.map_or(limits.memory_bytes, |mib| mib << 20);
+        limits.timeout = arguments.timeout.map_or(limits.timeout, Duration::from_secs);
+        let (mut mounts, mut environment) = (config.mounts, config.environment);
+        for text in &arguments.mounts {
+            mounts.push(mount(text)?);
+        }
+        for text in &arguments.environment {
+            environment.push(variable(text)?);
+        }
+        // Those of the command line come first, and so win.
+        let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
+        let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
+        let session = SessionConfig {
+            workspace: arguments.workspace.clone(),
+            mounts,
+            packages,
+            environment,
+            limits,
+            input: arguments.input.then_some(INPUT_IDLE_TIMEOUT),
+            output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
+            seeds: config.session.seeds.into_iter().collect(),
+            kernel_mode,
+            ..SessionConfig::default()
+        };
+        Ok(Granted { session, bridges: config.bridges })
+    }
+}
+
+/// What a session of the command line is granted.
 ///
 /// # Errors
-/// The file or a flag is not valid.
+/// As [`Granted::new`].
 pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConfig, CliError> {
-    let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-    let mut limits = config.limits.limits();
-    limits.fuel = arguments.fuel.or(limits.fuel);
-    limits.memory_bytes = arguments.memory.map_or(limits.memory_bytes, |mib| mib << 20);
-    limits.timeout = arguments.timeout.map_or(limits.timeout, Duration::from_secs);
-    let bridges = Arc::new(HostBridges::new(config.bridges).with_doors(Arc::new(SessionDoors)));
-    let (mut mounts, mut environment) = (config.mounts, config.environment);
-    for text in &arguments.mounts {
-        mounts.push(mount(text)?);
-    }
-    for text in &arguments.environment {
-        environment.push(variable(text)?);
-    }
-    let workspace = arguments.workspace.clone();
-    // Those of the command line come first, and so win.
-    let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
-    let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
-    Ok(SessionConfig {
-        workspace,
-        mounts,
-        packages,
-        environment,
-        limits,
-        bridges,
-        output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
-        seeds: config.session.seeds.into_iter().collect(),
-        kernel_mode,
-        record: arguments.record.clone(),
-        ..SessionConfig::default()
-    })
+    let granted = Granted::new(arguments, None)?;
+    let bridges = HostBridges::new(granted.bridges).with_doors(Arc::new(SessionDoors));
+    Ok(SessionConfig { bridges: Arc::new(bridges), record: arguments.record.clone(), ..granted.session })
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

@@ -131,8 +131,7 @@ async fn serve(stream: UnixStream, session: Session) -> io::Result<()> {
         },
         Err(invalid) => CliError::Invalid(invalid),
     };
-    let error = Refusal { code: refusal.code().to_owned(), message: refusal.to_string(), hint: refusal.hint() };
-    write_line(&mut write, &Line::Refusal(RefusalLine { error })).await
+    write_line(&mut write, &Line::Refusal(RefusalLine { error: refusal.refusal() })).await
 }
 
 async fn stream_run(mut run: cellar_engine::Run, write: &mut OwnedWriteHalf) -> io::Result<()> {

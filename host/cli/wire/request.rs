@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use cellar_bridges::nearest;
 use cellar_engine::{Cell, Language, limits};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    check::{At, Invalid, Problems, nearest},
+    check::{At, Fields, Invalid, Problems},
     json,
 };
 
@@ -87,6 +88,11 @@ pub(crate) fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Inval
 
 fn run(at: &At<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
     let fields = at.fields(&["cells"], problems)?;
+    run_fields(&fields, problems)
+}
+
+/// The cells of a run among other fields.
+pub(super) fn run_fields(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
     let cells = fields.required("cells", "an array of at least one cell", problems)?;
     let items = cells.items("cell", problems)?;
     if items.len() > limits::CELLS_MAX {
@@ -124,7 +130,7 @@ fn lift<T>(member: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language> {
+pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language> {
     let name = match at.node {
         json::Node::Text(name) => name.as_str(),
         _ => "",

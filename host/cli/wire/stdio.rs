@@ -1,0 +1,215 @@
+//! What `cellar stdio` reads and writes: one JSON object a line, told apart by `type`.
+
+use cellar_bridges::list;
+use cellar_engine::{Cell, Language, ToolSpec};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    EventJson, Refusal,
+    request::{language, run_fields},
+};
+use crate::{
+    check::{At, Fields, Invalid, Problems},
+    config::Config,
+    json,
+};
+
+/// Bytes of an id or a name that the caller chooses.
+const ID_BYTES_MAX: usize = 256;
+/// Tools that one session may be given by its caller.
+const TOOLS_MAX: usize = 1_000;
+
+/// A line that Cellar writes.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// The first line.
+    Hello {
+        /// Of this protocol; it changes when a caller must.
+        protocol: u32,
+        /// Of Cellar.
+        version: &'static str,
+        /// Those whose guests are there.
+        languages: Vec<&'static str>,
+        /// The types of lines that are understood.
+        requests: Vec<&'static str>,
+    },
+    /// A session is open.
+    Opened { id: Option<String>, session: String },
+    /// A request that has nothing to say was carried out.
+    Done { id: Option<String> },
+    /// Something happened in a run.
+    Event { id: String, event: EventJson },
+    /// A run has ended.
+    Result { id: String, result: Value },
+    /// A cell calls a tool of the caller, who answers with `reply`.
+    Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
+    /// Nobody waits for the answer to a call any more.
+    CallCancelled { call: String },
+    /// A request was refused, or a run that had been accepted could not be started.
+    Error { id: Option<String>, line: u64, error: Refusal },
+}
+
+/// A line that the caller writes.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Opens a session.
+    Open(Box<Open>),
+    /// Runs cells.
+    Run { session: Option<String>, cells: Vec<Cell>, keep_going: bool },
+    /// Stops a run, which goes on to its proper end.
+    Cancel,
+    /// Answers a `call`: with any value, or with why it failed.
+    Reply { call: String, result: Result<String, String> },
+    /// Answers an `input_request` event; no value is the end of the input.
+    SubmitInput { session: Option<String>, request_id: String, value: Option<String> },
+    /// Gives languages of a session fresh kernels.
+    Reset { session: Option<String>, languages: Vec<Language> },
+    /// Ends a session and its runs.
+    Close { session: Option<String> },
+}
+
+/// What a session is opened with.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Its name; made up when absent.
+    pub(crate) session: Option<String>,
+    /// A `cellar.toml` as JSON, in the place of the one on the command line.
+    pub(crate) grants: Option<Config>,
+    /// Folder to use as its workspace.
+    pub(crate) workspace: Option<String>,
+    /// Tools that the caller answers for.
+    pub(crate) tools: Vec<ToolSpec>,
+    /// Whether the caller answers requests for input.
+    pub(crate) input: Option<bool>,
+}
+
+/// The types of requests, with the fields of each besides `type` and `id`.
+static REQUESTS: [(&str, &[&str]); 7] = [
+    ("open", &["session", "grants", "workspace", "tools", "input"]),
+    ("run", &["session", "cells", "keep_going"]),
+    ("cancel", &[]),
+    ("reply", &["call", "result", "error"]),
+    ("submit_input", &["session", "request_id", "value"]),
+    ("reset", &["session", "language"]),
+    ("close", &["session"]),
+];
+
+/// The types of requests.
+pub(crate) fn request_types() -> Vec<&'static str> {
+    REQUESTS.iter().map(|(name, _)| *name).collect()
+}
+
+/// Reads a line. The id comes back even when the rest is refused, if there is one.
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub(crate) fn request_from_json(bytes: &[u8], what: &str) -> (Option<String>, Result<Request, Invalid>) {
+    let mut problems = Problems::default();
+    let node = match json::parse(bytes) {
+        Ok(node) => node,
+        Err(fault) => {
+            problems.add("$", fault);
+            return (None, problems.finish(what, None));
+        }
+    };
+    let at = At::root(&node, "$");
+    let mut id = None;
+    let request = request(&at, &mut id, &mut problems);
+    (id, problems.finish(what, request))
+}
+
+fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Option<Request> {
+    let types = list(&request_types());
+    let entries = at.entries(problems)?;
+    *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| name(at, problems));
+    let Some((_, kind)) = entries.iter().find(|(key, _)| *key == "type") else {
+        problems.add("$.type", format_args!("expected one of {types}, found nothing"));
+        return None;
+    };
+    let text = kind.text(problems)?;
+    let Some((kind, known)) = REQUESTS.iter().find(|(name, _)| *name == text) else {
+        kind.expected(format_args!("one of {types}"), problems);
+        return None;
+    };
+    let known: Vec<&str> = ["type", "id"].into_iter().chain(known.iter().copied()).collect();
+    let fields = at.fields(&known, problems)?;
+    if matches!(*kind, "run" | "cancel") && id.is_none() {
+        fields.required("id", "a string that names the run", problems);
+    }
+    let session = |problems: &mut Problems| fields.get("session").and_then(|at| name(&at, problems));
+    match *kind {
+        "open" => open(&fields, problems).map(|open| Request::Open(Box::new(open))),
+        "run" => {
+            let keep_going = fields.get("keep_going").and_then(|at| at.boolean(problems)).unwrap_or_default();
+            Some(Request::Run { session: session(problems), cells: run_fields(&fields, problems)?, keep_going })
+        }
+        "cancel" => Some(Request::Cancel),
+        "reply" => reply(&fields, problems),
+        "submit_input" => {
+            let session = session(problems);
+            let request_id = fields.required("request_id", "that of the event", problems)?.text(problems)?.to_owned();
+            let value = fields.required("value", "a string, or null for the end of the input", problems)?;
+            let value = match value.node {
+                json::Node::Null => None,
+                _ => Some(value.text(problems)?.to_owned()),
+            };
+            Some(Request::SubmitInput { session, request_id, value })
+        }
+        "reset" => {
+            let only = fields.get("language").map(|at| language(&at, problems));
+            let languages = match only {
+                None => vec![Language::Python, Language::JavaScript],
+                Some(language) => vec![language?],
+            };
+            Some(Request::Reset { session: session(problems), languages })
+        }
+        _ => Some(Request::Close { session: session(problems) }),
+    }
+}
+
+fn open(fields: &Fields<'_>, problems: &mut Problems) -> Option<Open> {
+    let tools = match fields.get("tools") {
+        None => Vec::new(),
+        Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Vec::new(),
+        Some(at) => at.items("tool", problems)?.iter().take(TOOLS_MAX).filter_map(|at| tool(at, problems)).collect(),
+    };
+    Some(Open {
+        session: fields.get("session").and_then(|at| name(&at, problems)),
+        grants: fields.get("grants").and_then(|at| Config::from_json(&at, problems)),
+        workspace: fields.get("workspace").and_then(|at| at.filled_text(problems)).map(str::to_owned),
+        tools,
+        input: fields.get("input").and_then(|at| at.boolean(problems)),
+    })
+}
+
+fn tool(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
+    let fields = at.fields(&["name", "description", "schema"], problems)?;
+    let name = fields.required("name", "the name of a tool", problems).and_then(|at| name(&at, problems));
+    let description = fields.get("description").and_then(|at| at.text(problems)).unwrap_or_default().to_owned();
+    let schema = fields.get("schema").and_then(|at| Config::schema_from_json(&at, problems));
+    Some(ToolSpec { name: name?, description, schema: schema.map(|schema| schema.to_string()) })
+}
+
+fn reply(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
+    let call = fields.required("call", "that of the call", problems)?.text(problems)?.to_owned();
+    let result = match (fields.get("result"), fields.get("error")) {
+        (Some(result), None) => Ok(Value::from(result.node).to_string()),
+        (None, Some(error)) => Err(error.text(problems)?.to_owned()),
+        _ => {
+            problems.add("$", "expected either `result`, or `error` with a message");
+            return None;
+        }
+    };
+    Some(Request::Reply { call, result })
+}
+
+fn name(at: &At<'_>, problems: &mut Problems) -> Option<String> {
+    let text = at.filled_text(problems)?;
+    if text.len() > ID_BYTES_MAX {
+        problems.add(&at.path, format_args!("expected at most {ID_BYTES_MAX} bytes, found {}", text.len()));
+        return None;
+    }
+    Some(text.to_owned())
+}
