@@ -15,6 +15,7 @@ class Interface extends EventEmitter {
     this.output = output;
     input.on("data", this.#read);
     input.on("end", this.#end);
+    input.resume?.();
   }
 
   #read = (chunk) => {
