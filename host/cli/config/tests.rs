@@ -201,7 +201,7 @@ fn hosts_are_checked_when_the_file_is_read() {
         rule("host = 'a', ports = [0]"),
         ["http.allow[0].ports[0]: expected an integer from 1 to 65535, found 0"]
     );
-    assert_eq!(problems("[http]\nallowed = []"), ["http.allowed: unknown field, did you mean `allow`?"]);
+    assert_eq!(problems("[http]\nallows = []"), ["http.allows: unknown field, did you mean `allow`?"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     report::CliError,
     setup,
-    wire::{self, Answer, EventJson},
+    wire::{Answer, EventJson, ResultJson},
 };
 
 /// A run that was accepted.
@@ -82,7 +82,7 @@ impl Task {
             let told = Answer::Event { id: self.id.clone(), event: EventJson::from(&event) };
             self.answers.send(told).await.ok()?;
         }
-        Some(Answer::Result { id: self.id.clone(), result: wire::result_json(&result) })
+        Some(Answer::Result { id: self.id.clone(), result: ResultJson::from(&result) })
     }
 
     fn end_input(&self, request_id: &str) {

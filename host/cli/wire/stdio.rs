@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    EventJson, Refusal,
+    EventJson, Refusal, ResultJson,
     request::{language, run_fields},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(crate) enum Answer {
     /// Something happened in a run.
     Event { id: String, event: EventJson },
     /// A run has ended.
-    Result { id: String, result: Value },
+    Result { id: String, result: ResultJson },
     /// A cell calls a tool of the caller, who answers with `reply`.
     Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
     /// Nobody waits for the answer to a call any more.

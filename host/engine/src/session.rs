@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use rand::Rng;

@@ -31,6 +31,7 @@ use crate::{
     workspace::PrivateFolder,
 };
 
+mod asking;
 mod gathered;
 mod sending;
 
@@ -44,8 +45,6 @@ pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 const WORD_BYTES_MAX: u64 = 4 << 10;
 /// Lines that a guest may add to the host's log in a second; the others are dropped.
 const LOGS_A_SECOND_MAX: u32 = 20;
-/// Bytes of the prompt of a request for input.
-const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
 /// A cell that was started and has not ended.
 #[derive(Debug)]
@@ -412,162 +411,6 @@ impl StoreData {
         Ok(answer)
     }
 
-    /// Makes the future of a call, or the refusal.
-    fn prepare(&self, cell: u32, number: u64, call: Call) -> Result<CallFuture, CallError> {
-        if self.is_looking {
-            return Err(CallError::new(CallErrorKind::Denied, "nothing can be called while a value is looked at"));
-        }
-        let size = call_bytes(&call);
-        if size > CALL_BYTES_MAX {
-            let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
-            return Err(CallError::new(CallErrorKind::Limit, message));
-        }
-        let live = self.cells.get(&cell);
-        let lineage = live.map(|live| live.lineage.clone()).unwrap_or_default().with(cell, number);
-        let Some(session) = self.binding.session.upgrade(lineage) else { return Err(denied(&call)) };
-        if let Call::Tool { name, arguments } = &call
-            && name == READ_TOOL
-            && !self.has_own_read_tool()
-        {
-            return Ok(session.call_read(arguments.clone()));
-        }
-        let depth = self.depth_of(cell);
-        Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
-    }
-
-    /// The tools of the session, with those that were granted.
-    pub(crate) fn tools(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
-        if !tools.iter().any(|tool| tool.name == READ_TOOL) {
-            tools.push(read_tool());
-        }
-        tools
-    }
-
-    /// Whether the embedder grants a tool in the place of the session's own.
-    fn has_own_read_tool(&self) -> bool {
-        self.binding.bridges.has_tool(READ_TOOL)
-    }
-
-    /// Agents between the session's owner and the code of `cell`.
-    fn depth_of(&self, cell: u32) -> u32 {
-        self.cells.get(&cell).map_or(self.deepest, |live| live.depth)
-    }
-
-    /// Makes the future of a call, or the refusal, and tells the run of it. A replay makes none.
-    async fn announce(
-        &mut self,
-        cell: u32,
-        number: u64,
-        call: Call,
-    ) -> wasmtime::Result<Option<Result<CallFuture, CallError>>> {
-        let is_live = !self.binding.tape.is_replaying();
-        let (bridge, name) = (call.bridge(), word(call.name()));
-        let asked = match (&call, &self.binding.input) {
-            (Call::Input { prompt }, Some((requests, idle_timeout))) if self.is_heard(cell) => {
-                let (request_id, future) = requests.open(*idle_timeout);
-                Some((future, (request_id, prefix(prompt, PROMPT_BYTES_MAX).to_owned(), *idle_timeout)))
-            }
-            _ => None,
-        };
-        let is_input = bridge == Bridge::Input;
-        let (future, request) = match asked {
-            Some((future, request)) => (is_live.then_some(Ok(future)), Some(request)),
-            None => (is_live.then(|| self.prepare(cell, number, call)), None),
-        };
-        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
-        let request = if is_input { self.taped(Import::InputRequest, cell, |_| Ok(request))? } else { None };
-        if let Some((request_id, prompt, idle_timeout)) = request {
-            self.send(cell, |index| EventKind::InputRequest { index, request_id, prompt, idle_timeout }).await;
-        }
-        Ok(future)
-    }
-
-    /// Whether somebody hears what `cell` asks.
-    fn is_heard(&self, cell: u32) -> bool {
-        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.is_muted)
-    }
-
-    pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
-        let number = self.binding.calls.number();
-        let (bridge, size) = (call.bridge(), call_bytes(&call));
-        let asked = self.mark_of(&call);
-        let future = self.announce(cell, number, call).await?;
-        if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
-            live.asks.insert(number);
-        }
-        if let Some(future) = future {
-            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
-            let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
-            self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
-        }
-        self.taped(Import::StartCall, (cell, asked), |_| Ok(number))
-    }
-
-    /// # Errors
-    /// When a replay has no such call.
-    pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<CallResult> {
-        self.note_running(cell);
-        let number = self.binding.calls.number();
-        let bridge = call.bridge();
-        let began = Instant::now();
-        let asked = self.mark_of(&call);
-        let future = self.announce(cell, number, call).await?;
-        let result = match future {
-            Some(Ok(future)) => self.block_on(cell, number, bridge, future).await,
-            Some(Err(error)) => Err(error),
-            None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
-        };
-        let mut end = CallEnd::new(number, cell, began.elapsed(), result);
-        if let Tape::Recording(record) = &self.binding.tape {
-            record.answer(Import::Call, &(cell, asked), &end.result);
-        }
-        self.report_end(&mut end).await;
-        Ok(end.result)
-    }
-
-    /// Fingerprint of a call, where it matters.
-    fn mark_of(&self, call: &Call) -> u64 {
-        if self.binding.tape.is_on() { mark(&format!("{call:?}")) } else { 0 }
-    }
-
-    /// Waits for a call, its cell's deadline or its cancellation.
-    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
-        let link = self.binding.link.clone();
-        if bridge == Bridge::Agent {
-            *lock(&link.agent_block) = Some((cell, number));
-        }
-        let future = self.binding.calls.block_on(self.depth_of(cell), future);
-        let began = Instant::now();
-        if bridge == Bridge::Input {
-            self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
-        }
-        let result = self.wait_for(cell, future).await.unwrap_or_else(|| {
-            Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"))
-        });
-        if bridge == Bridge::Input {
-            self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
-        }
-        *lock(&link.agent_block) = None;
-        result
-    }
-
-    /// Gives code that runs for `cell` more time, because it is about to wait for people.
-    fn defer(&mut self, cell: u32, by: Duration) {
-        match self.cells.get_mut(&cell) {
-            Some(live) => live.deadline += by,
-            None => self.entered += by,
-        }
-    }
-
-    /// Takes back what of that it did not need.
-    fn hasten(&mut self, cell: u32, by: Duration) {
-        let deadline = match self.cells.get_mut(&cell) {
-            Some(live) => &mut live.deadline,
-            None => &mut self.entered,
-        };
-        *deadline = deadline.checked_sub(by).unwrap_or(*deadline);
-    }
-
     /// Waits while the guest is suspended; `None` when `cell` must stop before.
     pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
         let wake = self.binding.link.wake.clone();
@@ -586,37 +429,10 @@ impl StoreData {
         }
     }
 
-    /// Emits the `call_finished` event of a call, once.
-    pub(crate) async fn report_end(&mut self, end: &mut CallEnd) {
-        if std::mem::replace(&mut end.reported, true) {
-            return;
-        }
-        let (call, duration) = (end.call, end.duration);
-        if let Some(live) = self.cells.get_mut(&end.cell) {
-            live.asks.remove(&call);
-        }
-        let error = end.result.as_ref().err().map(|error| word(&error.message));
-        self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
-    }
-
     /// Tells the run of `cell` what the engine did.
     pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, Scalar)>) {
         let op = op.to_owned();
         self.tell(cell, |index| EventKind::Status { index, op, fields }).await;
-    }
-}
-
-fn call_bytes(call: &Call) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    match call {
-        Call::Tool { name, arguments } => name.len() + arguments.len(),
-        Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
-        Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
-        Call::Input { prompt } => prompt.len(),
-        Call::Http(call) => {
-            let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-            call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
-        }
     }
 }
 

@@ -71,7 +71,7 @@ fn tools_of_a_process_are_called_from_both_languages() {
         "py",
         "print(sorted(dir(tool)), tool.add.spec()['description'])",
         &stdio(),
-        "['add', 'describe', 'fail', 'picture'] Adds two numbers.",
+        "['add', 'describe', 'fail', 'picture', 'read'] Adds two numbers.",
     );
 }
 
