@@ -26,7 +26,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 pub(crate) enum Form {
     /// Something for people.
-    Transcript(Transcript<io::Stdout>),
+    Transcript(Box<Transcript<io::Stdout>>),
     /// What the cell prints, and nothing around it.
     Plain(Plain),
     /// The result, at the end.

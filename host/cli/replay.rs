@@ -21,7 +21,7 @@ pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Res
     let host = Host::open(setup::host_config(folders)?)?;
     let mut replay = host.replay(&arguments.file)?;
     let options = Options::of_stdout(arguments.output, arguments.images);
-    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), options)));
+    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
     let mut follower = Follower::new(form, None);
     let mut runs = 0;
     while let Some(replayed) = replay.next().await? {

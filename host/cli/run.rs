@@ -43,7 +43,7 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
         Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook)),
     };
     let options = Options::of_stdout(arguments.output, arguments.images);
-    let form = form(arguments.output, || Form::Transcript(Transcript::new(io::stdout(), options)));
+    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
     let follower = Follower::new(form, notebook);
     start(folders, &arguments.session, cells, arguments.keep_going, follower).await
 }
@@ -71,7 +71,7 @@ pub(crate) fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) ->
 /// A run, wherever its session lives.
 enum Running {
     /// Here. The session lives as long as its run is followed.
-    Local { run: Run, session: Session },
+    Local { run: Box<Run>, session: Session },
     /// In another process.
     Remote(RemoteRun),
 }
@@ -103,7 +103,7 @@ async fn start(
         None => {
             let session = setup::open_session(folders, arguments, setup::languages_of(&cells)).await?;
             let run = session.run(cells)?;
-            Running::Local { run: if keep_going { run.keep_going() } else { run }, session }
+            Running::Local { run: Box::new(if keep_going { run.keep_going() } else { run }), session }
         }
     };
     let kept = match &running {

@@ -151,7 +151,7 @@ async fn stream_run(mut run: cellar_engine::Run, write: &mut OwnedWriteHalf) -> 
         result.apply(&event);
         write_line(write, &Line::Event(EventJson::from(&event))).await?;
     }
-    write_line(write, &Line::Result(ResultLine { result: ResultJson::from(&result) })).await
+    write_line(write, &Line::Result(Box::new(ResultLine { result: ResultJson::from(&result) }))).await
 }
 
 async fn write_line(write: &mut OwnedWriteHalf, line: &Line) -> io::Result<()> {

@@ -32,7 +32,7 @@ pub(crate) enum Line {
     /// An event.
     Event(EventJson),
     /// The last line of a run.
-    Result(ResultLine),
+    Result(Box<ResultLine>),
     /// The only line of a run that was refused.
     Refusal(RefusalLine),
 }

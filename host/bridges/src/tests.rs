@@ -131,7 +131,7 @@ async fn arguments_are_checked_before_a_tool_starts() {
 
 #[test]
 fn schemas_for_answers_must_describe_objects() {
-    let fault = |text| schema::Schema::of_object(text).err().expect("refused");
+    let fault = |text| schema::Schema::of_object(text).expect_err("refused");
     assert!(fault("{").starts_with("it is not JSON: "));
     assert_eq!(fault("[]"), "it must be a JSON object");
     assert_eq!(fault(r#"{"type": "array"}"#), "it must describe an object: `\"type\": \"object\"`");

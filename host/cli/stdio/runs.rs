@@ -82,7 +82,7 @@ impl Task {
             let told = Answer::Event { id: self.id.clone(), event: EventJson::from(&event) };
             self.answers.send(told).await.ok()?;
         }
-        Some(Answer::Result { id: self.id.clone(), result: ResultJson::from(&result) })
+        Some(Answer::Result { id: self.id.clone(), result: Box::new(ResultJson::from(&result)) })
     }
 
     fn end_input(&self, request_id: &str) {

@@ -82,7 +82,7 @@ enum KindJson {
         duration_ms: Number,
         usage: UsageJson,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<FailureJson>,
+        error: Option<Box<FailureJson>>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         artifact: Option<KeptJson>,
     },
@@ -218,7 +218,7 @@ impl From<&EventKind> for KindJson {
                 exit_code: i32::from(!outcome.is_success()),
                 duration_ms: milliseconds(*duration),
                 usage: UsageJson::from(*usage),
-                error: outcome.failure().as_ref().map(FailureJson::from),
+                error: outcome.failure().as_ref().map(|failure| Box::new(FailureJson::from(failure))),
                 artifact: kept.as_ref().map(KeptJson::from),
             },
             EventKind::RunFinished { is_error, kept } => {
@@ -268,7 +268,7 @@ impl From<KindJson> for EventKind {
             },
             KindJson::CellFinished { index, duration_ms, usage, error, artifact, .. } => EventKind::CellFinished {
                 index,
-                outcome: error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new(error.into()))),
+                outcome: error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new((*error).into()))),
                 duration: duration(&duration_ms),
                 usage: usage.into(),
                 kept: artifact.map(KeptText::from),

@@ -42,7 +42,7 @@ pub(crate) enum Answer {
     /// Something happened in a run.
     Event { id: String, event: EventJson },
     /// A run has ended.
-    Result { id: String, result: ResultJson },
+    Result { id: String, result: Box<ResultJson> },
     /// A cell calls a tool of the caller, who answers with `reply`.
     Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
     /// Nobody waits for the answer to a call any more.

@@ -153,7 +153,8 @@ fn refusals_and_results_are_told_from_events() {
     let text = serde_json::to_string(&Line::Refusal(RefusalLine { error: refusal.clone() })).expect("JSON");
     assert_eq!(text, r#"{"type":"error","error":{"code":"invalid","message":"no","hint":"yes"}}"#);
     assert!(matches!(serde_json::from_str(&text), Ok(Line::Refusal(line)) if line.error == refusal));
-    let text = serde_json::to_string(&Line::Result(ResultLine { result: ResultJson::from(&RunResult::default()) }));
+    let text =
+        serde_json::to_string(&Line::Result(Box::new(ResultLine { result: ResultJson::from(&RunResult::default()) })));
     let text = text.expect("JSON");
     assert!(text.starts_with(r#"{"type":"result","result":{"content":[{"type":"text","#), "{text}");
     assert!(matches!(serde_json::from_str(&text), Ok(Line::Result(_))));

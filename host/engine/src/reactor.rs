@@ -51,7 +51,7 @@ const SEED_CELL: u32 = u32::MAX;
 /// What a session asks of its kernel.
 pub(crate) enum Command {
     /// Run a cell; its events, `CellFinished` last, go to its own channel.
-    Start { id: u32, code: String, cell: LiveCell },
+    Start { id: u32, code: String, cell: Box<LiveCell> },
     /// Forget all names and tasks.
     Clear(oneshot::Sender<()>),
     /// Answer a question about the session, or say why not.
@@ -260,7 +260,7 @@ impl Reactor {
             } else if let Err(death) = self.wake_up().await {
                 // Its state stays where it sleeps, but whoever asked must hear of it.
                 if let Wake::Command(Command::Start { cell, .. }) = wake {
-                    finish(cell, death_outcome(&death), Usage::default());
+                    finish(*cell, death_outcome(&death), Usage::default());
                 }
                 return Err(death);
             }
@@ -361,7 +361,7 @@ impl Reactor {
                 let message =
                     format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
                 let failure = Failure::new(FailureKind::Trap, "KernelError", message);
-                finish(cell, Outcome::Failed(Box::new(failure)), Usage::default());
+                finish(*cell, Outcome::Failed(Box::new(failure)), Usage::default());
                 Ok(())
             }
             Command::Start { id, code, mut cell } => {
@@ -370,7 +370,7 @@ impl Reactor {
                 // The time it waited for its turn belongs to those that ran meanwhile.
                 cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
-                self.kernel.data().add_cell(id, cell);
+                self.kernel.data().add_cell(id, *cell);
                 for (op, fields) in std::mem::take(&mut self.notices) {
                     self.kernel.data().report_status(id, op, fields).await;
                 }

@@ -445,7 +445,7 @@ impl Session {
             if let Some(record) = &live.record {
                 record.told(&EventKind::CellStarted { index, cell: id });
             }
-            place.send(Command::Start { id: id.0, code: cell.code.clone(), cell: live });
+            place.send(Command::Start { id: id.0, code: cell.code.clone(), cell: Box::new(live) });
             Ok(())
         })??;
         Ok(id)

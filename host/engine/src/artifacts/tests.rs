@@ -69,7 +69,8 @@ fn what_was_used_longest_ago_makes_room_in_its_session_first_and_then_in_all() {
     let (_folder, store) = store(quota);
     let old = store.put(b"old", of("a")).expect("stored");
     let used = store.put(b"used", of("a")).expect("stored");
-    (age(&old, 100), age(&used, 200));
+    age(&old, 100);
+    age(&used, 200);
     text(&store, &used.id);
     let third = store.put(b"third", of("a")).expect("stored");
     let mut left = ids(&store);

@@ -22,7 +22,7 @@ pub(super) async fn refuse(commands: &mut mpsc::Receiver<Command>, outcome: &Out
     commands.close();
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Start { cell, .. } => finish(cell, outcome.clone(), Usage::default()),
+            Command::Start { cell, .. } => finish(*cell, outcome.clone(), Usage::default()),
             Command::Look(_, reply) => {
                 let reason = outcome.failure().map(|failure| failure.message);
                 // Whoever asked may have gone away; that is no concern here.

@@ -13,13 +13,13 @@ use crate::{
 };
 
 impl Session {
-    /// Ends the recording that [`SessionConfig::record`] began: what the session does from now on is not in it. It can
-    /// be replayed by [`Host::replay`], elsewhere as well. A recording ends by itself when its session is gone, but
+    /// Ends the recording that [`SessionConfig::record`](crate::SessionConfig::record) began: what the session does from now on is not in it. It can
+    /// be replayed by [`Host::replay`](crate::Host::replay), elsewhere as well. A recording ends by itself when its session is gone, but
     /// then nobody hears of errors. Does nothing when the session is not recorded.
     ///
     /// A recording has what cells are given: their code, their environment, what they read from files, the answers
     /// of tools and models. It has nothing that bridges keep to themselves, such as keys. At most
-    /// [`RECORDING_BYTES_MAX`](crate::limits::RECORDING_BYTES_MAX).
+    /// [`RECORDING_BYTES_MAX`].
     ///
     /// # Errors
     /// `Recording` when it could not be written, or not all of it.

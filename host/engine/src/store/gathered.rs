@@ -83,11 +83,13 @@ impl StoreData {
         let Some(live) = self.cells.get(&held.cell).filter(|live| !live.is_muted) else { return };
         let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);
         match try_send(live, held.event(live.index)) {
-            Err(TrySendError::Full(EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. })) => {
-                self.gathered = Some(Gathered { cell, is_stderr, text, since });
+            Err(TrySendError::Full(event)) => {
+                if let EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } = *event {
+                    self.gathered = Some(Gathered { cell, is_stderr, text, since });
+                }
             }
             Err(TrySendError::Closed(_)) => live.stop.set(),
-            Ok(()) | Err(TrySendError::Full(_)) => {}
+            Ok(()) => {}
         }
     }
 }

@@ -104,7 +104,8 @@ fn places(event: &EventKind) -> usize {
     if event.size_bytes() > EVENT_BYTES_LARGE { EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1 } else { 1 }
 }
 
-pub(super) fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<EventKind>> {
+/// Sends an event if the reader has room for it, and gives it back otherwise.
+pub(super) fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<Box<EventKind>>> {
     match live.events.try_reserve_many(places(&event)) {
         Ok(mut permits) => {
             if let Some(permit) = permits.next() {
@@ -112,7 +113,7 @@ pub(super) fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendE
             }
             Ok(())
         }
-        Err(TrySendError::Full(())) => Err(TrySendError::Full(event)),
-        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(event)),
+        Err(TrySendError::Full(())) => Err(TrySendError::Full(Box::new(event))),
+        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(Box::new(event))),
     }
 }

@@ -5,15 +5,17 @@ use std::{collections::HashMap, io::Cursor};
 use super::*;
 
 /// States by name, and whether somebody has the session.
+type Sessions = Arc<Mutex<HashMap<String, (Option<Vec<u8>>, bool)>>>;
+
 #[derive(Debug, Default)]
 struct Memory {
-    sessions: Arc<Mutex<HashMap<String, (Option<Vec<u8>>, bool)>>>,
+    sessions: Sessions,
 }
 
 #[derive(Debug)]
 struct Held {
     name: String,
-    sessions: Arc<Mutex<HashMap<String, (Option<Vec<u8>>, bool)>>>,
+    sessions: Sessions,
 }
 
 fn file(state: Vec<u8>) -> StateFile {
