@@ -80,7 +80,7 @@ async fn answers_that_do_not_fit_are_refused() {
     let service = start();
     let start = "model `medium` gave no object of the schema, asked twice: ";
     let message = failure(service.config(), r#"tool {"n": "x"}"#, Some(OBJECT)).await;
-    assert_eq!(message, format!("{start}\"x\" is not of type \"integer\" (at `$.n`)"));
+    assert_eq!(message, format!("{start}`/n`: expected integer, found \"x\""));
     let message = failure(service.config(), "tool [1]", Some(OBJECT)).await;
     assert_eq!(message, format!("{start}expected a JSON object, found \"[1]\""));
     let message = failure(service.config(), "echo seven", Some(OBJECT)).await;
