@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{ArtifactError, Error, ReplayError, SnapshotError};
+use cellar_engine::{ArtifactError, Error, FormatError, ReplayError, SnapshotError};
 
 use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
 
@@ -120,15 +120,7 @@ impl CliError {
                 Error::Request(_)
                 | Error::Mount { .. }
                 | Error::Snapshot(_)
-                | Error::Replay(
-                    ReplayError::NotARecording
-                    | ReplayError::Version { .. }
-                    | ReplayError::CutOff { .. }
-                    | ReplayError::Corrupt(_)
-                    | ReplayError::Guest { .. }
-                    | ReplayError::World { .. }
-                    | ReplayError::Language(_),
-                )
+                | Error::Replay(ReplayError::File(_) | ReplayError::CutOff { .. })
                 | Error::SessionName(_)
                 | Error::SessionUnknown(_)
                 | Error::SessionExists(_)
@@ -189,18 +181,20 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
              back to a snapshot"
         }
         Error::SessionBusy(_) => "wait until the run that uses it has ended, or choose another name",
-        Error::Snapshot(SnapshotError::Guest { .. } | SnapshotError::World { .. } | SnapshotError::Version { .. }) => {
+        Error::Snapshot(SnapshotError::File(error)) if is_of_another_build(error) => {
             "use the build that made it, or remove the session with `cellar sessions --delete NAME`"
         }
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
-        Error::Replay(ReplayError::Guest { .. } | ReplayError::World { .. } | ReplayError::Version { .. }) => {
-            "use the build that made it"
-        }
+        Error::Replay(ReplayError::File(error)) if is_of_another_build(error) => "use the build that made it",
         Error::KernelsExhausted => "end other sessions first",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
         _ => return None,
     })
+}
+
+fn is_of_another_build(error: &FormatError) -> bool {
+    matches!(error, FormatError::Guest { .. } | FormatError::World { .. } | FormatError::Version { .. })
 }
 
 /// Tells about an error on standard error.

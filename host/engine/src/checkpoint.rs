@@ -17,7 +17,7 @@ use crate::{
     limits::Limits,
     meter::{lock, wall_nanos},
     outcome::FailureKind,
-    snapshot::{KernelImage, SnapshotError, fingerprint},
+    snapshot::{KernelImage, SNAPSHOT, SnapshotError, fingerprint},
     store::Binding,
     store_state::data_of,
     sweep::Sweep,
@@ -85,7 +85,8 @@ impl Slot {
         let snapshot = self.home.as_ref().map(|home| home.load()).transpose()?.flatten();
         let images = snapshot.map(|snapshot| snapshot.kernels).unwrap_or_default();
         let image = images.into_iter().find(|image| image.state.language() == Some(stored.language));
-        let image = image.ok_or_else(|| SnapshotError::Corrupt("the stored state of a kernel is gone".to_owned()))?;
+        let image =
+            image.ok_or_else(|| SnapshotError::from(SNAPSHOT.corrupt("the stored state of a kernel is gone")))?;
         let Stored { is_fork, is_checkpoint, last_cell, deaths, .. } = stored;
         Ok(Some(Kept { image, is_fork, is_checkpoint, last_cell, deaths }))
     }
@@ -168,14 +169,12 @@ impl Slot {
 /// `Snapshot`, with what was found and what is wanted.
 pub(crate) fn check(image: &KernelImage, guest: &str, limits: &Limits) -> Result<(), Error> {
     let state = &image.state;
-    let language = state.language().ok_or_else(|| SnapshotError::Language(state.language.clone()))?;
-    if state.world != WORLD_VERSION {
-        return Err(SnapshotError::World { found: state.world.clone(), wanted: WORLD_VERSION.to_owned() }.into());
-    }
-    if state.guest != guest {
-        let (found, wanted) = (state.guest.clone(), guest.to_owned());
-        return Err(SnapshotError::Guest { language, found, wanted }.into());
-    }
+    let fits = || {
+        let language = SNAPSHOT.language(&state.language)?;
+        SNAPSHOT.check_world(&state.world, WORLD_VERSION)?;
+        SNAPSHOT.check_guest(language, &state.guest, guest)
+    };
+    fits().map_err(SnapshotError::from)?;
     let (wanted_bytes, limit_bytes) = (image.pages.memory_bytes, limits.memory_bytes);
     if wanted_bytes > limit_bytes {
         return Err(SnapshotError::Memory { wanted_bytes, limit_bytes }.into());

@@ -91,6 +91,7 @@ pub use introspection::{Completion, Completions, Variable};
 pub use limits::Limits;
 pub use mime::{MimeBundle, MimeData};
 pub use outcome::{Failure, FailureKind, Outcome, Usage};
+pub use prefix::{FileKind, FormatError};
 pub use replay::{Replay, Replayed};
 pub use result::*;
 pub use run::{Canceller, Run};

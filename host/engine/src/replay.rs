@@ -31,7 +31,7 @@ use crate::{
     store::{Binding, LiveCell},
     store_state::data_of,
     sweep::Sweep,
-    tape::{Cursor, OpenError, ReplayError, TapeFile},
+    tape::{Cursor, OpenError, RECORDING, ReplayError, TapeFile},
 };
 
 /// What a kernel may be ahead of the replay.
@@ -80,16 +80,10 @@ impl Host {
             OpenError::Io(source) => Error::Recording { doing: "read", path: path.to_owned(), source },
             OpenError::Replay(error) => error.into(),
         })?;
-        if tape.head.world != WORLD_VERSION {
-            let (found, wanted) = (tape.head.world, WORLD_VERSION.to_owned());
-            return Err(ReplayError::World { found, wanted }.into());
-        }
+        RECORDING.check_world(&tape.head.world, WORLD_VERSION).map_err(ReplayError::from)?;
         for (code, found) in &tape.end.guests {
             let language = language_of(code)?;
-            let (found, wanted) = (found.clone(), self.guest_digest(language)?);
-            if found != wanted {
-                return Err(ReplayError::Guest { language, found, wanted }.into());
-            }
+            RECORDING.check_guest(language, found, &self.guest_digest(language)?).map_err(ReplayError::from)?;
         }
         let tape = Arc::new(tape);
         Ok(Replay {
@@ -225,15 +219,15 @@ fn step_of(bytes: &[u8]) -> Result<Step, Error> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReplayError> {
-    postcard::from_bytes(bytes).map_err(|error| ReplayError::Corrupt(format!("an item cannot be read ({error})")))
+    postcard::from_bytes(bytes).map_err(|error| RECORDING.corrupt(format!("an item cannot be read ({error})")).into())
 }
 
 fn out_of_order() -> Error {
-    ReplayError::Corrupt("its items are out of order".to_owned()).into()
+    ReplayError::from(RECORDING.corrupt("its items are out of order")).into()
 }
 
 fn language_of(code: &str) -> Result<Language, ReplayError> {
-    Language::from_code(code).ok_or_else(|| ReplayError::Language(code.to_owned()))
+    Ok(RECORDING.language(code)?)
 }
 
 /// Plays one kernel.

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cell::Language, files::OpenFile};
+use crate::{cell::Language, files::OpenFile, prefix::FormatError};
 
 mod format;
 mod image;
@@ -21,6 +21,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use format::SNAPSHOT;
 pub(crate) use image::Image;
 pub(crate) use pages::{Collector, PAGE_BYTES, Pages, fingerprint};
 
@@ -97,27 +98,12 @@ impl KernelState {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum SnapshotError {
-    /// They are something else.
-    #[error("this is not a snapshot")]
-    NotASnapshot,
-    /// They were written by another version of Cellar.
-    #[error("the snapshot has format version {found}, this build reads version {wanted}")]
-    Version { found: u32, wanted: u32 },
+    /// They are none, or none that this host can use.
+    #[error(transparent)]
+    File(#[from] FormatError),
     /// They end early.
     #[error("the snapshot is truncated: {bytes} bytes are not all of it")]
     Truncated { bytes: u64 },
-    /// They were changed.
-    #[error("the snapshot is damaged: {0}")]
-    Corrupt(String),
-    /// It was made by another build of a guest.
-    #[error("the snapshot was made by the {} guest {found}, this host has {wanted}", language.title())]
-    Guest { language: Language, found: String, wanted: String },
-    /// It was made for another version of the kernel world.
-    #[error("the snapshot was made for cellar:kernel@{found}, this host speaks cellar:kernel@{wanted}")]
-    World { found: String, wanted: String },
-    /// It has a kernel of a language that is not known here.
-    #[error("the snapshot has a kernel of the unknown language `{0}`")]
-    Language(String),
     /// It needs more than the session may have.
     #[error("the snapshot needs {wanted_bytes} bytes of memory, the session may have {limit_bytes}")]
     Memory { wanted_bytes: u64, limit_bytes: u64 },

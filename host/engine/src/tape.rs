@@ -18,7 +18,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cell::Language, limits::Limits, prefix::FileKind};
+use crate::{
+    limits::Limits,
+    prefix::{FileKind, FormatError},
+};
 
 mod read;
 #[cfg(test)]
@@ -29,7 +32,7 @@ pub(crate) use read::{Cursor, OpenError, TapeFile};
 pub(crate) use write::{Writer, bytes_of};
 
 /// The version changes with every change to this format or to what stands in the items.
-const RECORDING: FileKind = FileKind { letter: b'r', version: 1 };
+pub(crate) const RECORDING: FileKind = FileKind { name: "recording", letter: b'r', version: 1 };
 const CHECKSUM_BYTES: usize = 16;
 /// Tag and both lengths.
 const FRAME_HEAD_BYTES: usize = 9;
@@ -68,29 +71,14 @@ pub(crate) struct End {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum ReplayError {
-    /// It is something else.
-    #[error("this is not a recording")]
-    NotARecording,
-    /// It was written by another version of Cellar.
-    #[error("the recording has format version {found}, this build reads version {wanted}")]
-    Version { found: u32, wanted: u32 },
+    /// It is none, or none that this host can play.
+    #[error(transparent)]
+    File(#[from] FormatError),
     /// It has no end.
     #[error(
         "the recording is cut off after {bytes} bytes: the process that wrote it was killed, still writes it, or the file was copied in part"
     )]
     CutOff { bytes: u64 },
-    /// It was changed.
-    #[error("the recording is damaged: {0}")]
-    Corrupt(String),
-    /// It was made with another build of a guest.
-    #[error("the recording was made with the {} guest {found}, this host has {wanted}", language.title())]
-    Guest { language: Language, found: String, wanted: String },
-    /// It was made for another version of the kernel world.
-    #[error("the recording was made for cellar:kernel@{found}, this host speaks cellar:kernel@{wanted}")]
-    World { found: String, wanted: String },
-    /// It has a kernel of a language that is not known here.
-    #[error("the recording has a kernel of the unknown language `{0}`")]
-    Language(String),
     /// The guest did something else than it did when it was recorded.
     #[error("the replay diverged in {place}: the recording has {expected}, the guest {found}")]
     Diverged { place: String, expected: String, found: String },

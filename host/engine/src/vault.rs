@@ -13,7 +13,8 @@ use crate::{
     cell::Language,
     error::Error,
     meter::lock,
-    snapshot::{Snapshot, SnapshotError},
+    prefix::FormatError,
+    snapshot::{SNAPSHOT, Snapshot, SnapshotError},
     workspace::copy_tree,
 };
 
@@ -242,7 +243,7 @@ impl SessionStore {
                 }
             }
             Err(Error::Snapshot(problem)) => info.problem = Some(problem),
-            Err(_) => info.problem = Some(SnapshotError::NotASnapshot),
+            Err(_) => info.problem = Some(FormatError::Other(SNAPSHOT).into()),
         }
         info
     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::{Fall, Import, Item, mark};
 use crate::{
     event::EventKind,
-    tape::{Cursor, ReplayError},
+    tape::{Cursor, RECORDING, ReplayError},
 };
 
 /// What a kernel that is replayed has come to.
@@ -133,7 +133,7 @@ impl Playback {
     fn taken<T: DeserializeOwned>(&mut self) -> wasmtime::Result<T> {
         let (_, more) = self.take().unwrap_or((Item::Gone, Vec::new()));
         postcard::from_bytes(&more).map_err(|error| {
-            self.error = Some(ReplayError::Corrupt(format!("an answer cannot be read ({error})")));
+            self.error = Some(RECORDING.corrupt(format!("an answer cannot be read ({error})")).into());
             wasmtime::Error::msg("the replay ends here")
         })
     }
@@ -179,7 +179,8 @@ impl Playback {
 
 /// An item and what follows it.
 pub(crate) fn item_of(bytes: &[u8]) -> Result<(Item, &[u8]), ReplayError> {
-    postcard::take_from_bytes(bytes).map_err(|error| ReplayError::Corrupt(format!("an item cannot be read ({error})")))
+    postcard::take_from_bytes(bytes)
+        .map_err(|error| RECORDING.corrupt(format!("an item cannot be read ({error})")).into())
 }
 
 fn describe(item: &Item) -> String {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cell::Language,
-    prefix::{FileKind, Flaw, PREFIX_BYTES, split_head},
+    prefix::{FileKind, PREFIX_BYTES, split_head},
 };
 
 use super::{
@@ -27,7 +27,7 @@ use super::{
 };
 
 /// The version changes with every change to what is below.
-pub(super) const SNAPSHOT: FileKind = FileKind { letter: b's', version: 2 };
+pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 2 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -123,9 +123,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     if fingerprint(body).to_le_bytes() != checksum {
         // A file that ends early cannot tell; its head says how long it should have been.
         let is_short = split_head(body, head_bytes).is_none_or(|(head, rest)| rest.len() as u64 != chunk_bytes(&head));
-        return Err(if is_short { truncated() } else { SnapshotError::Corrupt("its checksum does not match".into()) });
+        return Err(if is_short { truncated() } else { corrupt("its checksum does not match") });
     }
-    let corrupt = |what: &str| SnapshotError::Corrupt(what.to_owned());
     let (head, mut rest) = split_head::<Head>(body, head_bytes).ok_or_else(|| corrupt("its head cannot be read"))?;
     if head.kernels.len() > KERNELS_MAX {
         return Err(corrupt("it has too many kernels"));
@@ -135,7 +134,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         if kernels.iter().any(|earlier| earlier.state.language == kernel.state.language) {
             return Err(corrupt("it has two kernels of one language"));
         }
-        let (image, left) = kernel_image(kernel, rest).map_err(SnapshotError::Corrupt)?;
+        let (image, left) = kernel_image(kernel, rest).map_err(corrupt)?;
         kernels.push(image);
         rest = left;
     }
@@ -160,17 +159,17 @@ pub(super) fn languages(mut from: impl Read) -> Result<Vec<Language>, SnapshotEr
     let head_bytes = check_prefix(&prefix)?;
     let mut head = Vec::new();
     from.take(head_bytes as u64).read_to_end(&mut head).map_err(truncated)?;
-    let head: Head = postcard::from_bytes(&head).map_err(|error| SnapshotError::Corrupt(error.to_string()))?;
+    let head: Head = postcard::from_bytes(&head).map_err(|error| corrupt(error.to_string()))?;
     Ok(head.kernels.iter().filter_map(|kernel| kernel.state.language()).collect())
 }
 
 /// Checks magic and version; returns the length of the head.
 fn check_prefix(bytes: &[u8]) -> Result<usize, SnapshotError> {
-    SNAPSHOT.head_bytes(bytes).map_err(|flaw| match flaw {
-        Flaw::Other => SnapshotError::NotASnapshot,
-        Flaw::Version(found) => SnapshotError::Version { found, wanted: SNAPSHOT.version },
-        Flaw::Truncated => SnapshotError::Truncated { bytes: bytes.len() as u64 },
-    })
+    SNAPSHOT.head_bytes(bytes)?.ok_or(SnapshotError::Truncated { bytes: bytes.len() as u64 })
+}
+
+fn corrupt(why: impl Into<String>) -> SnapshotError {
+    SNAPSHOT.corrupt(why).into()
 }
 
 fn chunk_bytes(head: &Head) -> u64 {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    CellState, KernelImage, KernelState, Snapshot, SnapshotError,
+    CellState, KernelImage, KernelState, SNAPSHOT, Snapshot, SnapshotError,
     image::Image,
     pages::{CHUNK_PAGES, Collector, PAGE_BYTES, Pages, WASM_PAGE_BYTES},
 };
+use crate::prefix::FormatError;
 
 /// A memory of so many pages, each filled with one byte.
 fn pages(contents: &[u8], image: &Image, earlier: Option<&Pages>) -> Pages {
@@ -79,19 +80,22 @@ fn what_is_written_is_read() {
 fn errors_name_what_is_wrong() {
     let bytes = snapshot(pages(&[1; 300], &image(&[]), None)).to_bytes();
     let error = |bytes: &[u8]| Snapshot::from_bytes(bytes).expect_err("an error");
-    assert_eq!(error(b"PK\x03\x04 something else"), SnapshotError::NotASnapshot);
+    assert_eq!(error(b"PK\x03\x04 something else"), FormatError::Other(SNAPSHOT).into());
     assert_eq!(error(b""), SnapshotError::Truncated { bytes: 0 });
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), SnapshotError::Truncated { bytes: short.len() as u64 });
     let mut newer = bytes.clone();
     newer[8] = 200;
-    assert_eq!(error(&newer), SnapshotError::Version { found: 200, wanted: super::format::SNAPSHOT.version });
+    assert_eq!(error(&newer), FormatError::Version { kind: SNAPSHOT, found: 200 }.into());
     let mut damaged = bytes.clone();
     let last = damaged.len() - 20;
     damaged[last] ^= 1;
-    assert_eq!(error(&damaged), SnapshotError::Corrupt("its checksum does not match".to_owned()));
+    assert_eq!(error(&damaged), SNAPSHOT.corrupt("its checksum does not match").into());
     let longer = [bytes.as_slice(), b"x"].concat();
-    assert!(matches!(error(&longer), SnapshotError::Corrupt(_) | SnapshotError::Truncated { .. }));
+    assert!(matches!(
+        error(&longer),
+        SnapshotError::File(FormatError::Corrupt { .. }) | SnapshotError::Truncated { .. }
+    ));
 }
 
 /// Puts the right checksum under bytes, as somebody would who means harm.

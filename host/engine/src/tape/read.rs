@@ -6,7 +6,7 @@ use super::{
     CHECKSUM_BYTES, END, End, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, HEAD_BYTES_MAX, Head, ITEMS, RECORDING, ReplayError,
 };
 use crate::{
-    prefix::{Flaw, PREFIX_BYTES, split_head, u32_at},
+    prefix::{PREFIX_BYTES, split_head, u32_at},
     snapshot::fingerprint,
 };
 
@@ -29,7 +29,7 @@ struct Frame {
 }
 
 fn corrupt(what: impl Into<String>) -> ReplayError {
-    ReplayError::Corrupt(what.into())
+    RECORDING.corrupt(what).into()
 }
 
 impl TapeFile {
@@ -43,11 +43,7 @@ impl TapeFile {
         let source = Source { file, bytes };
         let cut_off = || ReplayError::CutOff { bytes };
         let prefix = source.read(0, PREFIX_BYTES.min(usize::try_from(bytes).unwrap_or(PREFIX_BYTES)))?;
-        let head_bytes = RECORDING.head_bytes(&prefix).map_err(|flaw| match flaw {
-            Flaw::Other => ReplayError::NotARecording,
-            Flaw::Version(found) => ReplayError::Version { found, wanted: RECORDING.version },
-            Flaw::Truncated => cut_off(),
-        })?;
+        let head_bytes = RECORDING.head_bytes(&prefix).map_err(ReplayError::from)?.ok_or_else(cut_off)?;
         if head_bytes > HEAD_BYTES_MAX {
             return Err(corrupt(format!("its head has {head_bytes} bytes")).into());
         }

@@ -4,8 +4,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use proptest::prelude::*;
 
-use super::{Cursor, End, Head, OpenError, ReplayError, TapeFile, Writer};
-use crate::limits::Limits;
+use super::{Cursor, End, Head, OpenError, RECORDING, ReplayError, TapeFile, Writer};
+use crate::{limits::Limits, prefix::FormatError};
 
 fn head() -> Head {
     Head { session: "s".to_owned(), began: 1, world: "0.0.0".to_owned(), limits: Limits::default() }
@@ -96,14 +96,14 @@ fn one_that_becomes_too_large_keeps_its_beginning() {
 fn errors_name_what_is_wrong() {
     let bytes = recording(&many_items(), u64::MAX);
     let error = |bytes: &[u8]| open(bytes).expect_err("an error");
-    assert_eq!(error(b"hello, this is not one"), ReplayError::NotARecording);
+    assert_eq!(error(b"hello, this is not one"), FormatError::Other(RECORDING).into());
     assert_eq!(error(b""), ReplayError::CutOff { bytes: 0 });
     let mut newer = bytes.clone();
     newer[8] = 200;
-    assert_eq!(error(&newer), ReplayError::Version { found: 200, wanted: super::RECORDING.version });
+    assert_eq!(error(&newer), FormatError::Version { kind: RECORDING, found: 200 }.into());
     let mut longer = bytes.clone();
     longer.push(0);
-    assert_eq!(error(&longer), ReplayError::Corrupt("there is more after its end".to_owned()));
+    assert_eq!(error(&longer), RECORDING.corrupt("there is more after its end").into());
     assert_eq!(error(&bytes[..bytes.len() - 1]), ReplayError::CutOff { bytes: bytes.len() as u64 - 1 });
 }
 

@@ -17,7 +17,10 @@ use std::{
 use fs2::FileExt;
 
 use super::{Claim, StateFile, Vault};
-use crate::{error::Error, snapshot::SnapshotError};
+use crate::{
+    error::Error,
+    snapshot::{SNAPSHOT, SnapshotError},
+};
 
 const LOCK: &str = "lock";
 const STATE: &str = "state";
@@ -138,7 +141,7 @@ fn state(folder: &Path) -> Result<Option<StateFile>, Error> {
     let metadata = file.metadata().map_err(failed(&path, "read"))?;
     let bytes = metadata.len();
     if bytes > STATE_BYTES_MAX {
-        return Err(SnapshotError::Corrupt(format!("it has {bytes} bytes")).into());
+        return Err(SnapshotError::from(SNAPSHOT.corrupt(format!("it has {bytes} bytes"))).into());
     }
     let read: Box<dyn Read> = Box::new(file.take(STATE_BYTES_MAX));
     Ok(Some(StateFile { bytes, stored_at: metadata.modified().ok(), read }))
