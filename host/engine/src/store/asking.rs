@@ -1,6 +1,19 @@
 //! Bridge calls of a kernel's cells: begun, awaited or waited for, and told to their runs.
 
-use super::*;
+use std::time::{Duration, Instant};
+
+use super::{StoreData, word};
+use crate::{
+    bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, ToolSpec, denied},
+    calls::{CallEnd, CallOrigin, CallResult},
+    cell::CellId,
+    event::{Bridge, EventKind},
+    limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
+    meter::lock,
+    outcome::prefix,
+    record::{Import, Tape, mark},
+    session::{READ_TOOL, read_tool},
+};
 
 /// Bytes of the prompt of a request for input.
 const PROMPT_BYTES_MAX: u64 = 64 << 10;
