@@ -5,6 +5,7 @@ mod cli;
 mod completion;
 mod continuity;
 mod hostile;
+mod input;
 mod mcp;
 mod memory;
 mod node;

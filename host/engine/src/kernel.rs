@@ -134,6 +134,7 @@ impl Kernel {
     pub(crate) async fn step(&mut self, entry: Entry) -> Result<types::Step, Death> {
         let cell = entry.cell();
         self.data().enter(cell);
+        self.data().go_on();
         self.fill_up(cell);
         let head = self.data().cells.get(&cell).map(LiveCell::head);
         self.data().binding.tape.enter(Item::Enter(head), &entry);

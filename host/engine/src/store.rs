@@ -267,9 +267,14 @@ impl StoreData {
         self.stop_seen = None;
         for live in self.cells.values_mut() {
             live.stop_seen = None;
-            live.go_on();
         }
         self.limiter.refused = false;
+    }
+
+    /// Notes that cells go on in the guest. Those that rest do so while it is entered for nobody: a checkpoint or a look
+    /// is not their time.
+    pub(crate) fn go_on(&mut self) {
+        self.cells.values_mut().for_each(LiveCell::go_on);
     }
 
     /// Notes that the guest has returned.

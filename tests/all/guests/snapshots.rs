@@ -16,7 +16,7 @@ use crate::support::root;
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-fn cache() -> std::path::PathBuf {
+pub(crate) fn cache() -> std::path::PathBuf {
     std::env::var_os("CELLAR_CACHE").map_or_else(|| dirs::cache_dir().expect("a home").join("cellar"), Into::into)
 }
 
