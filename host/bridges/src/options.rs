@@ -73,7 +73,7 @@ pub enum McpTransport {
         url: String,
         /// `headers_env`: headers and where the environment holds their values: `Authorization = "Bearer ${TOKEN}"`, or
         /// the name of one variable. Cells never see them.
-        headers_env: BTreeMap<String, String>,
+        headers: Vec<(String, HeaderTemplate)>,
     },
 }
 

@@ -189,8 +189,8 @@ impl Parser<'_> {
             (None, Some(at)) => {
                 self.only_beside(&fields, "environment", "command");
                 self.only_beside(&fields, "inherit", "command");
-                let headers_env = self.variables(&fields, "headers_env").into_iter().collect();
-                McpTransport::Http { url: self.endpoint(&at)?, headers_env }
+                let headers = self.headers(&fields);
+                McpTransport::Http { url: self.endpoint(&at)?, headers }
             }
             _ => {
                 self.problems.add(&at.path, "expected either `command`, to start the server, or `url`, to reach it");
@@ -309,12 +309,7 @@ impl Parser<'_> {
 
     /// `environment`, which is the same table wherever it stands.
     fn environment(&mut self, fields: &Fields<'_>) -> Vec<(String, String)> {
-        self.variables(fields, "environment")
-    }
-
-    /// A table of names and texts.
-    fn variables(&mut self, fields: &Fields<'_>, key: &str) -> Vec<(String, String)> {
-        let Some(at) = fields.get(key) else { return Vec::new() };
+        let Some(at) = fields.get("environment") else { return Vec::new() };
         let entries = at.entries(&mut self.problems).unwrap_or_default();
         let mut variables = Vec::new();
         for (name, at) in entries {

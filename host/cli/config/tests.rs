@@ -84,10 +84,22 @@ fn the_documented_file_is_understood() {
     let files = &config.bridges.mcp["files"];
     assert_eq!((files.tools.as_deref(), files.prefix.as_str()), (Some(&["read".to_owned()][..]), "files_"));
     assert!(matches!(&files.transport, McpTransport::Command(command) if command.inherit == ["TOKEN"]));
-    let McpTransport::Http { url, headers_env } = &config.bridges.mcp["remote"].transport else { panic!("a URL") };
-    assert_eq!((url.as_str(), headers_env["Authorization"].as_str()), ("https://example.com/mcp", "Bearer ${TOKEN}"));
+    let template = HeaderTemplate::parse("Bearer ${TOKEN}").expect("a template");
+    let McpTransport::Http { url, headers } = &config.bridges.mcp["remote"].transport else { panic!("a URL") };
+    assert_eq!(
+        (url.as_str(), headers),
+        ("https://example.com/mcp", &vec![("Authorization".to_owned(), template.clone())])
+    );
     assert_eq!(config.bridges.mcp["remote"].timeout, Duration::from_secs(5));
     assert_eq!(config.session.kernel_mode, KernelMode::PerCall);
+    assert_eq!(config.session.input_timeout(), Duration::from_secs(60));
+    let kept = config.artifacts.quota(ArtifactQuota::TEMPORARY);
+    let expected = ArtifactQuota {
+        session_bytes: 5 << 20,
+        unused_for: Some(Duration::from_secs(7 * 86_400)),
+        ..ArtifactQuota::TEMPORARY
+    };
+    assert_eq!(kept, expected);
     let seed = &config.session.seeds[&Language::Python];
     let binding = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(seed.bindings, [binding("limit", "10"), binding("names", "[\"Ada\",{\"deep\":true}]")]);

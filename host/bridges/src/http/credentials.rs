@@ -43,7 +43,7 @@ impl HeaderTemplate {
     ///
     /// # Errors
     /// The name of a variable that is not set, or is empty.
-    pub(super) fn fill(&self, secrets: &mut Vec<String>) -> Result<String, &str> {
+    pub(crate) fn fill(&self, secrets: &mut Vec<String>) -> Result<String, &str> {
         let mut value = String::new();
         for piece in &self.0 {
             match piece {

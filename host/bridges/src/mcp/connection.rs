@@ -1,7 +1,7 @@
 //! One connection to a server: a process of its own, or an HTTP session.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -26,6 +26,7 @@ use super::Server;
 use crate::{
     client,
     command::{self, ERROR_BYTES_MAX, Group, last_lines},
+    http::HeaderTemplate,
     options::{McpServer, McpTransport},
     text::{causes, clip},
     tools::{Granted, Tools},
@@ -100,8 +101,8 @@ impl Connection {
                     }
                 }
             }
-            McpTransport::Http { url, headers_env } => {
-                let transport = http(url, headers_env)?;
+            McpTransport::Http { url, headers } => {
+                let transport = http(url, headers)?;
                 let service = serve_client(watcher, transport).await;
                 (service.map_err(|error| format!("cannot be reached: {}", clip(&error.to_string())))?, None)
             }
@@ -252,12 +253,13 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
 /// The transport to a URL, with what the environment holds for its headers.
 fn http(
     url: &str,
-    headers_env: &BTreeMap<String, String>,
+    templates: &[(String, HeaderTemplate)],
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let mut headers = HashMap::new();
-    for (name, template) in headers_env {
+    for (name, template) in templates {
         let header = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
-        let value = filled(template)?.parse::<HeaderValue>();
+        let unset = |variable| format!("the environment variable {variable} is not set");
+        let value = template.fill(&mut Vec::new()).map_err(unset)?.parse::<HeaderValue>();
         let mut value =
             value.map_err(|_| format!("what the environment holds for `{name}` is no value of a header"))?;
         value.set_sensitive(true);
@@ -271,17 +273,4 @@ fn http(
     let client = client::builder(&[])?.redirect(Policy::none()).build();
     let client = client.map_err(|error| format!("TLS cannot be set up: {}", causes(&error)))?;
     Ok(StreamableHttpClientTransport::with_client(client, config))
-}
-
-/// The name of a variable, or a text with `${NAME}` in it, with what the environment holds.
-fn filled(template: &str) -> Result<String, String> {
-    let value = |name: &str| std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"));
-    let Some((start, rest)) = template.split_once("${") else { return value(template) };
-    let mut text = start.to_owned();
-    for part in rest.split("${") {
-        let (name, behind) = part.split_once('}').ok_or("a header of `headers_env` has `${` without `}`")?;
-        text.push_str(&value(name)?);
-        text.push_str(behind);
-    }
-    Ok(text)
 }

@@ -13,7 +13,9 @@ use rmcp::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Command, McpTransport};
+use crate::{Command, HeaderTemplate, McpTransport};
+
+mod http;
 
 /// Set in the environment of the server: a folder in which it leaves notes.
 const NOTES: &str = "CELLAR_TEST_MCP_NOTES";
@@ -121,12 +123,16 @@ async fn served() {
     let _ = service.waiting().await;
 }
 
-/// A server, and the folder of its notes.
-fn server(options: McpServer) -> (Arc<Server>, PathBuf) {
-    let notes =
-        std::env::temp_dir().join(format!("cellar-mcp-{:016x}", std::ptr::from_ref(&options).addr() ^ unique()));
+/// A folder for the notes of a server.
+fn notes() -> PathBuf {
+    let notes = std::env::temp_dir().join(format!("cellar-mcp-{:016x}", unique()));
     std::fs::create_dir_all(&notes).expect("a folder");
-    let mut options = options;
+    notes
+}
+
+/// A server, and the folder of its notes.
+fn server(mut options: McpServer) -> (Arc<Server>, PathBuf) {
+    let notes = notes();
     if let McpTransport::Command(command) = &mut options.transport {
         command.environment = vec![(NOTES.to_owned(), notes.to_string_lossy().into_owned())];
     }
@@ -272,12 +278,13 @@ async fn a_server_that_does_not_start_says_why() {
     let (broken, _) = server(command("echo no such module >&2; exit 7"));
     let message = broken.tools().await.expect_err("broken").message;
     assert!(message.contains("; its process failed with exit status 7:\nno such module"), "{message}");
-    let nowhere = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers_env: Default::default() };
+    let nowhere = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
     let (nowhere, _) = server(McpServer { transport: nowhere, ..options() });
     let message = nowhere.tools().await.expect_err("nowhere").message;
     assert!(message.starts_with("MCP server `example`: cannot be reached: "), "{message}");
-    let headers_env = [("Authorization".to_owned(), "Bearer ${CELLAR_TEST_NOT_SET}".to_owned())].into();
-    let keyless = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers_env };
+    let template = HeaderTemplate::parse("Bearer ${CELLAR_TEST_NOT_SET}").expect("a template");
+    let headers = vec![("Authorization".to_owned(), template)];
+    let keyless = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers };
     let (keyless, _) = server(McpServer { transport: keyless, ..options() });
     let message = keyless.tools().await.expect_err("no key").message;
     assert_eq!(message, "MCP server `example`: the environment variable CELLAR_TEST_NOT_SET is not set");

@@ -96,13 +96,14 @@ impl Parser<'_> {
         paths
     }
 
-    fn headers(&mut self, fields: &Fields<'_>) -> Vec<(String, HeaderTemplate)> {
+    /// `headers_env`: what the host adds to requests.
+    pub(super) fn headers(&mut self, fields: &Fields<'_>) -> Vec<(String, HeaderTemplate)> {
         let entries = fields.get("headers_env").and_then(|at| at.entries(&mut self.problems)).unwrap_or_default();
         let mut headers = Vec::new();
         for (name, at) in entries {
             let Some(text) = at.text(&mut self.problems) else { continue };
             match HeaderTemplate::parse(text) {
-                Ok(template) => headers.push((name.to_ascii_lowercase(), template)),
+                Ok(template) => headers.push((name.to_owned(), template)),
                 Err(expected) => at.expected(expected, &mut self.problems),
             }
         }
