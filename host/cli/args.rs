@@ -299,6 +299,9 @@ pub(crate) struct ArtifactArguments {
     /// Use the place of runs without --session and --store, where nothing is kept for more than a day
     #[arg(long, global = true)]
     pub(crate) temporary: bool,
+    /// File whose [artifacts] says how much may be kept
+    #[arg(long, global = true, value_name = "cellar.toml")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -313,6 +316,7 @@ pub(crate) enum ArtifactCommand {
         json: bool,
     },
     /// Print or save one
+    #[command(visible_alias = "show")]
     Get {
         /// Its id, the start of it, artifact://ID, or agent://NAME with --session
         #[arg(value_name = "ID")]
@@ -327,6 +331,7 @@ pub(crate) enum ArtifactCommand {
     /// Keep a file
     Put(ArtifactPut),
     /// Remove some, whoever refers to them
+    #[command(visible_alias = "rm")]
     Delete {
         /// Ids, or the starts of them
         #[arg(value_name = "ID", required = true)]

@@ -12,6 +12,7 @@ use cellar_engine::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collec
 
 use crate::{
     args::{ArtifactArguments, ArtifactCommand, ArtifactPut, Folders},
+    config::Config,
     output,
     report::{CliError, EXIT_COMPLETE},
     sessions::{age_text, size_text, store_folder},
@@ -29,8 +30,8 @@ const MIME_TYPE: &str = "application/octet-stream";
 ///
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
-pub(crate) fn store(folders: &Folders) -> Result<ArtifactStore, CliError> {
-    Ok(ArtifactStore::open(store_folder(folders)?.join(FOLDER), ArtifactQuota::default())?)
+pub(crate) fn store(folders: &Folders, quota: ArtifactQuota) -> Result<ArtifactStore, CliError> {
+    Ok(ArtifactStore::open(store_folder(folders)?.join(FOLDER), quota)?)
 }
 
 /// Does what was asked with the store.
@@ -38,7 +39,11 @@ pub(crate) fn store(folders: &Folders) -> Result<ArtifactStore, CliError> {
 /// # Errors
 /// The store fails, or has no such artifact.
 pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Result<u8, CliError> {
-    let store = if arguments.temporary { ArtifactStore::temporary()? } else { store(folders)? };
+    let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let store = match arguments.temporary {
+        true => ArtifactStore::temporary(config.artifacts.quota(ArtifactQuota::TEMPORARY))?,
+        false => store(folders, config.artifacts.quota(ArtifactQuota::default()))?,
+    };
     match &arguments.command {
         ArtifactCommand::List { session, json } => list(&store, session.as_deref(), *json)?,
         ArtifactCommand::Get { id, file, session } => get(&store, id, file, session)?,

@@ -13,7 +13,9 @@ use std::{
 };
 
 use cellar_bridges::Options;
-use cellar_engine::{KernelMode, Language, Limits, Mount, OutputPolicy, Seed};
+use cellar_engine::{
+    ArtifactQuota, KernelMode, Language, Limits, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT,
+};
 
 use crate::{
     check::{At, Invalid, Problems},
@@ -36,6 +38,40 @@ pub(crate) struct Config {
     pub(crate) environment: Vec<(String, String)>,
     /// `[session]`: what its kernels begin with and how long they live.
     pub(crate) session: SessionTable,
+    /// `[artifacts]`: how much of the outputs that results do not show whole is kept.
+    pub(crate) artifacts: ArtifactsTable,
+}
+
+/// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
+/// longest ago makes room.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ArtifactsTable {
+    /// `artifact_mib`: one of them, 1 to 1048576.
+    pub(crate) artifact_mib: Option<u64>,
+    /// `session_mib`: those of a session, 1 to 1048576.
+    pub(crate) session_mib: Option<u64>,
+    /// `session_count`: how many those may be, 1 to 1000000.
+    pub(crate) session_count: Option<u64>,
+    /// `total_mib`: all in the store, 1 to 1048576.
+    pub(crate) total_mib: Option<u64>,
+    /// `total_count`: how many those may be, 1 to 1000000.
+    pub(crate) total_count: Option<u64>,
+    /// `unused_days`: how long one is kept after its last use, 1 to 36500.
+    pub(crate) unused_days: Option<u64>,
+}
+
+impl ArtifactsTable {
+    /// What may be kept: this, and the defaults for the rest.
+    pub(crate) fn quota(&self, mut quota: ArtifactQuota) -> ArtifactQuota {
+        set(&mut quota.artifact_bytes, self.artifact_mib.map(|mib| mib << 20));
+        set(&mut quota.session_bytes, self.session_mib.map(|mib| mib << 20));
+        set(&mut quota.session_count, self.session_count.and_then(|count| usize::try_from(count).ok()));
+        set(&mut quota.total_bytes, self.total_mib.map(|mib| mib << 20));
+        set(&mut quota.total_count, self.total_count.and_then(|count| usize::try_from(count).ok()));
+        let unused = self.unused_days.map(|days| Duration::from_secs(days * 24 * 3_600));
+        quota.unused_for = unused.or(quota.unused_for);
+        quota
+    }
 }
 
 /// Kernels of a session.
@@ -46,6 +82,8 @@ pub(crate) struct SessionTable {
     /// `output_policy`: how much of a long output results show. `window`, the default, is its head and tail, 50 KB and
     /// 3,000 lines together; `tokens` is all of 20,000 tokens and the first 4,096 of more.
     pub(crate) output_policy: OutputPolicy,
+    /// `input_timeout`: seconds that a request for input waits for its answer, 1 to 86400; 300 unless given.
+    pub(crate) input_timeout: Option<u64>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.
@@ -108,6 +146,13 @@ impl Config {
     /// Every fault, with the path to it.
     pub(crate) fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
         parse::config(text, folder, what)
+    }
+}
+
+impl SessionTable {
+    /// How long a request for input waits for its answer.
+    pub(crate) fn input_timeout(&self) -> Duration {
+        self.input_timeout.map_or(INPUT_IDLE_TIMEOUT, Duration::from_secs)
     }
 }
 

@@ -4,7 +4,9 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options};
-use cellar_engine::{Access, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status};
+use cellar_engine::{
+    Access, ArtifactQuota, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status,
+};
 
 use crate::{
     args::{DoctorArguments, Folders},
@@ -119,6 +121,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         },
         seeds: config.session.seeds.iter().map(|(language, seed)| (language.title(), seed_parts(seed))).collect(),
         limits: limits_json(&config.limits.limits()),
+        artifacts: config.artifacts.quota(ArtifactQuota::default()).into(),
     }
 }
 
@@ -247,6 +250,15 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("disk", &format!("{} MiB in {} files a session", limits.disk_mib, limits.disk_files));
     lines.item("calls", &format!("{} at a time", limits.calls_in_flight));
     lines.item("descriptors", &format!("{} a kernel", limits.descriptors));
+    let kept = &config.artifacts;
+    let age = kept.unused_days.map(|days| format!("; gone when unused for {days} days")).unwrap_or_default();
+    lines.item(
+        "artifacts",
+        &format!(
+            "{} MiB each; {} MiB in {} a session; {} MiB in {} in all{age}",
+            kept.artifact_mib, kept.session_mib, kept.session_count, kept.total_mib, kept.total_count
+        ),
+    );
 }
 
 struct Lines {

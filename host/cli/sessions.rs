@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cellar_engine::{Error, SessionStore, Snapshot, StoredInfo};
+use cellar_engine::{ArtifactQuota, Error, SessionStore, Snapshot, StoredInfo};
 
 use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
@@ -44,7 +44,7 @@ pub(crate) fn store_folder(folders: &Folders) -> Result<PathBuf, CliError> {
 pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Result<u8, CliError> {
     let store = store(folders)?;
     if !arguments.delete.is_empty() {
-        let artifacts = artifacts::store(folders)?;
+        let artifacts = artifacts::store(folders, ArtifactQuota::default())?;
         for name in &arguments.delete {
             store.remove(name)?;
             artifacts.forget_session(name)?;

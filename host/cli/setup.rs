@@ -4,14 +4,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig,
-    bake, guest_status, limits::INPUT_IDLE_TIMEOUT,
+    Access, ArtifactQuota, ArtifactStore, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount,
+    OutputPolicy, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{
     args::{Folders, SessionArguments},
     artifacts,
-    config::Config,
+    config::{ArtifactsTable, Config},
     report::{CliError, print_progress},
     sessions,
     socket::SessionDoors,
@@ -52,14 +52,16 @@ pub(crate) async fn open_session(
     arguments: &SessionArguments,
     languages: Vec<Language>,
 ) -> Result<Session, CliError> {
-    let mut session_config = session_config(arguments)?;
+    let granted = Granted::new(arguments, None)?;
+    let quota = granted.artifacts.quota(ArtifactQuota::default());
+    let mut session_config = granted.of_command_line(arguments);
     let host_config = host_config(folders)?;
     // Before anything is made ready: that a session is in use is told at once.
     let home = arguments.name.as_ref().map(|name| sessions::store(folders)?.claim(name).map_err(CliError::from));
     let home = home.transpose()?;
     // Without a store, what is kept goes where temporary files go.
     if arguments.name.is_some() || folders.store.is_some() {
-        session_config.artifacts = Some(artifacts::store(folders)?);
+        session_config.artifacts = Some(artifacts::store(folders, quota)?);
     }
     make_ready(&host_config, languages).await?;
     let host = Host::open(host_config)?;
@@ -98,6 +100,9 @@ pub(crate) async fn make_ready(config: &HostConfig, languages: Vec<Language>) ->
 pub(crate) struct Granted {
     pub(crate) session: SessionConfig,
     pub(crate) bridges: Options,
+    /// How long its requests for input wait.
+    pub(crate) input_timeout: Duration,
+    artifacts: ArtifactsTable,
 }
 
 impl Granted {
@@ -122,30 +127,34 @@ impl Granted {
         // Those of the command line come first, and so win.
         let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
         let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
+        let input_timeout = config.session.input_timeout();
         let session = SessionConfig {
             workspace: arguments.workspace.clone(),
             mounts,
             packages,
             environment,
             limits,
-            input: arguments.input.then_some(INPUT_IDLE_TIMEOUT),
+            input: arguments.input.then_some(input_timeout),
+            artifacts: temporary_store(&config.artifacts)?,
             output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
             seeds: config.session.seeds.into_iter().collect(),
             kernel_mode,
             ..SessionConfig::default()
         };
-        Ok(Granted { session, bridges: config.bridges })
+        Ok(Granted { session, bridges: config.bridges, input_timeout, artifacts: config.artifacts })
+    }
+
+    /// The session of the command line, to which all is granted.
+    fn of_command_line(self, arguments: &SessionArguments) -> SessionConfig {
+        let bridges = HostBridges::new(self.bridges).with_doors(Arc::new(SessionDoors));
+        SessionConfig { bridges: Arc::new(bridges), record: arguments.record.clone(), ..self.session }
     }
 }
 
-/// What a session of the command line is granted.
-///
-/// # Errors
-/// As [`Granted::new`].
-pub(crate) fn session_config(arguments: &SessionArguments) -> Result<SessionConfig, CliError> {
-    let granted = Granted::new(arguments, None)?;
-    let bridges = HostBridges::new(granted.bridges).with_doors(Arc::new(SessionDoors));
-    Ok(SessionConfig { bridges: Arc::new(bridges), record: arguments.record.clone(), ..granted.session })
+/// The place where things are kept that nobody gave a store for, if it is to have another quota than usual.
+fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, CliError> {
+    let is_usual = *table == ArtifactsTable::default();
+    Ok((!is_usual).then(|| ArtifactStore::temporary(table.quota(ArtifactQuota::TEMPORARY))).transpose()?)
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

@@ -7,11 +7,15 @@
 mod calls;
 mod lines;
 mod runs;
+mod state;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use cellar_bridges::{HostBridges, Tools};
-use cellar_engine::{Host, HostConfig, Language, Session, SessionConfig, guest_status, limits};
+use cellar_engine::{Host, HostConfig, Language, Session, SessionConfig, ToolSpec, guest_status};
 use tokio::{
     io::AsyncWriteExt,
     signal::unix::{SignalKind, signal},
@@ -68,7 +72,7 @@ struct Server {
 /// The configuration is not valid, or the streams fail.
 pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Result<u8, CliError> {
     // Faults of the configuration are told before the first line.
-    setup::session_config(&arguments.session)?;
+    setup::Granted::new(&arguments.session, None)?;
     let host_config = Arc::new(HostConfig { kernels_max: KERNELS_MAX, ..setup::host_config(folders)? });
     let host = Host::open(HostConfig::clone(&host_config))?;
     let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
@@ -261,26 +265,15 @@ impl Server {
     }
 
     /// Opens a session, and returns its name.
-    fn open(&mut self, open: Open) -> Result<String, CliError> {
-        let name = open.session.unwrap_or_else(|| {
-            self.unnamed += 1;
-            format!("session-{}", self.unnamed)
-        });
-        if self.sessions.contains_key(&name) {
-            return Err(CliError::usage(format!("a session `{name}` is open"), "close it, or choose another name"));
-        }
-        if self.sessions.len() >= SESSIONS_MAX {
-            return Err(CliError::usage(format!("{SESSIONS_MAX} sessions are open"), "close some of them"));
-        }
-        let mut tools = Tools::new();
-        for spec in open.tools {
-            tools = tools.with(spec.clone(), self.calls.tool(&name, &spec.name));
-        }
+    async fn open(&mut self, open: Open) -> Result<String, CliError> {
+        let name = self.name(open.session);
+        self.check_new_session(&name)?;
         let granted = setup::Granted::new(&self.arguments, open.grants)?;
-        let bridges = HostBridges::new(granted.bridges).with_tools(tools).with_doors(Arc::new(SessionDoors));
-        let mut config = SessionConfig { id: Some(name.clone()), bridges: Arc::new(bridges), ..granted.session };
+        let bridges = HostBridges::new(granted.bridges).with_doors(Arc::new(SessionDoors));
+        let with_tools = Arc::new(self.with_tools(&name, &bridges, &open.tools));
+        let mut config = SessionConfig { id: Some(name.clone()), bridges: with_tools, ..granted.session };
         if let Some(input) = open.input {
-            config.input = input.then_some(limits::INPUT_IDLE_TIMEOUT);
+            config.input = input.then_some(granted.input_timeout);
         }
         if let Some(workspace) = open.workspace {
             config.workspace = Some(workspace.into());

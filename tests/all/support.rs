@@ -1,10 +1,12 @@
 //! Runs the `cellar` that was built with these tests.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::LazyLock,
 };
 
 use serde_json::Value;
@@ -37,6 +39,18 @@ pub(crate) fn cellar_with_guests<S: AsRef<OsStr>>(arguments: impl IntoIterator<I
         assert!(component.exists(), "no guest at `{}`; run `make guests` first", component.display());
     }
     cellar(arguments)
+}
+
+/// Fails with every fault of a value that does not fit the schema of this name, as it is checked in.
+pub(crate) fn check_shape(shape: &str, value: &Value) {
+    static SHAPES: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
+        let text = std::fs::read_to_string(root().join("fixtures/wire/schema.json")).expect("the schemas");
+        let schemas: HashMap<String, Value> = serde_json::from_str(&text).expect("JSON");
+        let compiled = |schema: &Value| jsonschema::validator_for(schema).expect("a schema");
+        schemas.iter().map(|(name, schema)| (name.clone(), compiled(schema))).collect()
+    });
+    let faults: Vec<String> = SHAPES[shape].iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(faults.is_empty(), "no {shape}: {value}\n{}", faults.join("\n"));
 }
 
 /// What a command came to.
@@ -83,7 +97,9 @@ pub(crate) fn result_of_run(request: &Value, flags: &[&str]) -> Value {
     let mut command = cellar_with_guests(["run", "-", "--json"].iter().chain(flags));
     let ended = run_with_input(&mut command, request.to_string().as_bytes());
     assert!(ended.code <= 1, "exit code {}: {}", ended.code, ended.stderr);
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
+    let result = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout));
+    check_shape("result", &result);
+    result
 }
 
 /// The combined text of a result.

@@ -4,14 +4,15 @@ mod http;
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use cellar_bridges::{Agent, Command, Llm, McpServer, McpTransport, Options, Schema, Tool, quote};
-use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed};
+use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX};
 
-use super::{Config, LimitsTable, SessionTable};
+use super::{ArtifactsTable, Config, LimitsTable, SessionTable};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
@@ -66,7 +67,19 @@ pub(super) struct Parser<'a> {
 
 impl Parser<'_> {
     pub(super) fn config(&mut self, at: &At<'_>) -> Option<Config> {
-        let known = ["tools", "mcp", "llm", "agents", "http", "limits", "mounts", "packages", "environment", "session"];
+        let known = [
+            "tools",
+            "mcp",
+            "llm",
+            "agents",
+            "http",
+            "limits",
+            "mounts",
+            "packages",
+            "environment",
+            "session",
+            "artifacts",
+        ];
         let fields = at.fields(&known, &mut self.problems)?;
         Some(Config {
             bridges: Options {
@@ -81,12 +94,14 @@ impl Parser<'_> {
             packages: self.packages(&fields),
             environment: self.environment(&fields),
             session: fields.get("session").and_then(|at| self.session(&at)).unwrap_or_default(),
+            artifacts: fields.get("artifacts").and_then(|at| self.artifacts(&at)).unwrap_or_default(),
         })
     }
 
     fn session(&mut self, at: &At<'_>) -> Option<SessionTable> {
         let languages = [Language::Python, Language::JavaScript];
-        let fields = at.fields(&["kernel_mode", "output_policy", "python", "javascript"], &mut self.problems)?;
+        let known = ["kernel_mode", "output_policy", "input_timeout", "python", "javascript"];
+        let fields = at.fields(&known, &mut self.problems)?;
         let mut table = SessionTable::default();
         if let Some(at) = fields.get("kernel_mode") {
             match at.node {
@@ -102,6 +117,9 @@ impl Parser<'_> {
                 _ => at.expected("`window` or `tokens`", &mut self.problems),
             }
         }
+        let longest = INPUT_IDLE_TIMEOUT_MAX.as_secs();
+        let seconds = fields.get("input_timeout").and_then(|at| at.integer(1..=longest, &mut self.problems));
+        table.input_timeout = seconds;
         for language in languages {
             if let Some(seed) = fields.get(language.guest_name()).and_then(|at| self.seed(&at)) {
                 table.seeds.insert(language, seed);
@@ -256,27 +274,55 @@ impl Parser<'_> {
         tiers
     }
 
+    fn artifacts(&mut self, at: &At<'_>) -> Option<ArtifactsTable> {
+        let mut table = ArtifactsTable::default();
+        self.numbers(
+            at,
+            [
+                ("artifact_mib", 1..=1 << 20, &mut table.artifact_mib),
+                ("session_mib", 1..=1 << 20, &mut table.session_mib),
+                ("session_count", 1..=1_000_000, &mut table.session_count),
+                ("total_mib", 1..=1 << 20, &mut table.total_mib),
+                ("total_count", 1..=1_000_000, &mut table.total_count),
+                ("unused_days", 1..=36_500, &mut table.unused_days),
+            ],
+        )?;
+        Some(table)
+    }
+
     fn limits(&mut self, at: &At<'_>) -> Option<LimitsTable> {
         let mut table = LimitsTable::default();
-        let mut slots = [
-            ("timeout", 1..=600, &mut table.timeout),
-            ("timeout_max", 1..=600, &mut table.timeout_max),
-            ("grace_ms", 10..=60_000, &mut table.grace_ms),
-            ("fuel", 1..=u64::MAX, &mut table.fuel),
-            ("memory_mib", 32..=4_096, &mut table.memory_mib),
-            ("output_mib", 1..=1_024, &mut table.output_mib),
-            ("display_mib", 1..=64, &mut table.display_mib),
-            ("calls_in_flight", 1..=1_024, &mut table.calls_in_flight),
-            ("disk_mib", 0..=1 << 20, &mut table.disk_mib),
-            ("disk_files", 0..=10_000_000, &mut table.disk_files),
-            ("descriptors", 8..=65_536, &mut table.descriptors),
-        ];
+        self.numbers(
+            at,
+            [
+                ("timeout", 1..=600, &mut table.timeout),
+                ("timeout_max", 1..=600, &mut table.timeout_max),
+                ("grace_ms", 10..=60_000, &mut table.grace_ms),
+                ("fuel", 1..=u64::MAX, &mut table.fuel),
+                ("memory_mib", 32..=4_096, &mut table.memory_mib),
+                ("output_mib", 1..=1_024, &mut table.output_mib),
+                ("display_mib", 1..=64, &mut table.display_mib),
+                ("calls_in_flight", 1..=1_024, &mut table.calls_in_flight),
+                ("disk_mib", 0..=1 << 20, &mut table.disk_mib),
+                ("disk_files", 0..=10_000_000, &mut table.disk_files),
+                ("descriptors", 8..=65_536, &mut table.descriptors),
+            ],
+        )?;
+        Some(table)
+    }
+
+    /// A table of numbers, each within its range.
+    fn numbers<const N: usize>(
+        &mut self,
+        at: &At<'_>,
+        slots: [(&str, RangeInclusive<u64>, &mut Option<u64>); N],
+    ) -> Option<()> {
         let known = slots.each_ref().map(|(key, ..)| *key);
         let fields = at.fields(&known, &mut self.problems)?;
-        for (key, range, slot) in &mut slots {
-            **slot = fields.get(key).and_then(|at| at.integer(range.clone(), &mut self.problems));
+        for (key, range, slot) in slots {
+            *slot = fields.get(key).and_then(|at| at.integer(range, &mut self.problems));
         }
-        Some(table)
+        Some(())
     }
 
     fn mounts(&mut self, at: &At<'_>) -> Vec<Mount> {

@@ -66,6 +66,10 @@ fuel = 1000
 LANG = "C"
 [session]
 kernel_mode = "per-call"
+input_timeout = 60
+[artifacts]
+session_mib = 5
+unused_days = 7
 [session.python.bindings]
 limit = 10
 names = ["Ada", { deep = true }]

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use cellar_bridges::Llm;
+use cellar_engine::ArtifactQuota;
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -59,6 +60,7 @@ pub(crate) struct ConfigJson {
     /// Languages whose kernels begin with more than nothing, each with its bindings.
     pub(crate) seeds: BTreeMap<&'static str, Vec<String>>,
     pub(crate) limits: LimitsJson,
+    pub(crate) artifacts: ArtifactQuotaJson,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -87,6 +89,18 @@ pub(crate) struct LimitsJson {
     pub(crate) descriptors: u32,
 }
 
+/// How much is kept besides results, in a store.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ArtifactQuotaJson {
+    pub(crate) artifact_mib: u64,
+    pub(crate) session_mib: u64,
+    pub(crate) session_count: usize,
+    pub(crate) total_mib: u64,
+    pub(crate) total_count: usize,
+    pub(crate) unused_days: Option<u64>,
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MachineJson {
@@ -103,6 +117,19 @@ impl ConfigJson {
     pub(crate) fn llm_key_missing(&self) -> Option<&str> {
         let llm = self.llm.as_ref().filter(|llm| llm.key == "missing")?;
         llm.api_key_env.as_deref()
+    }
+}
+
+impl From<ArtifactQuota> for ArtifactQuotaJson {
+    fn from(quota: ArtifactQuota) -> ArtifactQuotaJson {
+        ArtifactQuotaJson {
+            artifact_mib: quota.artifact_bytes >> 20,
+            session_mib: quota.session_bytes >> 20,
+            session_count: quota.session_count,
+            total_mib: quota.total_bytes >> 20,
+            total_count: quota.total_count,
+            unused_days: quota.unused_for.map(|age| age.as_secs() / (24 * 3_600)),
+        }
     }
 }
 

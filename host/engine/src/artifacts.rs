@@ -60,6 +60,8 @@ pub struct ArtifactQuota {
     pub total_bytes: u64,
     /// How many those may be.
     pub total_count: usize,
+    /// How long one is kept after its last use; what is older goes when another is stored.
+    pub unused_for: Option<Duration>,
 }
 
 impl Default for ArtifactQuota {
@@ -70,21 +72,21 @@ impl Default for ArtifactQuota {
             session_count: 1_000,
             total_bytes: 8 << 30,
             total_count: 10_000,
+            unused_for: None,
         }
     }
 }
 
 impl ArtifactQuota {
     /// That of the place where artifacts go that nobody gave a store for.
-    const TEMPORARY: ArtifactQuota = ArtifactQuota {
+    pub const TEMPORARY: ArtifactQuota = ArtifactQuota {
         artifact_bytes: 256 << 20,
         session_bytes: 512 << 20,
         session_count: 1_000,
         total_bytes: 1 << 30,
         total_count: 2_000,
+        unused_for: Some(Duration::from_secs(24 * 3_600)),
     };
-    /// How long such artifacts are kept after their last use.
-    const TEMPORARY_AGE: Duration = Duration::from_secs(24 * 3_600);
 }
 
 /// What is known of an artifact.
@@ -199,11 +201,11 @@ impl ArtifactStore {
     }
 
     /// The place for artifacts that nobody gave a store for: a folder of this user's among temporary files, shared by
-    /// processes, with a small quota. What nobody has used for a day goes.
+    /// processes. Its usual quota is [`ArtifactQuota::TEMPORARY`].
     ///
     /// # Errors
     /// `Io` when it cannot be made, or belongs to somebody else.
-    pub fn temporary() -> Result<ArtifactStore, ArtifactError> {
+    pub fn temporary(quota: ArtifactQuota) -> Result<ArtifactStore, ArtifactError> {
         let user = rustix::process::geteuid().as_raw();
         let folder = std::env::temp_dir().join(format!("cellar-artifacts-{user}"));
         make_folder(&folder).map_err(failed(&folder, "make"))?;
@@ -212,8 +214,8 @@ impl ArtifactStore {
             let source = io::Error::other("it is not a folder that belongs to this user alone");
             return Err(failed(&folder, "use")(source));
         }
-        let store = ArtifactStore::make(folder, ArtifactQuota::TEMPORARY, true)?;
-        store.collect(&Collection { unused_for: Some(ArtifactQuota::TEMPORARY_AGE), ..Collection::default() })?;
+        let store = ArtifactStore::make(folder, quota, true)?;
+        store.collect(&Collection { unused_for: quota.unused_for, ..Collection::default() })?;
         Ok(store)
     }
 
@@ -226,7 +228,7 @@ impl ArtifactStore {
         let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
         match &*store {
             Some(store) => Ok(store.clone()),
-            None => Ok(store.insert(ArtifactStore::temporary()?).clone()),
+            None => Ok(store.insert(ArtifactStore::temporary(ArtifactQuota::TEMPORARY)?).clone()),
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar, cellar_with_guests, result_of, result_of_run, run, run_with_input, text};
+use crate::support::{cellar, cellar_with_guests, check_shape, result_of, result_of_run, run, run_with_input, text};
 
 #[test]
 fn a_result_is_all_there_is_on_standard_output() {
@@ -204,9 +204,14 @@ fn a_configuration_with_an_unknown_key_is_refused() {
 
 #[test]
 fn doctor_explains_what_is_in_force() {
-    let (_folder, path) = crate::support::config("[tools.add]\ncommand = ['x']\n[limits]\ntimeout = 7\n");
+    let (_folder, path) = crate::support::config(
+        "[tools.add]\ncommand = ['x']\n[limits]\ntimeout = 7\n[artifacts]\nsession_mib = 5\nunused_days = 9\n",
+    );
     let ended = run(cellar_with_guests(["doctor", "--json", "--config"]).arg(&path));
     let report: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    check_shape("doctor", &report);
+    let kept = &report["config"]["artifacts"];
+    assert_eq!((&kept["sessionMib"], &kept["unusedDays"], &kept["totalMib"]), (&json!(5), &json!(9), &json!(8192)));
     assert_eq!((ended.code, &report["problems"]), (0, &json!([])));
     assert_eq!(report["config"]["tools"], json!(["add"]));
     assert_eq!(report["config"]["limits"]["timeout"], 7);

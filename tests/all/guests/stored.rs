@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Ended, cellar_with_guests, run};
+use crate::support::{Ended, cellar_with_guests, check_shape, run};
 
 fn store() -> TempDir {
     tempfile::tempdir().expect("a folder")
@@ -91,6 +91,7 @@ fn sessions_are_listed_forked_restored_and_removed() {
     assert_eq!(eval(&store, "a", "py", "x"), "1");
 
     let list: Value = serde_json::from_str(&ok(&store, &["sessions", "--json"])).expect("JSON");
+    check_shape("sessions", &list);
     let names: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!((&list[0]["languages"][0], &list[0]["isLive"]), (&"py".into(), &false.into()));

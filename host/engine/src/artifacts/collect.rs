@@ -30,6 +30,15 @@ pub struct Collected {
     pub size_bytes: u64,
 }
 
+/// Whether nobody has used an artifact for longer than this.
+fn is_unused_for(longest: Option<Duration>) -> impl Fn(&Artifact) -> bool {
+    let now = SystemTime::now();
+    move |artifact| {
+        let unused = now.duration_since(artifact.used_at).unwrap_or_default();
+        longest.is_some_and(|longest| unused > longest)
+    }
+}
+
 impl ArtifactStore {
     /// Removes what is to go, and what processes left behind that were killed.
     ///
@@ -39,12 +48,8 @@ impl ArtifactStore {
         let _lock = self.lock()?;
         self.remove_unfinished()?;
         let mut all = self.list()?;
-        let now = SystemTime::now();
         let mut collected = Collected::default();
-        let is_old = |artifact: &Artifact| {
-            let unused = now.duration_since(artifact.used_at).unwrap_or_default();
-            collection.unused_for.is_some_and(|longest| unused > longest)
-        };
+        let is_old = is_unused_for(collection.unused_for);
         let goes = |artifact: &Artifact| (collection.unreferenced && artifact.sessions.is_empty()) || is_old(artifact);
         for artifact in all.extract_if(.., |artifact| goes(artifact)) {
             self.take_away(&artifact, &mut collected)?;
@@ -73,6 +78,10 @@ impl ArtifactStore {
     pub(super) fn make_room(&self, session: &str, id: &str, size_bytes: u64) -> Result<(), ArtifactError> {
         let quota = self.quota();
         let mut others = self.list()?;
+        let is_old = is_unused_for(quota.unused_for);
+        for artifact in others.extract_if(.., |artifact| artifact.id != id && is_old(artifact)) {
+            self.remove(&artifact)?;
+        }
         let is_stored = others.iter().any(|artifact| artifact.id == id);
         others.retain(|artifact| artifact.id != id);
         // Those that nobody refers to come last, and go first.

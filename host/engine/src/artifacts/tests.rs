@@ -101,6 +101,20 @@ fn bytes_are_bounded_for_one_for_a_session_and_for_all() {
 }
 
 #[test]
+fn what_is_older_than_the_quota_goes_when_another_is_stored() {
+    let quota = ArtifactQuota { unused_for: Some(Duration::from_secs(100)), ..ArtifactQuota::default() };
+    let (_folder, store) = store(quota);
+    let (old, young) = (store.put(b"old", of("a")).expect("stored"), store.put(b"young", of("b")).expect("stored"));
+    age(&old, 200);
+    age(&young, 50);
+    store.put(b"young", of("b")).expect("stored");
+    assert_eq!(ids(&store), [young.id.clone()], "whosever it is");
+    age(&young, 200);
+    store.put(b"young", of("b")).expect("stored");
+    assert_eq!(ids(&store), [young.id], "what is stored again is used");
+}
+
+#[test]
 fn collection_goes_by_age_and_by_size() {
     let (_folder, store) = store(ArtifactQuota::default());
     for (number, seconds) in [(0_u8, 500), (1, 50), (2, 40), (3, 0)] {
