@@ -108,13 +108,28 @@ pub(crate) fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Resu
     let snapshot = snapshot.ok_or_else(|| {
         CliError::usage(format!("nothing was stored of session `{}` yet", arguments.session), "run a cell in it first")
     })?;
-    let bytes = snapshot.to_bytes();
     if arguments.file == Path::new("-") {
-        output::print(&bytes)?;
+        output::print(&snapshot.to_bytes())?;
     } else {
-        write_file(&arguments.file, &bytes).map_err(save_error(&arguments.file))?;
+        write_snapshot(&snapshot, &arguments.file)?;
     }
     Ok(EXIT_COMPLETE)
+}
+
+/// Writes a snapshot into a file.
+///
+/// # Errors
+/// The file cannot be written; it is as it was then.
+pub(crate) fn write_snapshot(snapshot: &Snapshot, path: &Path) -> Result<(), CliError> {
+    write_file(path, &snapshot.to_bytes()).map_err(|source| CliError::Save { path: path.to_owned(), source })
+}
+
+/// Reads a snapshot from a file, or from standard input.
+///
+/// # Errors
+/// The file cannot be read, or is no snapshot.
+pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot, CliError> {
+    Ok(Snapshot::from_bytes(&read_file(path)?).map_err(Error::from)?)
 }
 
 /// Writes a file so that it is whole or as it was.
@@ -127,18 +142,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn save_error(path: &Path) -> impl FnOnce(io::Error) -> CliError {
-    let path = path.to_owned();
-    |source| CliError::Save { path, source }
-}
-
 /// Makes a session of a snapshot, or takes one back to it.
 ///
 /// # Errors
 /// The file is no snapshot, or the session is there already or in use.
 pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result<u8, CliError> {
-    let bytes = read_file(&arguments.file)?;
-    let snapshot = Snapshot::from_bytes(&bytes).map_err(Error::from)?;
+    let snapshot = read_snapshot(&arguments.file)?;
     let store = store(folders)?;
     let name = arguments.session.as_deref().unwrap_or(snapshot.session());
     let home = if arguments.force { store.claim(name)? } else { store.claim_new(name)? };
@@ -146,8 +155,8 @@ pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result
     Ok(EXIT_COMPLETE)
 }
 
-fn read_file(path: &PathBuf) -> Result<Vec<u8>, CliError> {
-    let read = || match path.as_path() == Path::new("-") {
+fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
+    let read = || match path == Path::new("-") {
         true => {
             let mut bytes = Vec::new();
             io::stdin().read_to_end(&mut bytes)?;
@@ -155,7 +164,7 @@ fn read_file(path: &PathBuf) -> Result<Vec<u8>, CliError> {
         }
         false => fs::read(path),
     };
-    read().map_err(|source| CliError::Read { path: path.clone(), source })
+    read().map_err(|source| CliError::Read { path: path.to_owned(), source })
 }
 
 /// Makes a session of another one.

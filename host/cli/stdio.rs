@@ -26,13 +26,15 @@ use tokio::{
 use crate::{
     args::{Folders, SessionArguments, StdioArguments},
     report::{CliError, EXIT_COMPLETE},
+    sessions::read_snapshot,
     setup,
     socket::SessionDoors,
-    wire::{Answer, Open, Request, request_from_json, request_types},
+    wire::{Answer, Open, OpenSessionJson, Request, request_from_json, request_types},
 };
 use calls::Calls;
 use lines::{LineRead, Lines};
 use runs::Task;
+use state::Ended;
 
 /// Of the protocol that [`Answer`] and [`Request`] are.
 const PROTOCOL: u32 = 1;
@@ -56,7 +58,8 @@ struct Server {
     host_config: Arc<HostConfig>,
     arguments: SessionArguments,
     answers: mpsc::Sender<Answer>,
-    sessions: HashMap<String, Session>,
+    /// Ordered, so that lists of them are.
+    sessions: BTreeMap<String, OpenSession>,
     /// By the ids of the caller, with the session of each and what stops it.
     runs: HashMap<String, (String, watch::Sender<bool>)>,
     calls: Arc<Calls>,
@@ -64,6 +67,14 @@ struct Server {
     is_over: watch::Sender<bool>,
     /// Sessions whose names were made up.
     unnamed: u64,
+}
+
+/// A session, and what its forks need of it.
+struct OpenSession {
+    session: Session,
+    /// The bridges without the tools of the caller, which are called with the session's name.
+    bridges: HostBridges,
+    tools: Vec<ToolSpec>,
 }
 
 /// Serves standard input and output.
@@ -83,7 +94,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
         arguments: arguments.session,
         calls: Arc::new(Calls::new(answers.downgrade())),
         answers,
-        sessions: HashMap::new(),
+        sessions: BTreeMap::new(),
         runs: HashMap::new(),
         is_over: watch::Sender::new(false),
         unnamed: 0,
@@ -130,7 +141,7 @@ impl Server {
         let mut tasks = JoinSet::new();
         loop {
             tokio::select! {
-                Some(ended) = tasks.join_next() => self.forget(ended),
+                Some(ended) = tasks.join_next() => self.ended(ended).await,
                 line = lines.next() => match line.map_err(|source| CliError::Read { path: "-".into(), source })? {
                     Some(line) => self.line(line, lines.count(), &mut tasks).await,
                     None => break,
@@ -141,16 +152,30 @@ impl Server {
         self.is_over.send_replace(true);
         self.calls.end();
         while let Some(ended) = tasks.join_next().await {
-            self.forget(ended);
+            self.ended(ended).await;
         }
         Ok(())
     }
 
-    fn forget(&mut self, ended: Result<String, tokio::task::JoinError>) {
-        match ended {
-            Ok(id) => drop(self.runs.remove(&id)),
-            Err(error) => tracing::error!(%error, "a run failed to be followed"),
-        }
+    async fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        let (asked, answer) = match ended {
+            Ok(Ended::Run(id)) => return drop(self.runs.remove(&id)),
+            Ok(Ended::Saved(asked, saved)) => {
+                let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
+                (asked, answer)
+            }
+            Ok(Ended::Forked(asked, forked)) => {
+                let answer = forked.and_then(|(name, open)| {
+                    // Another may have been opened meanwhile.
+                    self.check_new_session(&name)?;
+                    self.sessions.insert(name.clone(), *open);
+                    Ok(Some(Answer::Opened { id: asked.id.clone(), session: name }))
+                });
+                (asked, answer)
+            }
+            Err(error) => return tracing::error!(%error, "a task of a request failed"),
+        };
+        self.answer(asked.id, asked.line, answer).await;
     }
 
     async fn say(&self, answer: Answer) {
@@ -158,20 +183,24 @@ impl Server {
         let _ = self.answers.send(answer).await;
     }
 
-    async fn line(&mut self, line: LineRead, number: u64, tasks: &mut JoinSet<String>) {
+    async fn line(&mut self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
         let (id, request) = match line {
             LineRead::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
             LineRead::Whole(bytes) => request_from_json(&bytes, &format!("line {number}")),
             LineRead::TooLong => (None, Err(lines::too_long(number))),
         };
         let answer = match request {
-            Ok(request) => self.request(request, &id, number, tasks),
+            Ok(request) => self.request(request, &id, number, tasks).await,
             Err(invalid) => Err(CliError::Invalid(invalid)),
         };
+        self.answer(id, number, answer).await;
+    }
+
+    async fn answer(&self, id: Option<String>, line: u64, answer: Result<Option<Answer>, CliError>) {
         match answer {
             Ok(Some(answer)) => self.say(answer).await,
             Ok(None) => {}
-            Err(error) => self.say(Answer::Error { id, line: number, error: error.refusal() }).await,
+            Err(error) => self.say(Answer::Error { id, line, error: error.refusal() }).await,
         }
     }
 
@@ -179,24 +208,25 @@ impl Server {
     ///
     /// # Errors
     /// Why not; nothing has changed then.
-    fn request(
+    async fn request(
         &mut self,
         request: Request,
         id: &Option<String>,
         line: u64,
-        tasks: &mut JoinSet<String>,
+        tasks: &mut JoinSet<Ended>,
     ) -> Result<Option<Answer>, CliError> {
         let done = |id: &Option<String>| id.is_some().then(|| Answer::Done { id: id.clone() });
         match request {
             Request::Open(open) => {
-                let session = self.open(*open)?;
+                let session = self.open(*open).await?;
                 return Ok(Some(Answer::Opened { id: id.clone(), session }));
             }
             Request::Run { session, cells, keep_going } => {
                 let id = id.clone().unwrap_or_default();
                 self.check_new_run(&id)?;
+                check_room(tasks)?;
                 let name = session.unwrap_or_else(|| DEFAULT_SESSION.to_owned());
-                let session = self.session(&name)?;
+                let session = self.session(&name).await?;
                 let (cancel, cancelled) = watch::channel(false);
                 self.runs.insert(id.clone(), (name, cancel));
                 let (host, answers) = (self.host_config.clone(), self.answers.clone());
@@ -227,6 +257,45 @@ impl Server {
                 let session = self.known(session.as_deref())?;
                 languages.into_iter().for_each(|language| session.reset(language));
             }
+            Request::Snapshot { session, file } => {
+                let session = self.known(session.as_deref())?.clone();
+                check_room(tasks)?;
+                tasks.spawn(state::save(session, file, state::Asked { id: id.clone(), line }));
+                return Ok(None);
+            }
+            Request::Restore { session, file } => {
+                let session = self.known(session.as_deref())?.clone();
+                let snapshot = state::on_a_thread(move || read_snapshot(&file)).await?;
+                session.rewind(&snapshot)?;
+            }
+            Request::Fork { session, new } => {
+                let from = self.open_session(session.as_deref())?;
+                let (session, bridges, tools) = (from.session.clone(), from.bridges.clone(), from.tools.clone());
+                let name = self.name(new);
+                self.check_new_session(&name)?;
+                check_room(tasks)?;
+                let granted = self.with_tools(&name, &bridges, &tools);
+                let asked = state::Asked { id: id.clone(), line };
+                let fork = async move {
+                    let forked = session.fork_with(Some(name.clone()), Arc::new(granted)).await;
+                    let forked = forked.map(|session| (name, Box::new(OpenSession { session, bridges, tools })));
+                    Ended::Forked(asked, forked.map_err(CliError::from))
+                };
+                tasks.spawn(fork);
+                return Ok(None);
+            }
+            Request::Sessions => {
+                let runs_of = |name: &str| {
+                    let runs = self.runs.iter().filter(|(_, (session, _))| session == name);
+                    let mut runs: Vec<String> = runs.map(|(id, _)| id.clone()).collect();
+                    runs.sort_unstable();
+                    runs
+                };
+                let open = self.sessions.keys();
+                let sessions =
+                    open.map(|name| OpenSessionJson { session: name.clone(), runs: runs_of(name) }).collect();
+                return Ok(Some(Answer::Sessions { id: id.clone(), sessions }));
+            }
             Request::Close { session } => {
                 let name = session.as_deref().unwrap_or(DEFAULT_SESSION);
                 self.sessions.remove(name).ok_or_else(|| unknown("session", name, "is open"))?;
@@ -242,24 +311,46 @@ impl Server {
         if self.runs.contains_key(id) {
             return Err(CliError::usage(format!("a run `{id}` is under way"), "give each run an id of its own"));
         }
-        if self.runs.len() >= RUNS_MAX {
-            let message = format!("{RUNS_MAX} runs are under way");
-            return Err(CliError::usage(message, "wait until some of them have ended"));
-        }
         Ok(())
     }
 
     fn known(&self, name: Option<&str>) -> Result<&Session, CliError> {
+        Ok(&self.open_session(name)?.session)
+    }
+
+    fn open_session(&self, name: Option<&str>) -> Result<&OpenSession, CliError> {
         let name = name.unwrap_or(DEFAULT_SESSION);
         self.sessions.get(name).ok_or_else(|| unknown("session", name, "is open"))
     }
 
+    fn check_new_session(&self, name: &str) -> Result<(), CliError> {
+        if self.sessions.contains_key(name) {
+            return Err(CliError::usage(format!("a session `{name}` is open"), "close it, or choose another name"));
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(CliError::usage(format!("{SESSIONS_MAX} sessions are open"), "close some of them"));
+        }
+        Ok(())
+    }
+
+    /// The name of a session, made up if need be.
+    fn name(&mut self, given: Option<String>) -> String {
+        given.unwrap_or_else(|| {
+            self.unnamed += 1;
+            format!("session-{}", self.unnamed)
+        })
+    }
+
+    /// The bridges of the session of this name.
+    fn with_tools(&self, name: &str, bridges: &HostBridges, tools: &[ToolSpec]) -> HostBridges {
+        let of_caller = |tools: Tools, spec: &ToolSpec| tools.with(spec.clone(), self.calls.tool(name, &spec.name));
+        bridges.clone().with_tools(tools.iter().fold(Tools::new(), of_caller))
+    }
+
     /// The session of a run. That of requests which name none needs no `open`.
-    fn session(&mut self, name: &str) -> Result<Session, CliError> {
+    async fn session(&mut self, name: &str) -> Result<Session, CliError> {
         if name == DEFAULT_SESSION && !self.sessions.contains_key(name) {
-            let open =
-                Open { session: Some(name.to_owned()), grants: None, workspace: None, tools: Vec::new(), input: None };
-            self.open(open)?;
+            self.open(Open { session: Some(name.to_owned()), ..Open::default() }).await?;
         }
         self.known(Some(name)).cloned()
     }
@@ -278,9 +369,24 @@ impl Server {
         if let Some(workspace) = open.workspace {
             config.workspace = Some(workspace.into());
         }
-        self.sessions.insert(name.clone(), self.host.session(config)?);
+        let session = match open.snapshot {
+            None => self.host.session(config)?,
+            Some(file) => {
+                let snapshot = state::on_a_thread(move || read_snapshot(&file)).await?;
+                self.host.restore(&snapshot, config)?
+            }
+        };
+        self.sessions.insert(name.clone(), OpenSession { session, bridges, tools: open.tools });
         Ok(name)
     }
+}
+
+/// Checks that one more task can be followed.
+fn check_room(tasks: &JoinSet<Ended>) -> Result<(), CliError> {
+    if tasks.len() < RUNS_MAX {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("{RUNS_MAX} runs are under way"), "wait until some of them have ended"))
 }
 
 fn unknown(what: &str, name: &str, state: &str) -> CliError {

@@ -20,7 +20,7 @@ pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub(crate) use result::ResultJson;
 pub(crate) use schema::Shape;
 pub(crate) use session::StoredSessionJson;
-pub(crate) use stdio::{Answer, Open, Request, request_from_json, request_types};
+pub(crate) use stdio::{Answer, Open, OpenSessionJson, Request, request_from_json, request_types};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

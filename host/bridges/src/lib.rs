@@ -40,7 +40,9 @@ pub use tools::{ToolFailure, Tools};
 /// Names that a message lists.
 const NAMES_MAX: usize = 20;
 
-/// The bridges that some [`Options`] describe. One value may serve many sessions.
+/// The bridges that some [`Options`] describe. One value may serve many sessions, and so may its clones, which share
+/// servers and connections.
+#[derive(Clone)]
 pub struct HostBridges {
     tools: Arc<Sources>,
     agents: BTreeMap<String, Arc<Agent>>,

@@ -6,6 +6,7 @@ use cellar_engine::{Cell, EventKind, HostConfig, Run, RunResult, Session};
 use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
+use super::state::Ended;
 use crate::{
     report::CliError,
     setup,
@@ -30,11 +31,11 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Runs the cells, tells all that happens, and returns the id.
+    /// Runs the cells and tells all that happens.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the run.
-    pub(super) async fn follow(mut self) -> String {
+    pub(super) async fn follow(mut self) -> Ended {
         let last = match self.start().await {
             Ok(run) => self.tell(run).await,
             Err(error) => Some(Answer::Error { id: Some(self.id.clone()), line: self.line, error: error.refusal() }),
@@ -43,7 +44,7 @@ impl Task {
             // Nobody is left to be told that it cannot be told.
             let _ = self.answers.send(last).await;
         }
-        self.id
+        Ended::Run(self.id)
     }
 
     async fn start(&mut self) -> Result<Run, CliError> {

@@ -18,7 +18,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a title: it is a label.
 const TITLE_BYTES_MAX: usize = 1_000;
 /// The languages a request may name. The probe is for the engine's own tests.
-const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
+pub(super) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 /// Fields of a cell.
 const CELL_FIELDS: [&str; 5] = ["language", "code", "title", "timeout", "reset"];
 
@@ -35,7 +35,7 @@ pub(super) struct RunJson {
 /// One unit of source.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct CellJson {
+pub(super) struct CellJson {
     #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
     language: String,
     #[schemars(length(max = limits::CODE_BYTES_MAX))]

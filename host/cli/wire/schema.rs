@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
-    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, ResultJson, StoredSessionJson, request::RunJson,
+    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, ResultJson, StoredSessionJson,
+    request::RunJson,
+    stdio::{Answer, RequestJson},
 };
 
 /// A shape that Cellar reads or writes.
@@ -20,6 +22,10 @@ pub(crate) enum Shape {
     Result,
     /// A line that a session's socket answers with
     Line,
+    /// A line that `cellar stdio` reads
+    Request,
+    /// A line that `cellar stdio` writes
+    Answer,
     /// What `cellar doctor --json` prints
     Doctor,
     /// What `cellar sessions --json` prints
@@ -43,9 +49,9 @@ impl Shape {
     /// Its schema, by JSON Schema 2020-12.
     pub(crate) fn schema(self) -> Schema {
         let mut schema = match self {
-            Shape::Run => {
-                SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<RunJson>()
-            }
+            Shape::Run => read::<RunJson>(),
+            Shape::Request => read::<RequestJson>(),
+            Shape::Answer => written::<Answer>(),
             Shape::Event => written::<EventJson>(),
             Shape::Result => written::<ResultJson>(),
             Shape::Line => written::<Line>(),
@@ -64,6 +70,11 @@ impl Shape {
     pub(crate) fn all() -> serde_json::Map<String, serde_json::Value> {
         Shape::value_variants().iter().map(|shape| (shape.to_string(), shape.schema().to_value())).collect()
     }
+}
+
+/// The schema of what is read.
+fn read<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
 /// The schema of what is written.
@@ -132,6 +143,22 @@ mod tests {
         ] {
             assert_ne!(faults(Shape::Run, &fixture(&format!("malformed/{name}.json"))), [""; 0], "{name}");
         }
+    }
+
+    /// They are read by hand: what is read and what is described must be the same.
+    #[test]
+    fn a_request_has_the_members_that_are_read() {
+        let schema = Shape::Request.schema().to_value();
+        let described = schema["oneOf"].as_array().expect("kinds").iter().map(|kind| {
+            let properties = kind["properties"].as_object().expect("members");
+            let members: Vec<&str> = properties.keys().map(String::as_str).filter(|key| *key != "type").collect();
+            (properties["type"]["const"].as_str().expect("a kind"), members)
+        });
+        let read = super::super::stdio::REQUESTS.iter().map(|(kind, members)| {
+            let id = std::iter::once("id");
+            (*kind, id.chain(members.iter().copied()).collect::<Vec<_>>())
+        });
+        assert_eq!(described.collect::<Vec<_>>(), read.collect::<Vec<_>>());
     }
 
     #[test]

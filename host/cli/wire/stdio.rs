@@ -1,13 +1,16 @@
 //! What `cellar stdio` reads and writes: one JSON object a line, told apart by `type`.
 
+use std::path::PathBuf;
+
 use cellar_bridges::list;
-use cellar_engine::{Cell, Language, ToolSpec};
+use cellar_engine::{Cell, Language, ToolSpec, limits};
+use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     EventJson, Refusal, ResultJson,
-    request::{language, run_fields},
+    request::{CellJson, LANGUAGES, language, run_fields},
 };
 use crate::{
     check::{At, Fields, Invalid, Problems},
@@ -17,11 +20,13 @@ use crate::{
 
 /// Bytes of an id or a name that the caller chooses.
 const ID_BYTES_MAX: usize = 256;
+/// What is expected where a file is named.
+const FILE: &str = "the path of a file";
 /// Tools that one session may be given by its caller.
 const TOOLS_MAX: usize = 1_000;
 
 /// A line that Cellar writes.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The first line.
@@ -37,6 +42,8 @@ pub(crate) enum Answer {
     },
     /// A session is open.
     Opened { id: Option<String>, session: String },
+    /// The sessions that are open, by their names.
+    Sessions { id: Option<String>, sessions: Vec<OpenSessionJson> },
     /// A request that has nothing to say was carried out.
     Done { id: Option<String> },
     /// Something happened in a run.
@@ -49,6 +56,122 @@ pub(crate) enum Answer {
     CallCancelled { call: String },
     /// A request was refused, or a run that had been accepted could not be started.
     Error { id: Option<String>, line: u64, error: Refusal },
+}
+
+/// A session that is open.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OpenSessionJson {
+    pub(crate) session: String,
+    /// The ids of its runs that are under way, in order.
+    pub(crate) runs: Vec<String>,
+}
+
+// For the schema alone: requests are read by hand, for the sake of the messages.
+/// A line that the caller writes.
+#[derive(JsonSchema)]
+#[schemars(tag = "type", rename_all = "snake_case", deny_unknown_fields, transform = RecursiveTransform(not_null))]
+#[expect(dead_code, reason = "nothing is made of it but the schema")]
+pub(super) enum RequestJson {
+    /// Opens a session, and is answered by `opened`.
+    Open {
+        /// What the answer is to carry.
+        id: Option<String>,
+        /// Its name; made up when absent.
+        session: Option<String>,
+        /// A `cellar.toml` as JSON, in the place of the one on the command line.
+        grants: Option<Map<String, Value>>,
+        /// Folder to use as its workspace.
+        workspace: Option<String>,
+        /// Tools that the caller answers for.
+        tools: Option<Vec<ToolJson>>,
+        /// Whether the caller answers requests for input.
+        input: Option<bool>,
+        /// File of a snapshot to begin with.
+        snapshot: Option<String>,
+    },
+    /// Runs cells, and is answered by events and a result with its id.
+    Run {
+        /// What tells it apart from the other runs under way.
+        id: String,
+        session: Option<String>,
+        /// They run in order. The first that fails is the last that runs.
+        #[schemars(length(min = 1, max = limits::CELLS_MAX))]
+        cells: Vec<CellJson>,
+        /// Runs the cells after one that fails too.
+        keep_going: Option<bool>,
+    },
+    /// Stops the run with this id, which goes on to its proper end.
+    Cancel { id: String },
+    /// Answers a `call`: with any value as `result`, or with why it failed.
+    Reply {
+        id: Option<String>,
+        call: String,
+        #[schemars(schema_with = "anything", default)]
+        result: Value,
+        error: Option<String>,
+    },
+    /// Answers an `input_request` event; null is the end of the input.
+    SubmitInput {
+        id: Option<String>,
+        session: Option<String>,
+        request_id: String,
+        #[schemars(schema_with = "text_or_null")]
+        value: Value,
+    },
+    /// Gives languages of a session fresh kernels.
+    Reset {
+        id: Option<String>,
+        session: Option<String>,
+        /// The only one, unless all.
+        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
+        language: Option<String>,
+    },
+    /// Writes the state of a session into a file, between two steps of its cells.
+    Snapshot { id: Option<String>, session: Option<String>, file: String },
+    /// Takes a session back to a snapshot; its files stay as they are.
+    Restore { id: Option<String>, session: Option<String>, file: String },
+    /// Opens a session with the state of another one, its grants and tools, and is answered by `opened`.
+    Fork {
+        id: Option<String>,
+        session: Option<String>,
+        /// The name of the fork; made up when absent.
+        new: Option<String>,
+    },
+    /// Lists the sessions that are open.
+    Sessions { id: Option<String> },
+    /// Ends a session and its runs.
+    Close { id: Option<String>, session: Option<String> },
+}
+
+/// A tool of the caller.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "nothing is made of it but the schema")]
+pub(super) struct ToolJson {
+    name: String,
+    /// What it does, for people and models.
+    description: Option<String>,
+    /// JSON Schema of its arguments, which are held to it before the caller is asked.
+    schema: Option<Map<String, Value>>,
+}
+
+/// A member that may be absent must not be null.
+fn not_null(schema: &mut Schema) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_mut_slice() {
+            let only = only.take();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+}
+
+fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!(true)
+}
+
+fn text_or_null(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"type": "string"}, {"type": "null"}]})
 }
 
 /// A line that the caller writes.
@@ -66,12 +189,20 @@ pub(crate) enum Request {
     SubmitInput { session: Option<String>, request_id: String, value: Option<String> },
     /// Gives languages of a session fresh kernels.
     Reset { session: Option<String>, languages: Vec<Language> },
+    /// Writes the state of a session into a file.
+    Snapshot { session: Option<String>, file: PathBuf },
+    /// Takes a session back to a snapshot.
+    Restore { session: Option<String>, file: PathBuf },
+    /// Opens a session with the state of another one.
+    Fork { session: Option<String>, new: Option<String> },
+    /// Lists the sessions that are open.
+    Sessions,
     /// Ends a session and its runs.
     Close { session: Option<String> },
 }
 
 /// What a session is opened with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Open {
     /// Its name; made up when absent.
     pub(crate) session: Option<String>,
@@ -83,16 +214,22 @@ pub(crate) struct Open {
     pub(crate) tools: Vec<ToolSpec>,
     /// Whether the caller answers requests for input.
     pub(crate) input: Option<bool>,
+    /// File of a snapshot to begin with.
+    pub(crate) snapshot: Option<PathBuf>,
 }
 
 /// The types of requests, with the fields of each besides `type` and `id`.
-static REQUESTS: [(&str, &[&str]); 7] = [
-    ("open", &["session", "grants", "workspace", "tools", "input"]),
+pub(super) static REQUESTS: [(&str, &[&str]); 11] = [
+    ("open", &["session", "grants", "workspace", "tools", "input", "snapshot"]),
     ("run", &["session", "cells", "keep_going"]),
     ("cancel", &[]),
     ("reply", &["call", "result", "error"]),
     ("submit_input", &["session", "request_id", "value"]),
     ("reset", &["session", "language"]),
+    ("snapshot", &["session", "file"]),
+    ("restore", &["session", "file"]),
+    ("fork", &["session", "new"]),
+    ("sessions", &[]),
     ("close", &["session"]),
 ];
 
@@ -165,8 +302,31 @@ fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Opt
             };
             Some(Request::Reset { session: session(problems), languages })
         }
+        "snapshot" | "restore" => {
+            let session = session(problems);
+            let file = file(&fields.required("file", FILE, problems)?, problems)?;
+            Some(match *kind {
+                "snapshot" => Request::Snapshot { session, file },
+                _ => Request::Restore { session, file },
+            })
+        }
+        "fork" => {
+            let new = fields.get("new").and_then(|at| name(&at, problems));
+            Some(Request::Fork { session: session(problems), new })
+        }
+        "sessions" => Some(Request::Sessions),
         _ => Some(Request::Close { session: session(problems) }),
     }
+}
+
+/// The file of a snapshot. Standard streams are none: they have requests and answers on them.
+fn file(at: &At<'_>, problems: &mut Problems) -> Option<PathBuf> {
+    let path = at.filled_text(problems)?;
+    if path == "-" {
+        at.expected(FILE, problems);
+        return None;
+    }
+    Some(path.into())
 }
 
 fn open(fields: &Fields<'_>, problems: &mut Problems) -> Option<Open> {
@@ -181,6 +341,7 @@ fn open(fields: &Fields<'_>, problems: &mut Problems) -> Option<Open> {
         workspace: fields.get("workspace").and_then(|at| at.filled_text(problems)).map(str::to_owned),
         tools,
         input: fields.get("input").and_then(|at| at.boolean(problems)),
+        snapshot: fields.get("snapshot").and_then(|at| file(&at, problems)),
     })
 }
 

@@ -1,24 +1,47 @@
-//! `cellar stdio`, driven by a client in another language, and by lines that are none.
+//! `cellar stdio`, driven by a client in another language, by scripts of lines, and by lines that are none. Whatever is
+//! said either way must fit the schemas that are checked in.
 
 use std::{
+    collections::HashMap,
     io::{BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::support::{cellar, cellar_with_guests, root};
+use crate::support::{cellar, cellar_with_guests, check_shape, root};
+
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Plays one case of `fixtures/wire/client.py`.
 fn check(case: &str) {
     let cellar = cellar_with_guests(["--version"]);
+    let log = tempfile::NamedTempFile::new().expect("a file");
     let mut python = Command::new("python3");
     python.arg(root().join("fixtures/wire/client.py")).arg(cellar.get_program()).arg(case).current_dir(root());
     python.envs(cellar.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("CELLAR_SESSION_SOCKET");
-    let output = python.output().expect("python3 starts");
+    let output = python.env("CELLAR_WIRE_LOG", log.path()).output().expect("python3 starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains(&format!("ok {case}")), "{said}");
+    let lines = std::fs::read_to_string(log.path()).expect("the log");
+    let is_request = |message: &Value| REQUESTS.iter().any(|kind| message["type"] == *kind);
+    for line in lines.lines() {
+        let message = serde_json::from_str(line).expect("JSON");
+        // Both ways there are `sessions`; only the answer lists them.
+        let is_answer = message.get("sessions").is_some() || !is_request(&message);
+        let is_refused_on_purpose = message["grants"].get("limit").is_some();
+        if !is_refused_on_purpose {
+            check_shape(if is_answer { "answer" } else { "request" }, &message);
+        }
+    }
+    assert!(lines.lines().count() > 2, "{lines}");
 }
+
+const REQUESTS: [&str; 11] =
+    ["open", "run", "cancel", "reply", "submit_input", "reset", "snapshot", "restore", "fork", "sessions", "close"];
 
 #[test]
 fn runs_and_events() {
@@ -65,20 +88,168 @@ fn the_end_of_the_input() {
     check("the_end_of_the_input");
 }
 
+/// A `cellar stdio` and what it has said that nobody asked about yet.
+struct Talk {
+    process: Child,
+    input: ChildStdin,
+    answers: Receiver<Value>,
+    unread: Vec<Value>,
+    /// What the script has named.
+    names: HashMap<String, Value>,
+}
+
+impl Talk {
+    fn start(mut command: Command) -> Talk {
+        let mut process = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("starts");
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                let answer = serde_json::from_str(&line.expect("a line")).expect("JSON");
+                let _ = sender.send(answer);
+            }
+        });
+        let input = process.stdin.take().expect("a pipe");
+        Talk { process, input, answers, unread: Vec::new(), names: HashMap::new() }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.input.write_all(line.as_bytes()).and_then(|()| self.input.write_all(b"\n")).expect("reads");
+    }
+
+    /// The next answer; none at the end.
+    fn answer(&mut self) -> Option<Value> {
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(answer) => {
+                check_shape("answer", &answer);
+                Some(answer)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no answer; unread are {:#?}", self.unread),
+        }
+    }
+
+    /// Waits for an answer that has what `pattern` has, and takes the names that it gives.
+    fn expect(&mut self, pattern: &Value) {
+        let began = Instant::now();
+        let mut looked_at = 0;
+        loop {
+            while let Some(answer) = self.unread.get(looked_at) {
+                let mut names = self.names.clone();
+                if has(answer, pattern, &mut names) {
+                    self.names = names;
+                    self.unread.remove(looked_at);
+                    return;
+                }
+                looked_at += 1;
+            }
+            assert!(began.elapsed() < PATIENCE, "no {pattern}; unread are {:#?}", self.unread);
+            match self.answer() {
+                Some(answer) => self.unread.push(answer),
+                None => panic!("it ended without {pattern}; unread are {:#?}", self.unread),
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Value) {
+        let step = step.as_object().expect("an object");
+        let (kind, what) = step.iter().next().expect("a step");
+        match kind.as_str() {
+            "send" => {
+                let request = filled(what, &self.names);
+                check_shape("request", &request);
+                self.line(&request.to_string());
+            }
+            "line" => self.line(what.as_str().expect("a text")),
+            "bytes" => self.line(&"x".repeat(usize::try_from(what.as_u64().expect("a number")).expect("small"))),
+            "pause" => std::thread::sleep(Duration::from_secs_f64(what.as_f64().expect("seconds"))),
+            "expect" => self.expect(what),
+            _ => panic!("unknown step `{kind}`"),
+        }
+    }
+
+    /// No more requests: it ends well, and has said nothing that was not asked for but events and what has no id.
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.process.wait().expect("ends").success());
+        while let Ok(answer) = self.answers.recv() {
+            self.unread.push(answer);
+        }
+        self.unread.retain(|answer| !matches!(answer["type"].as_str(), Some("hello" | "event" | "call_cancelled")));
+        assert!(self.unread.is_empty(), "nobody expected {:#?}", self.unread);
+    }
+}
+
+/// Whether `found` has all that `pattern` has. `$name` stands for any text, and for the same one everywhere.
+fn has(found: &Value, pattern: &Value, names: &mut HashMap<String, Value>) -> bool {
+    match (found, pattern) {
+        (found, Value::String(text)) if text.starts_with('$') && !text.contains(' ') => {
+            found.is_string() && names.entry(text.clone()).or_insert_with(|| found.clone()) == found
+        }
+        (found, Value::String(_)) => *found == filled(pattern, names),
+        (Value::Object(found), Value::Object(pattern)) => pattern.iter().all(|(key, pattern)| {
+            // What is null may be left out.
+            has(found.get(key).unwrap_or(&Value::Null), pattern, names)
+        }),
+        (Value::Array(found), Value::Array(pattern)) => {
+            found.len() == pattern.len() && found.iter().zip(pattern).all(|(found, pattern)| has(found, pattern, names))
+        }
+        _ => found == pattern,
+    }
+}
+
+/// A value with what `$names` stand for.
+fn filled(value: &Value, names: &HashMap<String, Value>) -> Value {
+    match value {
+        Value::String(text) => {
+            let filled = names
+                .iter()
+                .fold(text.clone(), |text, (name, value)| text.replace(name.as_str(), value.as_str().expect("a text")));
+            Value::String(filled)
+        }
+        Value::Array(items) => items.iter().map(|item| filled(item, names)).collect(),
+        Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), filled(value, names))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Plays `fixtures/wire/stdio/<case>.ndjson`: what is sent, and what must come back, in any order among answers.
+/// `$folder` is a folder of its own.
+fn play(case: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = root().join("fixtures/wire/stdio").join(case).with_extension("ndjson");
+    let script = std::fs::read_to_string(&path).expect("a script");
+    let mut talk = Talk::start(cellar_with_guests(["stdio"]));
+    talk.names.insert("$folder".to_owned(), folder.path().to_str().expect("text").into());
+    for line in script.lines() {
+        talk.step(&serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")));
+    }
+    talk.end();
+}
+
+#[test]
+fn scripts() {
+    let folder = root().join("fixtures/wire/stdio");
+    let mut cases: Vec<_> =
+        std::fs::read_dir(folder).expect("scripts").map(|entry| entry.expect("one").path()).collect();
+    cases.sort();
+    assert!(cases.len() >= 7);
+    for case in cases {
+        eprintln!("{}", case.display());
+        play(case.file_stem().and_then(|name| name.to_str()).expect("a name"));
+    }
+}
+
 /// Each line of the fixture says what is sent and what must come back. A message may be given by its beginning, with …
 #[test]
 fn lines_that_are_refused_are_named_with_their_faults() {
     let cases = std::fs::read_to_string(root().join("fixtures/wire/refusals.ndjson")).expect("the fixture");
-    let mut process = cellar(["stdio"]).stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("starts");
-    let mut input = process.stdin.take().expect("a pipe");
-    let mut answers = BufReader::new(process.stdout.take().expect("a pipe"))
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
-    assert_eq!(answers.next().expect("hello")["type"], "hello");
+    let mut talk = Talk::start(cellar(["stdio"]));
+    assert_eq!(talk.answer().expect("hello")["type"], "hello");
     for (number, case) in (1_u64..).zip(cases.lines()) {
         let case: Value = serde_json::from_str(case).expect("a case");
-        writeln!(input, "{}", case["send"].as_str().expect("a line")).expect("reads");
-        let answer = answers.next().expect("an answer");
+        talk.line(case["send"].as_str().expect("a line"));
+        let answer = talk.answer().expect("an answer");
         let at = format!("line {number}: {answer}");
         assert_eq!(
             (&answer["type"], &answer["line"], &answer["id"]),
@@ -93,6 +264,5 @@ fn lines_that_are_refused_are_named_with_their_faults() {
             None => assert_eq!(found, expected, "{at}"),
         }
     }
-    drop(input);
-    assert!(process.wait().expect("ends").success());
+    talk.end();
 }

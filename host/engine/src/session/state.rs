@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Command, Inner, Kernels, Origin, Session, SessionConfig};
 use crate::{
+    bridge::Bridges,
     cell::Language,
     checkpoint::{Kept, Slot, check},
     error::Error,
@@ -107,6 +108,14 @@ impl Session {
     /// # Errors
     /// As [`Session::snapshot`]; `Workspace` when the private workspace cannot be copied.
     pub async fn fork(&self, id: Option<String>) -> Result<Session, Error> {
+        self.fork_with(id, self.inner.config.bridges.clone()).await
+    }
+
+    /// [`fork`](Session::fork) whose calls are answered by other bridges, for those that know a session by its name.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn fork_with(&self, id: Option<String>, bridges: Arc<dyn Bridges>) -> Result<Session, Error> {
         let inner = &self.inner;
         let snapshot = self.snapshot().await?.forked();
         let workspace = match (&inner.config.workspace, &inner.private, &inner.home) {
@@ -122,7 +131,7 @@ impl Session {
             None => None,
         };
         let id = id.or_else(|| Some(super::made_up_id()));
-        let config = SessionConfig { id, record: None, ..inner.config.clone() };
+        let config = SessionConfig { id, bridges, record: None, ..inner.config.clone() };
         Session::open(inner.host.clone(), config, Origin { snapshot: Some(&snapshot), private, home: None })
     }
 
