@@ -141,12 +141,22 @@ impl Plain {
             EventKind::Stdout { text, .. } => self.write(text),
             EventKind::Stderr { text, .. } => self.tell(text),
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
-            EventKind::CellFinished { outcome, .. } => match outcome.failure() {
-                Some(failure) => self.fail(&failure),
-                None => self.end_line(),
-            },
+            EventKind::CellFinished { outcome, .. } => {
+                self.end_colors()?;
+                match outcome.failure() {
+                    Some(failure) => self.fail(&failure),
+                    None => self.end_line(),
+                }
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Ends colours that the cell left on, so that what comes after it does not have them.
+    fn end_colors(&mut self) -> Result<(), CliError> {
+        let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
+        let _ = io::stderr().write_all(stderr.as_bytes());
+        if stdout.is_empty() { Ok(()) } else { print(stdout.as_bytes()) }
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {

@@ -8,7 +8,7 @@ mod syntax;
 
 use std::io;
 
-use cellar_engine::{Cell, EventKind, Language, Session};
+use cellar_engine::{Cell, Error, EventKind, Language, Session};
 use futures::StreamExt;
 use reedline::Signal;
 
@@ -28,29 +28,40 @@ const HELP: &str = "\
   :vars          list the names that cells have bound
   :reset         give the language a fresh kernel
   :help          this
-  :quit          leave; so does Ctrl-D
+  :quit          leave; so do exit, quit and Ctrl-D
 
   NAME?          help on a name
   Tab            complete; Ctrl-R searches the history
   Ctrl-C         stop the cell that runs, or drop what is being typed
+  Ctrl-D         where a cell asks for input: its end
 ";
 
 /// Reads cells and runs them until there are no more.
 ///
 /// # Errors
 /// There is no terminal, the session cannot be opened, or the output cannot be written.
-pub(crate) async fn repl(folders: &Folders, arguments: ReplArguments) -> Result<u8, CliError> {
-    if !Look::of_stdout().is_terminal || !Look::is_stdin_terminal() {
-        let hint = "run cells from standard input with `cellar run -l py -`";
+pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Result<u8, CliError> {
+    let hint = "run cells from standard input with `cellar run -l py -`";
+    let look = Look::of_stdout();
+    if !look.is_terminal || !Look::is_stdin_terminal() {
         return Err(CliError::usage("a prompt needs a terminal", hint));
     }
+    if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
+        return Err(CliError::usage(
+            "a prompt needs a terminal that can move its cursor, which TERM=dumb cannot",
+            hint,
+        ));
+    }
+    // Whoever types here can answer.
+    arguments.session.input = true;
     let languages = vec![Language::Python, Language::JavaScript];
     let session = setup::open_session(folders, &arguments.session, languages).await?;
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };
     let options = Options { has_frames: false, output_lines: None, ..Options::of_stdout(output, arguments.images) };
-    let mut prompt = Prompt { session, language: arguments.language.into(), options };
+    let has_colors = look.has_colors && !arguments.plain;
+    let mut prompt = Prompt { session, language: arguments.language.into(), options, has_colors };
     print_progress(&format!("Cellar {}, {}. :help says more.", env!("CARGO_PKG_VERSION"), prompt.language.title()));
-    let mut editor = Editor::new(&prompt.session, !arguments.plain);
+    let mut editor = Editor::new(&prompt.session, has_colors);
     loop {
         let language = prompt.language;
         let (returned, signal) = editor.read(language).await.map_err(CliError::Start)?;
@@ -76,6 +87,7 @@ struct Prompt {
     session: Session,
     language: Language,
     options: Options,
+    has_colors: bool,
 }
 
 impl Prompt {
@@ -86,7 +98,8 @@ impl Prompt {
             ":py" => self.language = Language::Python,
             ":js" => self.language = Language::JavaScript,
             ":help" | ":h" | "?" => print(HELP.as_bytes())?,
-            ":quit" | ":q" => return Ok(false),
+            // What other prompts are left with.
+            ":quit" | ":q" | "exit" | "quit" | "exit()" | "quit()" | ".exit" => return Ok(false),
             ":reset" => {
                 self.session.reset(self.language);
                 print_progress(&format!("{} starts anew", self.language.title()));
@@ -125,6 +138,20 @@ impl Prompt {
             if !matches!(event.kind, EventKind::RunFinished { .. }) {
                 transcript.event(&event)?;
             }
+            if let EventKind::InputRequest { request_id, .. } = &event.kind {
+                match editor::ask(self.has_colors).await.map_err(CliError::Start)? {
+                    Signal::Success(line) => self.answer(self.session.submit_input(request_id, line)),
+                    Signal::CtrlC => run.cancel(),
+                    _ => self.answer(self.session.end_input(request_id)),
+                }
+            }
+        }
+    }
+
+    /// Says that an answer came too late.
+    fn answer(&self, given: Result<(), Error>) {
+        if given.is_err() {
+            print_progress("the cell does not wait for that any more");
         }
     }
 

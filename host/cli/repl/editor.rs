@@ -77,7 +77,7 @@ impl Editor {
     pub(super) async fn read(mut self, language: Language) -> io::Result<(Editor, Signal)> {
         *lock(&self.typed) = language;
         let read = spawn_blocking(move || {
-            let signal = self.line.read_line(&Sign(language));
+            let signal = self.line.read_line(&Sign(language.code()));
             (self, signal)
         });
         let (editor, signal) = read.await?;
@@ -85,16 +85,28 @@ impl Editor {
     }
 }
 
+/// Asks for a line that a cell waits for. It is no code: nothing is completed, coloured or kept.
+///
+/// # Errors
+/// The terminal cannot be read.
+///
+/// # Cancel safety
+/// Not cancel safe: the thread goes on reading.
+pub(super) async fn ask(has_colors: bool) -> io::Result<Signal> {
+    let read = spawn_blocking(move || Reedline::create().with_ansi_colors(has_colors).read_line(&Sign("input")));
+    read.await?.map_err(io::Error::other)
+}
+
 fn lock(typed: &Typed) -> std::sync::MutexGuard<'_, Language> {
     typed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What stands before the line.
-struct Sign(Language);
+struct Sign(&'static str);
 
 impl Prompt for Sign {
     fn render_prompt_left(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.0.code())
+        Cow::Borrowed(self.0)
     }
 
     fn render_prompt_right(&self) -> Cow<'_, str> {

@@ -69,6 +69,77 @@ fn a_prompt_keeps_state_completes_and_is_interrupted() {
 }
 
 #[test]
+fn a_prompt_answers_cells_that_ask() {
+    let steps = json!([
+        ["prompt", ""],
+        ["type", "name = input('name? ')\r"],
+        ["wait", "waits for input: name?"],
+        ["prompt", ""],
+        ["type", "Ada\r"],
+        ["prompt", ""],
+        ["type", "name[::-1]\r"],
+        ["wait", "'adA'"],
+        ["prompt", ""],
+        ["type", "input('none? ')\r"],
+        ["wait", "none?"],
+        ["prompt", ""],
+        ["type", "\u{4}"],
+        ["wait", "EOFError"],
+        ["prompt", ""],
+        ["type", "input('stop? ')\r"],
+        ["wait", "stop?"],
+        ["prompt", ""],
+        ["type", "\u{3}"],
+        ["wait", "interrupted after"],
+        ["prompt", ""],
+        ["type", ":js\r"],
+        ["prompt", ""],
+        ["type", "await input('number? ') * 2\r"],
+        ["wait", "number?"],
+        ["prompt", ""],
+        ["type", "21\r"],
+        ["wait", "42"],
+        ["prompt", ""],
+        ["type", "exit\r"],
+    ]);
+    let ended = at_terminal(&["repl"], &steps);
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stderr, ended.stdout);
+}
+
+#[test]
+fn odd_terminals_get_what_they_can_show() {
+    let with = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let path = root().join("fixtures/terminal/raw.py");
+        let inner = cellar_with_guests(arguments);
+        let mut command = Command::new("python3");
+        command.arg(path).arg(inner.get_program()).args(inner.get_args()).current_dir(root());
+        command.env("CELLAR_GUESTS", root().join("target/guests")).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        Ended::from(command.envs(variables.iter().copied()).output().expect("python3 runs"))
+    };
+    let code = "import time\nprint('\\x1b[31mred', flush=True)\ntime.sleep(0.5)\n{'a': [1]}";
+    let eval = ["eval", "-l", "py", code];
+    let colored = with(&[], &eval).stdout;
+    assert!(
+        colored.contains("\u{1b}[31mred") && colored.ends_with("\u{1b}[0m"),
+        "colours, and not for ever: {colored:?}"
+    );
+    for variables in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
+        let ended = with(&variables, &eval);
+        assert!(ended.stdout.starts_with("red\r\n"), "{variables:?}: {ended:?}");
+        assert!(!ended.stdout.contains("\u{1b}["), "{variables:?}: {ended:?}");
+    }
+    let ended = with(&[("TERM", "dumb")], &["repl"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.stdout.contains("which TERM=dumb cannot") && ended.stdout.contains("hint: "), "{}", ended.stdout);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.py");
+    fs::write(&file, "[{'city': 'Oslo', 'people': 7}, {'city': 'Bergen', 'people': 3}]").expect("written");
+    let narrow = with(&[("COLUMNS", "20"), ("NO_COLOR", "1")], &["run", file.to_str().expect("text")]).stdout;
+    let table: Vec<&str> = narrow.lines().filter(|line| line.starts_with(['│', '┌', '└'])).collect();
+    assert!(table.len() >= 3 && table.iter().all(|line| line.trim_end().chars().count() <= 20), "{narrow}");
+}
+
+#[test]
 fn a_prompt_without_a_terminal_says_what_to_do() {
     let ended = crate::support::run(&mut cellar_with_guests(["repl"]));
     assert_eq!(ended.code, 2);
