@@ -162,7 +162,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `calls: no` to leave call events out where their order is a matter of
+/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
@@ -262,6 +262,7 @@ impl Header {
             "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
             "npm" => self.config.mounts.push(npm_mount(value)),
             "http" => self.config.bridges = Arc::new(TestTools { network: Some(Network::start()?) }),
+            "llm" => self.config.bridges = Arc::new(TestTools { network: Some(Network::with_models(value)?) }),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "input" => {
@@ -367,7 +368,7 @@ fn data_mount(folder: &Path) -> Result<Mount, Failed> {
     Ok(Mount { host: data, guest: "/data".to_owned(), access: Access::ReadOnly })
 }
 
-/// The tools of every transcript, and the network of some.
+/// The tools of every transcript, and the network or the models of some.
 #[derive(Default)]
 struct TestTools {
     network: Option<Network>,
@@ -381,7 +382,7 @@ impl Bridges for TestTools {
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
-        if let (Call::Http(_), Some(network)) = (&call, &self.network) {
+        if let (Call::Http(_) | Call::Llm { .. }, Some(network)) = (&call, &self.network) {
             return network.bridges.call(call, caller);
         }
         let Call::Tool { name, arguments } = &call else {
