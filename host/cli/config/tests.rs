@@ -120,7 +120,7 @@ fn the_documented_file_is_understood() {
         host: "*.example.org".to_owned(),
         schemes: vec!["https".to_owned()],
         paths: vec!["/v1".to_owned()],
-        headers: vec![("authorization".to_owned(), template)],
+        headers: vec![("Authorization".to_owned(), template)],
         private: true,
         ..rule
     };

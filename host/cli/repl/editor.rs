@@ -93,7 +93,9 @@ impl Editor {
 /// # Cancel safety
 /// Not cancel safe: the thread goes on reading.
 pub(super) async fn ask(has_colors: bool) -> io::Result<Signal> {
-    let read = spawn_blocking(move || Reedline::create().with_ansi_colors(has_colors).read_line(&Sign("input")));
+    let read = spawn_blocking(move || {
+        Reedline::create().with_ansi_colors(has_colors).use_bracketed_paste(true).read_line(&Sign("input"))
+    });
     read.await?.map_err(io::Error::other)
 }
 

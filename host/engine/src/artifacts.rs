@@ -450,6 +450,10 @@ impl ArtifactStore {
                 }
             }
         }
+        for artifact in found.values_mut() {
+            artifact.sessions.sort_unstable();
+            artifact.labels.sort_unstable();
+        }
         Ok(found)
     }
 

@@ -112,6 +112,31 @@ fn tools_behind_a_url_are_called_with_a_token_that_cells_do_not_see() {
 }
 
 #[test]
+fn a_server_behind_a_url_that_is_slow_or_starts_again_costs_the_calls_it_lost() {
+    let server = Served::start();
+    let text = format!(
+        "[mcp.example]\nurl = \"http://127.0.0.1:{}/mcp\"\ntimeout = 2\nheaders_env = {{ Authorization = \"Bearer ${{{}}}\" }}\n",
+        server.1, TOKEN.0
+    );
+    let code = "\
+import time
+def tell(call):
+    try:
+        return call()
+    except ToolError as error:
+        return str(error)
+print(tell(tool.slow))
+print(tell(lambda: tool.add(a=1)))
+print('lost' if 'tool `restart`' in tell(tool.restart) else 'answered')
+deadline = time.monotonic() + 25
+while 'result' not in (answer := tell(lambda: tool.add(a=2))) and time.monotonic() < deadline:
+    time.sleep(0.05)
+print(answer)";
+    let slow = "tool `slow` did not answer within 2 s and was cancelled";
+    check("py", code, &text, &format!("{slow}\n{{'result': 3}}\nlost\n{{'result': 4}}"));
+}
+
+#[test]
 fn doctor_tells_of_servers_that_work_and_of_those_that_do_not() {
     let text = format!("{}[mcp.gone]\ncommand = [\"./no-such-server\"]\n", stdio());
     let (_folder, path) = config(&text);

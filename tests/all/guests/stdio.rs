@@ -29,7 +29,7 @@ fn check(case: &str) {
     let lines = std::fs::read_to_string(log.path()).expect("the log");
     let is_request = |message: &Value| REQUESTS.iter().any(|kind| message["type"] == *kind);
     for line in lines.lines() {
-        let message = serde_json::from_str(line).expect("JSON");
+        let message: Value = serde_json::from_str(line).expect("JSON");
         // Both ways there are `sessions`; only the answer lists them.
         let is_answer = message.get("sessions").is_some() || !is_request(&message);
         let is_refused_on_purpose = message["grants"].get("limit").is_some();
