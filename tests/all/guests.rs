@@ -1,5 +1,6 @@
 //! Tests that run cells on the Python and the JavaScript guest.
 
+mod agents;
 mod bridges;
 mod cli;
 mod completion;

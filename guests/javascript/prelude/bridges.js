@@ -288,11 +288,14 @@
   });
   kit.input = input;
 
-  // The text of artifacts of the session, by their ids; of several, a list.
+  // Where `output` finds a name: what looks like the id of an artifact is one, all else is the output of an agent.
+  const address = (name) => (name.includes("://") ? name : (/^[0-9a-f]{6,}$/.test(name) ? "artifact://" : "agent://") + name);
+
+  // The text of artifacts by their ids, and of what agents said by their labels; of several, a list.
   define(globalThis, "output", async function output(...ids) {
     const options = typeof ids.at(-1) === "object" ? kit.options("output", ids.pop(), { offset: "count", limit: "count" }) : {};
-    if (ids.length === 0) throw new TypeError("output needs the id of an artifact");
-    const paths = ids.map((id) => (String(id).includes("://") ? String(id) : `artifact://${id}`));
+    if (ids.length === 0) throw new TypeError("output needs the id of an artifact, or the label of an agent");
+    const paths = ids.map((id) => address(String(id)));
     const texts = await pool(paths.length, CONCURRENCY, (i) => globalThis.tool.read({ path: paths[i], ...options }));
     host.status("output", "count", texts.length);
     return texts.length === 1 ? texts[0] : texts;

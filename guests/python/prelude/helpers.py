@@ -260,18 +260,25 @@ def env(key=None, value=None):
     return os.environ.get(key)
 
 
+def _address(name):
+    """Where `output` finds a name: what looks like the id of an artifact is one, all else is the output of an agent."""
+    if "://" in name:
+        return name
+    is_id = len(name) >= 6 and set(name) <= set("0123456789abcdef")
+    return f"artifact://{name}" if is_id else f"agent://{name}"
+
+
 def make_output(tool):
     """`output`, which reads artifacts through the tool `read`, which every session has."""
 
     def output(*ids, offset=None, limit=None):
-        """The text of artifacts of the session, by their ids; of several, a list."""
+        """The text of artifacts by their ids, and of what agents said by their labels; of several, a list."""
         if not ids:
-            raise ValueError("output() needs the id of an artifact")
+            raise ValueError("output() needs the id of an artifact, or the label of an agent")
         texts = []
         for each in ids:
-            path = each if "://" in str(each) else f"artifact://{each}"
             options = {name: number for name, number in (("offset", offset), ("limit", limit)) if number is not None}
-            texts.append(tool.read(path=path, **options))
+            texts.append(tool.read(path=_address(str(each)), **options))
         _cellar.status("output", {"count": len(texts)})
         return texts[0] if len(texts) == 1 else texts
 

@@ -1,18 +1,38 @@
-//! `agent(…)`: a command that may run cells in the session that called it.
+//! `agent(…)`: a command, a service or a part of the embedding program, which may run cells in the session that called.
+//!
+//! Who may call whom is checked first: how deep agents are nested, how deep this one may be, and what the caller may
+//! spawn. What comes back is checked against the schema that the call gave. Read [`Agents::call`] first.
 
-use std::{fmt, io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    io,
+    path::Path,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use cellar_engine::{AgentCall, CallError, CallErrorKind, Caller, Response, Session, limits::AGENT_DEPTH_MAX};
+use reqwest::{Client, redirect::Policy};
 use serde_json::{Value, json};
 
 use super::{
-    command, json_text,
+    client, command, json_text,
     schema::{Schema, object_of},
 };
-use crate::options::Agent;
+use crate::{
+    http::HeaderTemplate,
+    options::{Agent, AgentTransport, Spawns},
+    text::{causes, clip, list},
+    tools::ToolFailure,
+};
 
 /// The variable that tells an agent where its session is.
 pub const SOCKET_VARIABLE: &str = "CELLAR_SESSION_SOCKET";
+/// Bytes that a service may answer with.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A way into a session for another process; closed when dropped.
 pub trait Door: Send + Sync {
@@ -29,56 +49,262 @@ pub trait Doors: Send + Sync + fmt::Debug {
     fn open(&self, session: Session) -> io::Result<Box<dyn Door>>;
 }
 
-/// Runs an agent to its end.
-///
-/// # Cancel safety
-/// Dropping the future kills the command and ends the runs it made in the session.
-pub(super) async fn call(
-    agent: Arc<Agent>,
-    doors: Option<Arc<dyn Doors>>,
-    asked: AgentCall,
-    caller: Caller,
-) -> Result<Response, CallError> {
-    let who = format!("agent `{}`", asked.agent_type);
-    let depth = caller.depth + 1;
-    if depth > AGENT_DEPTH_MAX {
-        let message = format!("{who} would be nested {depth} deep, at most {AGENT_DEPTH_MAX} are allowed");
-        return Err(CallError::new(CallErrorKind::Limit, message));
+/// What an agent is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the fields are those of the call in the cell")]
+pub struct AgentRequest {
+    pub prompt: String,
+    pub context: Option<String>,
+    pub label: Option<String>,
+    pub model: Option<String>,
+    /// JSON Schema that the output must satisfy.
+    pub schema: Option<Value>,
+    /// The id of the session that calls.
+    pub session: String,
+    /// How many agents deep this one is, from 1.
+    pub depth: u32,
+}
+
+impl AgentRequest {
+    /// As commands and services are told it.
+    fn to_json(&self) -> Value {
+        json!({
+            "prompt": self.prompt,
+            "context": self.context,
+            "label": self.label,
+            "model": self.model,
+            "schema": self.schema,
+            "session": self.session,
+            "depth": self.depth,
+        })
     }
-    let schema = asked.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
-        CallError::new(CallErrorKind::Invalid, format!("{who} cannot be given this schema: {fault}"))
-    })?;
-    let request = json!({
-        "prompt": asked.prompt,
-        "context": asked.context,
-        "label": asked.label,
-        "model": asked.model,
-        "schema": schema.as_ref().map(|(value, _)| value),
-        "session": caller.session.id(),
-        "depth": depth,
-    });
-    let open = |doors: Arc<dyn Doors>| doors.open(caller.session.for_agent(depth));
-    let door = doors.map(open).transpose().map_err(|error| {
+}
+
+/// The output of an agent, to be polled on the engine's runtime: text as a JSON string, or what the schema asks for.
+pub type AgentFuture = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
+
+/// An agent that is part of the embedding program; closures of this shape are such.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cellar_bridges::{Agent, AgentFuture, AgentRequest, AgentTransport, HostBridges, Options};
+/// use cellar_engine::{Cell, Language, Session};
+///
+/// let counts = |request: AgentRequest, session: Session| -> AgentFuture {
+///     Box::pin(async move {
+///         let run = session.run(vec![Cell::new(Language::Python, request.prompt)])?;
+///         Ok(run.collect_result().await.text().into())
+///     })
+/// };
+/// let mut options = Options::default();
+/// options.agents.insert("task".to_owned(), Agent::new(AgentTransport::Program(Arc::new(counts))));
+/// let bridges = HostBridges::new(options);
+/// # let _ = bridges;
+/// ```
+pub trait AgentProgram: Send + Sync {
+    /// Does what is asked. `session` is the caller's, for runs that share its state.
+    ///
+    /// # Cancel safety
+    /// The future is dropped when the cell that called is stopped: it must leave nothing running.
+    fn run(&self, request: AgentRequest, session: Session) -> AgentFuture;
+}
+
+impl<F: Fn(AgentRequest, Session) -> AgentFuture + Send + Sync> AgentProgram for F {
+    fn run(&self, request: AgentRequest, session: Session) -> AgentFuture {
+        self(request, session)
+    }
+}
+
+/// All agents of some options.
+pub(super) struct Agents {
+    named: BTreeMap<String, Agent>,
+    /// What the session's own cells may call.
+    spawns: Spawns,
+    /// Keeps connections to services open. An error when the system's TLS cannot be set up.
+    client: OnceLock<Result<Client, String>>,
+}
+
+impl Agents {
+    pub(super) fn new(named: BTreeMap<String, Agent>, spawns: Spawns) -> Agents {
+        Agents { named, spawns, client: OnceLock::new() }
+    }
+
+    pub(super) fn has(&self, agent_type: &str) -> bool {
+        self.named.contains_key(agent_type)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
+    /// Runs an agent to its end.
+    ///
+    /// # Errors
+    /// There is none of this type, a policy forbids the call, or the agent fails, or gives no object of the schema.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills a command and drops a request, and ends the runs that were made in the session.
+    pub(super) async fn call(
+        self: Arc<Agents>,
+        doors: Option<Arc<dyn Doors>>,
+        asked: AgentCall,
+        caller: Caller,
+    ) -> Result<Response, CallError> {
+        let who = format!("agent `{}`", asked.agent_type);
+        let Some(agent) = self.named.get(&asked.agent_type) else {
+            return Err(CallError::new(CallErrorKind::Unknown, format!("no {who}")));
+        };
+        self.check(&who, agent, &asked.agent_type, &caller)?;
+        let schema = asked.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
+            CallError::new(CallErrorKind::Invalid, format!("{who} cannot be given this schema: {fault}"))
+        })?;
+        let (value, schema) = schema.unzip();
+        let depth = caller.depth + 1;
+        let request = AgentRequest {
+            prompt: asked.prompt,
+            context: asked.context,
+            label: asked.label,
+            model: asked.model.or_else(|| agent.model.clone()),
+            schema: value,
+            session: caller.session.id().to_owned(),
+            depth,
+        };
+        let session = caller.session.for_agent(depth);
+        let output = match &agent.transport {
+            AgentTransport::Command(command) => run(&who, command, doors, &request, session).await?,
+            AgentTransport::Http { url, headers, timeout } => {
+                let work = self.post(&who, url, headers, &request);
+                tokio::time::timeout(*timeout, work).await.unwrap_or_else(|_| Err(slow(&who, *timeout)))?
+            }
+            AgentTransport::Program(program) => program
+                .run(request, session)
+                .await
+                .map_err(|failure| CallError::new(CallErrorKind::Failed, format!("{who} failed: {failure}")))?,
+        };
+        answer(&who, schema, output)
+    }
+
+    /// Checks that the caller may call this agent.
+    fn check(&self, who: &str, agent: &Agent, agent_type: &str, caller: &Caller) -> Result<(), CallError> {
+        let depth = caller.depth + 1;
+        let nested = |max: u32, rule: &str| {
+            let message = format!("{who} would be nested {depth} deep, at most {max} {rule}");
+            Err(CallError::new(CallErrorKind::Limit, message))
+        };
+        if depth > AGENT_DEPTH_MAX {
+            return nested(AGENT_DEPTH_MAX, "are allowed");
+        }
+        if depth > agent.depth {
+            return nested(agent.depth, &format!("by its policy (depth under [agents.{agent_type}] in cellar.toml)"));
+        }
+        let (spawns, what, place) = match &caller.agent {
+            Some(name) => match self.named.get(name) {
+                Some(agent) => (&agent.spawns, format!("agent `{name}`"), format!("agents.{name}")),
+                None => return Ok(()),
+            },
+            None if caller.depth == 0 => (&self.spawns, "the session's own cells".to_owned(), "session".to_owned()),
+            // Which agent it was nobody knows any more: what one of them may not do, it may not.
+            None => match self.named.iter().find(|(_, agent)| !agent.spawns.allow(agent_type)) {
+                Some((name, agent)) => {
+                    (&agent.spawns, "what an agent left running".to_owned(), format!("agents.{name}"))
+                }
+                None => return Ok(()),
+            },
+        };
+        if spawns.allow(agent_type) {
+            return Ok(());
+        }
+        let names: Vec<&str> = match spawns {
+            Spawns::Only(names) => names.iter().map(String::as_str).collect(),
+            Spawns::All => Vec::new(),
+        };
+        let allowed = if names.is_empty() { "no agent".to_owned() } else { list(&names) };
+        let message = format!(
+            "{who} may not be spawned by {what}: the policy allows {allowed} (spawns under [{place}] in cellar.toml)"
+        );
+        Err(CallError::new(CallErrorKind::Denied, message))
+    }
+
+    /// Asks a service.
+    async fn post(
+        &self,
+        who: &str,
+        url: &str,
+        headers: &[(String, HeaderTemplate)],
+        request: &AgentRequest,
+    ) -> Result<Value, CallError> {
+        let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+        // Redirects could carry the headers to another host.
+        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| causes(&error));
+        let client = self.client.get_or_init(build).as_ref();
+        let client = client.map_err(|fault| failed(format!("cannot be asked: {fault}")))?;
+        let mut secrets = Vec::new();
+        let mut post = client.post(url).json(&request.to_json());
+        for (name, template) in headers {
+            let value = template.fill(&mut secrets).map_err(|variable| {
+                failed(format!("has no `{name}`: the environment variable `{variable}` (headers_env) is not set"))
+            })?;
+            post = post.header(name, value);
+        }
+        let unreachable =
+            |error: reqwest::Error| failed(format!("cannot be reached: {}", causes(&error.without_url())));
+        let mut response = post.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                let message = format!("{who} answered with more than {} MiB", ANSWER_BYTES_MAX >> 20);
+                return Err(CallError::new(CallErrorKind::Limit, message));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        // Services like to quote what they were given.
+        let said = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).trim().to_owned();
+            clip(&secrets.iter().fold(text, |text, secret| text.replace(secret, "***")))
+        };
+        if !status.is_success() {
+            return Err(failed(format!("answered with HTTP status {status}: {}", said(&bytes))));
+        }
+        let reply: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| failed(format!("answered with what is not JSON ({error}): {}", said(&bytes))))?;
+        output_of(reply).ok_or_else(|| failed("sent no `output`; it must answer {\"output\": …}".to_owned()))
+    }
+}
+
+fn slow(who: &str, timeout: Duration) -> CallError {
+    CallError::new(CallErrorKind::Limit, format!("{who} did not answer within {} s", timeout.as_secs()))
+}
+
+/// Runs a command.
+async fn run(
+    who: &str,
+    command: &crate::options::Command,
+    doors: Option<Arc<dyn Doors>>,
+    request: &AgentRequest,
+    session: Session,
+) -> Result<Value, CallError> {
+    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
+    let door = doors.map(|doors| doors.open(session)).transpose().map_err(|error| {
         tracing::warn!(%error, "{who} cannot be given its session");
         // The error itself may name a folder of the host.
-        let kind = error.kind();
-        CallError::new(CallErrorKind::Failed, format!("{who} cannot be given its session: {kind}"))
+        failed(format!("cannot be given its session: {}", error.kind()))
     })?;
     let socket = door.as_ref().map(|door| door.path().to_string_lossy().into_owned());
     let variables: Vec<_> = socket.iter().map(|path| (SOCKET_VARIABLE, path.as_str())).collect();
-    let input = request.to_string().into_bytes();
-    let output = command::run(&agent.command, &who, input, &variables).await?;
+    let input = request.to_json().to_string().into_bytes();
+    let printed = command::run(command, who, input, &variables).await?;
     drop(door);
-    answer(&who, schema.map(|(_, schema)| schema), json_text(&who, output)?)
+    let reply = serde_json::from_str(&json_text(who, printed)?).map_err(|error| failed(error.to_string()))?;
+    output_of(reply).ok_or_else(|| failed("printed no `output`; it must print {\"output\": …}".to_owned()))
 }
 
-/// The `output` of an agent, as the caller asked for it.
-fn answer(who: &str, schema: Option<Schema>, text: String) -> Result<Response, CallError> {
-    let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
-    let mut reply: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-    let Some(output) = reply.get_mut("output").map(Value::take) else {
-        return Err(failed("printed no `output`; it must print {\"output\": …}".to_owned()));
-    };
+fn output_of(mut reply: Value) -> Option<Value> {
+    reply.get_mut("output").map(Value::take)
+}
+
+/// The output of an agent, as the caller asked for it.
+fn answer(who: &str, schema: Option<Schema>, output: Value) -> Result<Response, CallError> {
     let Some(schema) = schema else {
         return Ok(Response::Text(match output {
             Value::String(text) => text,
@@ -90,7 +316,8 @@ fn answer(who: &str, schema: Option<Schema>, text: String) -> Result<Response, C
         Value::String(text) => serde_json::from_str(text).unwrap_or(output),
         _ => output,
     };
-    let object =
-        object_of(&schema, &object).map_err(|fault| failed(format!("gave no object of the schema: {fault}")))?;
+    let object = object_of(&schema, &object).map_err(|fault| {
+        CallError::new(CallErrorKind::Failed, format!("{who} gave no object of the schema: {fault}"))
+    })?;
     Ok(Response::Json(object))
 }

@@ -1,5 +1,5 @@
-//! Answers the calls of cells: tools are functions, commands or on MCP servers, agents are commands, models are behind an
-//! OpenAI-compatible endpoint.
+//! Answers the calls of cells: tools are functions, commands or on MCP servers, agents are functions, commands or
+//! services, models are behind an OpenAI-compatible endpoint.
 //!
 //! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
 //! request or a command's environment, never into a message. What cells are not granted is refused by the engine's own
@@ -18,21 +18,24 @@ mod service;
 mod text;
 mod tools;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use cellar_engine::{
     Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, CellId, Response, ToolSpec, ToolsFuture, denied,
 };
 use futures::future::join_all;
 
+use agent::Agents;
 use http::Network;
 use llm::Models;
 use mcp::Server;
 use tools::Granted;
 
-pub use agent::{Door, Doors, SOCKET_VARIABLE};
+pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
-pub use options::{Agent, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Tool};
+pub use options::{
+    Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Spawns, Tool,
+};
 pub use schema::Schema;
 pub use text::{list, nearest, quote};
 pub use tools::{ToolFailure, Tools};
@@ -45,7 +48,7 @@ const NAMES_MAX: usize = 20;
 #[derive(Clone)]
 pub struct HostBridges {
     tools: Arc<Sources>,
-    agents: BTreeMap<String, Arc<Agent>>,
+    agents: Arc<Agents>,
     models: Option<Arc<Models>>,
     network: Option<Arc<Network>>,
     doors: Option<Arc<dyn Doors>>,
@@ -62,7 +65,7 @@ impl fmt::Debug for HostBridges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBridges")
             .field("tools", &self.tools.own)
-            .field("agents", &self.agents.keys())
+            .field("agents", &self.agents.names().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -73,7 +76,7 @@ impl HostBridges {
         let mut own = Tools::new();
         options.tools.into_iter().for_each(|(name, tool)| own.add(command_tool(&name, tool)));
         let servers = options.mcp.into_iter().map(|(name, server)| Server::new(name, server)).collect();
-        let agents = options.agents.into_iter().map(|(name, agent)| (name, Arc::new(agent))).collect();
+        let agents = Arc::new(Agents::new(options.agents, options.spawns));
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
         HostBridges { tools: Arc::new(Sources { own, servers }), agents, models, network, doors: None }
@@ -136,8 +139,8 @@ impl Bridges for HostBridges {
                 }
             }
             Call::Agent(asked) => {
-                if let Some(agent) = self.agents.get(&asked.agent_type) {
-                    return Box::pin(agent::call(Arc::clone(agent), self.doors.clone(), asked.clone(), caller));
+                if self.agents.has(&asked.agent_type) {
+                    return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller));
                 }
             }
             Call::Http(request) => {
@@ -145,10 +148,10 @@ impl Bridges for HostBridges {
                     return Box::pin(Arc::clone(network).ask(request.clone(), caller.session.local()));
                 }
             }
-            Call::Input { .. } => {}
+            Call::Primitive { .. } | Call::Input { .. } => {}
         }
         let names: Vec<&str> = match &call {
-            Call::Agent(_) => self.agents.keys().map(String::as_str).collect(),
+            Call::Agent(_) => self.agents.names().collect(),
             _ => Vec::new(),
         };
         Box::pin(std::future::ready(Err(refusal(&call, &names))))

@@ -1,8 +1,8 @@
 //! What a host grants: plain data, read from `cellar.toml` by the command line or made by an embedder.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::http::HeaderTemplate;
+use crate::{agent::AgentProgram, http::HeaderTemplate};
 
 /// All that the cells of a session may call. The default grants nothing.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,8 @@ pub struct Options {
     pub llm: Option<Llm>,
     /// `[agents.NAME]`: what `agent(…, agent_type="NAME")` runs. `task` is the one that cells call by default.
     pub agents: BTreeMap<String, Agent>,
+    /// `spawns` under `[session]`: the agents that the session's own cells may call.
+    pub spawns: Spawns,
     /// `[http]`: the hosts that cells may reach.
     pub http: Http,
 }
@@ -96,14 +98,83 @@ pub struct Llm {
 }
 
 /// An agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Agent {
+    /// `command`, or `url`.
+    pub transport: AgentTransport,
+    /// `description`: what it is good at.
+    pub description: String,
+    /// `model`: the model it is told to use when the call names none.
+    pub model: Option<String>,
+    /// `spawns`: the agents that the cells it runs may call: names, or `"*"` for all, which it is when absent.
+    pub spawns: Spawns,
+    /// `depth`: how deep it may be nested in other agents, 1 to 3, 1 being called by the session's own cells alone; 3
+    /// unless given.
+    pub depth: u32,
+}
+
+impl Agent {
+    /// One that is run so, by anybody and as deep as can be.
+    pub fn new(transport: AgentTransport) -> Agent {
+        Agent {
+            transport,
+            description: String::new(),
+            model: None,
+            spawns: Spawns::All,
+            depth: cellar_engine::limits::AGENT_DEPTH_MAX,
+        }
+    }
+}
+
+/// How an agent is run.
+#[derive(Clone)]
+pub enum AgentTransport {
     /// `command`, `environment`, `inherit`, `timeout`. The command reads one JSON object (`prompt`, `context`,
     /// `label`, `model`, `schema`, `session`, `depth`) and writes `{"output": …}`. `CELLAR_SESSION_SOCKET` lets it run
     /// cells in the session that called it.
-    pub command: Command,
-    /// `description`: what it is good at.
-    pub description: String,
+    Command(Command),
+    /// A service that is sent the same object by POST and answers with `{"output": …}`.
+    Http {
+        /// `url`: such as `https://agents.example.com/run`.
+        url: String,
+        /// `headers_env`: headers that the host adds, from its environment: `Authorization = "Bearer ${TOKEN}"`, or the
+        /// name of one variable. Cells never see them.
+        headers: Vec<(String, HeaderTemplate)>,
+        /// `timeout`: seconds it may take, 1 to 3600; 600 unless given.
+        timeout: Duration,
+    },
+    /// A part of the embedding program.
+    Program(Arc<dyn AgentProgram>),
+}
+
+impl fmt::Debug for AgentTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentTransport::Command(command) => f.debug_tuple("Command").field(command).finish(),
+            AgentTransport::Http { url, .. } => f.debug_struct("Http").field("url", url).finish_non_exhaustive(),
+            AgentTransport::Program(_) => f.write_str("Program"),
+        }
+    }
+}
+
+/// Which agents may be called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Spawns {
+    /// All that there are.
+    #[default]
+    All,
+    /// These.
+    Only(Vec<String>),
+}
+
+impl Spawns {
+    /// Whether this agent may be called.
+    pub fn allow(&self, agent_type: &str) -> bool {
+        match self {
+            Spawns::All => true,
+            Spawns::Only(names) => names.iter().any(|name| name == agent_type),
+        }
+    }
 }
 
 /// The hosts that cells may reach.

@@ -49,7 +49,7 @@ impl fmt::Debug for Tools {
     }
 }
 
-/// Why a tool failed, in words for the cell: no credential and no path of the host belongs in them. Any error turns
+/// Why a tool, a primitive or an agent failed, in words for the cell: no credential and no path of the host belongs in them. Any error turns
 /// into one with `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure(String);
@@ -58,6 +58,12 @@ impl ToolFailure {
     /// One with these words.
     pub fn new(message: impl Into<String>) -> ToolFailure {
         ToolFailure(message.into())
+    }
+}
+
+impl fmt::Display for ToolFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! From the text of a `cellar.toml` to [`Config`].
 
+mod agents;
 mod http;
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Agent, Command, Llm, McpServer, McpTransport, Options, Schema, Tool, quote};
+use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, Tool, quote};
 use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX};
 
 use super::{ArtifactsTable, Config, LimitsTable, SessionTable};
@@ -81,26 +82,31 @@ impl Parser<'_> {
             "artifacts",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
+        let session = fields.get("session").and_then(|at| self.session(&at));
+        let (session, spawns) = session.unwrap_or_default();
+        let agents = self.agents(&fields);
+        self.check_spawns(&agents, &spawns);
         Some(Config {
             bridges: Options {
                 tools: self.named(&fields, "tools", Parser::tool),
                 mcp: self.named(&fields, "mcp", Parser::mcp),
                 llm: fields.get("llm").and_then(|at| self.llm(&at)),
-                agents: self.named(&fields, "agents", Parser::agent),
+                agents,
+                spawns,
                 http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
             },
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
             mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
             packages: self.packages(&fields),
             environment: self.environment(&fields),
-            session: fields.get("session").and_then(|at| self.session(&at)).unwrap_or_default(),
+            session,
             artifacts: fields.get("artifacts").and_then(|at| self.artifacts(&at)).unwrap_or_default(),
         })
     }
 
-    fn session(&mut self, at: &At<'_>) -> Option<SessionTable> {
+    fn session(&mut self, at: &At<'_>) -> Option<(SessionTable, Spawns)> {
         let languages = [Language::Python, Language::JavaScript];
-        let known = ["kernel_mode", "output_policy", "input_timeout", "python", "javascript"];
+        let known = ["kernel_mode", "output_policy", "input_timeout", "spawns", "python", "javascript"];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut table = SessionTable::default();
         if let Some(at) = fields.get("kernel_mode") {
@@ -125,7 +131,8 @@ impl Parser<'_> {
                 table.seeds.insert(language, seed);
             }
         }
-        Some(table)
+        let spawns = self.spawns(&fields);
+        Some((table, spawns))
     }
 
     fn seed(&mut self, at: &At<'_>) -> Option<Seed> {
@@ -183,14 +190,6 @@ impl Parser<'_> {
         let description = self.text(&fields, "description").unwrap_or_default();
         let schema = fields.get("schema").and_then(|at| self.schema(&at));
         Some(Tool { command: command?, description, schema })
-    }
-
-    fn agent(&mut self, at: &At<'_>) -> Option<Agent> {
-        let known = ["command", "description", "environment", "inherit", "timeout"];
-        let fields = at.fields(&known, &mut self.problems)?;
-        let command = self.command(&fields, 600);
-        let description = self.text(&fields, "description").unwrap_or_default();
-        Some(Agent { command: command?, description })
     }
 
     fn mcp(&mut self, at: &At<'_>) -> Option<McpServer> {

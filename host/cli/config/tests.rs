@@ -1,5 +1,5 @@
 use super::*;
-use cellar_bridges::{HeaderTemplate, HttpRule, McpTransport};
+use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Spawns};
 use cellar_engine::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
@@ -18,6 +18,27 @@ fn an_mcp_server_is_started_or_reached() {
     let beside = "mcp.a.headers_env: only has a meaning beside `url`";
     assert_eq!(problems("[mcp.a]\ncommand = [\"x\"]\nheaders_env = {}"), [beside]);
     assert_eq!(problems("[mcp.a]\nurl = \"x\""), ["mcp.a.url: expected an http or https URL, found \"x\""]);
+}
+
+#[test]
+fn an_agent_is_started_or_asked_and_policies_name_agents() {
+    let either = "agents.a: expected either `command`, to start the agent, or `url`, to ask it";
+    assert_eq!(problems("[agents.a]\ndepth = 1"), [either]);
+    assert_eq!(
+        problems("[agents.a]\nurl = \"http://x\"\ninherit = [\"A\"]"),
+        ["agents.a.inherit: only has a meaning beside `command`"]
+    );
+    let agent = "[agents.a]\nurl = \"http://x\"\n";
+    assert_eq!(problems(&format!("{agent}depth = 4")), ["agents.a.depth: expected an integer from 1 to 3, found 4"]);
+    let expected = "agents.a.spawns: expected `\"*\"` or an array of names of agents, found \"a\"";
+    assert_eq!(problems(&format!("{agent}spawns = \"a\"")), [expected]);
+    assert_eq!(
+        problems(&format!("{agent}spawns = [\"b\"]")),
+        ["agents.a.spawns: no agent is named `b`, known are `a`"]
+    );
+    assert_eq!(problems("[session]\nspawns = [\"b\"]"), ["session.spawns: no agent is named `b`, there is none"]);
+    let config = parse(&format!("{agent}spawns = [\"*\"]")).expect("valid");
+    assert_eq!(config.bridges.agents["a"].spawns, Spawns::All);
 }
 
 /// Every key that the documentation names, as its readers would write them.
@@ -51,6 +72,13 @@ default = "medium-model"
 slow = "large-model"
 [agents.task]
 command = ["./agent.py"]
+spawns = ["remote"]
+depth = 1
+[agents.remote]
+url = "https://agents.example.com/run/"
+headers_env = { Authorization = "Bearer ${TOKEN}" }
+model = "large"
+spawns = []
 [http]
 allow = [{ host = "api.example.com", methods = ["GET"], ports = [443] }, { host = "*.Example.org.", methods = ["get"], private = true, paths = ["/v1"], headers_env = { Authorization = "Bearer ${TOKEN}" } }]
 calls = 5
@@ -66,6 +94,7 @@ fuel = 1000
 LANG = "C"
 [session]
 kernel_mode = "per-call"
+spawns = ["task"]
 input_timeout = 60
 [artifacts]
 session_mib = 5
@@ -110,7 +139,14 @@ fn the_documented_file_is_understood() {
     let llm = config.bridges.llm.expect("[llm]");
     assert_eq!(llm.endpoint, "http://127.0.0.1:9999/v1");
     assert_eq!(llm.tiers.len(), 3);
-    assert_eq!(config.bridges.agents["task"].command.timeout, Duration::from_secs(600));
+    let (task, remote) = (&config.bridges.agents["task"], &config.bridges.agents["remote"]);
+    assert!(matches!(&task.transport, AgentTransport::Command(run) if run.timeout == Duration::from_secs(600)));
+    assert_eq!((task.depth, &task.spawns), (1, &Spawns::Only(vec!["remote".to_owned()])));
+    let AgentTransport::Http { url, headers, timeout } = &remote.transport else { panic!("a URL") };
+    assert_eq!((url.as_str(), *timeout), ("https://agents.example.com/run", Duration::from_secs(600)));
+    assert_eq!((headers[0].0.as_str(), headers[0].1.to_string().as_str()), ("authorization", "Bearer ${TOKEN}"));
+    assert_eq!((remote.model.as_deref(), &remote.spawns), (Some("large"), &Spawns::Only(Vec::new())));
+    assert_eq!(config.bridges.spawns, Spawns::Only(vec!["task".to_owned()]));
     let http = config.bridges.http;
     assert_eq!((http.calls, http.response_bytes, http.timeout), (5, 1 << 20, Duration::from_secs(30)));
     let rule = HttpRule { host: "api.example.com".to_owned(), methods: vec!["GET".to_owned()], ..HttpRule::default() };

@@ -284,8 +284,8 @@ impl ArtifactStore {
         let mut name = label.clone();
         for number in 2.. {
             match read_json::<Label>(&folder.join(key(&name))) {
-                Some(taken) if taken.id != artifact.id => name = format!("{label}-{number}"),
-                _ => break,
+                Some(_) => name = format!("{label}-{number}"),
+                None => break,
             }
         }
         write_json(&folder, &key(&name), &Label { label: name.clone(), id: artifact.id })?;

@@ -20,12 +20,43 @@ pub struct ToolSpec {
     pub schema: Option<String>,
 }
 
+/// What the name of a primitive begins with where tools and primitives are in one list, and in `runtime.<pack>.<name>`.
+pub(crate) const RUNTIME: &str = "runtime.";
+
+/// A pack of primitives as cells see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackSpec {
+    /// The `pack` in `runtime.<pack>.<primitive>(…)`.
+    pub name: String,
+    /// Its version, for people.
+    pub version: Option<String>,
+    /// What it is for, for people and models.
+    pub description: String,
+    /// What is in it.
+    pub primitives: Vec<PrimitiveSpec>,
+}
+
+/// A primitive as cells see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrimitiveSpec {
+    /// The `primitive` in `runtime.<pack>.<primitive>(…)`. It may have dots.
+    pub name: String,
+    /// What it does, for people and models.
+    pub description: String,
+    /// JSON Schema of its arguments. The order of the properties is that of arguments without names.
+    pub schema: Option<String>,
+    /// JSON Schema of its result.
+    pub result: Option<String>,
+}
+
 /// One call, with typed arguments. JSON appears only where a tool, a model or an agent wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the calls in the cell")]
 pub enum Call {
     /// `tool.<name>(…)`; `arguments` is a JSON object.
     Tool { name: String, arguments: String },
+    /// `runtime.<name>(…)`, `name` being that of the pack, a dot, and that of the primitive; `arguments` is a JSON object.
+    Primitive { name: String, arguments: String },
     /// `llm(prompt, …)`
     Llm { prompt: String, model: String, system: Option<String>, schema: Option<String> },
     /// `agent(prompt, …)`
@@ -41,6 +72,7 @@ impl Call {
     pub fn bridge(&self) -> Bridge {
         match self {
             Call::Tool { .. } => Bridge::Tool,
+            Call::Primitive { .. } => Bridge::Runtime,
             Call::Llm { .. } => Bridge::Llm,
             Call::Agent(_) => Bridge::Agent,
             Call::Input { .. } => Bridge::Input,
@@ -48,10 +80,10 @@ impl Call {
         }
     }
 
-    /// What is called: the tool, the tier, the agent type, the URL.
+    /// What is called: the tool, the primitive, the tier, the agent type, the URL.
     pub fn name(&self) -> &str {
         match self {
-            Call::Tool { name, .. } => name,
+            Call::Tool { name, .. } | Call::Primitive { name, .. } => name,
             Call::Llm { model, .. } => model,
             Call::Agent(call) => &call.agent_type,
             Call::Input { .. } => "",
@@ -87,7 +119,7 @@ pub struct HttpCall {
 /// What a call returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
-    /// A JSON text: from tools, and from models and agents that were given a schema.
+    /// A JSON text: from tools and primitives, and from models and agents that were given a schema.
     Json(String),
     /// Text: from models, agents and input.
     Text(String),
@@ -142,7 +174,7 @@ pub enum CallErrorKind {
     Failed,
     /// The session has no grant for it.
     Denied,
-    /// No such tool, tier or agent.
+    /// No such tool, primitive, tier or agent.
     Unknown,
     /// The arguments do not fit.
     Invalid,
@@ -161,6 +193,9 @@ pub struct Caller {
     pub cell: CellId,
     /// How many agents deep the calling run is; 0 for a run of the session's owner.
     pub depth: u32,
+    /// The type of the agent that runs it; absent for a run of the session's owner, and for what is left of the cells of
+    /// agents of another life of the session.
+    pub agent: Option<String>,
 }
 
 /// The answer to a call, to be polled on the engine's runtime.
@@ -176,8 +211,18 @@ pub trait Bridges: Send + Sync {
         Box::pin(std::future::ready(Vec::new()))
     }
 
+    /// The packs of primitives that cells may call. They are the session's: a reset and a restore leave them.
+    fn packs(&self) -> Vec<PackSpec> {
+        Vec::new()
+    }
+
     /// Whether it has a tool of this name for sure, without asking anybody: then it takes the place of the session's own.
     fn has_tool(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// Whether it has a pack of this name: then it takes the place of the session's own.
+    fn has_pack(&self, _name: &str) -> bool {
         false
     }
 
@@ -205,6 +250,10 @@ pub fn denied(call: &Call) -> CallError {
         Call::Tool { name, .. } => {
             (CallErrorKind::Unknown, format!("no tool named `{name}`; tools are granted under [tools] in cellar.toml"))
         }
+        Call::Primitive { name, .. } => (
+            CallErrorKind::Unknown,
+            format!("no primitive named `{name}`; packs of them are granted under [runtime] in cellar.toml"),
+        ),
         Call::Llm { .. } => (
             CallErrorKind::Denied,
             "no language model is granted; set [llm] endpoint and [llm.tiers] in cellar.toml".to_owned(),

@@ -7,7 +7,7 @@ use std::{
     collections::{HashMap, VecDeque},
     future::Future,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -42,21 +42,63 @@ impl Permits {
     }
 }
 
-/// The calls that a run serves, the owner's first, each by its cell and its number: of an agent that runs a cell, the
-/// call that started it, and the call that started the agent that made that call.
+/// Whom a run serves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lineage(Option<Arc<Vec<(u32, u64)>>>);
+pub(crate) struct Lineage {
+    /// The calls, the owner's first, each by its cell and its number: of an agent that runs a cell, the call that started
+    /// it, and the call that started the agent that made that call.
+    calls: Option<Arc<Vec<(u32, u64)>>>,
+    /// The type of the agent that makes the run.
+    agent: Option<Arc<str>>,
+}
 
 impl Lineage {
-    /// That of what serves this call.
-    pub(crate) fn with(&self, cell: u32, call: u64) -> Lineage {
-        let calls = self.0.iter().flat_map(|calls| calls.iter().copied());
-        Lineage(Some(Arc::new(calls.chain([(cell, call)]).collect())))
+    /// That of what serves this call; of an agent, with its type.
+    pub(crate) fn with(&self, cell: u32, call: u64, agent: Option<&str>) -> Lineage {
+        let calls = self.calls.iter().flat_map(|calls| calls.iter().copied());
+        let calls = Some(Arc::new(calls.chain([(cell, call)]).collect()));
+        Lineage { calls, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
     }
 
     /// Whether the run serves this call.
     pub(crate) fn contains(&self, site: (u32, u64)) -> bool {
-        self.0.as_ref().is_some_and(|calls| calls.contains(&site))
+        self.calls.as_ref().is_some_and(|calls| calls.contains(&site))
+    }
+
+    /// The type of the agent that makes the run; none when the session's owner does.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// That of the same agent in another session, whose kernels know nothing of these calls.
+    pub(crate) fn elsewhere(&self) -> Lineage {
+        Lineage { calls: None, agent: self.agent.clone() }
+    }
+}
+
+/// An agent's output that is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptOutput {
+    /// The type of the agent.
+    pub(crate) agent_type: String,
+    /// `agent://<name>`.
+    pub(crate) uri: String,
+    pub(crate) bytes: u64,
+}
+
+/// Where a call leaves word of what it kept, before its answer.
+pub(crate) type KeptSlot = Arc<OnceLock<KeptOutput>>;
+
+/// A call that was begun.
+pub(crate) struct Begun {
+    pub(crate) future: CallFuture,
+    /// Of an agent.
+    pub(crate) kept: Option<KeptSlot>,
+}
+
+impl From<CallFuture> for Begun {
+    fn from(future: CallFuture) -> Begun {
+        Begun { future, kept: None }
     }
 }
 
@@ -107,6 +149,8 @@ pub(crate) struct CallEnd {
     pub(crate) result: CallResult,
     /// Whether its run has heard of it.
     pub(crate) reported: bool,
+    /// What was kept of it.
+    pub(crate) kept: Option<KeptSlot>,
     /// Held until the guest has the answer.
     _room: Option<Room>,
 }
@@ -114,7 +158,7 @@ pub(crate) struct CallEnd {
 impl CallEnd {
     /// One that takes no room and is to be reported.
     pub(crate) fn new(call: u64, cell: u32, duration: Duration, result: CallResult) -> CallEnd {
-        CallEnd { call, cell, duration, result, reported: false, _room: None }
+        CallEnd { call, cell, duration, result, reported: false, kept: None, _room: None }
     }
 }
 
@@ -126,6 +170,7 @@ struct OpenCall {
     size_bytes: usize,
     began: Instant,
     task: AbortHandle,
+    kept: Option<KeptSlot>,
 }
 
 /// See the module's documentation.
@@ -190,15 +235,11 @@ impl Calls {
         call
     }
 
-    /// Begins a call, or refuses it as `future` says. Its completion will come out of [`Calls::next`].
+    /// Begins a call, or refuses it as `begun` says. Its completion will come out of [`Calls::next`].
     ///
     /// # Errors
     /// When the guest keeps beginning calls although they are being refused: it must be stopped.
-    pub(crate) fn start(
-        &mut self,
-        from: CallOrigin,
-        future: Result<CallFuture, CallError>,
-    ) -> Result<(), TooManyCalls> {
+    pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) -> Result<(), TooManyCalls> {
         let CallOrigin { call, cell, depth, size_bytes, is_unheard } = from;
         self.reap();
         let unanswered = self.open.len() + self.ended.len();
@@ -207,7 +248,7 @@ impl Calls {
         }
         // Tasks of calls that were given up count until the runtime has got round to ending them.
         let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
-        let error = match future {
+        let error = match begun {
             Err(error) => error,
             Ok(_) if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX => {
                 limit(format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer"))
@@ -216,11 +257,11 @@ impl Calls {
                 let what = "the bridge calls that wait for an answer have more than";
                 limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
             }
-            Ok(future) => {
+            Ok(Begun { future, kept }) => {
                 let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
                 self.by_task.insert(task.id(), call);
                 self.open_bytes += size_bytes;
-                self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task });
+                self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task, kept });
                 return Ok(());
             }
         };
@@ -312,7 +353,8 @@ impl Calls {
     fn close(&mut self, call: u64, (result, room): Answer) -> Option<CallEnd> {
         let open = self.open.remove(&call)?;
         self.open_bytes -= open.size_bytes;
-        Some(CallEnd { _room: room, ..CallEnd::new(call, open.cell, open.began.elapsed(), result) })
+        let end = CallEnd::new(call, open.cell, open.began.elapsed(), result);
+        Some(CallEnd { kept: open.kept, _room: room, ..end })
     }
 }
 

@@ -91,6 +91,8 @@ pub enum Bridge {
     Input,
     /// `fetch(…)` and its kin
     Http,
+    /// `runtime.<pack>.<primitive>(…)`
+    Runtime,
 }
 
 impl Bridge {
@@ -102,6 +104,7 @@ impl Bridge {
             Bridge::Agent => "agent",
             Bridge::Input => "input",
             Bridge::Http => "http",
+            Bridge::Runtime => "runtime",
         }
     }
 }

@@ -78,7 +78,7 @@ pub use artifact::{BakeReport, bake};
 pub use artifacts::*;
 pub use bridge::{
     AgentCall, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse, NoBridges,
-    Response, ToolSpec, ToolsFuture, denied,
+    PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
 };
 pub use cell::{Cell, CellId, Language};
 pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};

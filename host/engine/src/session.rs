@@ -36,7 +36,7 @@ use crate::{
     reactor::{self, Command, Setting},
     record::{Recorder, RunRecord},
     snapshot::Snapshot,
-    store::{Binding, KernelLink, LiveCell},
+    store::{Binding, Block, KernelLink, LiveCell},
     vault::StoredSession,
     workspace::PrivateFolder,
 };
@@ -430,10 +430,7 @@ impl Session {
         };
         self.kernel(language, |kernel| {
             // Any other call that holds the kernel ends by itself, and the cell has its turn.
-            let blocked = *lock(&kernel.link.agent_block);
-            if let Some(site) = blocked.filter(|site| self.lineage.contains(*site)) {
-                return Err(Error::Deadlock { language, bridge: "agent", cell: site.0 });
-            }
+            self.check_block(language, kernel)?;
             stop.watch(kernel.link.wake.clone());
             let place = kernel.commands.try_reserve().map_err(|error| Error::Kernel {
                 language,
@@ -446,9 +443,20 @@ impl Session {
                 record.told(&EventKind::CellStarted { index, cell: id });
             }
             place.send(Command::Start { id: id.0, code: cell.code.clone(), cell: Box::new(live) });
-            Ok(())
+            Ok::<_, Error>(())
         })??;
         Ok(id)
+    }
+
+    /// # Errors
+    /// `Deadlock` when the kernel is held by a call that waits for this handle's runs.
+    fn check_block(&self, language: Language, kernel: &KernelHandle) -> Result<(), Error> {
+        match *lock(&kernel.link.block) {
+            Some(Block { bridge, site }) if self.lineage.contains(site) => {
+                Err(Error::Deadlock { language, bridge: bridge.as_str(), cell: site.0 })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gives a cell its number, and keeps its source under it.

@@ -18,7 +18,7 @@ use crate::{
     bindings::types::StopReason,
     bridge::{Bridges, NoBridges},
     calls::{Calls, Lineage, Permits},
-    event::{EventKind, Scalar},
+    event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
     input::Requests,
     limits::{LOOK_TIMEOUT, Limits},
@@ -168,9 +168,18 @@ pub(crate) struct KernelLink {
     pub(crate) wake: Arc<Notify>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
-    /// The cell and the number of the synchronous `agent()` call that holds the kernel.
-    pub(crate) agent_block: Mutex<Option<(u32, u64)>>,
+    /// The synchronous call that holds the kernel, and may need the kernel itself.
+    pub(crate) block: Mutex<Option<Block>>,
     pub(crate) drowsiness: Drowsiness,
+}
+
+/// A synchronous call that holds a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// `agent` or `runtime`.
+    pub(crate) bridge: Bridge,
+    /// Its cell and its number.
+    pub(crate) site: (u32, u64),
 }
 
 /// The store data of a kernel.
@@ -182,6 +191,8 @@ pub(crate) struct StoreData {
     pub(crate) cells: BTreeMap<u32, LiveCell>,
     /// The greatest depth of any cell so far: that of code that outlived its cell, which may be anybody's.
     pub(crate) deepest: u32,
+    /// The agent that ran that cell, if one did in this life of the session.
+    pub(crate) deepest_agent: Lineage,
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
     /// The cell that pays for fuel, and what the store had when it began to.
@@ -228,6 +239,7 @@ impl StoreData {
             clock: GuestClock::default(),
             cells: BTreeMap::new(),
             deepest: 0,
+            deepest_agent: Lineage::default(),
             executing: 0,
             payer: (0, 0),
             entered: Instant::now(),
@@ -256,7 +268,10 @@ impl StoreData {
 
     /// Takes in a cell that is about to start.
     pub(crate) fn add_cell(&mut self, id: u32, cell: LiveCell) {
-        self.deepest = self.deepest.max(cell.depth);
+        if cell.depth > 0 && cell.depth >= self.deepest {
+            self.deepest = cell.depth;
+            self.deepest_agent = cell.lineage.elsewhere();
+        }
         self.cells.insert(id, cell);
     }
 

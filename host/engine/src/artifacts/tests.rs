@@ -145,9 +145,10 @@ fn a_writer_that_is_dropped_leaves_nothing_and_one_that_was_killed_is_swept() {
 fn an_agents_output_is_found_by_its_label_in_its_session_alone() {
     let (_folder, store) = store(ArtifactQuota::default());
     let name = |output: &str| store.put_agent("s", Some("re/view"), output).expect("stored");
-    assert_eq!([name("one"), name("two"), name("two")], ["re/view", "re/view-2", "re/view-2"]);
+    assert_eq!([name("one"), name("two"), name("two")], ["re/view", "re/view-2", "re/view-3"]);
     let unnamed = store.put_agent("s", None, "three").expect("stored");
     let read = |name: &str| text(&store, &store.agent("s", name).expect(name).id);
+    assert_eq!(read("re/view-3"), "two");
     assert_eq!([read("re/view"), read("agent://re/view-2"), read(&unnamed)], ["one", "two", "three"]);
     assert!(matches!(store.agent("other", "re/view"), Err(ArtifactError::Unknown(_))));
     let one = store.delete(&store.agent("s", "re/view").expect("there").id).expect("deleted");

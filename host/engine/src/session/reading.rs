@@ -11,8 +11,10 @@ use serde::Deserialize;
 use super::Session;
 use crate::{
     artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, ArtifactError, ArtifactStore},
-    bridge::{CallError, CallErrorKind, CallFuture, Response, ToolSpec},
+    bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
+    calls::{Begun, KeptOutput, KeptSlot},
     config::WORKSPACE,
+    error::describe,
     files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT},
     result::OutputPolicy,
 };
@@ -76,6 +78,32 @@ impl Session {
             Some(store) => Ok(store.clone()),
             None => ArtifactStore::shared_temporary(),
         }
+    }
+
+    /// Keeps what an agent says, once it has said it, and leaves word of that. An output that cannot be kept is no
+    /// reason to fail: its caller has it.
+    pub(crate) fn keeping_output(self, asked: AgentCall, future: CallFuture) -> Begun {
+        let kept = KeptSlot::default();
+        let slot = kept.clone();
+        let future = Box::pin(async move {
+            let response = future.await?;
+            let AgentCall { agent_type, label, .. } = asked;
+            if let Response::Text(text) | Response::Json(text) = &response {
+                let (text, label) = (text.clone(), label.clone());
+                let bytes = text.len() as u64;
+                let put = move || self.artifacts()?.put_agent(self.id(), label.as_deref(), &text);
+                match tokio::task::spawn_blocking(put).await {
+                    Ok(Ok(name)) => {
+                        let uri = format!("{AGENT_SCHEME}{name}");
+                        let _ = slot.set(KeptOutput { agent_type, uri, bytes });
+                    }
+                    Ok(Err(error)) => tracing::warn!(error = describe(&error), "an agent's output was not kept"),
+                    Err(error) => tracing::warn!(%error, "an agent's output was not kept"),
+                }
+            }
+            Ok(response)
+        });
+        Begun { future, kept: Some(kept) }
     }
 
     /// Answers a call of the tool.

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{StoreData, word};
+use super::{Block, StoreData, word};
 use crate::{
-    bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, ToolSpec, denied},
-    calls::{CallEnd, CallOrigin, CallResult},
+    bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, RUNTIME, ToolSpec, denied},
+    calls::{Begun, CallEnd, CallOrigin, CallResult},
     cell::CellId,
-    event::{Bridge, EventKind},
+    event::{Bridge, EventKind, Scalar},
     limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
     meter::lock,
     outcome::prefix,
@@ -20,7 +20,7 @@ const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
 impl StoreData {
     /// Makes the future of a call, or the refusal.
-    fn prepare(&self, cell: u32, number: u64, call: Call) -> Result<CallFuture, CallError> {
+    fn prepare(&self, cell: u32, number: u64, call: Call) -> Result<Begun, CallError> {
         if self.is_looking {
             return Err(CallError::new(CallErrorKind::Denied, "nothing can be called while a value is looked at"));
         }
@@ -29,21 +29,30 @@ impl StoreData {
             let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
             return Err(CallError::new(CallErrorKind::Limit, message));
         }
-        let live = self.cells.get(&cell);
-        let lineage = live.map(|live| live.lineage.clone()).unwrap_or_default().with(cell, number);
+        let caller = self.cells.get(&cell).map_or(&self.deepest_agent, |live| &live.lineage);
+        let spawned = if let Call::Agent(asked) = &call { Some(asked.agent_type.as_str()) } else { None };
+        let lineage = caller.with(cell, number, spawned);
         let Some(session) = self.binding.session.upgrade(lineage) else { return Err(denied(&call)) };
         if let Call::Tool { name, arguments } = &call
             && name == READ_TOOL
             && !self.has_own_read_tool()
         {
-            return Ok(session.call_read(arguments.clone()));
+            return Ok(session.call_read(arguments.clone()).into());
         }
-        let depth = self.depth_of(cell);
-        Ok(self.binding.bridges.call(call, Caller { session, cell: CellId(cell), depth }))
+        let (depth, agent) = (self.depth_of(cell), caller.agent().map(str::to_owned));
+        let caller = Caller { session: session.clone(), cell: CellId(cell), depth, agent };
+        let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
+        let future = self.binding.bridges.call(call, caller);
+        Ok(match asked {
+            Some(asked) => session.keeping_output(asked, future),
+            None => future.into(),
+        })
     }
 
     /// The tools of the session, with those that were granted.
     pub(crate) fn tools(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
+        // Such a name is that of a primitive.
+        tools.retain(|tool| !tool.name.starts_with(RUNTIME));
         if !tools.iter().any(|tool| tool.name == READ_TOOL) {
             tools.push(read_tool());
         }
@@ -66,7 +75,7 @@ impl StoreData {
         cell: u32,
         number: u64,
         call: Call,
-    ) -> wasmtime::Result<Option<Result<CallFuture, CallError>>> {
+    ) -> wasmtime::Result<Option<Result<Begun, CallError>>> {
         let is_live = !self.binding.tape.is_replaying();
         let (bridge, name) = (call.bridge(), word(call.name()));
         let asked = match (&call, &self.binding.input) {
@@ -78,7 +87,7 @@ impl StoreData {
         };
         let is_input = bridge == Bridge::Input;
         let (future, request) = match asked {
-            Some((future, request)) => (is_live.then_some(Ok(future)), Some(request)),
+            Some((future, request)) => (is_live.then_some(Ok(future.into())), Some(request)),
             None => (is_live.then(|| self.prepare(cell, number, call)), None),
         };
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
@@ -119,12 +128,13 @@ impl StoreData {
         let began = Instant::now();
         let asked = self.mark_of(&call);
         let future = self.announce(cell, number, call).await?;
-        let result = match future {
-            Some(Ok(future)) => self.block_on(cell, number, bridge, future).await,
-            Some(Err(error)) => Err(error),
+        let (result, kept) = match future {
+            Some(Ok(begun)) => (self.block_on(cell, number, bridge, begun.future).await, begun.kept),
+            Some(Err(error)) => (Err(error), None),
             None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
         };
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
+        end.kept = kept;
         if let Tape::Recording(record) = &self.binding.tape {
             record.answer(Import::Call, &(cell, asked), &end.result);
         }
@@ -140,8 +150,8 @@ impl StoreData {
     /// Waits for a call, its cell's deadline or its cancellation.
     async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
         let link = self.binding.link.clone();
-        if bridge == Bridge::Agent {
-            *lock(&link.agent_block) = Some((cell, number));
+        if matches!(bridge, Bridge::Agent | Bridge::Runtime) {
+            *lock(&link.block) = Some(Block { bridge, site: (cell, number) });
         }
         let future = self.binding.calls.block_on(self.depth_of(cell), future);
         let began = Instant::now();
@@ -154,7 +164,7 @@ impl StoreData {
         if bridge == Bridge::Input {
             self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
         }
-        *lock(&link.agent_block) = None;
+        *lock(&link.block) = None;
         result
     }
 
@@ -175,7 +185,7 @@ impl StoreData {
         *deadline = deadline.checked_sub(by).unwrap_or(*deadline);
     }
 
-    /// Emits the `call_finished` event of a call, once.
+    /// Emits the `call_finished` event of a call, once, and before it what was kept of an agent's output.
     pub(crate) async fn report_end(&mut self, end: &mut CallEnd) {
         if std::mem::replace(&mut end.reported, true) {
             return;
@@ -185,6 +195,14 @@ impl StoreData {
             live.asks.remove(&call);
         }
         let error = end.result.as_ref().err().map(|error| word(&error.message));
+        if let Some(kept) = end.kept.as_ref().and_then(|slot| slot.get()) {
+            let fields = vec![
+                ("agent_type".to_owned(), Scalar::Text(word(&kept.agent_type))),
+                ("id".to_owned(), Scalar::Text(word(&kept.uri))),
+                ("bytes".to_owned(), Scalar::Integer(i64::try_from(kept.bytes).unwrap_or(i64::MAX))),
+            ];
+            self.report_status(end.cell, "agent", fields).await;
+        }
         self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }
 }
@@ -192,7 +210,7 @@ impl StoreData {
 fn call_bytes(call: &Call) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match call {
-        Call::Tool { name, arguments } => name.len() + arguments.len(),
+        Call::Tool { name, arguments } | Call::Primitive { name, arguments } => name.len() + arguments.len(),
         Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
         Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
         Call::Input { prompt } => prompt.len(),
