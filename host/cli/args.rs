@@ -94,7 +94,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events"])]
     pub(crate) images: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) session: SessionArguments,
+    pub(crate) session: PlaceArguments,
 }
 
 #[derive(Debug, Args)]
@@ -108,7 +108,7 @@ pub(crate) struct EvalArguments {
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]
-    pub(crate) session: SessionArguments,
+    pub(crate) session: PlaceArguments,
 }
 
 #[derive(Debug, Args)]
@@ -129,7 +129,7 @@ pub(crate) struct ReplArguments {
 #[derive(Debug, Args)]
 pub(crate) struct StdioArguments {
     #[command(flatten)]
-    pub(crate) session: SessionArguments,
+    pub(crate) granted: GrantArguments,
 }
 
 /// What is printed.
@@ -168,16 +168,36 @@ impl From<PolicyName> for OutputPolicy {
     }
 }
 
-/// What the session is given.
+/// Where the session of a run is.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Session")]
-pub(crate) struct SessionArguments {
+pub(crate) struct PlaceArguments {
     /// Run in the live session behind this socket [default: CELLAR_SESSION_SOCKET, unless a session is described here]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) connect: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) own: SessionArguments,
+}
+
+/// A session of one's own.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct SessionArguments {
     /// Keep the session's state under this name: the next run with it goes on where this one ends
     #[arg(long = "session", value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Record all that `cellar replay` needs in this file, which is replaced: the code, its environment, what it reads
+    /// from files, the arguments and results of its calls. Keys that only bridges know are not in it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) granted: GrantArguments,
+}
+
+/// What a session is given.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Session")]
+pub(crate) struct GrantArguments {
     /// Folder that cells see as /workspace and may write to [default: a private one]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -211,25 +231,22 @@ pub(crate) struct SessionArguments {
     /// Environment variable that cells see
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
-    /// Record all that `cellar replay` needs in this file, which is replaced: the code, its environment, what it reads
-    /// from files, the arguments and results of its calls. Keys that only bridges know are not in it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
 }
 
 impl SessionArguments {
     /// Whether a session of one's own is described.
-    pub(crate) fn describes_session(&self) -> bool {
-        let limits = [self.fuel, self.memory, self.timeout];
+    pub(crate) fn is_described(&self) -> bool {
+        let granted = &self.granted;
+        let limits = [granted.fuel, granted.memory, granted.timeout];
         self.name.is_some()
-            || self.workspace.is_some()
             || self.record.is_some()
-            || self.config.is_some()
-            || !self.mounts.is_empty()
-            || !self.packages.is_empty()
-            || !self.environment.is_empty()
-            || self.per_call
-            || self.input
+            || granted.workspace.is_some()
+            || granted.config.is_some()
+            || !granted.mounts.is_empty()
+            || !granted.packages.is_empty()
+            || !granted.environment.is_empty()
+            || granted.per_call
+            || granted.input
             || limits.iter().any(Option::is_some)
     }
 }

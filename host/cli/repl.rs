@@ -53,7 +53,7 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
         ));
     }
     // Whoever types here can answer.
-    arguments.session.input = true;
+    arguments.session.granted.input = true;
     let languages = vec![Language::Python, Language::JavaScript];
     let session = setup::open_session(folders, &arguments.session, languages).await?;
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };
@@ -76,6 +76,7 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
             _ => break,
         }
     }
+    prompt.session.end_recording()?;
     if arguments.session.name.is_some() {
         prompt.session.save().await?;
     }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    args::{EvalArguments, Folders, OutputArguments, RunArguments, SessionArguments},
+    args::{EvalArguments, Folders, OutputArguments, PlaceArguments, RunArguments},
     output::{Follower, Form, Plain},
     render::{Options, Transcript},
     report::{CliError, print_progress},
@@ -89,11 +89,12 @@ impl Running {
 
 async fn start(
     folders: &Folders,
-    arguments: &SessionArguments,
+    arguments: &PlaceArguments,
     cells: Vec<Cell>,
     keep_going: bool,
     follower: Follower,
 ) -> Result<u8, CliError> {
+    let own = &arguments.own;
     let running = match socket(arguments)? {
         Some(_) if keep_going => {
             let hint = "leave out --keep-going, or run the cells one by one";
@@ -101,25 +102,23 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let session = setup::open_session(folders, arguments, setup::languages_of(&cells)).await?;
+            let session = setup::open_session(folders, own, setup::languages_of(&cells)).await?;
             let run = session.run(cells)?;
             Running::Local { run: Box::new(if keep_going { run.keep_going() } else { run }), session }
         }
     };
     let kept = match &running {
-        Running::Local { session, .. } if arguments.name.is_some() || arguments.record.is_some() => {
-            Some(session.clone())
-        }
+        Running::Local { session, .. } if own.name.is_some() || own.record.is_some() => Some(session.clone()),
         _ => None,
     };
     let policy = match &running {
         Running::Local { session, .. } => session.output_policy(),
-        Running::Remote(_) => arguments.output_policy.map(OutputPolicy::from).unwrap_or_default(),
+        Running::Remote(_) => own.granted.output_policy.map(OutputPolicy::from).unwrap_or_default(),
     };
     let code = follow(running, follower.with_policy(policy)).await?;
     if let Some(session) = kept {
         session.end_recording()?;
-        if arguments.name.is_some() {
+        if own.name.is_some() {
             session.save().await?;
         }
     }
@@ -127,14 +126,14 @@ async fn start(
 }
 
 /// The socket of the session to run in, if it is not one of our own.
-fn socket(arguments: &SessionArguments) -> Result<Option<PathBuf>, CliError> {
+fn socket(arguments: &PlaceArguments) -> Result<Option<PathBuf>, CliError> {
     match &arguments.connect {
-        Some(_) if arguments.describes_session() => Err(CliError::usage(
+        Some(_) if arguments.own.is_described() => Err(CliError::usage(
             "a session of another process cannot be described here",
             "leave out either --connect or the flags that describe a session",
         )),
         Some(path) => Ok(Some(path.clone())),
-        None if arguments.describes_session() => Ok(None),
+        None if arguments.own.is_described() => Ok(None),
         None => Ok(std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)),
     }
 }

@@ -9,7 +9,7 @@ use cellar_engine::{
 };
 
 use crate::{
-    args::{Folders, SessionArguments},
+    args::{Folders, GrantArguments, SessionArguments},
     artifacts,
     config::{ArtifactsTable, Config},
     report::{CliError, print_progress},
@@ -52,7 +52,7 @@ pub(crate) async fn open_session(
     arguments: &SessionArguments,
     languages: Vec<Language>,
 ) -> Result<Session, CliError> {
-    let granted = Granted::new(arguments, None)?;
+    let granted = Granted::new(&arguments.granted, None)?;
     let quota = granted.artifacts.quota(ArtifactQuota::default());
     let mut session_config = granted.of_command_line(arguments);
     let host_config = host_config(folders)?;
@@ -110,7 +110,7 @@ impl Granted {
     ///
     /// # Errors
     /// The file or a flag is not valid.
-    pub(crate) fn new(arguments: &SessionArguments, config: Option<Config>) -> Result<Granted, CliError> {
+    pub(crate) fn new(arguments: &GrantArguments, config: Option<Config>) -> Result<Granted, CliError> {
         let file = || arguments.config.as_deref().map(Config::load).transpose();
         let config = config.map_or_else(file, |config| Ok(Some(config)))?.unwrap_or_default();
         let mut limits = config.limits.limits();

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    args::{Folders, SessionArguments, StdioArguments},
+    args::{Folders, GrantArguments, StdioArguments},
     report::{CliError, EXIT_COMPLETE},
     sessions::read_snapshot,
     setup,
@@ -56,7 +56,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 struct Server {
     host: Host,
     host_config: Arc<HostConfig>,
-    arguments: SessionArguments,
+    arguments: GrantArguments,
     answers: mpsc::Sender<Answer>,
     /// Ordered, so that lists of them are.
     sessions: BTreeMap<String, OpenSession>,
@@ -83,7 +83,7 @@ struct OpenSession {
 /// The configuration is not valid, or the streams fail.
 pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Result<u8, CliError> {
     // Faults of the configuration are told before the first line.
-    setup::Granted::new(&arguments.session, None)?;
+    setup::Granted::new(&arguments.granted, None)?;
     let host_config = Arc::new(HostConfig { kernels_max: KERNELS_MAX, ..setup::host_config(folders)? });
     let host = Host::open(HostConfig::clone(&host_config))?;
     let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
@@ -91,7 +91,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let server = Server {
         host,
         host_config,
-        arguments: arguments.session,
+        arguments: arguments.granted,
         calls: Arc::new(Calls::new(answers.downgrade())),
         answers,
         sessions: BTreeMap::new(),

@@ -248,6 +248,20 @@ fn a_socket_that_is_not_there_is_named() {
 }
 
 #[test]
+fn flags_that_would_mean_nothing_are_refused() {
+    for arguments in [
+        ["stdio", "--session", "x"],
+        ["stdio", "--record", "x"],
+        ["stdio", "--connect", "x"],
+        ["repl", "--connect", "x"],
+    ] {
+        let ended = run(&mut cellar(arguments));
+        assert_eq!(ended.code, 2, "{arguments:?}");
+        assert!(ended.stderr.contains(&format!("unexpected argument '{}'", arguments[1])), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn completions_are_scripts() {
     let ended = run(&mut cellar(["completions", "bash"]));
     assert_eq!(ended.code, 0);
