@@ -163,7 +163,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
 /// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
-/// chance, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
+/// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
 #[derive(Default)]
@@ -173,6 +173,8 @@ struct Header {
     keep_going: bool,
     /// Leaves the events of bridge calls out.
     hides_calls: bool,
+    /// Tells where cells were stopped, by line: the fixture's loops stand on one.
+    shows_stops: bool,
     /// What requests for input are answered with.
     answers: Answers,
     /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
@@ -265,6 +267,7 @@ impl Header {
             "llm" => self.config.bridges = Arc::new(TestTools { network: Some(Network::with_models(value)?) }),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
+            "places" => self.shows_stops = value == "yes",
             "input" => {
                 self.config.input = Some(cellar_engine::limits::INPUT_IDLE_TIMEOUT);
                 self.answers.lines = value.split('|').map(str::to_owned).collect();
@@ -299,7 +302,7 @@ fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(
 
 async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
-    let hides_calls = header.hides_calls;
+    let Header { hides_calls, shows_stops, .. } = header;
     let mut answers = std::mem::take(&mut header.answers);
     let (session, runs) = open_session(header, cells, folder.path())?;
     let mut text = String::new();
@@ -307,7 +310,7 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
     for cells in runs {
         let count = cells.len();
         let mut run = session.run(cells)?;
-        let mut transcript = Transcript { text: &mut text, offset: number, stream: None };
+        let mut transcript = Transcript { text: &mut text, offset: number, stream: None, shows_stops };
         while let Some(event) = run.next().await {
             answers.give(&session, &event);
             let is_call = matches!(event.kind, EventKind::CallStarted { .. } | EventKind::CallFinished { .. });
@@ -413,6 +416,7 @@ struct Transcript<'a> {
     /// Cells of earlier runs.
     offset: usize,
     stream: Option<(usize, &'static str, String)>,
+    shows_stops: bool,
 }
 
 impl Transcript<'_> {
@@ -452,7 +456,7 @@ impl Transcript<'_> {
                 let _ = writeln!(text, "[{}] input_request {request_id} {}", index + offset, shown(prompt));
             }
             EventKind::CellFinished { index, outcome, .. } => {
-                let _ = writeln!(text, "[{}] {}", index + offset, ending(outcome));
+                let _ = writeln!(text, "[{}] {}", index + offset, ending(outcome, self.shows_stops));
             }
             _ => {}
         }
@@ -503,20 +507,22 @@ fn scalar(scalar: &Scalar) -> String {
     }
 }
 
-fn ending(outcome: &Outcome) -> String {
+fn ending(outcome: &Outcome, shows_stops: bool) -> String {
     match outcome {
         Outcome::Complete => "done".to_owned(),
         Outcome::Exited(status) => format!("exited {status}"),
-        Outcome::Failed(failure) => failed(failure),
+        Outcome::Failed(failure) => failed(failure, shows_stops),
     }
 }
 
-fn failed(failure: &Failure) -> String {
+fn failed(failure: &Failure, shows_stops: bool) -> String {
     let mut text = format!("failed {} {}: {}", failure.kind.as_str(), failure.name, failure.message);
     // Where a loop was when its time was up is a matter of chance.
     let has_place = !matches!(failure.kind, FailureKind::Timeout | FailureKind::Interrupted | FailureKind::Output);
     if has_place {
         place(failure, &mut text);
+    } else if shows_stops {
+        stop(failure, &mut text);
     }
     if !failure.state_kept {
         text.push_str("\n    state lost");
@@ -533,5 +539,17 @@ fn place(failure: &Failure, text: &mut String) {
     }
     for line in failure.traceback.lines() {
         let _ = write!(text, "\n    | {line}");
+    }
+}
+
+/// The lines of a stop. The columns are a matter of chance.
+fn stop(failure: &Failure, text: &mut String) {
+    if let (Some(line), Some(snippet)) = (failure.line, &failure.snippet) {
+        let _ = write!(text, "\n    at {line}\n    > {snippet}");
+    }
+    for line in failure.traceback.lines().skip(1) {
+        let is_frame = line.trim_start().starts_with("at ");
+        let place = line.trim_end_matches(')').trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(':');
+        let _ = write!(text, "\n    | {}", if is_frame { place } else { line });
     }
 }

@@ -241,10 +241,18 @@ static void import_dynamically(JSContext *c, const char *importer, const char *s
     JSValue names[] = {JS_NewString(c, specifier), JS_NewString(c, importer)};
     JSValueConst arguments[] = {names[0], names[1], attributes};
     JSValue promise = call_hook(c, HOOK_IMPORT, 3, arguments);
-    JSValue error = JS_IsException(promise) ? JS_GetException(c) : JS_UNDEFINED;
-    JS_FreeValue(c, names[0]);
-    JS_FreeValue(c, names[1]);
-    JS_FinishDynamicImport(c, token, promise, error);
+    JSValue resolve = JS_GetPropertyStr(c, token, "resolve"), reject = JS_GetPropertyStr(c, token, "reject"), result;
+    if (JS_IsException(promise)) {
+        JSValue error = JS_GetException(c);
+        result = JS_Call(c, reject, JS_UNDEFINED, 1, (JSValueConst *)&error);
+        JS_FreeValue(c, error);
+    } else {
+        // At once and not in a job, as QuickJS would: what then stops or fails finds who waits for it.
+        result = JS_PromiseThen(c, promise, resolve, reject);
+    }
+    JSValue given[] = {result, promise, resolve, reject, token, names[0], names[1]};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        JS_FreeValue(c, given[i]);
 }
 
 void add_module_functions(JSContext *c, JSValueConst host) {

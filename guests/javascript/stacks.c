@@ -65,6 +65,20 @@ static JSPromiseData *settled_by(JSValueConst function) {
     return JS_GetOpaque(JS_VALUE_GET_OBJ(function)->u.promise_function_data->promise, JS_CLASS_PROMISE);
 }
 
+// The promise of the evaluation that a module which awaits is a part of; NULL when nobody asked for it.
+static JSPromiseData *evaluated_with(const JSModuleDef *module) {
+    for (int i = 0; i < HOPS_MAX; i++) {
+        if (module->cycle_root != NULL)
+            module = module->cycle_root;
+        if (!JS_IsUndefined(module->promise))
+            return JS_GetOpaque(module->promise, JS_CLASS_PROMISE);
+        if (module->async_parent_modules_count == 0)
+            break;
+        module = module->async_parent_modules[0];
+    }
+    return NULL;
+}
+
 // The promise that is settled, one way or another, by what waits for `promise`: when that is no suspended function.
 static JSPromiseData *settled_with(const JSPromiseReactionData *reaction) {
     JSPromiseData *promise = settled_by(reaction->handler);
@@ -72,6 +86,8 @@ static JSPromiseData *settled_with(const JSPromiseReactionData *reaction) {
         const JSCFunctionDataRecord *record = JS_GetOpaque(reaction->handler, JS_CLASS_C_FUNCTION_DATA);
         if (record->func == js_promise_all_resolve_element)
             promise = settled_by(record->data[3]);
+        else if (record->func == js_async_module_execution_fulfilled)
+            return evaluated_with(JS_VALUE_GET_PTR(record->data[0]));
     }
     return promise != NULL ? promise : settled_by(reaction->resolving_funcs[0]);
 }

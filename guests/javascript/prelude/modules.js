@@ -302,6 +302,7 @@
   const importerOf = (file) => (file.startsWith("/") ? file.replace(/[?#].*$/, "") : cellFile());
 
   kit.importModule = async (specifier, importer, attributes) => {
+    await undefined; // so that who imports it is known to wait, and stands in the stacks of what is loaded
     begin();
     const record = load(kit.resolveImport(specifier, importerOf(importer)), attributes, specifier);
     await host.evaluateModule(record.handle);
