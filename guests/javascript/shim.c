@@ -19,7 +19,7 @@
 #include "stacks.c"
 
 // Three quarters of the C stack; the rest is for C that runs when JavaScript has used its share up.
-#define JS_STACK_BYTES (768 * 1024)
+#define JS_STACK_BYTES (3 * 1024 * 1024)
 
 // Cells that can be in flight at once.
 #define CELL_COUNT 256

@@ -45,7 +45,7 @@ const QUICKJS_FILES: [&str; 3] = ["dtoa.c", "libregexp.c", "libunicode.c"];
 const PROFILED: &[&str] = &["shim.c", "dtoa.c", "libregexp.c", "libunicode.c"];
 
 /// The C stack. QuickJS stops at three quarters of it (see the shim), which leaves room for the shim itself.
-const STACK_BYTES: u32 = 1024 * 1024;
+const STACK_BYTES: u32 = 4 * 1024 * 1024;
 
 impl Guest for JavaScript {
     fn name(&self) -> &'static str {
