@@ -41,6 +41,8 @@ const parts = {
   "node:events": () => common(require("deno/deno_node/_events.js")),
   "node:fs": () => require("deno/node_fs.js"),
   "node:fs/promises": () => require("deno/node_fs.js").promises,
+  "node:http": () => require("deno/http.js").http,
+  "node:https": () => require("deno/http.js").https,
   "node:os": () => require("deno/os.js"),
   "node:path": () => common(require("deno/deno_node/path/mod.ts")),
   "node:path/posix": () => require("deno/deno_node/path/mod.ts").posix,
@@ -74,7 +76,7 @@ const parts = {
 
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
-  "absent", "compression", "messages", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:process",
+  "absent", "compression", "messages", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
   "node:readline", "node:readline/promises", "node:vm", "node:zlib",
 ];
 
