@@ -112,6 +112,28 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "    require(\"deno/failures.js\").checkListener(callback);\n    \
          options = addEventListenerOptionsConverter(options, prefix);\n",
     ),
+    // The sorted list of `Headers` is made anew for each step of an iteration unless they cannot change: keep it until
+    // they do.
+    (
+        "      this[_guard] === \"immutable\" &&\n      this[_iterableHeadersCache] !== undefined\n",
+        "      this[_iterableHeadersCache] !== undefined &&\n      \
+         this[_iterableHeadersCache].listLength === list.length\n",
+    ),
+    ("    this[_iterableHeadersCache] = entries;\n", "    entries.listLength = list.length;\n    this[_iterableHeadersCache] = entries;\n"),
+    (
+        "  const lowerNames = ensureLowerNames(headers);\n",
+        "  const lowerNames = ensureLowerNames(headers);\n  headers[_iterableHeadersCache] = undefined;\n",
+    ),
+    (
+        "    const lowercaseName = byteLowerCase(name);\n    let writeIdx = 0;\n",
+        "    const lowercaseName = byteLowerCase(name);\n    this[_iterableHeadersCache] = undefined;\n    let writeIdx = 0;\n",
+    ),
+    // The standard refuses a URL that names a user, and Deno sends it.
+    (
+        "      const parsedURL = new URL(input, baseURL);\n      request = newInnerRequest(",
+        "      const parsedURL = new URL(input, baseURL);\n      \
+         require(\"deno/failures.js\").checkCredentials(parsedURL);\n      request = newInnerRequest(",
+    ),
     // How its classes show themselves, as Node asks.
     (
         "function configureInterface(interface_) {",

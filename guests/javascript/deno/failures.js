@@ -20,4 +20,10 @@ function checkListener(value) {
   }
 }
 
-module.exports = { checkEvent, checkListener, invalidUrl };
+// What is secret does not go into the message.
+function checkCredentials(url) {
+  if (url.username === "" && url.password === "") return;
+  throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${url.protocol}//...@${url.host}${url.pathname}. Use an Authorization header`);
+}
+
+module.exports = { checkCredentials, checkEvent, checkListener, invalidUrl };

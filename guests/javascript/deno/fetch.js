@@ -16,8 +16,29 @@ const OF_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 
 const failed = (cause) => new TypeError(`fetch failed: ${cause.message}`, { cause });
 
+// No grant lets an answer be larger than it comes; unpacked it must not be, either.
+const UNPACKED_BYTES_MAX = 64 << 20;
+// What is unpacked at a time: deflate makes up to 1032 times as much of it.
+const PIECE_BYTES = 16 << 10;
+
 // What undoes each coding of a body.
 const CODINGS = { gzip: "Gunzip", "x-gzip": "Gunzip", deflate: "Unzlib" };
+
+function inflated(name, bytes) {
+  const pieces = [];
+  let size = 0;
+  const coder = new (kit.library("compression")[name])((piece) => {
+    pieces.push(piece);
+    size += piece.length;
+  });
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    coder.push(bytes.subarray(at, at + PIECE_BYTES), at + PIECE_BYTES >= bytes.length);
+    if (size > UNPACKED_BYTES_MAX) throw new RangeError(`the body has ${bytes.length} bytes, and unpacked more than ${UNPACKED_BYTES_MAX}`);
+  }
+  const whole = new Uint8Array(size);
+  pieces.reduce((place, piece) => (whole.set(piece, place), place + piece.length), 0);
+  return whole;
+}
 
 // A body without the codings that its headers name, the last first; one that is not known stays. Servers are not asked to
 // pack what they send: some do it unasked.
@@ -27,15 +48,11 @@ function unpacked(headers, bytes) {
   for (const coding of headers[at + 1].toLowerCase().split(",").reverse()) {
     const name = CODINGS[coding.trim()];
     if (name === undefined) return bytes;
-    const pieces = [];
-    const coder = new (kit.library("compression")[name])((piece) => pieces.push(piece));
     try {
-      coder.push(bytes, true);
+      bytes = inflated(name, bytes);
     } catch (error) {
       throw failed(error);
     }
-    bytes = new Uint8Array(pieces.reduce((size, piece) => size + piece.length, 0));
-    pieces.reduce((place, piece) => (bytes.set(piece, place), place + piece.length), 0);
   }
   return bytes;
 }
@@ -95,6 +112,7 @@ function redirected(request, status, location) {
   const url = URL.parse(location, request.url);
   if (url === null) throw failed(new TypeError(`a redirect to what is no URL: ${location}`));
   if (!["http:", "https:"].includes(url.protocol)) throw failed(new TypeError(`a redirect to ${url.protocol}`));
+  if (url.username !== "" || url.password !== "") throw failed(new TypeError("a redirect to a URL with a user name or a password"));
   if (url.hash === "") url.hash = request.url.hash;
   const without = (names) => (request = { ...request, headers: request.headers.filter(([name]) => !names.includes(name)) });
   if (url.origin !== request.url.origin) without(OF_ORIGIN);
