@@ -3,33 +3,29 @@ const { TransformStream } = require("deno/deno_web/06_streams.js");
 
 const FORMATS = { gzip: ["Gzip", "Gunzip"], deflate: ["Zlib", "Unzlib"], "deflate-raw": ["Deflate", "Inflate"] };
 
-// A pair of streams around one of the library's; `which` is 0 to compress and 1 to decompress.
-function pairOf(format, which) {
-  const names = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
-  if (names === undefined) throw new TypeError(`The format '${format}' is not one of ${Object.keys(FORMATS).join(", ")}`);
-  const coder = new (kit.library("compression")[names[which]])();
-  const push = (bytes, last, controller) => {
-    coder.ondata = (out) => out.length > 0 && controller.enqueue(out);
-    try {
-      coder.push(bytes, last);
-    } catch (error) {
-      throw new TypeError(`The compressed data was not valid: ${error.message}`, { cause: error });
-    }
-  };
-  return new TransformStream({
-    transform(chunk, controller) {
-      if (!(chunk instanceof ArrayBuffer) && !ArrayBuffer.isView(chunk)) throw new TypeError("chunks must be bytes");
-      const bytes = ArrayBuffer.isView(chunk) ? new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength) : new Uint8Array(chunk);
-      push(bytes, false, controller);
-    },
-    flush: (controller) => push(new Uint8Array(0), true, controller),
-  });
-}
-
-class CompressionStream {
+// A pair of streams around one of the library's coders; `which` is 0 to compress and 1 to decompress.
+class CodingStream {
   #pair;
-  constructor(format) {
-    this.#pair = pairOf(String(format), 0);
+  constructor(format, which) {
+    const names = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+    if (names === undefined) throw new TypeError(`The format '${format}' is not one of ${Object.keys(FORMATS).join(", ")}`);
+    const coder = new (kit.library("compression")[names[which]])();
+    const push = (bytes, last, controller) => {
+      coder.ondata = (out) => out.length > 0 && controller.enqueue(out);
+      try {
+        coder.push(bytes, last);
+      } catch (error) {
+        throw new TypeError(`The compressed data was not valid: ${error.message}`, { cause: error });
+      }
+    };
+    this.#pair = new TransformStream({
+      transform(chunk, controller) {
+        if (!(chunk instanceof ArrayBuffer) && !ArrayBuffer.isView(chunk)) throw new TypeError("chunks must be bytes");
+        const bytes = ArrayBuffer.isView(chunk) ? new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength) : new Uint8Array(chunk);
+        push(bytes, false, controller);
+      },
+      flush: (controller) => push(new Uint8Array(0), true, controller),
+    });
   }
   get readable() {
     return this.#pair.readable;
@@ -39,16 +35,15 @@ class CompressionStream {
   }
 }
 
-class DecompressionStream {
-  #pair;
+class CompressionStream extends CodingStream {
   constructor(format) {
-    this.#pair = pairOf(String(format), 1);
+    super(String(format), 0);
   }
-  get readable() {
-    return this.#pair.readable;
-  }
-  get writable() {
-    return this.#pair.writable;
+}
+
+class DecompressionStream extends CodingStream {
+  constructor(format) {
+    super(String(format), 1);
   }
 }
 
