@@ -119,7 +119,10 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "      this[_iterableHeadersCache] !== undefined &&\n      \
          this[_iterableHeadersCache].listLength === list.length\n",
     ),
-    ("    this[_iterableHeadersCache] = entries;\n", "    entries.listLength = list.length;\n    this[_iterableHeadersCache] = entries;\n"),
+    (
+        "    this[_iterableHeadersCache] = entries;\n",
+        "    entries.listLength = list.length;\n    this[_iterableHeadersCache] = entries;\n",
+    ),
     (
         "  const lowerNames = ensureLowerNames(headers);\n",
         "  const lowerNames = ensureLowerNames(headers);\n  headers[_iterableHeadersCache] = undefined;\n",
