@@ -77,6 +77,12 @@ void glue_aim(void *buffer, size_t capacity);
 // Takes back what `glue_aim` did when no list came. Returns whether one did.
 bool glue_landed(void);
 
+// Sets all memory aside but for the end of it: what is allocated from here on lies side by side, on few pages, and what was
+// allocated before is never free, so that its pages stay as they were baked. In the holes of an image each small block
+// would cost a session a page of its own. For the end of baking. Returns the address below which memory is sealed; 0 when
+// the host gives no more memory.
+uintptr_t glue_seal_memory(void);
+
 // Set while the guest is baked: clocks stand still and random bytes are the same each time, so that the image is the
 // same wherever it is made.
 extern bool glue_baking;

@@ -40,6 +40,9 @@ static uint16_t list_bits[LEVEL_COUNT];
 // The empty block at the end of the last region.
 static block_t *last;
 
+// Below this address all is in use for ever; see `glue_seal_memory`.
+static uintptr_t sealed;
+
 // Above this address nothing was ever written, so memory there is still zero.
 static uintptr_t touched;
 
@@ -281,7 +284,8 @@ void *malloc(size_t size) {
 }
 
 void free(void *pointer) {
-    if (pointer == NULL)
+    // Nothing is written where it was sealed.
+    if ((uintptr_t)pointer < sealed || pointer == NULL)
         return;
     block_t *block = block_of(pointer);
     if (is_free(block))
@@ -321,6 +325,8 @@ void *realloc(void *pointer, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
+    if ((uintptr_t)pointer < sealed && length <= have)
+        return pointer;
     if (length > have && is_at_end(next) && grow(length - have))
         next = after(block); // at the end of memory: growing beats copying
     if (length > have && is_free(next) && length_of(next) >= length - have) {
@@ -389,6 +395,22 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
         return ENOMEM;
     *result = pointer;
     return 0;
+}
+
+uintptr_t glue_seal_memory(void) {
+    const uint32_t room = 1u << 20;
+    if (!grow(room))
+        return 0;
+    block_t *end = last->before;
+    for (uint32_t level = 0; level < LEVEL_COUNT; level++) {
+        for (uint32_t list = 0; list < LIST_COUNT; list++) {
+            while (lists[level][list] != NULL)
+                take_out(lists[level][list]);
+        }
+    }
+    release(end);
+    sealed = (uintptr_t)end;
+    return sealed;
 }
 
 void *valloc(size_t size) {

@@ -32,6 +32,19 @@ bool enqueue_tick(JSContext *c, JSValueConst function) {
 // on which they lie: what they refer to counts as in use.
 static struct list_head frozen;
 
+// Small blocks that are free in what is baked stay so for ever: each would cost a session a page of its own.
+static void seal_arenas(void) {
+    for (int size = 0; size < JS_ARENA_BLOCK_SIZE_COUNT; size++) {
+        struct list_head *head = &runtime->arena_state.free_arena_list[size], *entry, *next;
+        list_for_each_safe(entry, next, head) {
+            // Alone in a list of its own, from which it may be taken again.
+            init_list_head(entry);
+        }
+        init_list_head(head);
+    }
+    glue_seal_memory();
+}
+
 // Bytes that a session may allocate before its first collection.
 #define GC_BYTES (1u << 20)
 

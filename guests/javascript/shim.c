@@ -488,6 +488,7 @@ void exports_kernel_init(void) {
         give_up(ctx, "preload");
     JS_FreeValue(ctx, result);
     freeze();
+    seal_arenas();
 }
 
 void exports_kernel_configure(kernel_configuration_t *given) {
