@@ -1,6 +1,14 @@
 /* Makes everything that is baked immortal. Counting references to an object writes to it, and each write to a page of the
    image gives the kernel a copy of its own: objects that are never counted stay shared among all kernels. */
+#define Py_BUILD_CORE 1
 #include "shim.h"
+
+#include "pycore_backoff.h"
+#include "pycore_code.h"
+#include "pycore_opcode_metadata.h"
+
+#include <stdbool.h>
+#include <string.h>
 
 /* Objects whose own references have not been followed yet. */
 static PyObject **waiting;
@@ -24,8 +32,29 @@ static int make_immortal(PyObject *object, void *unused) {
     return 0;
 }
 
+/* Lets counters rest by which instructions find out what to specialise for: a counter lies in the code. Those of the
+   prelude, which baking has warmed up, and those that have counted and found nothing. */
+static void rest_counters(PyCodeObject *code) {
+    const char *file = PyUnicode_AsUTF8(code->co_filename), *folder = "/cellar/prelude/";
+    bool is_prelude = file != NULL && strncmp(file, folder, strlen(folder)) == 0;
+    PyErr_Clear();
+    _Py_CODEUNIT *instructions = _PyCode_CODE(code);
+    for (Py_ssize_t i = 0; i < Py_SIZE(code);) {
+        int base = _Py_GetBaseOpcode(code, (int)i), caches = _PyOpcode_Caches[base];
+        if (caches > 0) {
+            _Py_BackoffCounter *counter = &instructions[i + 1].counter;
+            bool is_idle = instructions[i].op.code == base && counter->as_counter != adaptive_counter_warmup().as_counter;
+            if (is_prelude || is_idle) {
+                *counter = initial_unreachable_backoff_counter();
+            }
+        }
+        i += 1 + caches;
+    }
+}
+
 /* The parts of a code object, which the collector does not know. */
 static void follow_code(PyCodeObject *code) {
+    rest_counters(code);
     PyObject *parts[] = {
         code->co_consts,   code->co_names, code->co_exceptiontable, code->co_localsplusnames, code->co_localspluskinds,
         code->co_filename, code->co_name,  code->co_qualname,       code->co_linetable,

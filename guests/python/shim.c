@@ -156,6 +156,7 @@ void exports_kernel_init(void) {
     glue_flush();
     cellar_poll_reset();
     cellar_stream_reset();
+    cellar_seal_memory();
     clear_stack();
     glue_baking = false;
 }

@@ -66,6 +66,11 @@ int cellar_wait_for_lock(PyTime_t timeout);
 
 extern PyMethodDef cellar_bridge_methods[];
 
+/* --- seal.c --- */
+
+/* Makes what is allocated from here on lie side by side. For the end of baking. */
+void cellar_seal_memory(void);
+
 /* --- immortal.c --- */
 
 PyObject *cellar_immortalize(PyObject *module, PyObject *objects);

@@ -66,9 +66,19 @@ inspect = editor.inspect
 value = editor.value
 
 
+# Where sessions work unless they are told otherwise; what is configured as it was baked costs nothing.
+_FOLDER = "/workspace"
+
+
+# The native half of `random.seed`; the other half is a value kept back by `random.gauss`.
+_seed_random = super(random.Random, random._inst).seed
+
+
 def reseed(seed):
     """Makes random numbers others than those that would have come."""
-    random.seed(seed)
+    _seed_random(seed)
+    if random._inst.gauss_next is not None:
+        random._inst.gauss_next = None
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         # Names of temporary files must differ between sessions.
@@ -76,14 +86,15 @@ def reseed(seed):
 
 
 def configure(seed, environment, folder, packages):
-    """Makes the kernel belong to a session."""
-    for name in list(os.environ):
-        if name not in environment:
-            del os.environ[name]
+    """Makes the kernel belong to a session. What is as it was baked is not written: the pages it lies on stay shared."""
     environment.setdefault("HOME", folder)
-    os.environ.update(environment)
+    if os.environ._data != {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}:
+        os.environ.clear()
+        os.environ.update(environment)
     paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
-    sys.path[:] = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/"), *packages]
+    places = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/"), *packages]
+    if sys.path != places:
+        sys.path[:] = places
     sys.path_importer_cache.clear()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
@@ -151,8 +162,9 @@ absent.install()
 network.install()
 modules.install()
 for _ in range(warm.ROUNDS):
-    configure(0, {"LANG": "C.UTF-8"}, "/", [])
-    _warm_up([*warm.FIRST_CELLS, *warm.CELLS])
+    configure(0, {}, _FOLDER, [])
+    start(0, "")
+    _warm_up(warm.CELLS)
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()

@@ -251,6 +251,29 @@ impl<'a> Kit<'a> {
         source::unpack(workshop, &self.tree, &self.bench.work.join("unpack.log"))?;
         // Calls of Python functions must count towards the next poll as they do in Emscripten builds.
         replace(&self.tree.join("Python/generated_cases.c.h"), "#if defined(__EMSCRIPTEN__)", "#if 1")?;
+        // Which way branches went is noted for an optimiser that is not built in, in the code, on pages that kernels share.
+        for (way, times) in [("flag", 7), ("!nflag", 1)] {
+            let note = format!("this_instr[1].cache = (this_instr[1].cache << 1) | {way};");
+            replace_each(&self.tree.join("Python/generated_cases.c.h"), &note, "", times)?;
+        }
+        // Nor is memory of the image ever free again; see `seal.c`.
+        replace(
+            &self.tree.join("Objects/obmalloc.c"),
+            "    /* We allocated this address. */\n\n    /* Link p",
+            "    extern uintptr_t cellar_sealed;\n    if ((uintptr_t)p < cellar_sealed) {\n        return 1;\n    }\n\n    \
+             /* Link p",
+        )?;
+        // Nor is a counter written that is at rest; see `immortal.c`.
+        for step in ["advance", "pause"] {
+            replace(
+                &self.tree.join("Python/ceval_macros.h"),
+                &format!("        (COUNTER) = {step}_backoff_counter((COUNTER)); \\\n"),
+                &format!(
+                    "        if (!is_unreachable_backoff_counter((COUNTER))) \\\n            (COUNTER) = \
+                     {step}_backoff_counter((COUNTER)); \\\n"
+                ),
+            )?;
+        }
         replace(
             &self.tree.join("Include/cpython/pystate.h"),
             "#  define Py_C_RECURSION_LIMIT 5000",
@@ -370,8 +393,14 @@ impl<'a> Kit<'a> {
 
 /// Replaces the only occurrence of a text in a file of CPython.
 fn replace(path: &Path, from: &str, to: &str) -> Result<()> {
+    replace_each(path, from, to, 1)
+}
+
+/// Replaces a text wherever a file of CPython has it, which is so many times.
+fn replace_each(path: &Path, from: &str, to: &str, times: usize) -> Result<()> {
     let text = fs::read_to_string(path).with_context(|| format!("could not read `{}`", path.display()))?;
-    ensure!(text.matches(from).count() == 1, "`{}` should hold `{from}` once", path.display());
+    let found = text.matches(from).count();
+    ensure!(found == times, "`{}` should hold `{from}` {times} times, not {found}", path.display());
     fs::write(path, text.replace(from, to))?;
     Ok(())
 }
