@@ -102,8 +102,14 @@ fn a_prompt_answers_cells_that_ask() {
         ["prompt", ""],
         ["type", "exit\r"],
     ]);
-    let ended = at_terminal(&["repl"], &steps);
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("recording");
+    let recording = recording.to_str().expect("text");
+    let ended = at_terminal(&["repl", "--record", recording], &steps);
     assert_eq!(ended.code, 0, "{}\n{}", ended.stderr, ended.stdout);
+    // What was typed is part of it.
+    let replayed = crate::support::run(&mut cellar_with_guests(["replay", recording, "--run", "2"]));
+    assert!(replayed.code == 0 && replayed.stdout.contains("'adA'"), "{replayed:?}");
 }
 
 #[test]

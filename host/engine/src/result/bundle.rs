@@ -34,7 +34,7 @@ impl MimeBundle {
     }
 
     /// What a bundle adds to the text of a result: its Markdown, else its plain text unless that only repeats an
-    /// image or a JSON value.
+    /// image or a JSON value. A formula whose plain text only names its type is shown as it was written.
     pub fn visible_text(&self) -> Option<&str> {
         if let Some(markdown) = self.markdown() {
             return Some(markdown);
@@ -42,7 +42,11 @@ impl MimeBundle {
         if self.image().is_some() || self.json().is_some() {
             return None;
         }
-        self.text("text/plain").or_else(|| self.text("text/latex"))
+        let is_name = |text: &str| text.starts_with('<') && text.ends_with('>');
+        match (self.text("text/plain"), self.text("text/latex")) {
+            (Some(plain), Some(latex)) if is_name(plain) => Some(latex),
+            (plain, latex) => plain.or(latex),
+        }
     }
 
     /// Whether there is more to it than plain text.

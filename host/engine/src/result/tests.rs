@@ -66,6 +66,12 @@ fn blank_lines_around_a_text_go_and_its_indentation_stays() {
 }
 
 #[test]
+fn a_formula_is_shown_as_it_was_written_unless_its_plain_text_says_something() {
+    let shown = |plain: &str| fold(1, [shows(text_bundle(&[("text/plain", plain), ("text/latex", "$x^2$")]))]).text();
+    assert_eq!([shown("<Latex object>"), shown("x**2")], ["$x^2$", "x**2"]);
+}
+
+#[test]
 fn markdown_is_preferred_over_plain_text() {
     let result = fold(1, [shows(text_bundle(&[("text/plain", "<Markdown>"), ("text/markdown", "# Hi")]))]);
     assert_eq!(result.text(), "# Hi");
