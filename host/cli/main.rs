@@ -49,9 +49,9 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Logs what `RUST_LOG` asks for; warnings otherwise.
+/// Logs what `RUST_LOG` asks for; warnings otherwise, but for those of the MCP SDK, whose failures are told anyway.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
     let colors = terminal::Look::of_stderr().has_colors;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
 }

@@ -24,6 +24,14 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// `text`, which may be JSON, without secrets.
+pub(crate) fn without(text: String, secrets: &[String]) -> String {
+    secrets.iter().filter(|secret| !secret.is_empty()).fold(text, |text, secret| {
+        let quoted = serde_json::Value::from(secret.as_str()).to_string();
+        text.replace(secret, "***").replace(quoted.trim_matches('"'), "***")
+    })
+}
+
 /// `text` on one line, and not too long.
 pub(crate) fn clip(text: &str) -> String {
     let mut characters = text.chars();

@@ -115,7 +115,7 @@ fn tools_behind_a_url_are_called_with_a_token_that_cells_do_not_see() {
 fn a_server_behind_a_url_that_is_slow_or_starts_again_costs_the_calls_it_lost() {
     let server = Served::start();
     let text = format!(
-        "[mcp.example]\nurl = \"http://127.0.0.1:{}/mcp\"\ntimeout = 2\nheaders_env = {{ Authorization = \"Bearer ${{{}}}\" }}\n",
+        "[mcp.example]\nurl = \"http://127.0.0.1:{}/mcp\"\ntimeout = 4\nheaders_env = {{ Authorization = \"Bearer ${{{}}}\" }}\n",
         server.1, TOKEN.0
     );
     let code = "\
@@ -132,7 +132,7 @@ deadline = time.monotonic() + 25
 while 'result' not in (answer := tell(lambda: tool.add(a=2))) and time.monotonic() < deadline:
     time.sleep(0.05)
 print(answer)";
-    let slow = "tool `slow` did not answer within 2 s and was cancelled";
+    let slow = "tool `slow` did not answer within 4 s and was cancelled";
     check("py", code, &text, &format!("{slow}\n{{'result': 3}}\nlost\n{{'result': 4}}"));
 }
 

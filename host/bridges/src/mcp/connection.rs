@@ -17,8 +17,11 @@ use rmcp::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, Implementation, JsonObject,
         PaginatedRequestParams, Tool,
     },
-    service::{NotificationContext, RoleClient, RunningService, serve_client},
-    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+    service::{ClientInitializeError, NotificationContext, RoleClient, RunningService, serve_client},
+    transport::{
+        DynamicTransportError, StreamableHttpClientTransport,
+        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
+    },
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -28,7 +31,7 @@ use crate::{
     command::{self, ERROR_BYTES_MAX, Group, last_lines},
     http::HeaderTemplate,
     options::{McpServer, McpTransport},
-    text::{causes, clip},
+    text::{causes, clip, without},
     tools::{Granted, Tools},
 };
 
@@ -45,6 +48,8 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) struct Connection {
     service: RunningService<RoleClient, Watcher>,
     process: Option<Process>,
+    /// What the host adds to requests, which servers like to repeat.
+    secrets: Vec<String>,
     opened: Instant,
     /// What the server listed last.
     tools: Mutex<Option<Arc<Tools>>>,
@@ -82,6 +87,7 @@ impl Connection {
     /// In words, without any credential.
     pub(super) async fn open(options: &McpServer) -> Result<Connection, String> {
         let watcher = Watcher { is_stale: Arc::default() };
+        let mut secrets = Vec::new();
         let (service, process) = match &options.transport {
             McpTransport::Command(command) => {
                 let mut child = command::start(command, &[]).map_err(|error| format!("cannot be started: {error}"))?;
@@ -97,17 +103,22 @@ impl Connection {
                     Err(error) => {
                         // What the process says when it ends is worth more than that its stream has closed.
                         tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
-                        return Err(format!("{}{}", clip(&error.to_string()), process.last_words()));
+                        return Err(format!("{}{}", at_the_start(&error, &secrets), process.last_words()));
                     }
                 }
             }
             McpTransport::Http { url, headers } => {
-                let transport = http(url, headers)?;
+                let transport = http(url, headers, &mut secrets)?;
                 let service = serve_client(watcher, transport).await;
-                (service.map_err(|error| format!("cannot be reached: {}", clip(&error.to_string())))?, None)
+                (service.map_err(|error| format!("cannot be reached: {}", at_the_start(&error, &secrets)))?, None)
             }
         };
-        Ok(Connection { service, process, opened: Instant::now(), tools: Mutex::default() })
+        Ok(Connection { service, process, secrets, opened: Instant::now(), tools: Mutex::default() })
+    }
+
+    /// What must not be in what cells are told.
+    pub(super) fn secrets(&self) -> &[String] {
+        &self.secrets
     }
 
     /// Whether nothing can be asked any more.
@@ -185,8 +196,9 @@ impl Connection {
 
     fn words(&self, error: &ServiceError) -> String {
         match error {
-            ServiceError::McpError(error) => clip(&error.message),
+            ServiceError::McpError(error) => clip(&without(error.message.to_string(), &self.secrets)),
             _ if self.is_closed() => self.last_words(),
+            ServiceError::TransportSend(error) => on_the_way(error, &self.secrets),
             error => clip(&error.to_string()),
         }
     }
@@ -201,6 +213,28 @@ impl Process {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         format!("{ending}{}", last_lines(&errors))
     }
+}
+
+/// Why a server did not shake hands.
+fn at_the_start(error: &ClientInitializeError, secrets: &[String]) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => on_the_way(error, secrets),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => at_the_start(fallback, secrets),
+        error => clip(&without(error.to_string(), secrets)),
+    }
+}
+
+/// What went wrong on the way, without the names of the SDK's types.
+fn on_the_way(error: &DynamicTransportError, secrets: &[String]) -> String {
+    // The outer ones say that there was an error, and the URL, which may hold a credential.
+    let mut innermost: &dyn std::error::Error = match error.error.downcast_ref() {
+        Some(StreamableHttpError::<reqwest::Error>::Client(error)) => error,
+        _ => error.error.as_ref(),
+    };
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    clip(&without(innermost.to_string(), secrets))
 }
 
 async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>) {
@@ -250,16 +284,17 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
     tools
 }
 
-/// The transport to a URL, with what the environment holds for its headers.
+/// The transport to a URL, with what the environment holds for its headers, which are added to `secrets`.
 fn http(
     url: &str,
     templates: &[(String, HeaderTemplate)],
+    secrets: &mut Vec<String>,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let mut headers = HashMap::new();
     for (name, template) in templates {
         let header = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
         let unset = |variable| format!("the environment variable {variable} is not set");
-        let value = template.fill(&mut Vec::new()).map_err(unset)?.parse::<HeaderValue>();
+        let value = template.fill(secrets).map_err(unset)?.parse::<HeaderValue>();
         let mut value =
             value.map_err(|_| format!("what the environment holds for `{name}` is no value of a header"))?;
         value.set_sensitive(true);

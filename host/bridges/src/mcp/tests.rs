@@ -35,7 +35,8 @@ impl Example {
         let add = json!({"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"], "additionalProperties": false});
         let free = schema(json!({"type": "object"}));
         let mut tools = vec![Tool::new("add", "adds", schema(add))];
-        let names = ["text", "json", "image", "mixed", "nothing", "fail", "wait", "die", "grow", "secrets", "flood"];
+        let names =
+            ["text", "json", "image", "mixed", "nothing", "fail", "wait", "die", "grow", "secrets", "flood", "leak"];
         tools.extend(names.map(|name| Tool::new(name, "", free.clone())));
         if self.notes.join("grown").exists() {
             tools.push(Tool::new("grown", "", free));
@@ -107,6 +108,12 @@ impl ServerHandler for Example {
                 CallToolResult::structured(json!(names))
             }
             "flood" => text(&"x".repeat(40 << 20)),
+            // As a server would that repeats the headers of requests.
+            "leak" => {
+                let secret = format!("it is {}", env!("CARGO_MANIFEST_DIR"));
+                let is_failure = arguments.contains_key("fail");
+                if is_failure { CallToolResult::error(vec![ContentBlock::text(secret)]) } else { text(&secret) }
+            }
             name => return Err(ErrorData::invalid_params(format!("no {name} here"), None)),
         };
         Ok(CallToolResponse::Complete(result))
@@ -281,7 +288,7 @@ async fn a_server_that_does_not_start_says_why() {
     let nowhere = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
     let (nowhere, _) = server(McpServer { transport: nowhere, ..options() });
     let message = nowhere.tools().await.expect_err("nowhere").message;
-    assert!(message.starts_with("MCP server `example`: cannot be reached: "), "{message}");
+    assert_eq!(message, "MCP server `example`: cannot be reached: Connection refused (os error 111)");
     let template = HeaderTemplate::parse("Bearer ${CELLAR_TEST_NOT_SET}").expect("a template");
     let headers = vec![("Authorization".to_owned(), template)];
     let keyless = McpTransport::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers };

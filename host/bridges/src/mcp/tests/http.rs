@@ -195,6 +195,14 @@ async fn every_request_has_the_headers_and_the_session() {
 }
 
 #[tokio::test]
+async fn what_a_server_repeats_of_its_headers_is_not_told() {
+    let served = Served::start(sessions).await;
+    let server = served.client(PATIENCE);
+    assert_eq!(call(&server, "leak", json!({})).await, Ok(json!("it is ***")));
+    assert_eq!(call(&server, "leak", json!({"fail": 1})).await, Err("tool `leak` failed: it is ***".to_owned()));
+}
+
+#[tokio::test]
 async fn a_server_without_sessions_that_answers_as_plain_json_will_do() {
     let served = Served::start(plain_json).await;
     let server = served.client(PATIENCE);
@@ -258,7 +266,7 @@ async fn a_call_whose_connection_breaks_fails_and_the_next_one_works() {
     assert_eq!(call(&server, "text", json!({})).await, Ok(json!("just words")));
     served.stop().await;
     let message = call(&server, "text", json!({})).await.expect_err("nobody is there");
-    assert!(message.starts_with("MCP server `example`: tool `text`: "), "{message}");
+    assert_eq!(message, "MCP server `example`: tool `text`: Connection refused (os error 111)");
 }
 
 #[tokio::test]
