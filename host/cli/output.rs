@@ -183,7 +183,7 @@ impl Plain {
         }
     }
 
-    /// Ends a line that the cell left open, on a terminal: a file gets what the cell printed and nothing else.
+    /// Ends a line that the cell left open, so that what comes next has one of its own.
     fn end_line(&mut self) -> Result<(), CliError> {
         if self.is_line_start {
             return Ok(());
