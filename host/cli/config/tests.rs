@@ -144,7 +144,7 @@ fn the_documented_file_is_understood() {
     assert_eq!((task.depth, &task.spawns), (1, &Spawns::Only(vec!["remote".to_owned()])));
     let AgentTransport::Http { url, headers, timeout } = &remote.transport else { panic!("a URL") };
     assert_eq!((url.as_str(), *timeout), ("https://agents.example.com/run", Duration::from_secs(600)));
-    assert_eq!((headers[0].0.as_str(), headers[0].1.to_string().as_str()), ("authorization", "Bearer ${TOKEN}"));
+    assert_eq!((headers[0].0.as_str(), headers[0].1.to_string().as_str()), ("Authorization", "Bearer ${TOKEN}"));
     assert_eq!((remote.model.as_deref(), &remote.spawns), (Some("large"), &Spawns::Only(Vec::new())));
     assert_eq!(config.bridges.spawns, Spawns::Only(vec!["task".to_owned()]));
     let http = config.bridges.http;
