@@ -16,7 +16,7 @@ use tokio::{
     process::{Child, ChildStdin},
 };
 
-use crate::options::Command;
+use crate::{options::Command, secrets};
 
 /// Bytes a command may print as its result.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
@@ -77,6 +77,11 @@ pub(crate) fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Chi
     let program = if program.contains('/') { command.folder.join(program) } else { PathBuf::from(program) };
     let inherited = ENVIRONMENT.into_iter().chain(command.inherit.iter().map(String::as_str));
     let inherited = inherited.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+    let inherited: Vec<_> = inherited.collect();
+    for (name, value) in inherited.iter().filter(|(name, _)| !ENVIRONMENT.contains(&name.as_str())) {
+        secrets::learn_variable(name, &value.to_string_lossy());
+    }
+    command.environment.iter().for_each(|(name, value)| secrets::learn_variable(name, value));
     tokio::process::Command::new(program)
         .args(arguments)
         .current_dir(&command.folder)
@@ -174,7 +179,10 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 
 /// The last lines of standard error, to stand behind a message.
 pub(crate) fn last_lines(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
+    // Where the beginning is missing, a credential may be cut in two.
+    let start = if errors.len() >= ERROR_BYTES_MAX { secrets::longest().min(errors.len()) } else { 0 };
+    let text = String::from_utf8_lossy(&errors[start..]);
+    let text = secrets::hide(&text);
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let start = lines.len().saturating_sub(ERROR_LINES_MAX);
     if lines.is_empty() { String::new() } else { format!(":\n{}", lines[start..].join("\n")) }

@@ -2,8 +2,8 @@
 //!
 //! A request is checked whole, then held against the rules, then its host's addresses against what is never or only
 //! expressly granted; the client connects to those addresses and to no others. Redirects are not followed: where they lead
-//! is another request of the cell, checked as this one. Credentials that a rule adds stay in here: they are taken out of
-//! what the service says. Read [`Network::ask`] first.
+//! is another request of the cell, checked as this one. Credentials that a rule adds are taken out of what the service says, as of all
+//! answers. Read [`Network::ask`] first.
 
 mod addresses;
 mod credentials;
@@ -23,7 +23,7 @@ use std::{
 use cellar_engine::{CallError, CallErrorKind, HttpCall, HttpResponse, Response};
 use reqwest::{
     Client, Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue},
     redirect::Policy,
 };
 
@@ -68,6 +68,11 @@ impl Network {
         Network { options, lookup: Arc::new(SystemLookup), clients: OnceLock::new() }
     }
 
+    /// The rules, in words.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        self.options.allow.iter().map(ToString::to_string).collect()
+    }
+
     /// Looks names up in another way.
     pub(crate) fn with_lookup(&self, lookup: Arc<dyn Lookup>) -> Network {
         Network { options: self.options.clone(), lookup, clients: OnceLock::new() }
@@ -105,7 +110,7 @@ impl Network {
 
     async fn exchange(&self, rule: &HttpRule, request: Request) -> Result<Response, CallError> {
         let Request { method, url, mut headers, body } = request;
-        let secrets = add_credentials(rule, &mut headers)?;
+        add_credentials(rule, &mut headers)?;
         let host = host_of(&url).to_owned();
         let client = self.client(rule)?;
         let mut request = client.request(method, url.clone()).headers(headers);
@@ -114,7 +119,7 @@ impl Network {
         }
         let mut response = request.send().await.map_err(|error| failed(&host, error))?;
         let status = response.status().as_u16();
-        let headers = headers_of(&host, response.headers(), &secrets)?;
+        let headers = headers_of(&host, response.headers())?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&host, error))? {
             if body.len() + chunk.len() > self.options.response_bytes {
@@ -126,7 +131,6 @@ impl Network {
             }
             body.extend_from_slice(&chunk);
         }
-        let body = secrets.iter().fold(body, |body, secret| without(body, secret.as_bytes()));
         Ok(Response::Http(HttpResponse { status, url: url.into(), headers, body }))
     }
 
@@ -163,15 +167,18 @@ fn check_address(url: &Url, private: bool) -> Result<(), CallError> {
     }
 }
 
-/// Adds the headers that the host knows the values of. Returns their secret parts.
-fn add_credentials(rule: &HttpRule, headers: &mut HeaderMap) -> Result<Vec<String>, CallError> {
-    let mut secrets = Vec::new();
+/// Adds the headers that the host knows the values of. An answer may repeat them: it must not be packed, so that they
+/// are found in it.
+fn add_credentials(rule: &HttpRule, headers: &mut HeaderMap) -> Result<(), CallError> {
+    if !rule.headers.is_empty() {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
     for (name, template) in &rule.headers {
         let refuse = |why: String| {
             let message = format!("the header `{name}` that the host adds for `{}` {why}", rule.host);
             CallError::new(CallErrorKind::Failed, message)
         };
-        let value = template.fill(&mut secrets).map_err(|variable| {
+        let value = template.fill().map_err(|variable| {
             refuse(format!("has no value: the environment variable `{variable}` (headers_env) is not set"))
         })?;
         let header = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(&value).ok());
@@ -179,38 +186,18 @@ fn add_credentials(rule: &HttpRule, headers: &mut HeaderMap) -> Result<Vec<Strin
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    Ok(secrets)
+    Ok(())
 }
 
-/// The headers of an answer, each byte as a character, without secrets.
-fn headers_of(host: &str, headers: &HeaderMap, secrets: &[String]) -> Result<Vec<(String, String)>, CallError> {
+/// The headers of an answer, each byte as a character.
+fn headers_of(host: &str, headers: &HeaderMap) -> Result<Vec<(String, String)>, CallError> {
     let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if size > HEADER_BYTES_MAX {
         let message = format!("the headers of the answer of `{host}` have more than {HEADER_BYTES_MAX} bytes");
         return Err(CallError::new(CallErrorKind::Limit, message));
     }
-    let text = |value: &HeaderValue| {
-        let bytes = secrets.iter().fold(value.as_bytes().to_vec(), |bytes, secret| without(bytes, secret.as_bytes()));
-        bytes.into_iter().map(char::from).collect()
-    };
+    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
     Ok(headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect())
-}
-
-/// `bytes` without a secret: services like to tell what they were given.
-fn without(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
-    let finder = memchr::memmem::Finder::new(secret);
-    if secret.is_empty() || finder.find(&bytes).is_none() {
-        return bytes;
-    }
-    let mut cleaned = Vec::with_capacity(bytes.len());
-    let mut rest = bytes.as_slice();
-    while let Some(at) = finder.find(rest) {
-        cleaned.extend_from_slice(&rest[..at]);
-        cleaned.extend_from_slice(b"***");
-        rest = &rest[at + secret.len()..];
-    }
-    cleaned.extend_from_slice(rest);
-    cleaned
 }
 
 /// What went wrong on the way, or what the look-up of the name refused.

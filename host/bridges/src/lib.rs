@@ -2,7 +2,7 @@
 //! services, models are behind an OpenAI-compatible endpoint.
 //!
 //! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
-//! request or a command's environment, never into a message. What cells are not granted is refused by the engine's own
+//! request or a command's environment, and are taken out of all that comes back. What cells are not granted is refused by the engine's own
 //! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
 mod agent;
@@ -13,6 +13,7 @@ mod llm;
 mod mcp;
 mod options;
 mod schema;
+mod secrets;
 #[cfg(test)]
 mod service;
 mod text;
@@ -21,7 +22,8 @@ mod tools;
 use std::{fmt, sync::Arc};
 
 use cellar_engine::{
-    Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, CellId, Response, ToolSpec, ToolsFuture, denied,
+    BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, CellId, Response, ToolSpec, ToolsFuture,
+    denied,
 };
 use futures::future::join_all;
 
@@ -37,6 +39,7 @@ pub use options::{
     Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Spawns, Tool,
 };
 pub use schema::Schema;
+pub use secrets::hide;
 pub use text::{list, nearest, quote};
 pub use tools::{ToolFailure, Tools};
 
@@ -105,7 +108,10 @@ impl HostBridges {
     pub async fn start_servers(&self) -> Vec<(String, Result<usize, CallError>)> {
         let start = |server: &Arc<Server>| {
             let server = server.clone();
-            async move { (server.name().to_owned(), server.tools().await.map(|tools| tools.len())) }
+            async move {
+                let tools = server.tools().await.map_err(secrets::clean_error);
+                (server.name().to_owned(), tools.map(|tools| tools.len()))
+            }
         };
         join_all(self.tools.servers.iter().map(start)).await
     }
@@ -114,7 +120,17 @@ impl HostBridges {
 impl Bridges for HostBridges {
     fn tools(&self) -> ToolsFuture {
         let sources = self.tools.clone();
-        Box::pin(async move { sources.all().await.specs().collect() })
+        Box::pin(async move { sources.all().await.specs().map(secrets::clean_tool).collect() })
+    }
+
+    fn grants(&self) -> BridgeGrants {
+        BridgeGrants {
+            tools: self.tools.own.names().map(str::to_owned).collect(),
+            mcp: self.tools.servers.iter().map(|server| server.name().to_owned()).collect(),
+            llm: self.models.as_ref().map(|models| models.tiers()).unwrap_or_default(),
+            agents: self.agents.keys().cloned().collect(),
+            http: self.network.as_ref().map(|network| network.rules()).unwrap_or_default(),
+        }
     }
 
     fn has_tool(&self, name: &str) -> bool {
@@ -122,6 +138,14 @@ impl Bridges for HostBridges {
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
+        let answer = self.answer(call, caller);
+        Box::pin(async move { secrets::clean(answer.await) })
+    }
+}
+
+impl HostBridges {
+    /// What a call leads to; it may have credentials in it.
+    fn answer(&self, call: Call, caller: Caller) -> CallFuture {
         match &call {
             Call::Tool { name, arguments } => {
                 let (sources, name, arguments) = (self.tools.clone(), name.clone(), arguments.clone());

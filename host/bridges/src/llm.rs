@@ -21,7 +21,7 @@ use reqwest::{Client, StatusCode, header::RETRY_AFTER, redirect::Policy};
 use serde_json::{Value, json};
 
 use super::schema::{Schema, object_of};
-use crate::{client, options::Llm, text::causes, text::quote};
+use crate::{client, options::Llm, secrets, text::causes, text::quote};
 use reply::{Choice, Reply};
 
 /// Bytes of an answer.
@@ -96,6 +96,11 @@ impl Models {
     pub(super) fn new(config: Llm) -> Models {
         let pace = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(RETRIES).with_jitter();
         Models { config, client: OnceLock::new(), pace }
+    }
+
+    /// The tiers, each with its model.
+    pub(super) fn tiers(&self) -> Vec<String> {
+        self.config.tiers.iter().map(|(tier, model)| format!("{tier} = {model}")).collect()
     }
 
     /// Asks a model.
@@ -177,7 +182,10 @@ impl Models {
     fn key(&self) -> Result<Option<String>, CallError> {
         let Some(name) = &self.config.api_key_env else { return Ok(None) };
         match env::var(name) {
-            Ok(key) if !key.is_empty() => Ok(Some(key)),
+            Ok(key) if !key.is_empty() => {
+                secrets::learn(&key);
+                Ok(Some(key))
+            }
             _ => Err(CallError::new(
                 CallErrorKind::Failed,
                 format!("llm has no key: the environment variable `{name}` (llm.api_key_env) is not set"),
@@ -234,11 +242,11 @@ impl Models {
         let wanted = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = read(response, model).await?;
         if !status.is_success() {
-            let said = without(key, &String::from_utf8_lossy(&bytes));
+            let said = secrets::hide(&String::from_utf8_lossy(&bytes)).into_owned();
             return Err(refused(model, status, &said, wanted.map(Duration::from_secs)));
         }
         let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| {
-            let start = quote(&without(key, &String::from_utf8_lossy(&bytes)));
+            let start = quote(&String::from_utf8_lossy(&bytes));
             let message = format!("model `{model}` sent a reply that is not a chat completion ({error}): {start}");
             Fault::Final(failed(message))
         })?;
@@ -277,11 +285,6 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
         }
         bytes.extend_from_slice(&chunk);
     }
-}
-
-/// `text` without the key: services like to quote what they were given. To be done before anything is cut off.
-fn without(key: Option<&str>, text: &str) -> String {
-    key.filter(|key| !key.is_empty()).map_or_else(|| text.to_owned(), |key| text.replace(key, "***"))
 }
 
 /// What the service said instead of an answer.

@@ -90,7 +90,7 @@ impl Server {
             CallError::new(CallErrorKind::Limit, format!("{who} did not answer within {seconds} s and was cancelled"))
         })?;
         let result = reply.map_err(|reason| self.failed(&format!("{who}: {reason}")))?;
-        content::response(&who, result, connection.secrets())
+        content::response(&who, result)
     }
 
     fn failed(&self, reason: &str) -> CallError {

@@ -1,12 +1,15 @@
 //! Words of messages.
 
+use crate::secrets::hide;
+
 /// Characters of a found string that a message repeats.
 const FOUND_CHARS_MAX: usize = 40;
 /// Characters of a found list, or of another program's words, that a message repeats.
 const CLIPPED_CHARS_MAX: usize = 200;
 
-/// `text` in quotes, on one line, and not too long.
+/// `text` in quotes, on one line, and not too long. Credentials are taken out before it is cut.
 pub fn quote(text: &str) -> String {
+    let text = hide(text);
     let mut characters = text.chars();
     let start: String = characters.by_ref().take(FOUND_CHARS_MAX).flat_map(char::escape_debug).collect();
     let more = if characters.next().is_some() { "…" } else { "" };
@@ -24,16 +27,9 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// `text`, which may be JSON, without secrets.
-pub(crate) fn without(text: String, secrets: &[String]) -> String {
-    secrets.iter().filter(|secret| !secret.is_empty()).fold(text, |text, secret| {
-        let quoted = serde_json::Value::from(secret.as_str()).to_string();
-        text.replace(secret, "***").replace(quoted.trim_matches('"'), "***")
-    })
-}
-
-/// `text` on one line, and not too long.
+/// `text` on one line, and not too long. Credentials are taken out before it is cut.
 pub(crate) fn clip(text: &str) -> String {
+    let text = hide(text);
     let mut characters = text.chars();
     let start: String =
         characters.by_ref().take(CLIPPED_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();

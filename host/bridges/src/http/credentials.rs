@@ -2,6 +2,8 @@
 
 use std::{env, fmt};
 
+use crate::secrets;
+
 /// The value of a header, with environment variables in it: `TOKEN`, or `Bearer ${TOKEN}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderTemplate(Vec<Piece>);
@@ -39,19 +41,19 @@ impl HeaderTemplate {
         Ok(HeaderTemplate(pieces))
     }
 
-    /// The value. What came from variables is added to `secrets`.
+    /// The value. What came from variables is a credential from now on.
     ///
     /// # Errors
     /// The name of a variable that is not set, or is empty.
-    pub(crate) fn fill(&self, secrets: &mut Vec<String>) -> Result<String, &str> {
+    pub(crate) fn fill(&self) -> Result<String, &str> {
         let mut value = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => value.push_str(text),
                 Piece::Variable(name) => {
                     let found = env::var(name).ok().filter(|found| !found.is_empty()).ok_or(name.as_str())?;
+                    secrets::learn(&found);
                     value.push_str(&found);
-                    secrets.push(found);
                 }
             }
         }
@@ -80,18 +82,16 @@ mod tests {
     /// A variable that every test has, in the place of a secret.
     const SET: &str = "CARGO_MANIFEST_DIR";
 
-    fn fill(text: &str) -> Result<(String, Vec<String>), String> {
-        let template = HeaderTemplate::parse(text)?;
-        let mut secrets = Vec::new();
-        Ok((template.fill(&mut secrets)?, secrets))
+    fn fill(text: &str) -> Result<String, String> {
+        Ok(HeaderTemplate::parse(text)?.fill()?)
     }
 
     #[test]
     fn variables_are_filled_in() {
-        let secret = env!("CARGO_MANIFEST_DIR").to_owned();
-        assert_eq!(fill(SET), Ok((secret.clone(), vec![secret.clone()])));
-        let both = fill(&format!("a ${{{SET}}} b ${{{SET}}}"));
-        assert_eq!(both, Ok((format!("a {secret} b {secret}"), vec![secret.clone(), secret])));
+        let secret = env!("CARGO_MANIFEST_DIR");
+        assert_eq!(fill(SET), Ok(secret.to_owned()));
+        assert_eq!(fill(&format!("a ${{{SET}}} b ${{{SET}}}")), Ok(format!("a {secret} b {secret}")));
+        assert_eq!(secrets::hide(&format!("<{secret}>")), "<***>", "it is known from now on");
         assert_eq!(fill("Bearer ${CELLAR_NO_SUCH}"), Err("CELLAR_NO_SUCH".to_owned()));
     }
 

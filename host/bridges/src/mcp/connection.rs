@@ -31,7 +31,7 @@ use crate::{
     command::{self, ERROR_BYTES_MAX, Group, last_lines},
     http::HeaderTemplate,
     options::{McpServer, McpTransport},
-    text::{causes, clip, without},
+    text::{causes, clip},
     tools::{Granted, Tools},
 };
 
@@ -48,8 +48,6 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) struct Connection {
     service: RunningService<RoleClient, Watcher>,
     process: Option<Process>,
-    /// What the host adds to requests, which servers like to repeat.
-    secrets: Vec<String>,
     opened: Instant,
     /// What the server listed last.
     tools: Mutex<Option<Arc<Tools>>>,
@@ -87,7 +85,6 @@ impl Connection {
     /// In words, without any credential.
     pub(super) async fn open(options: &McpServer) -> Result<Connection, String> {
         let watcher = Watcher { is_stale: Arc::default() };
-        let mut secrets = Vec::new();
         let (service, process) = match &options.transport {
             McpTransport::Command(command) => {
                 let mut child = command::start(command, &[]).map_err(|error| format!("cannot be started: {error}"))?;
@@ -103,22 +100,17 @@ impl Connection {
                     Err(error) => {
                         // What the process says when it ends is worth more than that its stream has closed.
                         tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
-                        return Err(format!("{}{}", at_the_start(&error, &secrets), process.last_words()));
+                        return Err(format!("{}{}", at_the_start(&error), process.last_words()));
                     }
                 }
             }
             McpTransport::Http { url, headers } => {
-                let transport = http(url, headers, &mut secrets)?;
+                let transport = http(url, headers)?;
                 let service = serve_client(watcher, transport).await;
-                (service.map_err(|error| format!("cannot be reached: {}", at_the_start(&error, &secrets)))?, None)
+                (service.map_err(|error| format!("cannot be reached: {}", at_the_start(&error)))?, None)
             }
         };
-        Ok(Connection { service, process, secrets, opened: Instant::now(), tools: Mutex::default() })
-    }
-
-    /// What must not be in what cells are told.
-    pub(super) fn secrets(&self) -> &[String] {
-        &self.secrets
+        Ok(Connection { service, process, opened: Instant::now(), tools: Mutex::default() })
     }
 
     /// Whether nothing can be asked any more.
@@ -196,9 +188,9 @@ impl Connection {
 
     fn words(&self, error: &ServiceError) -> String {
         match error {
-            ServiceError::McpError(error) => clip(&without(error.message.to_string(), &self.secrets)),
+            ServiceError::McpError(error) => clip(&error.message),
             _ if self.is_closed() => self.last_words(),
-            ServiceError::TransportSend(error) => on_the_way(error, &self.secrets),
+            ServiceError::TransportSend(error) => on_the_way(error),
             error => clip(&error.to_string()),
         }
     }
@@ -216,16 +208,16 @@ impl Process {
 }
 
 /// Why a server did not shake hands.
-fn at_the_start(error: &ClientInitializeError, secrets: &[String]) -> String {
+fn at_the_start(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::TransportError { error, .. } => on_the_way(error, secrets),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => at_the_start(fallback, secrets),
-        error => clip(&without(error.to_string(), secrets)),
+        ClientInitializeError::TransportError { error, .. } => on_the_way(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => at_the_start(fallback),
+        error => clip(&error.to_string()),
     }
 }
 
 /// What went wrong on the way, without the names of the SDK's types.
-fn on_the_way(error: &DynamicTransportError, secrets: &[String]) -> String {
+fn on_the_way(error: &DynamicTransportError) -> String {
     // The outer ones say that there was an error, and the URL, which may hold a credential.
     let mut innermost: &dyn std::error::Error = match error.error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => error,
@@ -234,7 +226,7 @@ fn on_the_way(error: &DynamicTransportError, secrets: &[String]) -> String {
     while let Some(cause) = innermost.source() {
         innermost = cause;
     }
-    clip(&without(innermost.to_string(), secrets))
+    clip(&innermost.to_string())
 }
 
 async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>) {
@@ -284,17 +276,16 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
     tools
 }
 
-/// The transport to a URL, with what the environment holds for its headers, which are added to `secrets`.
+/// The transport to a URL, with what the environment holds for its headers.
 fn http(
     url: &str,
     templates: &[(String, HeaderTemplate)],
-    secrets: &mut Vec<String>,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let mut headers = HashMap::new();
     for (name, template) in templates {
         let header = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
         let unset = |variable| format!("the environment variable {variable} is not set");
-        let value = template.fill(secrets).map_err(unset)?.parse::<HeaderValue>();
+        let value = template.fill().map_err(unset)?.parse::<HeaderValue>();
         let mut value =
             value.map_err(|_| format!("what the environment holds for `{name}` is no value of a header"))?;
         value.set_sensitive(true);

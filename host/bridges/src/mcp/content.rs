@@ -4,16 +4,16 @@ use cellar_engine::{CallError, CallErrorKind, Response};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::text::{clip, without};
+use crate::text::clip;
 
 /// The result of a call: its structured content if it has some, else its blocks. One block stands for itself, several
-/// are a list; a lone text that is JSON is what it says. Without `secrets`, which servers like to repeat.
+/// are a list; a lone text that is JSON is what it says.
 ///
 /// # Errors
 /// The tool said that it failed; the message has its words.
-pub(super) fn response(who: &str, result: CallToolResult, secrets: &[String]) -> Result<Response, CallError> {
+pub(super) fn response(who: &str, result: CallToolResult) -> Result<Response, CallError> {
     if result.is_error == Some(true) {
-        let said = words(&result.content, secrets);
+        let said = words(&result.content);
         let said = if said.is_empty() { "and does not say why".to_owned() } else { said };
         return Err(CallError::new(CallErrorKind::Failed, format!("{who} failed: {said}")));
     }
@@ -26,15 +26,15 @@ pub(super) fn response(who: &str, result: CallToolResult, secrets: &[String]) ->
             Err(blocks) => blocks.into_iter().map(plain).collect(),
         },
     };
-    Ok(Response::Json(without(value.to_string(), secrets)))
+    Ok(Response::Json(value.to_string()))
 }
 
-fn words(content: &[ContentBlock], secrets: &[String]) -> String {
+fn words(content: &[ContentBlock]) -> String {
     let texts = content.iter().filter_map(|block| match block {
         ContentBlock::Text(block) => Some(block.text.as_str()),
         _ => None,
     });
-    let text = without(texts.collect::<Vec<_>>().join("\n"), secrets);
+    let text = texts.collect::<Vec<_>>().join("\n");
     // Lines are kept: they may be a traceback.
     text.lines().take(50).map(clip).collect::<Vec<_>>().join("\n")
 }
