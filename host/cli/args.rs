@@ -231,6 +231,10 @@ pub(crate) struct GrantArguments {
     /// Environment variable that cells see
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
+    /// Log in this file, behind what is there, what ran with which grants, what it called and how it ended: one JSON
+    /// object a line, without anything that cells or calls say. What cannot be logged is not done
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit: Option<PathBuf>,
 }
 
 impl SessionArguments {
@@ -247,6 +251,7 @@ impl SessionArguments {
             || !granted.environment.is_empty()
             || granted.per_call
             || granted.input
+            || granted.audit.is_some()
             || limits.iter().any(Option::is_some)
     }
 }

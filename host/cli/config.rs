@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) session: SessionTable,
     /// `[artifacts]`: how much of the outputs that results do not show whole is kept.
     pub(crate) artifacts: ArtifactsTable,
+    /// `[audit]`: where what sessions do is logged.
+    pub(crate) audit: Option<AuditTable>,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
@@ -72,6 +74,18 @@ impl ArtifactsTable {
         quota.unused_for = unused.or(quota.unused_for);
         quota
     }
+}
+
+/// The audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditTable {
+    /// `file`: one JSON object a line is written behind what is there. Only its owner may read it.
+    pub(crate) file: PathBuf,
+    /// `sync`: whether runs wait until what is said of them is on the disk; without, it outlives this process, but not
+    /// the machine.
+    pub(crate) sync: bool,
+    /// `tenant`: for whom these sessions run, to be named in every line.
+    pub(crate) tenant: Option<String>,
 }
 
 /// Kernels of a session.

@@ -1,11 +1,11 @@
 //! `cellar doctor`: what is installed, what is in force, what is missing.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status,
+    Access, ArtifactQuota, AuditFile, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status,
 };
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE},
     setup,
     terminal::Look,
-    wire::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson},
+    wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson},
 };
 
 const HEADER: Style = Style::new().bold();
@@ -55,6 +55,12 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
             )
         })
         .collect();
+    if let Some(table) = &config.audit
+        && let Err(error) = AuditFile::open(&table.file, table.sync)
+    {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        problems.push(format!("nothing can run: {error}{cause}"));
+    }
     let config = config_json(path, config);
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
@@ -122,6 +128,11 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         seeds: config.session.seeds.iter().map(|(language, seed)| (language.title(), seed_parts(seed))).collect(),
         limits: limits_json(&config.limits.limits()),
         artifacts: config.artifacts.quota(ArtifactQuota::default()).into(),
+        audit: config.audit.as_ref().map(|audit| AuditJson {
+            file: audit.file.clone(),
+            sync: audit.sync,
+            tenant: audit.tenant.clone(),
+        }),
     }
 }
 
@@ -259,6 +270,12 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
             kept.artifact_mib, kept.session_mib, kept.session_count, kept.total_mib, kept.total_count
         ),
     );
+    let audit = config.audit.as_ref().map_or("none; name a file with [audit] or --audit".to_owned(), |audit| {
+        let tenant = audit.tenant.as_ref().map(|tenant| format!(", for {tenant}")).unwrap_or_default();
+        let synced = if audit.sync { ", synced" } else { "" };
+        format!("{}{synced}{tenant}", audit.file.display())
+    });
+    lines.item("audit log", &audit);
 }
 
 struct Lines {

@@ -49,11 +49,26 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Logs what `RUST_LOG` asks for; warnings otherwise, but for those of the MCP SDK, whose failures are told anyway.
+/// Logs what `CELLAR_LOG` asks for, such as `info` or `cellar_bridges=debug`; warnings otherwise, but for those of the MCP
+/// SDK, whose failures are told anyway.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
+    let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
     let colors = terminal::Look::of_stderr().has_colors;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Discreet(io::stderr())).with_ansi(colors).init();
+}
+
+/// Writes lines without the credentials of bridges; each comes as one piece.
+struct Discreet(io::Stderr);
+
+impl io::Write for Discreet {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(cellar_bridges::hide(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8, CliError> {

@@ -187,6 +187,7 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
         Error::Replay(ReplayError::File(error)) if is_of_another_build(error) => "use the build that made it",
         Error::KernelsExhausted => "end other sessions first",
+        Error::Audit { .. } => "name a plain file in a folder that is there and that you may write to",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
         _ => return None,

@@ -1,17 +1,21 @@
 //! From the command line and `cellar.toml` to what the engine takes. Flags win over the file.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, ArtifactStore, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount,
+    Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount,
     OutputPolicy, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{
     args::{Folders, GrantArguments, SessionArguments},
     artifacts,
-    config::{ArtifactsTable, Config},
+    config::{ArtifactsTable, AuditTable, Config},
     report::{CliError, print_progress},
     sessions,
     socket::SessionDoors,
@@ -136,6 +140,7 @@ impl Granted {
             limits,
             input: arguments.input.then_some(input_timeout),
             artifacts: temporary_store(&config.artifacts)?,
+            audit: audit(arguments.audit.as_deref(), config.audit)?,
             output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
             seeds: config.session.seeds.into_iter().collect(),
             kernel_mode,
@@ -155,6 +160,16 @@ impl Granted {
 fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, CliError> {
     let is_usual = *table == ArtifactsTable::default();
     Ok((!is_usual).then(|| ArtifactStore::temporary(table.quota(ArtifactQuota::TEMPORARY))).transpose()?)
+}
+
+/// The audit log that the flag or the file names, in the name of whoever runs this process.
+fn audit(flag: Option<&Path>, table: Option<AuditTable>) -> Result<Option<Audit>, CliError> {
+    let (sync, tenant) = table.as_ref().map_or((false, None), |table| (table.sync, table.tenant.clone()));
+    let Some(path) = flag.or(table.as_ref().map(|table| table.file.as_path())) else { return Ok(None) };
+    let mut audit = Audit::to(AuditFile::open(path, sync)?);
+    audit.actor = Some(format!("uid:{}", rustix::process::getuid().as_raw()));
+    audit.tenant = tenant;
+    Ok(Some(audit))
 }
 
 /// `HOST:GUEST` or `HOST:GUEST:rw`.

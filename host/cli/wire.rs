@@ -14,7 +14,7 @@ mod session;
 mod stdio;
 
 pub(crate) use artifact::{ArtifactJson, CollectedJson};
-pub(crate) use doctor::{ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
+pub(crate) use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
 pub(crate) use event::EventJson;
 pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub(crate) use result::ResultJson;

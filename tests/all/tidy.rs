@@ -34,6 +34,7 @@ const LAYERS: &[&str] = &[
     "vault",
     "locals",
     "calls",
+    "audit",
     "input",
     "store",
     "store_files",

@@ -238,10 +238,9 @@ impl Agents {
         let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| causes(&error));
         let client = self.client.get_or_init(build).as_ref();
         let client = client.map_err(|fault| failed(format!("cannot be asked: {fault}")))?;
-        let mut secrets = Vec::new();
         let mut post = client.post(url).json(&request.to_json());
         for (name, template) in headers {
-            let value = template.fill(&mut secrets).map_err(|variable| {
+            let value = template.fill().map_err(|variable| {
                 failed(format!("has no `{name}`: the environment variable `{variable}` (headers_env) is not set"))
             })?;
             post = post.header(name, value);
@@ -258,11 +257,7 @@ impl Agents {
             }
             bytes.extend_from_slice(&chunk);
         }
-        // Services like to quote what they were given.
-        let said = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).trim().to_owned();
-            clip(&secrets.iter().fold(text, |text, secret| text.replace(secret, "***")))
-        };
+        let said = |bytes: &[u8]| clip(String::from_utf8_lossy(bytes).trim());
         if !status.is_success() {
             return Err(failed(format!("answered with HTTP status {status}: {}", said(&bytes))));
         }

@@ -128,7 +128,7 @@ impl Bridges for HostBridges {
             tools: self.tools.own.names().map(str::to_owned).collect(),
             mcp: self.tools.servers.iter().map(|server| server.name().to_owned()).collect(),
             llm: self.models.as_ref().map(|models| models.tiers()).unwrap_or_default(),
-            agents: self.agents.keys().cloned().collect(),
+            agents: self.agents.names().map(str::to_owned).collect(),
             http: self.network.as_ref().map(|network| network.rules()).unwrap_or_default(),
         }
     }

@@ -13,7 +13,7 @@ use std::{
 use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, Tool, quote};
 use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX};
 
-use super::{ArtifactsTable, Config, LimitsTable, SessionTable};
+use super::{ArtifactsTable, AuditTable, Config, LimitsTable, SessionTable};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
@@ -80,6 +80,7 @@ impl Parser<'_> {
             "environment",
             "session",
             "artifacts",
+            "audit",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let session = fields.get("session").and_then(|at| self.session(&at));
@@ -101,7 +102,17 @@ impl Parser<'_> {
             environment: self.environment(&fields),
             session,
             artifacts: fields.get("artifacts").and_then(|at| self.artifacts(&at)).unwrap_or_default(),
+            audit: fields.get("audit").and_then(|at| self.audit(&at)),
         })
+    }
+
+    fn audit(&mut self, at: &At<'_>) -> Option<AuditTable> {
+        let fields = at.fields(&["file", "sync", "tenant"], &mut self.problems)?;
+        let file = fields.required("file", "a file to write to", &mut self.problems);
+        let file = file.and_then(|at| at.filled_text(&mut self.problems));
+        let sync = fields.get("sync").and_then(|at| at.boolean(&mut self.problems)).unwrap_or_default();
+        let tenant = fields.get("tenant").and_then(|at| at.filled_text(&mut self.problems)).map(str::to_owned);
+        Some(AuditTable { file: self.path(file?), sync, tenant })
     }
 
     fn session(&mut self, at: &At<'_>) -> Option<(SessionTable, Spawns)> {

@@ -61,6 +61,16 @@ pub(crate) struct ConfigJson {
     pub(crate) seeds: BTreeMap<&'static str, Vec<String>>,
     pub(crate) limits: LimitsJson,
     pub(crate) artifacts: ArtifactQuotaJson,
+    pub(crate) audit: Option<AuditJson>,
+}
+
+/// The audit log.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AuditJson {
+    pub(crate) file: PathBuf,
+    pub(crate) sync: bool,
+    pub(crate) tenant: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cellar_engine::AuditEntry;
 use clap::ValueEnum;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
@@ -36,6 +37,8 @@ pub(crate) enum Shape {
     Artifact,
     /// What `cellar artifact gc --json` prints
     Collected,
+    /// A line of an audit log
+    Audit,
 }
 
 impl fmt::Display for Shape {
@@ -60,6 +63,7 @@ impl Shape {
             Shape::Artifacts => written::<Vec<ArtifactJson>>(),
             Shape::Artifact => written::<ArtifactJson>(),
             Shape::Collected => written::<CollectedJson>(),
+            Shape::Audit => written::<AuditEntry>(),
         };
         // The names of types are no business of whoever reads the schema.
         schema.insert("title".to_owned(), format!("cellar {self}").into());

@@ -5,9 +5,25 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{cell::CellId, event::Bridge};
+
+/// What some bridges grant, as an audit log tells it: names and rules, no credential.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BridgeGrants {
+    /// Tools, by the names that cells call.
+    pub tools: Vec<String>,
+    /// Servers of tools, which are asked for them when a cell first needs one.
+    pub mcp: Vec<String>,
+    /// Tiers of models, each with its model.
+    pub llm: Vec<String>,
+    /// Types of agents.
+    pub agents: Vec<String>,
+    /// Rules for hosts.
+    pub http: Vec<String>,
+}
 
 /// A tool as cells see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,6 +200,20 @@ pub enum CallErrorKind {
     Limit,
 }
 
+impl CallErrorKind {
+    /// The word used in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallErrorKind::Failed => "failed",
+            CallErrorKind::Denied => "denied",
+            CallErrorKind::Unknown => "unknown",
+            CallErrorKind::Invalid => "invalid",
+            CallErrorKind::Cancelled => "cancelled",
+            CallErrorKind::Limit => "limit",
+        }
+    }
+}
+
 /// Where a call comes from.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -224,6 +254,11 @@ pub trait Bridges: Send + Sync {
     /// Whether it has a pack of this name: then it takes the place of the session's own.
     fn has_pack(&self, _name: &str) -> bool {
         false
+    }
+
+    /// What it grants, for the audit log.
+    fn grants(&self) -> BridgeGrants {
+        BridgeGrants::default()
     }
 
     /// Begins a call. Called at once, before any permit is awaited: do the work inside the future.

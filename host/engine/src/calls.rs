@@ -60,6 +60,11 @@ impl Lineage {
         Lineage { calls, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
     }
 
+    /// The call that the run itself serves.
+    pub(crate) fn last(&self) -> Option<(u32, u64)> {
+        self.0.as_ref()?.last().copied()
+    }
+
     /// Whether the run serves this call.
     pub(crate) fn contains(&self, site: (u32, u64)) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.contains(&site))

@@ -72,6 +72,19 @@ impl fmt::Display for Language {
     }
 }
 
+/// A run's name in logs, `r-` and 16 hexadecimal digits: made up, and different for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RunId(pub(crate) u64);
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r-{:016x}", self.0)
+    }
+}
+
+/// The number of the cell that makes the names a session begins with.
+pub(crate) const SEED_CELL: u32 = u32::MAX;
+
 /// One unit of source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {

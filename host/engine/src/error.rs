@@ -137,6 +137,14 @@ pub enum Error {
     #[error(transparent)]
     Replay(#[from] ReplayError),
 
+    /// The file of an audit log cannot be used.
+    #[error("cannot write the audit log `{}`", path.display())]
+    Audit {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+
     /// A bridge refused a call made on the host's side.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -171,6 +179,7 @@ impl Error {
             Error::Snapshot(_) => "snapshot",
             Error::Recording { .. } => "recording",
             Error::Replay(_) => "replay",
+            Error::Audit { .. } => "audit",
             Error::Call(_) => "call",
         }
     }

@@ -61,6 +61,14 @@ impl Host {
         Ok(())
     }
 
+    /// Kernels that hold memory now: those of sessions, warm spares, and those that are being given back. Sleeping ones
+    /// hold none.
+    pub fn kernels(&self) -> usize {
+        let held =
+            |engine: &wasmtime::Engine| engine.pooling_allocator_metrics().map_or(0, |metrics| metrics.memories());
+        self.inner.engines.iter().map(held).sum()
+    }
+
     /// What kernels do while nothing asks anything of them.
     pub(crate) fn rests(&self) -> Rests {
         self.inner.config.rests

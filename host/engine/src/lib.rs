@@ -35,6 +35,7 @@
 
 mod artifact;
 mod artifacts;
+mod audit;
 mod bindings;
 mod bridge;
 mod calls;
@@ -76,11 +77,12 @@ mod workspace;
 
 pub use artifact::{BakeReport, bake};
 pub use artifacts::*;
+pub use audit::*;
 pub use bridge::{
-    AgentCall, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse, NoBridges,
-    PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+    AgentCall, BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse,
+    NoBridges, PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
 };
-pub use cell::{Cell, CellId, Language};
+pub use cell::{Cell, CellId, Language, RunId};
 pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, KeptText, Scalar};

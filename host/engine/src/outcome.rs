@@ -20,6 +20,15 @@ impl Outcome {
     pub fn is_success(&self) -> bool {
         matches!(self, Outcome::Complete | Outcome::Exited(0))
     }
+
+    /// The word used in logs: of a failure, its kind.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::Exited(_) => "exited",
+            Outcome::Failed(failure) => failure.kind.as_str(),
+        }
+    }
 }
 
 /// Why a cell failed.

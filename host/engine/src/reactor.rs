@@ -13,11 +13,12 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
+use tracing::Span;
 
 use crate::{
     bindings::types,
     calls::CallEnd,
-    cell::Language,
+    cell::{Language, SEED_CELL},
     checkpoint::{Kept, Slot, configured_as, failed, revive},
     config::{Rests, Seed},
     error::Error,
@@ -44,9 +45,6 @@ use rest::Rest;
 const COMPLETIONS_MAX: usize = 256;
 /// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
 const IDLE_SPINS_MAX: u32 = 16;
-
-/// The number of the cell that makes the names a session begins with.
-const SEED_CELL: u32 = u32::MAX;
 
 /// What a session asks of its kernel.
 pub(crate) enum Command {
@@ -187,7 +185,9 @@ pub(crate) async fn run(
         if reactor.seeding.is_some() {
             death.message = format!("{}: {}", seed_failed(language), death.message);
         }
-        tracing::debug!(%language, kind = death.kind.as_str(), message = death.message, "kernel died");
+        let data = reactor.kernel.data();
+        let span = data.cells.get(&data.executing).map_or(Span::none(), |cell| cell.span.clone());
+        tracing::info!(parent: &span, %language, kind = death.kind.as_str(), "kernel died");
         reactor.bury(&death).await;
     }
 }

@@ -8,22 +8,24 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
+use rand::Rng;
 use tokio::sync::mpsc;
 
+mod auditing;
 mod sink;
 
+use auditing::RunAudit;
 use sink::Sink;
 
 use crate::{
-    cell::Cell,
+    cell::{Cell, RunId},
     error::Error,
-    event::{Event, EventKind, KeptText},
+    event::{Event, EventKind, KeptText, Scalar},
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
-    record::RunRecord,
     result::RunResult,
-    session::Session,
+    session::{RunMarks, Session},
 };
 
 /// The events of a run, `RunStarted` first and `RunFinished` last. Cells run in order; the first that fails is the
@@ -52,7 +54,8 @@ pub struct Run {
     pending: VecDeque<EventKind>,
     finished: bool,
     seq: u64,
-    record: Option<RunRecord>,
+    marks: RunMarks,
+    audit: Option<RunAudit>,
 }
 
 impl std::fmt::Debug for Run {
@@ -88,7 +91,10 @@ impl Session {
 
 impl Run {
     fn new(session: Session, cells: Vec<Cell>) -> Run {
-        let record = session.run_record();
+        let id = RunId(rand::rng().random());
+        let span = tracing::info_span!(parent: None, "run", session = session.id(), run = %id, cells = cells.len());
+        let marks = RunMarks { id, span, record: session.run_record() };
+        let audit = RunAudit::of(&session, id);
         let run_text = (cells.len() > 1).then(|| Sink::new(&session));
         Run {
             cell_text: Sink::new(&session),
@@ -104,7 +110,8 @@ impl Run {
             pending: VecDeque::new(),
             finished: false,
             seq: 0,
-            record,
+            marks,
+            audit,
         }
     }
 
@@ -112,6 +119,11 @@ impl Run {
     pub fn keep_going(mut self) -> Run {
         self.keeps_going = true;
         self
+    }
+
+    /// Its name in the audit log and the host's trace.
+    pub fn id(&self) -> RunId {
+        self.marks.id
     }
 
     /// Asks the run to stop and keep its state. The stream goes on to its proper end.
@@ -139,7 +151,7 @@ impl Run {
     /// Puts an event that the host made into the recording, at the moment that it is heard: only then is it known where
     /// its text is kept.
     fn record(&self, event: &EventKind) {
-        if let Some(record) = &self.record {
+        if let Some(record) = &self.marks.record {
             record.told(event);
         }
     }
@@ -157,7 +169,7 @@ impl Run {
         }
         // One place is for the last event.
         let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
-        match self.session.start_cell(index, cell, self.stop.clone(), sender, self.record.clone()) {
+        match self.session.start_cell(index, cell, self.stop.clone(), sender, self.marks.clone()) {
             Ok(cell) => {
                 self.pending.push_back(EventKind::CellStarted { index, cell });
                 self.running = Some(receiver);
@@ -196,6 +208,7 @@ impl Run {
     fn end(&mut self) {
         self.running = None;
         self.finished = true;
+        tracing::info!(parent: &self.marks.span, is_error = self.is_error, "run ended");
         self.pending.push_back(EventKind::RunFinished { is_error: self.is_error, kept: None });
     }
 }
@@ -217,6 +230,13 @@ impl Run {
             {
                 *kept = ready!(text.poll_end(cx));
             }
+            if let (Some(EventKind::RunFinished { .. }), Some(audit)) = (self.pending.front(), &mut self.audit) {
+                let end = EventKind::RunFinished { is_error: self.is_error, kept: None };
+                audit.note(&end);
+                if let Err(reason) = ready!(audit.poll_ended(cx)) {
+                    self.audit_lost(reason);
+                }
+            }
             if let Some(kind) = self.pending.pop_front() {
                 self.note(&kind);
                 // The start of a cell is there already, before all that the cell says.
@@ -229,7 +249,16 @@ impl Run {
             let finished = self.finished;
             match &mut self.running {
                 None if finished => return Poll::Ready(None),
-                None => self.advance(),
+                None => {
+                    if let Some(audit) = &mut self.audit
+                        && let Err(reason) = ready!(audit.poll_begun(&self.session, &self.cells, self.keeps_going, cx))
+                    {
+                        self.keeps_going = false;
+                        self.fail(0, Failure::new(FailureKind::Trap, "AuditError", reason));
+                        continue;
+                    }
+                    self.advance();
+                }
                 Some(running) => match ready!(running.poll_recv(cx)) {
                     Some(end @ EventKind::CellFinished { .. }) => {
                         self.running = None;
@@ -252,6 +281,9 @@ impl Run {
 
     /// Takes in the text of an event.
     fn note(&mut self, kind: &EventKind) {
+        if let Some(audit) = &mut self.audit {
+            audit.note(kind);
+        }
         match kind {
             EventKind::CellStarted { index, .. } => {
                 self.cell_text = Sink::new(&self.session);
@@ -273,6 +305,16 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Tells that the end of the run could not be logged: it did all that it was to do, and has failed nevertheless.
+    fn audit_lost(&mut self, reason: String) {
+        if let Some(EventKind::RunFinished { is_error, .. }) = self.pending.front_mut() {
+            *is_error = true;
+        }
+        let fields = vec![("reason".to_owned(), Scalar::Text(reason))];
+        let index = self.next.saturating_sub(1);
+        self.pending.push_front(EventKind::Status { index, op: "audit_lost".to_owned(), fields });
     }
 
     /// The end of a cell whose text is `text`.
@@ -310,6 +352,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if !self.finished {
             self.stop.set();
+            tracing::info!(parent: &self.marks.span, "run dropped");
         }
     }
 }

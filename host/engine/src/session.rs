@@ -14,12 +14,14 @@ use std::{
 
 use rand::Rng;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Span;
 
 use crate::{
     artifact::Flavour,
+    audit::{Auditor, OpenCalls},
     bindings::types,
     calls::{Calls, Lineage, Permits},
-    cell::{Cell, CellId, Language},
+    cell::{Cell, CellId, Language, RunId},
     checkpoint::Slot,
     config::{KernelMode, Rests, Seed, WORKSPACE},
     error::Error,
@@ -41,6 +43,7 @@ use crate::{
     workspace::PrivateFolder,
 };
 
+mod auditing;
 mod grants;
 mod input;
 mod reading;
@@ -115,6 +118,7 @@ struct Inner {
     /// Where it is stored. Its kernels hold it as well: nobody else may have the session before they are gone.
     home: Option<Arc<StoredSession>>,
     recorder: Option<Arc<Recorder>>,
+    auditor: Option<Arc<Auditor>>,
     /// Somebody is about to store what is kept.
     is_settling: AtomicBool,
     /// A kernel was reset, and what is stored does not know.
@@ -129,6 +133,15 @@ struct Origin<'a> {
     /// Its private workspace, if it is to have a certain one.
     private: Option<PrivateFolder>,
     home: Option<StoredSession>,
+}
+
+/// What its cells are told of their run.
+#[derive(Clone)]
+pub(crate) struct RunMarks {
+    pub(crate) id: RunId,
+    /// Of the run in the host's trace.
+    pub(crate) span: Span,
+    pub(crate) record: Option<RunRecord>,
 }
 
 #[derive(Default)]
@@ -206,8 +219,9 @@ impl Session {
         };
         let workspace = Mount { host: workspace, guest: WORKSPACE.to_owned(), access: Access::ReadWrite };
         let packages = grants::package_mounts(&config.packages);
-        let mounts = std::iter::once(&workspace).chain(&config.mounts).chain(&packages);
-        let mounts: Result<Vec<_>, _> = mounts.map(Mount::open).collect();
+        let mounts: Vec<&Mount> = std::iter::once(&workspace).chain(&config.mounts).chain(&packages).collect();
+        auditing::check(config.audit.as_ref(), &mounts)?;
+        let mounts: Result<Vec<_>, _> = mounts.into_iter().map(Mount::open).collect();
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
         let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
@@ -216,6 +230,7 @@ impl Session {
             descriptors_max: config.limits.descriptors,
         };
         let recorder = config.record.as_deref().map(|path| recording::begin(path, &id, &config.limits)).transpose()?;
+        let auditor = config.audit.clone().map(|audit| Auditor::new(audit, id.clone()));
         let inner = Arc::new(Inner {
             id,
             host,
@@ -233,6 +248,7 @@ impl Session {
             private,
             home,
             recorder,
+            auditor,
             is_settling: AtomicBool::new(false),
             is_reset: AtomicBool::new(false),
         });
@@ -398,7 +414,7 @@ impl Session {
         cell: &Cell,
         stop: Arc<StopFlag>,
         events: mpsc::Sender<EventKind>,
-        record: Option<RunRecord>,
+        marks: RunMarks,
     ) -> Result<CellId, Error> {
         let language = cell.language;
         if cell.reset {
@@ -423,7 +439,9 @@ impl Session {
             depth: self.depth,
             lineage: self.lineage.clone(),
             is_muted: false,
-            record,
+            record: marks.record,
+            run: Some(marks.id),
+            span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
             asks: HashSet::new(),
             rests_since: None,
             stop: stop.clone(),
@@ -503,6 +521,7 @@ impl Session {
             bridges: inner.config.bridges.clone(),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
+            open_calls: OpenCalls::new(inner.auditor.clone()),
             link: link.clone(),
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),

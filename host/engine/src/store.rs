@@ -13,11 +13,14 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{Notify, mpsc};
+use tracing::Span;
 
 use crate::{
+    audit::OpenCalls,
     bindings::types::StopReason,
     bridge::{Bridges, NoBridges},
     calls::{Calls, Lineage, Permits},
+    cell::RunId,
     event::{Bridge, EventKind, Scalar},
     files::{FileLimits, Files, Quota},
     input::Requests,
@@ -75,6 +78,10 @@ pub(crate) struct LiveCell {
     pub(crate) is_muted: bool,
     /// Where its events are recorded, if they are.
     pub(crate) record: Option<RunRecord>,
+    /// The run that it belongs to, if that is not of another life.
+    pub(crate) run: Option<RunId>,
+    /// Of it in the host's trace.
+    pub(crate) span: Span,
     /// Its requests for input that wait for an answer.
     pub(crate) asks: HashSet<u64>,
     /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
@@ -105,6 +112,8 @@ impl LiveCell {
             lineage: Lineage::default(),
             is_muted: true,
             record: None,
+            run: None,
+            span: Span::none(),
             asks: HashSet::new(),
             rests_since: None,
         }
@@ -151,6 +160,7 @@ pub(crate) struct Binding {
     pub(crate) bridges: Arc<dyn Bridges>,
     pub(crate) files: Files,
     pub(crate) calls: Calls,
+    pub(crate) open_calls: OpenCalls,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) tape: Tape,
     /// Where requests for input wait, and how long; absent when the session answers none.
@@ -220,6 +230,7 @@ impl Binding {
             bridges: Arc::new(NoBridges),
             files,
             calls: Calls::new(Permits::new(0)),
+            open_calls: OpenCalls::default(),
             link: Arc::default(),
             tape: Tape::Off,
             input: None,

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Command, Reactor, finished};
 use crate::{
+    audit::fractional_millis,
     bindings::{stop_kind, stop_name, types::StopReason},
     event::{EventKind, Scalar},
     kernel::Death,
@@ -42,6 +43,8 @@ pub(super) fn death_outcome(death: &Death) -> Outcome {
 /// Sends the last event of a cell. A reader that went away is no concern.
 pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let duration = cell.began.elapsed();
+    let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
+    tracing::info!(parent: &cell.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
     let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
     cell.last.send(event);
 }

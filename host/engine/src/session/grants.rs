@@ -4,6 +4,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     artifacts::ArtifactStore,
+    audit::Audit,
     bridge::{Bridges, NoBridges},
     cell::Language,
     config::{KernelMode, PACKAGES, Seed},
@@ -44,6 +45,8 @@ pub struct SessionConfig {
     pub artifacts: Option<ArtifactStore>,
     /// How much of a long output its results show.
     pub output: OutputPolicy,
+    /// Where what it does is logged for those who answer for it; a fork is audited as well.
+    pub audit: Option<Audit>,
 }
 
 impl Default for SessionConfig {
@@ -62,6 +65,7 @@ impl Default for SessionConfig {
             record: None,
             artifacts: None,
             output: OutputPolicy::default(),
+            audit: None,
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use tracing::{Instrument, Span};
+
 use super::{Block, StoreData, word};
 use crate::{
+    audit::CalledAs,
     bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, RUNTIME, ToolSpec, denied},
     calls::{Begun, CallEnd, CallOrigin, CallResult},
-    cell::CellId,
+    cell::{CellId, SEED_CELL},
     event::{Bridge, EventKind, Scalar},
     limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
     meter::lock,
@@ -78,8 +81,10 @@ impl StoreData {
     ) -> wasmtime::Result<Option<Result<Begun, CallError>>> {
         let is_live = !self.binding.tape.is_replaying();
         let (bridge, name) = (call.bridge(), word(call.name()));
+        let span = self.trace(cell, number, &call);
+        let refusal = self.binding.open_calls.refusal();
         let asked = match (&call, &self.binding.input) {
-            (Call::Input { prompt }, Some((requests, idle_timeout))) if self.is_heard(cell) => {
+            (Call::Input { prompt }, Some((requests, idle_timeout))) if refusal.is_none() && self.is_heard(cell) => {
                 let (request_id, future) = requests.open(*idle_timeout);
                 Some((future, (request_id, prefix(prompt, PROMPT_BYTES_MAX).to_owned(), *idle_timeout)))
             }
@@ -88,7 +93,13 @@ impl StoreData {
         let is_input = bridge == Bridge::Input;
         let (future, request) = match asked {
             Some((future, request)) => (is_live.then_some(Ok(future.into())), Some(request)),
-            None => (is_live.then(|| self.prepare(cell, number, call)), None),
+            None => (is_live.then(|| refusal.map_or_else(|| self.prepare(cell, number, call), Err)), None),
+        };
+        let future: Option<Result<Begun, _>> = match future {
+            Some(Ok(Begun { future, kept })) if !span.is_disabled() => {
+                Some(Ok(Begun { future: Box::pin(future.instrument(span)), kept }))
+            }
+            future => future,
         };
         self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
         let request = if is_input { self.taped(Import::InputRequest, cell, |_| Ok(request))? } else { None };
@@ -96,6 +107,18 @@ impl StoreData {
             self.send(cell, |index| EventKind::InputRequest { index, request_id, prompt, idle_timeout }).await;
         }
         Ok(future)
+    }
+
+    /// Notes that a call begins, for the audit log and the host's trace. Returns its span.
+    fn trace(&mut self, cell: u32, number: u64, call: &Call) -> Span {
+        if self.is_looking || self.binding.tape.is_replaying() || !self.binding.open_calls.is_on() {
+            return Span::none();
+        }
+        let live = self.cells.get(&cell);
+        let maker = (cell != SEED_CELL).then_some(cell);
+        let parent = live.map_or(Span::none(), |live| live.span.clone());
+        let run = live.and_then(|live| live.run);
+        self.binding.open_calls.begun(number, CalledAs::new(call, call_bytes(call), maker, run, &parent))
     }
 
     /// Whether somebody hears what `cell` asks.
@@ -135,6 +158,7 @@ impl StoreData {
         };
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
         end.kept = kept;
+        self.binding.open_calls.ended(number, end.duration, &mut end.result).await;
         if let Tape::Recording(record) = &self.binding.tape {
             record.answer(Import::Call, &(cell, asked), &end.result);
         }
@@ -191,6 +215,7 @@ impl StoreData {
             return;
         }
         let (call, duration) = (end.call, end.duration);
+        self.binding.open_calls.ended(call, duration, &mut end.result).await;
         if let Some(live) = self.cells.get_mut(&end.cell) {
             live.asks.remove(&call);
         }

@@ -1,0 +1,126 @@
+//! The calls of a kernel that have not ended, as the audit log and the host's trace will tell of them.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::Span;
+
+use super::{AuditKind, Auditor, CallEntry, NAME_BYTES_MAX, bare_url, call_outcome, fractional_millis};
+use crate::{
+    bridge::{Call, CallError, CallErrorKind},
+    calls::CallResult,
+    cell::RunId,
+    event::Bridge,
+    outcome::prefix,
+};
+
+/// How a call began.
+#[derive(Debug)]
+pub(crate) struct CalledAs {
+    bridge: Bridge,
+    name: String,
+    request_bytes: usize,
+    /// The run that the cell belongs to, while it has one.
+    run: Option<RunId>,
+    cell: Option<u32>,
+    began: Instant,
+    span: Span,
+}
+
+impl CalledAs {
+    /// A call of `cell`, whose span is `parent`.
+    pub(crate) fn new(
+        call: &Call,
+        request_bytes: usize,
+        cell: Option<u32>,
+        run: Option<RunId>,
+        parent: &Span,
+    ) -> CalledAs {
+        let name = match call {
+            Call::Http(request) => format!("{} {}", request.method, bare_url(&request.url)),
+            call => call.name().to_owned(),
+        };
+        let name = prefix(&name, NAME_BYTES_MAX).to_owned();
+        let bridge = call.bridge();
+        let span = tracing::info_span!(parent: parent, "call", bridge = bridge.as_str(), name);
+        CalledAs { bridge, name, request_bytes, run, cell, began: Instant::now(), span }
+    }
+
+    fn entry(&self, call: u64, duration: Duration, result: &CallResult) -> AuditKind {
+        let (outcome, response_bytes) = call_outcome(result);
+        AuditKind::Call(CallEntry {
+            cell: self.cell,
+            call,
+            bridge: self.bridge.as_str().to_owned(),
+            name: self.name.clone(),
+            outcome: outcome.to_owned(),
+            duration_ms: fractional_millis(duration),
+            request_bytes: self.request_bytes,
+            response_bytes,
+        })
+    }
+}
+
+/// See the module's documentation. Whatever becomes of the kernel, each call has its entry: those that are open when this is
+/// dropped were cancelled.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCalls {
+    /// Absent where nothing is audited.
+    auditor: Option<Arc<Auditor>>,
+    /// As many as a kernel may have begun.
+    open: HashMap<u64, CalledAs>,
+}
+
+impl OpenCalls {
+    pub(crate) fn new(auditor: Option<Arc<Auditor>>) -> OpenCalls {
+        OpenCalls { auditor, open: HashMap::new() }
+    }
+
+    /// Whether anybody wants to know.
+    pub(crate) fn is_on(&self) -> bool {
+        self.auditor.is_some() || tracing::enabled!(tracing::Level::INFO)
+    }
+
+    /// Why nothing may be called now, if that is so.
+    pub(crate) fn refusal(&self) -> Option<CallError> {
+        let is_failing = self.auditor.as_ref().is_some_and(|auditor| auditor.is_failing());
+        is_failing.then(|| lost("the audit log cannot be written, and nothing may be called before it can"))
+    }
+
+    /// Notes that a call begins. Returns its span.
+    pub(crate) fn begun(&mut self, call: u64, called: CalledAs) -> Span {
+        let span = called.span.clone();
+        self.open.insert(call, called);
+        span
+    }
+
+    /// Tells of a call that has ended, once. What cannot be logged fails.
+    pub(crate) async fn ended(&mut self, call: u64, duration: Duration, result: &mut CallResult) {
+        let Some(called) = self.open.remove(&call) else { return };
+        let (outcome, response_bytes) = call_outcome(result);
+        let duration_ms = fractional_millis(duration);
+        tracing::info!(parent: &called.span, call, outcome, duration_ms, response_bytes, "call ended");
+        let Some(auditor) = &self.auditor else { return };
+        if let Err(reason) = auditor.write(called.run, called.entry(call, duration, result)).await {
+            *result = Err(lost(&reason));
+        }
+    }
+}
+
+impl Drop for OpenCalls {
+    fn drop(&mut self) {
+        let Some(auditor) = &self.auditor else { return };
+        for (call, called) in self.open.drain() {
+            let result = Err(CallError::new(CallErrorKind::Cancelled, ""));
+            // What is lost is in the host's log.
+            let _ = auditor.write_now(called.run, called.entry(call, called.began.elapsed(), &result));
+        }
+    }
+}
+
+fn lost(message: &str) -> CallError {
+    CallError::new(CallErrorKind::Failed, message)
+}

@@ -1,0 +1,81 @@
+//! What the audit log says of a session.
+
+use std::sync::Arc;
+
+use super::Session;
+use crate::{
+    audit::{Audit, Auditor, CallSite, CellAsked, FolderGrant, Grants, RunStarted, SeedGrant, code_digest},
+    cell::Cell,
+    config::{KernelMode, WORKSPACE},
+    error::Error,
+    files::{Access, Mount},
+};
+
+/// Makes sure that no cell can write to the audit log.
+///
+/// # Errors
+/// `Request`, with the folder that holds it.
+pub(super) fn check(audit: Option<&Audit>, mounts: &[&Mount]) -> Result<(), Error> {
+    let Some(file) = audit.and_then(Audit::path) else { return Ok(()) };
+    let holds = |mount: &&&Mount| {
+        mount.access == Access::ReadWrite && mount.host.canonicalize().is_ok_and(|folder| file.starts_with(folder))
+    };
+    match mounts.iter().find(holds) {
+        None => Ok(()),
+        Some(mount) => Err(Error::Request(format!(
+            "the audit log `{}` lies in `{}`, to which cells may write as `{}`",
+            file.display(),
+            mount.host.display(),
+            mount.guest
+        ))),
+    }
+}
+
+impl Session {
+    /// What audits the session.
+    pub(crate) fn auditor(&self) -> Option<Arc<Auditor>> {
+        self.inner.auditor.clone()
+    }
+
+    /// The first entry of a run of these cells. Takes as long as digests take.
+    pub(crate) fn run_started(&self, cells: &[Cell], keep_going: bool) -> RunStarted {
+        let asked = |(index, cell): (usize, &Cell)| CellAsked {
+            index,
+            language: cell.language.code().to_owned(),
+            code_sha256: code_digest(&cell.code),
+            code_bytes: cell.code.len(),
+            reset: cell.reset,
+        };
+        let serves = self.lineage.last().map(|(cell, call)| CallSite { cell, call });
+        let cells = cells.iter().enumerate().map(asked).collect();
+        RunStarted { cells, keep_going, depth: self.depth, serves, grants: self.grants() }
+    }
+
+    /// What cells may reach and use.
+    fn grants(&self) -> Grants {
+        let config = &self.inner.config;
+        let workspace = FolderGrant {
+            host: config.workspace.as_ref().map(|folder| folder.display().to_string()),
+            guest: WORKSPACE.to_owned(),
+            write: true,
+        };
+        let packages = super::grants::package_mounts(&config.packages);
+        let folders = config.mounts.iter().chain(&packages).map(FolderGrant::from);
+        let mut seeds: Vec<_> = config.seeds.iter().collect();
+        seeds.sort_by_key(|(language, _)| **language);
+        let seeds = seeds.into_iter().map(|(language, seed)| SeedGrant {
+            language: language.code().to_owned(),
+            code_sha256: code_digest(&seed.source),
+            bindings: seed.bindings.iter().map(|(name, _)| name.clone()).collect(),
+        });
+        Grants {
+            folders: std::iter::once(workspace).chain(folders).collect(),
+            bridges: config.bridges.grants(),
+            input: config.input.is_some(),
+            environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
+            seeds: seeds.collect(),
+            per_call: config.kernel_mode == KernelMode::PerCall,
+            limits: (&config.limits).into(),
+        }
+    }
+}
