@@ -14,7 +14,7 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests probe data packages suites run test test-fast conformance conformance-python conformance-javascript check bless \
+.PHONY: help setup build guests probe data packages suites run test test-fast soak conformance conformance-python conformance-javascript check bless \
 	bench clean
 
 help: ## List the targets
@@ -54,6 +54,10 @@ test: guests data packages suites ## Run every test
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
+
+soak: guests ## Run 10,000 mixed runs over 200 sessions, and floods of 10 GiB, and look for what they leave
+	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 $(CARGO) nextest run --release --locked --workspace --no-capture \
+		-E 'test(guests::soak::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
 conformance: guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null

@@ -30,7 +30,7 @@ fn text_of(event: &Event) -> &str {
 }
 
 /// Resident memory of this process, in bytes.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let pages: u64 = std::fs::read_to_string("/proc/self/statm")
         .ok()
         .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
@@ -39,7 +39,7 @@ fn resident() -> u64 {
 }
 
 /// Bytes of all files below a folder.
-fn disk(folder: &Path) -> u64 {
+pub(crate) fn disk(folder: &Path) -> u64 {
     std::fs::read_dir(folder)
         .expect("a folder")
         .flatten()

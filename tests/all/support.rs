@@ -25,7 +25,7 @@ pub(crate) fn cellar<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) ->
         .env("CELLAR_GUESTS", root().join("target/guests"))
         .env("NO_COLOR", "1")
         .env_remove("CELLAR_SESSION_SOCKET")
-        .env_remove("RUST_LOG")
+        .env_remove("CELLAR_LOG")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
