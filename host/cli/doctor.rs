@@ -5,7 +5,8 @@ use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, AuditFile, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed, guest_status,
+    Access, ArtifactQuota, AuditFile, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed,
+    guest_status,
 };
 
 use crate::{

@@ -8,8 +8,8 @@ use std::{
 
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestState, Host, HostConfig, KernelMode, Language, Mount,
-    OutputPolicy, Session, SessionConfig, bake, guest_status,
+    Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestState, Host, HostConfig, KernelMode, Language,
+    Mount, OutputPolicy, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{

@@ -79,9 +79,9 @@ pub(crate) fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Chi
     let inherited = inherited.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
     let inherited: Vec<_> = inherited.collect();
     for (name, value) in inherited.iter().filter(|(name, _)| !ENVIRONMENT.contains(&name.as_str())) {
-        secrets::learn_variable(name, &value.to_string_lossy());
+        secrets::learn_variable(name, &value.to_string_lossy(), true);
     }
-    command.environment.iter().for_each(|(name, value)| secrets::learn_variable(name, value));
+    command.environment.iter().for_each(|(name, value)| secrets::learn_variable(name, value, false));
     tokio::process::Command::new(program)
         .args(arguments)
         .current_dir(&command.folder)

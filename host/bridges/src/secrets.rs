@@ -73,12 +73,14 @@ pub(crate) fn learn(value: &str) {
     }
 }
 
-/// Makes the value of a command's variable known, if it is a credential by its name or by its looks.
-pub(crate) fn learn_variable(name: &str, value: &str) {
+/// Makes the value of a command's variable known, if it is a credential by its name or by its looks. One that is
+/// inherited is, unless it is a path: that is what variables are inherited for.
+pub(crate) fn learn_variable(name: &str, value: &str, is_inherited: bool) {
     let value = value.trim();
     let name = name.to_uppercase();
     let is_named = NAMES.iter().any(|word| name.contains(word));
-    if value.len() >= VARIABLE_BYTES_MIN && (is_named || looks_secret(value)) {
+    let is_secret = is_named || looks_secret(value) || (is_inherited && !value.starts_with('/'));
+    if value.len() >= VARIABLE_BYTES_MIN && is_secret {
         learn(value);
     }
 }
@@ -104,6 +106,7 @@ fn forms(value: &str) -> Vec<Vec<u8>> {
         json,
         url.replace('+', "%20"),
         lower_hex(&url.replace('+', "%20")),
+        lower_hex(&url),
         url,
     ];
     forms.extend([&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].into_iter().flat_map(|engine| base64_forms(engine, value)));

@@ -127,7 +127,10 @@ pub struct RunStarted {
     pub keep_going: bool,
     /// Agents between the session's owner and the run.
     pub depth: u32,
-    /// The call of an agent that the run serves.
+    /// The type of the agent that makes the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The call of that agent, where it was called in this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves: Option<CallSite>,
     /// What its cells may reach and use.

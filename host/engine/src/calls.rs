@@ -62,7 +62,7 @@ impl Lineage {
 
     /// The call that the run itself serves.
     pub(crate) fn last(&self) -> Option<(u32, u64)> {
-        self.0.as_ref()?.last().copied()
+        self.calls.as_ref()?.last().copied()
     }
 
     /// Whether the run serves this call.

@@ -42,7 +42,7 @@ const FLOODS: [(Language, &str, &str); 13] = [
     (
         Language::JavaScript,
         "displays and updates",
-        "const shown = display({ n: 1 }, { id: 'a' }); while (true) { display({ n: [1, 2, 3] }); shown.update({ n: 2 }); }",
+        "const shown = display.handle({ n: 1 }); while (true) { display({ n: [1, 2, 3] }); shown.update({ n: 2 }); }",
     ),
     (Language::JavaScript, "status events", "while (true) await write('f.txt', 'x');"),
 ];

@@ -222,7 +222,7 @@ fn no_credential_is_told_kept_or_logged() {
     let with = |arguments: &[&str]| {
         let mut command = cellar_with_guests(arguments);
         command.env("CELLAR_LOG", "trace").env("TMPDIR", kept.path());
-        SECRETS.iter().for_each(|(name, secret)| drop(command.env(name, secret)));
+        command.envs(SECRETS);
         command
     };
     let path = path.display().to_string();

@@ -73,7 +73,7 @@ fn answers_and_errors_are_cleaned() {
 #[test]
 fn variables_are_credentials_by_their_names_or_looks() {
     let is_learned = |name: &str, value: &str| {
-        learn_variable(name, value);
+        learn_variable(name, value, false);
         hide(value) == HIDDEN
     };
     assert!(is_learned("API_KEY", "correct horse one"));
@@ -84,6 +84,10 @@ fn variables_are_credentials_by_their_names_or_looks() {
     assert!(!is_learned("LOG_DIR", "/var/log/some/application/2024"));
     assert!(!is_learned("API_KEY", "short"));
     assert!(!is_learned("GREETING", "a text with words, 20 letters or more"));
+    learn_variable("GREETING", "a text that is inherited", true);
+    assert_eq!(hide("a text that is inherited"), HIDDEN);
+    learn_variable("VIRTUAL_ENV", "/home/someone/venv", true);
+    assert_eq!(hide("/home/someone/venv"), "/home/someone/venv");
 }
 
 #[test]

@@ -47,8 +47,9 @@ impl Session {
             reset: cell.reset,
         };
         let serves = self.lineage.last().map(|(cell, call)| CallSite { cell, call });
+        let agent = self.lineage.agent().map(str::to_owned);
         let cells = cells.iter().enumerate().map(asked).collect();
-        RunStarted { cells, keep_going, depth: self.depth, serves, grants: self.grants() }
+        RunStarted { cells, keep_going, depth: self.depth, agent, serves, grants: self.grants() }
     }
 
     /// What cells may reach and use.
