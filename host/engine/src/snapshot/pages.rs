@@ -59,7 +59,11 @@ impl Chunk {
         let Chunk::Raw(raw) = self else { return None };
         let packed = zstd::bulk::compress(raw, LEVEL).ok().filter(|bytes| bytes.len() < raw.len());
         Some(match packed {
-            Some(bytes) => Chunk::Packed { bytes, pages: self.pages() },
+            Some(mut bytes) => {
+                // It comes with room for what could not be compressed.
+                bytes.shrink_to_fit();
+                Chunk::Packed { bytes, pages: self.pages() }
+            }
             None => Chunk::Dense(raw.clone()),
         })
     }
@@ -204,6 +208,7 @@ impl<'a> Collector<'a> {
 
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
+            self.buffer.shrink_to_fit();
             self.pages.chunks[open as usize] = Arc::new(Chunk::Raw(std::mem::take(&mut self.buffer)));
         }
     }
@@ -219,4 +224,16 @@ impl<'a> Collector<'a> {
 /// A memory of 4 GiB has a million pages: every number of one fits.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_chunk_holds_no_more_memory_than_it_needs() {
+        let raw = Chunk::Raw(vec![7; CHUNK_PAGES * PAGE_BYTES]);
+        let Some(Chunk::Packed { bytes, .. }) = raw.pack() else { panic!("it can be packed") };
+        assert!(bytes.capacity() < PAGE_BYTES, "{} bytes for {}", bytes.capacity(), bytes.len());
+    }
 }
