@@ -144,7 +144,7 @@ impl Drop for Tattler {
     }
 }
 
-/// A credential as it is, in a URL, in JSON, and in base64 wherever it begins.
+/// A credential as it is, in a URL, and in base64 wherever it begins.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let url: String = secret
         .bytes()
@@ -153,13 +153,12 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
             byte => format!("%{byte:02X}"),
         })
         .collect();
-    let escaped: String = secret.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
     let base64 = ["", "a", "ab"].map(|before| {
         let encoded = STANDARD_NO_PAD.encode(format!("{before}{secret}"));
         // Without what depends on its neighbours.
         encoded[4..encoded.len() - 2].to_owned()
     });
-    [secret.to_owned(), url, escaped].into_iter().chain(base64).map(String::into_bytes).collect()
+    [secret.to_owned(), url].into_iter().chain(base64).map(String::into_bytes).collect()
 }
 
 /// What is packed somewhere in these bytes: recordings, snapshots and stored sessions hold zstd frames.

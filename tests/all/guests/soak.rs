@@ -337,7 +337,7 @@ fn mixed_runs_are_all_accounted_for_and_leave_nothing() {
         let began = Instant::now();
         let (came, warm, end) = soak(store.path(), seed, runs).await;
         println!("{runs} runs in {:.1} s: {came:?}", began.elapsed().as_secs_f64());
-        println!("resident: {} MiB warm, {} MiB at the end", warm >> 20, end >> 20);
+        println!("resident: {} MiB warm, {} MiB at the end, {} MiB after", warm >> 20, end >> 20, resident() >> 20);
         assert!(end.saturating_sub(warm) < GROWTH_BYTES_MAX, "{} MiB grown", (end - warm) >> 20);
         assert!(Came::ALL.iter().all(|each| came.contains_key(each)), "{came:?}");
         until_nothing("tasks", || tasks().saturating_sub(tasks_before)).await;
@@ -384,6 +384,14 @@ async fn soak(store: &Path, seed: u64, runs: usize) -> (HashMap<Came, usize>, u6
     });
     let made: Vec<_> = join_all(work).await.into_iter().flat_map(|made| made.expect("no run broke a rule")).collect();
     let end = resident();
+    let mut held = (0, 0);
+    for session in &soak.sessions {
+        let session = session.lock().expect("a session").clone();
+        if let Ok(snapshot) = session.snapshot().await {
+            held = (held.0 + snapshot.changed_bytes(), held.1 + snapshot.to_bytes().len() as u64);
+        }
+    }
+    println!("sessions: {} MiB changed, {} MiB packed", held.0 >> 20, held.1 >> 20);
     // The session's own runs are over; what their cells left running goes with the sessions.
     let Soak { host, sessions, config, calls, ledger, .. } = Arc::into_inner(soak).expect("nobody else has it");
     drop((sessions, config));
