@@ -32,8 +32,8 @@ const WORKERS: usize = 16;
 const AWAKE_MAX: usize = 48;
 /// After this share of the runs memory is warm: it must not grow any more.
 const WARM_SHARE: f64 = 0.4;
-/// What it may have grown by nevertheless: the allocator's slack, and sessions that hold a little more than before.
-const GROWTH_BYTES_MAX: u64 = 64 << 20;
+/// What it may have grown by nevertheless: the allocator's slack, and what cells have kept in their sessions since.
+const GROWTH_BYTES_MAX: u64 = 128 << 20;
 
 /// What cells do, with how often; the last word says how the first cell must end, where that is certain.
 const HABITS: &[(u32, Language, &str, Ends)] = &[
