@@ -32,7 +32,11 @@ bool enqueue_tick(JSContext *c, JSValueConst function) {
 // on which they lie: what they refer to counts as in use.
 static struct list_head frozen;
 
-// Small blocks that are free in what is baked stay so for ever: each would cost a session a page of its own.
+// Bytes of the first arena of each size that a session has; the next has twice as many, until they are as large as any.
+#define FIRST_ARENA_BYTES 512
+
+// Small blocks that are free in what is baked stay so for ever: each would cost a session a page of its own. In their place
+// are small arenas of all sizes, side by side.
 static void seal_arenas(void) {
     for (int size = 0; size < JS_ARENA_BLOCK_SIZE_COUNT; size++) {
         struct list_head *head = &runtime->arena_state.free_arena_list[size], *entry, *next;
@@ -42,7 +46,13 @@ static void seal_arenas(void) {
         }
         init_list_head(head);
     }
+    give_back();
     glue_seal_memory();
+    keep_aside();
+    for (int size = 0; size < JS_ARENA_BLOCK_SIZE_COUNT; size++) {
+        runtime->arena_state.next_bytes[size] = FIRST_ARENA_BYTES;
+        arena_new(runtime, size);
+    }
 }
 
 // Bytes that a session may allocate before its first collection.

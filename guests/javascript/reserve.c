@@ -23,6 +23,13 @@ void keep_aside(void) {
         cell_reserve = malloc(CELL_RESERVE_BYTES);
 }
 
+// What is sealed with the rest of the image could not be freed any more.
+void give_back(void) {
+    free(error_reserve);
+    free(cell_reserve);
+    error_reserve = cell_reserve = NULL;
+}
+
 void make_room(JSRuntime *runtime) {
     if (error_reserve != NULL)
         return;

@@ -78,6 +78,9 @@ void enter_context(JSContext *ctx, JSValue context);
 // Sets memory aside.
 void keep_aside(void);
 
+// Frees what is set aside.
+void give_back(void);
+
 // Readies memory for a cell. When it is full, what is kept aside lets the cell run that frees some.
 void make_room(JSRuntime *runtime);
 

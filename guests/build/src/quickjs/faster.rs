@@ -67,6 +67,27 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     ("quickjs.c", "h = (uintptr_t)JS_VALUE_GET_PTR(key) * 3163;", "h = cellar_mix((uintptr_t)JS_VALUE_GET_PTR(key));"),
     ("quickjs.c", "h = (u.u32[0] ^ u.u32[1]) * 3163;", "h = cellar_mix(u.u32[0] ^ u.u32[1]);"),
+    // The first arenas that a session makes are small, and lie together on few pages (see `seal_arenas` in the shim).
+    (
+        "quickjs.c",
+        "    struct list_head free_arena_list[JS_ARENA_BLOCK_SIZE_COUNT];\n",
+        "    struct list_head free_arena_list[JS_ARENA_BLOCK_SIZE_COUNT];\n    \
+         uint16_t next_bytes[JS_ARENA_BLOCK_SIZE_COUNT]; /* of the arena that is made next */\n",
+    ),
+    (
+        "quickjs.c",
+        "        init_list_head(&s->free_arena_list[i]);\n    }\n}\n\nstatic inline void *arena_get_block(",
+        "        init_list_head(&s->free_arena_list[i]);\n        s->next_bytes[i] = JS_ARENA_SIZE;\n    }\n}\n\n\
+         static inline void *arena_get_block(",
+    ),
+    (
+        "quickjs.c",
+        "    n_blocks = (JS_ARENA_SIZE - sizeof(JSArena)) / block_size;\n",
+        "    uint16_t *next_bytes = &rt->arena_state.next_bytes[block_size_idx];\n    \
+         n_blocks = (*next_bytes - sizeof(JSArena)) / block_size;\n    \
+         if (n_blocks == 0)\n        n_blocks = 1;\n    \
+         if (*next_bytes < JS_ARENA_SIZE)\n        *next_bytes *= 2;\n",
+    ),
     // The last arena of a size with room in it is kept when it is empty: what allocates and frees one value at a time would
     // make a new one, and the list of all its blocks, each time.
     (
