@@ -18,6 +18,7 @@ const parts = {
   formData: () => require("deno/deno_fetch/21_formdata.js"),
   absent: () => require("deno/absent.js"),
   headers: () => require("deno/deno_fetch/20_headers.js"),
+  intl: () => require("deno/intl.js"),
   messages: () => require("deno/messages.js"),
   performance: () => {
     const performance = require("deno/deno_web/15_performance.js");

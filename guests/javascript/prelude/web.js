@@ -41,14 +41,43 @@
   lazy(globalThis, ["Buffer"], () => kit.requireBuiltin("buffer"));
   define(globalThis, "global", globalThis);
 
-  // ---- Dates and numbers as text
+  // ---- Dates and numbers as text: as in American English, whatever language is asked for
 
-  // The engine has no tables of languages: `toLocaleString` and its kin write as in American English, whatever
-  // language is asked for, and `Intl` says so to those who ask for more.
-  define(globalThis, "Intl", new Proxy(Object.create(null), {
-    get(_, name) {
-      if (typeof name === "symbol" || name === "then" || name === "toJSON") return undefined;
-      throw new TypeError(`Intl.${name} is not available in this sandbox: it has no tables of languages and time zones`);
+  const intl = () => kit.platform("intl");
+  lazy(globalThis, ["Intl"], intl);
+
+  // Puts methods in the place of the engine's, which know no options.
+  function replace(prototype, methods) {
+    for (const name of Object.keys(methods)) define(prototype, name, methods[name]);
+  }
+  const { valueOf: numberOf } = Number.prototype;
+  const { valueOf: bigIntOf } = BigInt.prototype;
+  const { getTime } = Date.prototype;
+  replace(Number.prototype, {
+    toLocaleString(locales = undefined, options = undefined) {
+      return intl().numberToLocale(numberOf.call(this), locales, options);
     },
-  }));
+  });
+  replace(BigInt.prototype, {
+    toLocaleString(locales = undefined, options = undefined) {
+      return intl().numberToLocale(bigIntOf.call(this), locales, options);
+    },
+  });
+  replace(Date.prototype, {
+    toLocaleString(locales = undefined, options = undefined) {
+      return intl().dateToLocale(getTime.call(this), locales, options, "any", "all");
+    },
+    toLocaleDateString(locales = undefined, options = undefined) {
+      return intl().dateToLocale(getTime.call(this), locales, options, "date", "date");
+    },
+    toLocaleTimeString(locales = undefined, options = undefined) {
+      return intl().dateToLocale(getTime.call(this), locales, options, "time", "time");
+    },
+  });
+  replace(String.prototype, {
+    localeCompare(that, locales = undefined, options = undefined) {
+      if (this === undefined || this === null) throw new TypeError("String.prototype.localeCompare called on null or undefined");
+      return intl().localeCompare(String(this), String(that), locales, options);
+    },
+  });
 })

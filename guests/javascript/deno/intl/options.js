@@ -1,0 +1,53 @@
+// What all services of Intl share: locales and how options are read.
+//
+// There is one set of tables, American English. Another language may be asked for; what comes is American English, and
+// `resolvedOptions().locale` says so.
+const LOCALE = "en-US";
+
+// Tags as they should be written: `EN-us` is `en-US`.
+function canonicalLocales(locales) {
+  if (locales === undefined) return [];
+  const list = typeof locales === "string" ? [locales] : Array.from(Object(locales), String);
+  return list.map((tag) => {
+    if (!/^[a-z]{2,8}(?:-[a-z\d]{1,8})*$/i.test(tag)) throw new RangeError(`Incorrect locale information provided`);
+    return tag.split("-").map((part, i, all) => {
+      const isPlain = i > 0 && !all.slice(1, i).some((one) => one.length === 1);
+      if (isPlain && /^[a-z]{4}$/i.test(part)) return part[0].toUpperCase() + part.slice(1).toLowerCase();
+      return isPlain && part.length === 2 ? part.toUpperCase() : part.toLowerCase();
+    }).join("-");
+  });
+}
+
+const supportedLocalesOf = (locales) => canonicalLocales(locales).filter((tag) => tag === "en" || tag.startsWith("en-"));
+
+// An option that is one of a few words. `options` comes from `optionsOf`, and knows whose it is.
+function choice(options, name, words, otherwise) {
+  const value = options[name];
+  if (value === undefined) return otherwise;
+  const text = String(value);
+  if (!words.includes(text)) throw new RangeError(`Value ${text} out of range for ${services.get(options)} options property ${name}`);
+  return text;
+}
+
+// An option that is a whole number.
+function count(options, name, least, most, otherwise) {
+  const value = options[name];
+  if (value === undefined) return otherwise;
+  const number = Math.floor(Number(value));
+  if (!(number >= least && number <= most)) throw new RangeError(`${name} value is out of range.`);
+  return number;
+}
+
+// The service that options are given to, for messages.
+const services = new WeakMap();
+
+function optionsOf(given, service) {
+  if (given === null) throw new TypeError("Cannot convert undefined or null to object");
+  const options = given === undefined ? {} : Object(given);
+  services.set(options, `Intl.${service}`);
+  return options;
+}
+
+const join = (parts) => parts.map((part) => part.value).join("");
+
+module.exports = { LOCALE, canonicalLocales, choice, count, join, optionsOf, supportedLocalesOf };
