@@ -7,6 +7,8 @@
 //! The same fixtures, recorded and replayed, must lead to the same events twice: those are the tests whose names begin
 //! with `replay`.
 
+#[path = "transcripts/granted.rs"]
+mod granted;
 #[path = "transcripts/network.rs"]
 mod network;
 
@@ -20,9 +22,9 @@ use std::{
 };
 
 use cellar_engine::{
-    Access, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event, EventKind, Failure, FailureKind,
-    Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, Replayed, Response, Rests, Scalar, Session,
-    SessionConfig, ToolSpec, ToolsFuture, bake, denied,
+    Access, ArtifactQuota, ArtifactStore, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event,
+    EventKind, Failure, FailureKind, Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, PackSpec,
+    Replayed, Response, Rests, Scalar, Session, SessionConfig, ToolSpec, ToolsFuture, bake, denied,
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -99,7 +101,7 @@ fn check_replay(path: &Path) -> Result<(), Failed> {
     let languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
     let recorded = runtime()?.block_on(record(header, cells, &file))?;
     // Everything that was there is gone now: the session, its folders, its tools.
-    let replayed = runtime()?.block_on(replay(languages, &file))?;
+    let replayed = own_runs(&recorded, runtime()?.block_on(replay(languages, &file))?);
     for (run, (recorded, replayed)) in (1..).zip(recorded.iter().zip(&replayed)) {
         for (recorded, replayed) in recorded.iter().zip(replayed) {
             if recorded != replayed {
@@ -118,6 +120,12 @@ fn check_replay(path: &Path) -> Result<(), Failed> {
 
 /// The events of each run.
 type Runs = Vec<Vec<Event>>;
+
+/// The runs of a replay without those that agents made, whose events `record` does not hear.
+fn own_runs(recorded: &Runs, replayed: Runs) -> Runs {
+    let mut wanted = recorded.iter().map(|run| run.first()).peekable();
+    replayed.into_iter().filter(|run| wanted.next_if(|first| *first == run.first()).is_some()).collect()
+}
 
 async fn record(mut header: Header, cells: Vec<Cell>, file: &Path) -> Result<Runs, Failed> {
     let folder = tempfile::tempdir()?;
@@ -162,7 +170,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
+/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
@@ -177,6 +185,8 @@ struct Header {
     shows_stops: bool,
     /// What requests for input are answered with.
     answers: Answers,
+    /// Keeps artifacts in a place of its own.
+    keeps_artifacts: bool,
     /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
     data: bool,
 }
@@ -263,8 +273,13 @@ impl Header {
             "keep-going" => self.keep_going = value == "yes",
             "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
             "npm" => self.config.mounts.push(npm_mount(value)),
-            "http" => self.config.bridges = Arc::new(TestTools { network: Some(Network::start()?) }),
-            "llm" => self.config.bridges = Arc::new(TestTools { network: Some(Network::with_models(value)?) }),
+            "http" => self.config.bridges = Arc::new(TestTools { others: Some(Box::new(Network::start()?)) }),
+            "llm" => self.config.bridges = Arc::new(TestTools { others: Some(Box::new(Network::with_models(value)?)) }),
+            "granted" => {
+                self.keeps_artifacts = true;
+                self.config.bridges = Arc::new(TestTools { others: Some(Box::new(granted::bridges())) });
+            }
+            "forks" => limits.forks = value.parse()?,
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "places" => self.shows_stops = value == "yes",
@@ -293,6 +308,9 @@ fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(
     let host = open_host(cells.iter().map(|cell| cell.language))?;
     if header.data {
         header.config.mounts.push(data_mount(folder)?);
+    }
+    if header.keeps_artifacts {
+        header.config.artifacts = Some(ArtifactStore::open(folder.join("artifacts"), ArtifactQuota::default())?);
     }
     header.config.id = Some("test".to_owned());
     let session = host.session(header.config)?;
@@ -371,10 +389,11 @@ fn data_mount(folder: &Path) -> Result<Mount, Failed> {
     Ok(Mount { host: data, guest: "/data".to_owned(), access: Access::ReadOnly })
 }
 
-/// The tools of every transcript, and the network or the models of some.
+/// The tools of every transcript, and the network, the models, the primitives and the agents of some.
 #[derive(Default)]
 struct TestTools {
-    network: Option<Network>,
+    /// What answers all other calls.
+    others: Option<Box<dyn Bridges>>,
 }
 
 impl Bridges for TestTools {
@@ -384,11 +403,15 @@ impl Bridges for TestTools {
         Box::pin(std::future::ready(names.map(spec).to_vec()))
     }
 
+    fn packs(&self) -> Vec<PackSpec> {
+        self.others.as_ref().map(|others| others.packs()).unwrap_or_default()
+    }
+
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
-        if let (Call::Http(_) | Call::Llm { .. }, Some(network)) = (&call, &self.network) {
-            return network.bridges.call(call, caller);
-        }
         let Call::Tool { name, arguments } = &call else {
+            if let Some(others) = &self.others {
+                return others.call(call, caller);
+            }
             let error = denied(&call);
             return Box::pin(async { Err(error) });
         };

@@ -25,7 +25,7 @@ use crate::{
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
-    /// `[tools.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
+    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
     pub(crate) bridges: Options,
     /// `[limits]`: how far a session may go.
     pub(crate) limits: LimitsTable,
@@ -123,6 +123,8 @@ pub(crate) struct LimitsTable {
     pub(crate) display_mib: Option<u64>,
     /// `calls_in_flight`: bridge calls that run at the same time, 1 to 1024.
     pub(crate) calls_in_flight: Option<u64>,
+    /// `forks`: forks that cells may have running at the same time, 0 to 64.
+    pub(crate) forks: Option<u64>,
     /// `disk_mib`: what a session may add to its folders, 0 to 1048576.
     pub(crate) disk_mib: Option<u64>,
     /// `disk_files`: files and folders it may create, 0 to 10000000.
@@ -182,6 +184,7 @@ impl LimitsTable {
         set(&mut limits.output_bytes, self.output_mib.map(|mib| mib << 20));
         set(&mut limits.display_bytes, self.display_mib.and_then(|mib| usize::try_from(mib << 20).ok()));
         set(&mut limits.calls_in_flight, self.calls_in_flight.and_then(|calls| usize::try_from(calls).ok()));
+        set(&mut limits.forks, self.forks.and_then(|forks| usize::try_from(forks).ok()));
         set(&mut limits.disk_bytes, self.disk_mib.map(|mib| mib << 20));
         set(&mut limits.disk_files, self.disk_files);
         set(&mut limits.descriptors, self.descriptors.and_then(|count| u32::try_from(count).ok()));

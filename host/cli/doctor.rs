@@ -116,6 +116,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         path: path.map(Path::to_owned),
         tools: config.bridges.tools.keys().cloned().collect(),
         mcp: Vec::new(),
+        runtime: config.bridges.runtime.keys().cloned().collect(),
         agents: config.bridges.agents.keys().cloned().collect(),
         llm: config.bridges.llm.as_ref().map(Into::into),
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
@@ -154,6 +155,7 @@ fn limits_json(limits: &Limits) -> LimitsJson {
         output_mib: limits.output_bytes >> 20,
         display_mib: limits.display_bytes >> 20,
         calls_in_flight: limits.calls_in_flight,
+        forks: limits.forks,
         disk_mib: limits.disk_bytes >> 20,
         disk_files: limits.disk_files,
         descriptors: limits.descriptors,
@@ -236,6 +238,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("config", &path);
     lines.item("tools", &or_none(&config.tools));
     lines.item("mcp", &or_none(&config.mcp));
+    lines.item("packs", &or_none(&config.runtime));
     lines.item("agents", &or_none(&config.agents));
     let llm = config.llm.as_ref().map_or("none".to_owned(), |llm| {
         let tiers: Vec<String> = llm.tiers.iter().map(|(tier, model)| format!("{tier} = {model}")).collect();
@@ -261,6 +264,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("output", &format!("{} MiB a cell, {} MiB a display", limits.output_mib, limits.display_mib));
     lines.item("disk", &format!("{} MiB in {} files a session", limits.disk_mib, limits.disk_files));
     lines.item("calls", &format!("{} at a time", limits.calls_in_flight));
+    lines.item("forks", &format!("{} at a time", limits.forks));
     lines.item("descriptors", &format!("{} a kernel", limits.descriptors));
     let kept = &config.artifacts;
     let age = kept.unused_days.map(|days| format!("; gone when unused for {days} days")).unwrap_or_default();

@@ -14,6 +14,7 @@ mod node;
 mod notebook;
 mod oracle;
 mod recordings;
+mod runtime;
 mod secrets;
 mod snapshots;
 mod soak;

@@ -18,6 +18,7 @@ const LAYERS: &[&str] = &[
     "prefix",
     "artifacts",
     "history",
+    "remembered",
     "result",
     "bridge",
     "files",

@@ -14,12 +14,19 @@ use std::{
 };
 
 use cellar_bridges::{HostBridges, Http, HttpRule, Llm, Lookup, LookupFuture, Options};
+use cellar_engine::{Bridges, Call, CallFuture, Caller};
 use libtest_mimic::Failed;
 
 /// A running server, and the bridges that lead to it.
 pub(crate) struct Network {
     server: Child,
-    pub(crate) bridges: HostBridges,
+    bridges: HostBridges,
+}
+
+impl Bridges for Network {
+    fn call(&self, call: Call, caller: Caller) -> CallFuture {
+        self.bridges.call(call, caller)
+    }
 }
 
 impl Network {

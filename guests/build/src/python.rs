@@ -35,8 +35,29 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
-    "sandbox", "hollow", "absent", "streams", "loop", "faults", "markdown", "display", "ipython", "bridges", "pools",
-    "rewrite", "network", "helpers", "modules", "history", "magics", "cells", "offers", "editor", "warm", "entry",
+    "sandbox",
+    "hollow",
+    "absent",
+    "streams",
+    "loop",
+    "faults",
+    "markdown",
+    "display",
+    "ipython",
+    "bridges",
+    "primitives",
+    "pools",
+    "rewrite",
+    "network",
+    "helpers",
+    "modules",
+    "history",
+    "magics",
+    "cells",
+    "offers",
+    "editor",
+    "warm",
+    "entry",
 ];
 
 /// A compiled extension module that is linked in.

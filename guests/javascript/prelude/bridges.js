@@ -109,15 +109,17 @@
     }
   };
 
-  // Name, description and schema of all tools; those of a pack have a dot in their names.
-  function primitives() {
+  // Name, description and schema of the tools and the primitives; what the names of the latter begin with.
+  const RUNTIME = "runtime.";
+  function granted() {
     const flat = host.tools();
     return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
   }
+  const grantedTools = () => granted().filter(([name]) => !name.startsWith(RUNTIME));
 
-  function spec(name, what = "primitive", where = "runtime.listPrimitives()") {
-    const found = primitives().find(([known]) => known === name);
-    if (found === undefined) throw new RangeError(`no ${what} '${name}'; ${where} names all`);
+  function toolSpec(name) {
+    const found = grantedTools().find(([known]) => known === name);
+    if (found === undefined) throw new RangeError(`no tool '${name}'; Object.keys(tool) names all`);
     return { name, description: found[1], schema: found[2] === undefined ? null : JSON.parse(found[2]) };
   }
 
@@ -139,14 +141,14 @@
   }
 
   const tools = new Map();
-  const toolNames = () => host.tools().filter((_, i) => i % 3 === 0);
+  const toolNames = () => grantedTools().map(([name]) => name);
   define(globalThis, "tool", new Proxy(Object.create(null), {
     get(_, name) {
       // `await tool` looks for `then`: the namespace itself is not a promise.
       if (typeof name !== "string" || name === "then") return undefined;
       if (!tools.has(name)) {
         const call = bridge(name, (value) => [TOOL, name, toolArguments(name, value)]);
-        tools.set(name, define(call, "spec", () => spec(name, "tool", "Object.keys(tool)")));
+        tools.set(name, define(call, "spec", () => toolSpec(name)));
       }
       return tools.get(name);
     },
@@ -236,20 +238,74 @@
     });
   });
 
-  // ---- runtime: what the host has installed
+  // ---- runtime: the primitives that the host has installed, in packs
+
+  // The specs of all primitives by their names.
+  function primitiveSpecs() {
+    const of = ([name, description, schema]) => {
+      const own = name.slice(RUNTIME.length);
+      return [own, { name: own, description, ...JSON.parse(schema ?? "{}") }];
+    };
+    return new Map(granted().filter(([name]) => name.startsWith(RUNTIME)).map(of));
+  }
+  const primitiveNames = () => [...primitiveSpecs().keys()].sort();
+
+  function primitiveSpec(name) {
+    const all = primitiveSpecs();
+    if (all.has(name)) return all.get(name);
+    const names = [...all.keys()].sort().join(", ");
+    throw new RangeError(`no primitive '${name}'; runtime.list_primitives() names all: ${names}`);
+  }
+
+  // The same for the arguments of calls, asked for once a cell.
+  let latest = { cell: 0 };
+  function specsNow() {
+    const cell = host.currentCell();
+    if (cell === 0 || latest.cell !== cell) latest = { cell, specs: primitiveSpecs() };
+    return latest.specs;
+  }
+
+  // Gives arguments their names, which are those of the schema, in its order. One object alone has them itself; one at
+  // the end has the others, if its members are all such names.
+  function primitiveArguments(name, values) {
+    if (values.length === 0) return "{}";
+    const isPlain = (value) => typeof value === "object" && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
+    if (values.length === 1 && isPlain(values[0])) return JSON.stringify(values[0]);
+    const known = specsNow().get(name);
+    const names = Object.keys(known?.schema?.properties ?? {});
+    const last = values.at(-1);
+    const isNamed = isPlain(last) && (names.length === 0 || Object.keys(last).every((key) => names.includes(key)));
+    const positional = isNamed ? values.slice(0, -1) : values;
+    // Whoever answers says that there is no such primitive.
+    if (known !== undefined && positional.length > names.length) {
+      throw new TypeError(`runtime.${name} takes ${names.length} arguments without names, not ${positional.length}`);
+    }
+    return JSON.stringify({ ...Object.fromEntries(positional.map((value, i) => [names[i], value])), ...(isNamed ? last : {}) });
+  }
+
+  // What `runtime.pack.name` gives is a call, and the way to `runtime.pack.name.more`.
+  function primitive(name) {
+    const call = bridge(name, (...values) => [TOOL, RUNTIME + name, primitiveArguments(name, values)]);
+    const members = { sync: call.sync, spec: () => primitiveSpec(name), toString: () => `[runtime.${name}]` };
+    return new Proxy((...values) => call(...values), {
+      get(_, member) {
+        // `await runtime.pack` looks for `then`: the pack itself is not a promise.
+        if (typeof member !== "string" || member === "then") return undefined;
+        return Object.hasOwn(members, member) ? members[member] : primitive(`${name}.${member}`);
+      },
+    });
+  }
 
   const runtime = {
-    listPrimitives: () => primitives().map(([name]) => name).sort(),
-    getPrimitiveSpec: (name) => spec(name),
+    list_primitives: primitiveNames,
+    list_primitive_specs: () => [...primitiveSpecs().values()].sort((a, b) => (a.name < b.name ? -1 : 1)),
+    get_primitive_spec: primitiveSpec,
   };
-  define(runtime, "list_primitives", runtime.listPrimitives);
-  define(runtime, "get_primitive_spec", runtime.getPrimitiveSpec);
-  const pack = (name) =>
-    new Proxy(Object.create(null), {
-      get: (_, member) => (typeof member === "string" && member !== "then" ? globalThis.tool[`${name}.${member}`] : undefined),
-    });
+  runtime.listPrimitives = runtime.list_primitives;
+  runtime.listPrimitiveSpecs = runtime.list_primitive_specs;
+  runtime.getPrimitiveSpec = runtime.get_primitive_spec;
   define(globalThis, "runtime", new Proxy(runtime, {
-    get: (target, name) => (name in target || typeof name !== "string" || name === "then" ? target[name] : pack(name)),
+    get: (target, name) => (name in target || typeof name !== "string" || name === "then" ? target[name] : primitive(name)),
   }));
 
   // ---- input and output

@@ -55,7 +55,7 @@ def _answer(tag, payload):
     return json.loads(payload) if tag == "json" else payload
 
 
-def _json(value, what):
+def json_text(value, what):
     if value is None:
         return None
     try:
@@ -131,7 +131,7 @@ def _prepare_llm(prompt, *, model="default", system=None, schema=None):
     satisfies it; else it is text.
     """
     return (
-        LLM, _text(prompt, "prompt"), _text(model, "model"), _option(system, "system"), _json(schema, "schema"),
+        LLM, _text(prompt, "prompt"), _text(model, "model"), _option(system, "system"), json_text(schema, "schema"),
     )
 
 
@@ -142,7 +142,7 @@ def _prepare_agent(prompt, *, agent_type="task", model=None, context=None, label
     """
     return (
         AGENT, _text(prompt, "prompt"), _text(agent_type, "agent_type"), _option(model, "model"),
-        _option(context, "context"), _option(label, "label"), _json(schema, "schema"),
+        _option(context, "context"), _option(label, "label"), json_text(schema, "schema"),
     )
 
 
@@ -202,7 +202,7 @@ class Tool(Bridge):
                 kwargs = {**args[0], **kwargs}
             else:
                 raise TypeError(f"tool.{self._tool}() takes keyword arguments only")
-        return (TOOL, self._tool, _json(kwargs, f"the arguments of tool.{self._tool}"))
+        return (TOOL, self._tool, json_text(kwargs, f"the arguments of tool.{self._tool}"))
 
     def _fail(self, call_error):
         kind, message = call_error.args
@@ -212,7 +212,7 @@ class Tool(Bridge):
 
     def spec(self):
         """Name, description and JSON Schema of the arguments."""
-        return _spec(self._tool, "tool", "dir(tool)")
+        return _tool_spec(self._tool)
 
     @property
     def schema(self):
@@ -220,15 +220,21 @@ class Tool(Bridge):
         return self.spec()["schema"]
 
 
-def _spec(name, what, where):
-    for known, description, schema in _cellar.granted():
+# What the names of primitives begin with in the host's list of tools.
+RUNTIME = "runtime."
+
+
+def _granted():
+    """Name, description and schema of the tools."""
+    return [each for each in _cellar.granted() if not each[0].startswith(RUNTIME)]
+
+
+def _tool_spec(name):
+    for known, description, schema in _granted():
         if known == name:
-            return {
-                "name": name,
-                "description": description,
-                "schema": json.loads(schema) if schema is not None else None,
-            }
-    raise KeyError(f"no {what} {name!r}; {where} names all")
+            schema = json.loads(schema) if schema is not None else None
+            return {"name": name, "description": description, "schema": schema}
+    raise KeyError(f"no tool {name!r}; dir(tool) names all")
 
 
 class _Tools:
@@ -246,7 +252,7 @@ class _Tools:
         return self.__dict__.get(name) or getattr(self, name)
 
     def __dir__(self):
-        return [name for name, _, _ in _cellar.granted()]
+        return [name for name, _, _ in _granted()]
 
     def __repr__(self):
         return f"<tools: {', '.join(self.__dir__()) or 'none granted'}>"
@@ -267,39 +273,3 @@ llm = Bridge("llm", _prepare_llm)
 agent = Bridge("agent", _prepare_agent)
 input_ = Input()
 http = Bridge("http", _prepare_http)
-class _Pack:
-    """A pack of primitives."""
-
-    def __init__(self, name):
-        self._name = name
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Tool(f"{self._name}.{name}")
-
-    def __repr__(self):
-        return f"<runtime pack {self._name}>"
-
-
-class _Runtime:
-    """`runtime`: what the host has installed."""
-
-    def list_primitives(self):
-        """Names of all primitives: those of packs have a dot in them."""
-        return sorted(name for name, _, _ in _cellar.granted())
-
-    def get_primitive_spec(self, name):
-        """Description and argument schema of one primitive."""
-        return _spec(name, "primitive", "runtime.list_primitives()")
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Pack(name)
-
-    def __repr__(self):
-        return "<runtime>"
-
-
-runtime = _Runtime()

@@ -8,7 +8,7 @@ import time
 
 import _cellar
 from _cellar_prelude import (
-    absent, bridges, cells, editor, helpers, history, ipython, modules, network, pools, sandbox, streams, warm,
+    absent, bridges, cells, editor, helpers, history, ipython, modules, network, pools, primitives, sandbox, streams, warm,
 )
 
 # --- Bridges and names of every cell
@@ -41,7 +41,7 @@ _GLOBALS = {
     "agent": bridges.agent,
     "parallel": pools.parallel,
     "pipeline": pools.pipeline,
-    "runtime": bridges.runtime,
+    "runtime": primitives.runtime,
 }
 
 

@@ -85,8 +85,11 @@ def _is_bridge(function):
     if not isinstance(root, ast.Name) or root is function:
         return False
     if root.id == "runtime":
-        # runtime.pack.primitive(...), not runtime.list_primitives()
-        return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Attribute)
+        # runtime.pack.primitive(...) and runtime["pack.primitive"](...), not runtime.list_primitives()
+        if isinstance(function, ast.Subscript):
+            return function.value is root
+        is_inner = isinstance(function.value, (ast.Attribute, ast.Subscript))
+        return is_inner and function.attr not in ("aio", "spec")
     return root.id == "tool" and function.value is root
 
 

@@ -12,6 +12,7 @@ mod http;
 mod llm;
 mod mcp;
 mod options;
+mod packs;
 mod schema;
 mod secrets;
 #[cfg(test)]
@@ -19,11 +20,11 @@ mod service;
 mod text;
 mod tools;
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cellar_engine::{
-    BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, CellId, Response, ToolSpec, ToolsFuture,
-    denied,
+    BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, ToolSpec, ToolsFuture, denied,
+    selfref_pack,
 };
 use futures::future::join_all;
 
@@ -36,8 +37,10 @@ use tools::Granted;
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
-    Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Spawns, Tool,
+    Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive, RuntimePack,
+    Spawns, Tool,
 };
+pub use packs::Pack;
 pub use schema::Schema;
 pub use secrets::hide;
 pub use text::{list, nearest, quote};
@@ -51,6 +54,7 @@ const NAMES_MAX: usize = 20;
 #[derive(Clone)]
 pub struct HostBridges {
     tools: Arc<Sources>,
+    packs: BTreeMap<String, Arc<Pack>>,
     agents: Arc<Agents>,
     models: Option<Arc<Models>>,
     network: Option<Arc<Network>>,
@@ -78,11 +82,13 @@ impl HostBridges {
     pub fn new(options: Options) -> HostBridges {
         let mut own = Tools::new();
         options.tools.into_iter().for_each(|(name, tool)| own.add(command_tool(&name, tool)));
+        let packs = options.runtime.into_iter().map(|(name, pack)| (name.clone(), Arc::new(command_pack(&name, pack))));
+        let packs = packs.collect();
         let servers = options.mcp.into_iter().map(|(name, server)| Server::new(name, server)).collect();
         let agents = Arc::new(Agents::new(options.agents, options.spawns));
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
-        HostBridges { tools: Arc::new(Sources { own, servers }), agents, models, network, doors: None }
+        HostBridges { tools: Arc::new(Sources { own, servers }), packs, agents, models, network, doors: None }
     }
 
     /// Grants these tools as well. They take the place of others with their names.
@@ -90,6 +96,12 @@ impl HostBridges {
         let mut sources = (*self.tools).clone();
         sources.own.extend(tools);
         HostBridges { tools: Arc::new(sources), ..self }
+    }
+
+    /// Grants this pack of primitives as well. It takes the place of one with its name, the session's own included.
+    pub fn with_pack(mut self, pack: Pack) -> HostBridges {
+        self.packs.insert(pack.name().to_owned(), Arc::new(pack));
+        self
     }
 
     /// Lets agents run cells in the session that called them, through doors that `doors` opens.
@@ -133,8 +145,16 @@ impl Bridges for HostBridges {
         }
     }
 
+    fn packs(&self) -> Vec<PackSpec> {
+        self.packs.values().map(|pack| pack.spec().clone()).collect()
+    }
+
     fn has_tool(&self, name: &str) -> bool {
         self.tools.own.get(name).is_some()
+    }
+
+    fn has_pack(&self, name: &str) -> bool {
+        self.packs.contains_key(name)
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
@@ -172,13 +192,33 @@ impl HostBridges {
                     return Box::pin(Arc::clone(network).ask(request.clone(), caller.session.local()));
                 }
             }
-            Call::Primitive { .. } | Call::Input { .. } => {}
+            Call::Primitive { name, arguments } => {
+                let parts = name.split_once('.');
+                if let Some(primitive) = parts.and_then(|(pack, name)| self.packs.get(pack)?.get(name)) {
+                    return Box::pin(primitive.call(arguments.clone(), caller.cell));
+                }
+            }
+            Call::Input { .. } => {}
         }
-        let names: Vec<&str> = match &call {
-            Call::Agent(_) => self.agents.names().collect(),
+        let names: Vec<String> = match &call {
+            Call::Agent(_) => self.agents.names().map(str::to_owned).collect(),
+            Call::Primitive { .. } => self.primitives(),
             _ => Vec::new(),
         };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Box::pin(std::future::ready(Err(refusal(&call, &names))))
+    }
+}
+
+impl HostBridges {
+    /// The primitives that cells may call, the session's own included, by their whole names.
+    fn primitives(&self) -> Vec<String> {
+        let own = Some(selfref_pack()).filter(|own| !self.has_pack(&own.name));
+        let names = |pack: PackSpec| {
+            let of = pack.name;
+            pack.primitives.into_iter().map(move |primitive| format!("{of}.{}", primitive.name)).collect::<Vec<_>>()
+        };
+        self.packs().into_iter().chain(own).flat_map(names).collect()
     }
 }
 
@@ -232,22 +272,22 @@ fn refusal(call: &Call, names: &[&str]) -> CallError {
     error
 }
 
-/// A tool that is a command. Dropping its call kills the command and all that it started in its process group.
+/// A tool that is a command.
 fn command_tool(name: &str, tool: options::Tool) -> Granted {
     let spec = ToolSpec {
         name: name.to_owned(),
         description: tool.description,
         schema: tool.schema.as_ref().map(serde_json::Value::to_string),
     };
-    let (who, command) = (tools::who(name), Arc::new(tool.command));
-    let handler = move |arguments: String, _: CellId| -> CallFuture {
-        let (who, command) = (who.clone(), command.clone());
-        Box::pin(async move {
-            let output = command::run(&command, &who, arguments.into_bytes(), &[]).await?;
-            Ok(Response::Json(json_text(&who, output)?))
-        })
-    };
-    Granted::new(spec, Box::new(handler))
+    let who = tools::who(name);
+    Granted::new(who.clone(), spec, tools::command_handler(who, tool.command))
+}
+
+/// A pack of commands.
+fn command_pack(name: &str, pack: options::RuntimePack) -> Pack {
+    let empty = Pack::new(name, &pack.description);
+    let empty = pack.version.iter().fold(empty, |pack, version| pack.version(version));
+    pack.primitives.into_iter().fold(empty, |pack, (name, primitive)| pack.with_command(&name, primitive))
 }
 
 /// The output of a command as a JSON text.

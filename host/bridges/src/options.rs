@@ -9,6 +9,8 @@ use crate::{agent::AgentProgram, http::HeaderTemplate};
 pub struct Options {
     /// `[tools.NAME]`: what `tool.NAME(…)` runs.
     pub tools: BTreeMap<String, Tool>,
+    /// `[runtime.PACK]`: what `runtime.PACK.PRIMITIVE(…)` runs.
+    pub runtime: BTreeMap<String, RuntimePack>,
     /// `[mcp.NAME]`: servers whose tools cells may call.
     pub mcp: BTreeMap<String, McpServer>,
     /// `[llm]`: what `llm(…)` asks.
@@ -47,6 +49,26 @@ pub struct Tool {
     pub description: String,
     /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the command starts.
     pub schema: Option<serde_json::Value>,
+}
+
+/// A pack of primitives that are commands.
+#[derive(Debug, Clone, Default)]
+pub struct RuntimePack {
+    /// `description`: what it is for, for people and models.
+    pub description: String,
+    /// `version`: for people.
+    pub version: Option<String>,
+    /// `[runtime.PACK.PRIMITIVE]`: what is in it.
+    pub primitives: BTreeMap<String, Primitive>,
+}
+
+/// A primitive that is a command.
+#[derive(Debug, Clone)]
+pub struct Primitive {
+    /// As those of a tool: `command`, `environment`, `inherit`, `timeout`, `description`, `schema`.
+    pub tool: Tool,
+    /// `result`: JSON Schema of its result, for people and models.
+    pub result: Option<serde_json::Value>,
 }
 
 /// A server that speaks the Model Context Protocol.

@@ -8,6 +8,7 @@ use std::{
     fmt,
     future::Future,
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::{Arc, OnceLock},
 };
 
@@ -17,7 +18,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::schema::Schema;
+use crate::{command, json_text, options::Command, schema::Schema};
 
 /// Tools that are functions of the embedding program.
 ///
@@ -89,12 +90,9 @@ impl Tools {
         F: Fn(A) -> W + Send + Sync + 'static,
         W: Future<Output = Result<T, ToolFailure>> + Send + 'static,
     {
-        let who = who(name);
-        self.with(spec_of::<A>(name, description), move |arguments, _| {
-            let who = who.clone();
-            let begun = read::<A>(&who, &arguments).map(&function);
-            Box::pin(async move { answer(&who, begun?.await) })
-        })
+        let schema = Some(schema_of::<A>());
+        let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), schema };
+        self.with(spec, typed(who(name), function))
     }
 
     /// Adds a function that computes or blocks; it runs on a thread that may. It is not stopped when the cell is, but
@@ -105,17 +103,7 @@ impl Tools {
         T: Serialize + Send + 'static,
         F: Fn(A) -> Result<T, ToolFailure> + Send + Sync + 'static,
     {
-        let function = Arc::new(function);
-        self.tool(name, description, move |arguments: A| {
-            let function = function.clone();
-            async move {
-                match tokio::task::spawn_blocking(move || function(arguments)).await {
-                    Ok(result) => result,
-                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                    Err(_) => Err(ToolFailure::new("was stopped with the host")),
-                }
-            }
-        })
+        self.tool(name, description, blocking(function))
     }
 
     /// Adds a tool whose arguments and results are JSON texts; it is told which cell calls. Its schema, if it has one,
@@ -125,7 +113,7 @@ impl Tools {
         spec: ToolSpec,
         handler: impl Fn(String, CellId) -> CallFuture + Send + Sync + 'static,
     ) -> Tools {
-        self.add(Granted::new(spec, Box::new(handler)));
+        self.add(Granted::new(who(&spec.name), spec, Box::new(handler)));
         self
     }
 
@@ -166,10 +154,12 @@ impl Tools {
     }
 }
 
-type Handler = dyn Fn(String, CellId) -> CallFuture + Send + Sync;
+pub(crate) type Handler = dyn Fn(String, CellId) -> CallFuture + Send + Sync;
 
-/// One tool.
+/// One tool, or one primitive.
 pub(crate) struct Granted {
+    /// What messages call it.
+    who: String,
     spec: ToolSpec,
     /// Compiled at the first call: most sessions call few of their tools.
     schema: OnceLock<Result<Schema, String>>,
@@ -177,8 +167,8 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    pub(crate) fn new(spec: ToolSpec, handler: Box<Handler>) -> Granted {
-        Granted { spec, schema: OnceLock::new(), handler }
+    pub(crate) fn new(who: String, spec: ToolSpec, handler: Box<Handler>) -> Granted {
+        Granted { who, spec, schema: OnceLock::new(), handler }
     }
 
     /// Checks the arguments and calls.
@@ -186,7 +176,7 @@ impl Granted {
     /// # Cancel safety
     /// Dropping the future drops that of the tool.
     pub(crate) async fn call(self: Arc<Granted>, arguments: String, cell: CellId) -> Result<Response, CallError> {
-        let who = who(&self.spec.name);
+        let who = self.who.as_str();
         self.check(&arguments).map_err(|fault| {
             let message = format!("{who}: the arguments do not fit its schema: {fault}");
             CallError::new(CallErrorKind::Invalid, message)
@@ -216,9 +206,59 @@ pub(crate) fn who(name: &str) -> String {
     format!("tool `{name}`")
 }
 
-fn spec_of<A: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+pub(crate) fn schema_of<A: JsonSchema>() -> String {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
-    ToolSpec { name: name.to_owned(), description: description.to_owned(), schema: Some(schema.to_value().to_string()) }
+    schema.to_value().to_string()
+}
+
+/// A handler of JSON texts around a function of types.
+pub(crate) fn typed<A, T, F, W>(who: String, function: F) -> impl Fn(String, CellId) -> CallFuture + Send + Sync
+where
+    A: DeserializeOwned + Send + 'static,
+    T: Serialize + Send + 'static,
+    F: Fn(A) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<T, ToolFailure>> + Send + 'static,
+{
+    move |arguments, _| {
+        let who = who.clone();
+        let begun = read::<A>(&who, &arguments).map(&function);
+        Box::pin(async move { answer(&who, begun?.await) })
+    }
+}
+
+/// A function that may wait around one that computes or blocks.
+pub(crate) fn blocking<A, T, F>(function: F) -> impl Fn(A) -> BlockingFuture<T> + Send + Sync
+where
+    A: Send + 'static,
+    T: Send + 'static,
+    F: Fn(A) -> Result<T, ToolFailure> + Send + Sync + 'static,
+{
+    let function = Arc::new(function);
+    move |arguments: A| {
+        let function = function.clone();
+        Box::pin(async move {
+            match tokio::task::spawn_blocking(move || function(arguments)).await {
+                Ok(result) => result,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => Err(ToolFailure::new("was stopped with the host")),
+            }
+        })
+    }
+}
+
+/// What [`blocking`] gives.
+pub(crate) type BlockingFuture<T> = Pin<Box<dyn Future<Output = Result<T, ToolFailure>> + Send>>;
+
+/// A handler that runs a command. Dropping its call kills the command and all that it started in its process group.
+pub(crate) fn command_handler(who: String, command: Command) -> Box<Handler> {
+    let command = Arc::new(command);
+    Box::new(move |arguments: String, _: CellId| -> CallFuture {
+        let (who, command) = (who.clone(), command.clone());
+        Box::pin(async move {
+            let output = command::run(&command, &who, arguments.into_bytes(), &[]).await?;
+            Ok(Response::Json(json_text(&who, output)?))
+        })
+    })
 }
 
 /// The arguments as the function takes them. Those that fit the schema may still be none for the type.

@@ -2,6 +2,7 @@
 
 mod agents;
 mod http;
+mod runtime;
 
 use std::{
     collections::BTreeMap,
@@ -70,6 +71,7 @@ impl Parser<'_> {
     pub(super) fn config(&mut self, at: &At<'_>) -> Option<Config> {
         let known = [
             "tools",
+            "runtime",
             "mcp",
             "llm",
             "agents",
@@ -90,6 +92,7 @@ impl Parser<'_> {
         Some(Config {
             bridges: Options {
                 tools: self.named(&fields, "tools", Parser::tool),
+                runtime: self.named(&fields, "runtime", Parser::pack),
                 mcp: self.named(&fields, "mcp", Parser::mcp),
                 llm: fields.get("llm").and_then(|at| self.llm(&at)),
                 agents,
@@ -313,6 +316,7 @@ impl Parser<'_> {
                 ("output_mib", 1..=1_024, &mut table.output_mib),
                 ("display_mib", 1..=64, &mut table.display_mib),
                 ("calls_in_flight", 1..=1_024, &mut table.calls_in_flight),
+                ("forks", 0..=64, &mut table.forks),
                 ("disk_mib", 0..=1 << 20, &mut table.disk_mib),
                 ("disk_files", 0..=10_000_000, &mut table.disk_files),
                 ("descriptors", 8..=65_536, &mut table.descriptors),

@@ -41,6 +41,15 @@ fn an_agent_is_started_or_asked_and_policies_name_agents() {
     assert_eq!(config.bridges.agents["a"].spawns, Spawns::All);
 }
 
+#[test]
+fn a_pack_has_primitives_of_commands() {
+    assert_eq!(problems("[runtime.a]\nversion = 1"), ["runtime.a.version: expected a string, found 1"]);
+    let name = "expected a name of letters, digits, `_` and `-`, with dots between such";
+    assert_eq!(problems("[runtime.a.\"b..c\"]\ncommand = [\"x\"]"), [format!("runtime.a[\"b..c\"]: {name}")]);
+    let missing = "runtime.a.b.command: expected an array of strings, the program first, found nothing";
+    assert_eq!(problems("[runtime.a.b]\ndescription = \"x\""), [missing]);
+}
+
 /// Every key that the documentation names, as its readers would write them.
 const WHOLE: &str = r#"
 packages = ["packages", "/opt/packages"]
@@ -54,6 +63,13 @@ MODE = "fast"
 [tools.add.schema]
 type = "object"
 required = ["a"]
+[runtime.geo]
+version = "2"
+description = "places"
+[runtime.geo."route.length"]
+command = ["./length"]
+timeout = 5
+result = { type = "number" }
 [mcp.files]
 command = ["./mcp-server", "--stdio"]
 inherit = ["TOKEN"]
@@ -114,6 +130,11 @@ fn the_documented_file_is_understood() {
     assert_eq!(add.command.environment, [("MODE".to_owned(), "fast".to_owned())]);
     assert_eq!(add.command.inherit, ["TOKEN"]);
     assert_eq!(add.schema, Some(serde_json::json!({"type": "object", "required": ["a"]})));
+    let geo = &config.bridges.runtime["geo"];
+    assert_eq!((geo.version.as_deref(), geo.description.as_str()), (Some("2"), "places"));
+    let length = &geo.primitives["route.length"];
+    assert_eq!(length.result, Some(serde_json::json!({"type": "number"})));
+    assert_eq!((&length.tool.command.argv[0][..], length.tool.command.timeout), ("./length", Duration::from_secs(5)));
     let files = &config.bridges.mcp["files"];
     assert_eq!((files.tools.as_deref(), files.prefix.as_str()), (Some(&["read".to_owned()][..]), "files_"));
     assert!(matches!(&files.transport, McpTransport::Command(command) if command.inherit == ["TOKEN"]));

@@ -49,6 +49,7 @@ pub(crate) struct ConfigJson {
     pub(crate) tools: Vec<String>,
     /// The MCP servers, each with how many tools it has.
     pub(crate) mcp: Vec<String>,
+    pub(crate) runtime: Vec<String>,
     pub(crate) agents: Vec<String>,
     pub(crate) llm: Option<LlmJson>,
     pub(crate) http: Vec<String>,
@@ -94,6 +95,7 @@ pub(crate) struct LimitsJson {
     pub(crate) output_mib: u64,
     pub(crate) display_mib: usize,
     pub(crate) calls_in_flight: usize,
+    pub(crate) forks: usize,
     pub(crate) disk_mib: u64,
     pub(crate) disk_files: u64,
     pub(crate) descriptors: u32,

@@ -364,7 +364,8 @@ fn kind_from_json(word: &str) -> FailureKind {
 }
 
 fn bridge_from_json(word: &str) -> Bridge {
-    const BRIDGES: [Bridge; 5] = [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http];
+    const BRIDGES: [Bridge; 6] =
+        [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http, Bridge::Runtime];
     BRIDGES.into_iter().find(|bridge| bridge.as_str() == word).unwrap_or(Bridge::Tool)
 }
 

@@ -75,9 +75,9 @@ impl Lineage {
         self.agent.as_deref()
     }
 
-    /// That of the same agent in another session, whose kernels know nothing of these calls.
-    pub(crate) fn elsewhere(&self) -> Lineage {
-        Lineage { calls: None, agent: self.agent.clone() }
+    /// That of the same agent, or of this one, in another session, whose kernels know nothing of these calls.
+    pub(crate) fn elsewhere(&self, agent: Option<&str>) -> Lineage {
+        Lineage { calls: None, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
     }
 }
 

@@ -32,6 +32,16 @@ pub const INPUT_IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 pub const AGENT_DEPTH_MAX: u32 = 3;
 /// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.
 pub const CROSSING_BYTES_MAX: usize = 80 << 20;
+/// Notes that a session remembers.
+pub const EXPERIENCES_MAX: usize = 1_000;
+/// Bytes of all that a session remembers: its notes and its summary.
+pub const REMEMBERED_BYTES_MAX: usize = 1 << 20;
+/// Cells that a look at what a session remembers tells of.
+pub const MESSAGES_MAX: usize = 1_000;
+/// Forks that have ended whose results a session keeps.
+pub const FORK_RESULTS_MAX: usize = 16;
+/// Bytes of the result of a fork, as JSON.
+pub const FORK_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.
 pub const CELLS_LIVE_MAX: usize = 64;
 /// Time that an answer to a look into a session may take before it is stopped; its kernel is kept when it stops within
@@ -77,6 +87,8 @@ pub struct Limits {
     pub display_bytes: usize,
     /// Bridge calls of a session that run at the same time; more wait.
     pub calls_in_flight: usize,
+    /// Forks that cells may have running at the same time, over a session and all that were forked of it so; 0 for none.
+    pub forks: usize,
     /// Bytes a session may add to its folders.
     pub disk_bytes: u64,
     /// Files and folders it may create.
@@ -96,6 +108,7 @@ impl Default for Limits {
             output_bytes: 64 << 20,
             display_bytes: 16 << 20,
             calls_in_flight: 64,
+            forks: 8,
             disk_bytes: 256 << 20,
             disk_files: 10_000,
             descriptors: 256,

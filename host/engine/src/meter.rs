@@ -38,11 +38,14 @@ pub(crate) struct StopFlag {
     stopped: AtomicBool,
     /// Wakes the kernel that works for the run; replaced when the run moves to another one.
     kernel: std::sync::Mutex<Option<Arc<Notify>>>,
+    /// Wakes what goes on besides the kernel.
+    others: Notify,
 }
 
 impl StopFlag {
     pub(crate) fn new() -> Arc<StopFlag> {
-        Arc::new(StopFlag { stopped: AtomicBool::new(false), kernel: std::sync::Mutex::new(None) })
+        let (stopped, kernel) = (AtomicBool::new(false), std::sync::Mutex::new(None));
+        Arc::new(StopFlag { stopped, kernel, others: Notify::new() })
     }
 
     /// Whether somebody asked.
@@ -55,6 +58,18 @@ impl StopFlag {
         self.stopped.store(true, Ordering::Relaxed);
         if let Some(kernel) = &*lock(&self.kernel) {
             kernel.notify_one();
+        }
+        self.others.notify_waiters();
+    }
+
+    /// Waits until somebody asks.
+    pub(crate) async fn stopped(&self) {
+        let notified = self.others.notified();
+        let mut notified = std::pin::pin!(notified);
+        // From here on nothing is missed.
+        notified.as_mut().enable();
+        if !self.is_set() {
+            notified.await;
         }
     }
 

@@ -201,6 +201,8 @@ impl Run {
         self.is_error = true;
         self.running = None;
         if !self.keeps_going || self.stop.is_set() {
+            // What the run has begun elsewhere ends with it.
+            self.stop.set();
             self.end();
         }
     }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rand::Rng;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::Span;
 
 use crate::{
@@ -37,6 +37,7 @@ use crate::{
     mime::MimeBundle,
     reactor::{self, Command, Setting},
     record::{Recorder, RunRecord},
+    remembered::Remembered,
     snapshot::Snapshot,
     store::{Binding, Block, KernelLink, LiveCell},
     vault::StoredSession,
@@ -44,14 +45,20 @@ use crate::{
 };
 
 mod auditing;
+mod forks;
 mod grants;
 mod input;
 mod reading;
 mod recording;
+mod selfref;
 mod state;
+
+use forks::{Forks, Kin};
 
 pub use grants::SessionConfig;
 pub(crate) use reading::{READ_TOOL, read_tool};
+pub use selfref::selfref_pack;
+pub(crate) use selfref::{SELFREF, Site};
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -107,11 +114,17 @@ struct Inner {
     packages: Vec<String>,
     quota: Arc<Quota>,
     permits: Permits,
-    locals: Locals,
+    locals: Arc<Locals>,
     input: Arc<Requests>,
     seeds: HashMap<Language, Arc<Seed>>,
     next_cell: AtomicU32,
     history: Mutex<History>,
+    remembered: Mutex<Remembered>,
+    forks: Forks,
+    /// How many more forks may run, over all that are kin.
+    forks_left: Arc<Semaphore>,
+    /// Of a fork that a cell made.
+    fork_id: Option<String>,
     kernels: Mutex<Kernels>,
     /// The workspace, when it is a private one. Its kernels hold it as well, because they outlive the session a little.
     private: Option<Arc<PrivateFolder>>,
@@ -133,6 +146,8 @@ struct Origin<'a> {
     /// Its private workspace, if it is to have a certain one.
     private: Option<PrivateFolder>,
     home: Option<StoredSession>,
+    /// What it shares with the session whose cell forked it.
+    kin: Option<Kin>,
 }
 
 /// What its cells are told of their run.
@@ -174,6 +189,8 @@ impl Inner {
         kernels.closed = true;
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
         kernels.passing.drain(..).for_each(|(_, kernel)| kernel.close());
+        drop(kernels);
+        self.forks.close();
     }
 }
 
@@ -200,12 +217,12 @@ impl Host {
 impl Session {
     fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
         grants::check_seeds(&config.seeds)?;
-        let Origin { snapshot, private, home } = origin;
+        let Origin { snapshot, private, home, kin } = origin;
         let home = home.map(Arc::new);
         let mut kernels = Kernels::default();
         if let Some(snapshot) = snapshot {
             host.check(snapshot, &config)?;
-            kernels.go_on_from(snapshot, &home);
+            kernels.go_on_from(snapshot, &home, kin.is_some());
         }
         let mut private = private.map(Arc::new);
         let workspace = match (&config.workspace, &private, &home) {
@@ -231,18 +248,31 @@ impl Session {
         };
         let recorder = config.record.as_deref().map(|path| recording::begin(path, &id, &config.limits)).transpose()?;
         let auditor = config.audit.clone().map(|audit| Auditor::new(audit, id.clone()));
+        let limits = &config.limits;
+        let disk_usage = snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage);
+        let Kin { fork_id, quota, permits, locals, forks_left } = kin.unwrap_or_else(|| Kin {
+            fork_id: String::new(),
+            quota: None,
+            permits: Permits::new(limits.calls_in_flight),
+            locals: Arc::default(),
+            forks_left: Arc::new(Semaphore::new(limits.forks)),
+        });
         let inner = Arc::new(Inner {
             id,
             host,
             mounts: mounts?,
             packages: packages.into_iter().map(|mount| mount.guest).collect(),
-            quota: Quota::with_usage(file_limits, snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage)),
-            permits: Permits::new(config.limits.calls_in_flight),
-            locals: Locals::default(),
+            quota: quota.unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
+            permits,
+            locals,
             input: Arc::default(),
             seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
             history: Mutex::default(),
+            remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
+            forks: Forks::default(),
+            forks_left,
+            fork_id: (!fork_id.is_empty()).then_some(fork_id),
             kernels: Mutex::new(kernels),
             config,
             private,

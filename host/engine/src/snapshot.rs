@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cell::Language, files::OpenFile, prefix::FormatError};
+use crate::{cell::Language, files::OpenFile, prefix::FormatError, remembered::Remembered};
 
 mod format;
 mod image;
@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub(crate) disk_usage: (u64, u64),
     /// Kernels made of it get new seeds.
     pub(crate) is_fork: bool,
+    /// What the session remembers besides its kernels.
+    pub(crate) remembered: Remembered,
     pub(crate) kernels: Vec<Arc<KernelImage>>,
 }
 
@@ -131,6 +133,7 @@ impl Snapshot {
             next_cell: 1,
             disk_usage: (0, 0),
             is_fork: false,
+            remembered: Remembered::default(),
             kernels: Vec::new(),
         }
     }

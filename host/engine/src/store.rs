@@ -281,7 +281,7 @@ impl StoreData {
     pub(crate) fn add_cell(&mut self, id: u32, cell: LiveCell) {
         if cell.depth > 0 && cell.depth >= self.deepest {
             self.deepest = cell.depth;
-            self.deepest_agent = cell.lineage.elsewhere();
+            self.deepest_agent = cell.lineage.elsewhere(None);
         }
         self.cells.insert(id, cell);
     }

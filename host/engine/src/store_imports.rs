@@ -13,7 +13,7 @@ use crate::{
         WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools, types,
         types::StopReason,
     },
-    bridge::{Call, CallError, CallErrorKind},
+    bridge::{Call, CallError, CallErrorKind, RUNTIME},
     calls::CallResult,
     event::{EventKind, Scalar},
     meter::wall_nanos,
@@ -98,7 +98,7 @@ impl tools::Host for StoreData {
     }
 
     async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
-        let result = self.block_call(cell, Call::Tool { name, arguments }).await?;
+        let result = self.block_call(cell, named(name, arguments)).await?;
         Ok(match result {
             Ok(crate::bridge::Response::Json(json)) => Ok(json),
             Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
@@ -107,7 +107,7 @@ impl tools::Host for StoreData {
     }
 
     async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
-        StoreData::start_call(self, cell, Call::Tool { name, arguments }).await
+        StoreData::start_call(self, cell, named(name, arguments)).await
     }
 
     async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
@@ -115,6 +115,14 @@ impl tools::Host for StoreData {
             self.report_end(&mut end).await;
         }
         Ok(())
+    }
+}
+
+/// A call of a tool, or of a primitive, which is told by its name.
+fn named(name: String, arguments: String) -> Call {
+    match name.strip_prefix(RUNTIME) {
+        Some(name) => Call::Primitive { name: name.to_owned(), arguments },
+        None => Call::Tool { name, arguments },
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
     http::HeaderTemplate,
     options::{McpServer, McpTransport},
     text::{causes, clip},
-    tools::{Granted, Tools},
+    tools::{Granted, Tools, who},
 };
 
 /// Tools of one server.
@@ -271,7 +271,8 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
                 }
             })
         };
-        tools.add(Granted::new(ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
+        let who = who(&name);
+        tools.add(Granted::new(who, ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
     }
     tools
 }

@@ -4,12 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Command, Inner, Kernels, Origin, Session, SessionConfig};
+use super::{Command, Inner, Kernels, Origin, Session, SessionConfig, forks::Kin};
 use crate::{
     bridge::Bridges,
     cell::Language,
     checkpoint::{Kept, Slot, check},
     error::Error,
+    files::{Access, Mount},
     host::Host,
     meter::{lock, wall_nanos},
     snapshot::{KernelImage, Snapshot},
@@ -39,7 +40,7 @@ impl Host {
     pub fn open_stored(&self, home: StoredSession, config: SessionConfig) -> Result<Session, Error> {
         let snapshot = home.load()?;
         let config = SessionConfig { id: config.id.or_else(|| Some(home.name().to_owned())), ..config };
-        let origin = Origin { snapshot: snapshot.as_ref(), private: None, home: Some(home) };
+        let origin = Origin { snapshot: snapshot.as_ref(), home: Some(home), ..Origin::default() };
         Session::open(self.clone(), config, origin)
     }
 
@@ -116,6 +117,33 @@ impl Session {
     /// # Errors
     /// As there.
     pub async fn fork_with(&self, id: Option<String>, bridges: Arc<dyn Bridges>) -> Result<Session, Error> {
+        self.fork_as(id, bridges, None).await
+    }
+
+    /// A fork that a cell of this session makes. It shares the session's budgets, cells that await end in it, and it asks
+    /// nobody for input.
+    ///
+    /// # Errors
+    /// As [`Session::fork`]; `Deadlock` when the call that makes it holds a kernel.
+    pub(super) async fn fork_within(&self, id: String, fork_id: String, agent: Option<&str>) -> Result<Session, Error> {
+        let inner = &self.inner;
+        let kin = Kin {
+            fork_id,
+            quota: Some(inner.quota.clone()),
+            permits: inner.permits.clone(),
+            locals: inner.locals.clone(),
+            forks_left: inner.forks_left.clone(),
+        };
+        let fork = self.fork_as(Some(id), inner.config.bridges.clone(), Some(kin)).await?;
+        Ok(Session { lineage: self.lineage.elsewhere(agent), ..fork })
+    }
+
+    async fn fork_as(
+        &self,
+        id: Option<String>,
+        bridges: Arc<dyn Bridges>,
+        mut kin: Option<Kin>,
+    ) -> Result<Session, Error> {
         let inner = &self.inner;
         let snapshot = self.snapshot().await?.forked();
         let workspace = match (&inner.config.workspace, &inner.private, &inner.home) {
@@ -131,8 +159,15 @@ impl Session {
             None => None,
         };
         let id = id.or_else(|| Some(super::made_up_id()));
-        let config = SessionConfig { id, bridges, record: None, ..inner.config.clone() };
-        Session::open(inner.host.clone(), config, Origin { snapshot: Some(&snapshot), private, home: None })
+        let mut config = SessionConfig { id, bridges, record: None, ..inner.config.clone() };
+        if let Some(kin) = &mut kin {
+            config.input = None;
+            let is_writable = |mount: &Mount| mount.access == Access::ReadWrite;
+            // What a fork writes to a copy of its own is gone with it.
+            kin.quota = kin.quota.take().filter(|_| private.is_none() || config.mounts.iter().any(is_writable));
+        }
+        let origin = Origin { snapshot: Some(&snapshot), private, home: None, kin };
+        Session::open(inner.host.clone(), config, origin)
     }
 
     /// Goes back to a snapshot. Cells that run end as interrupted. Files stay as they are.
@@ -146,7 +181,8 @@ impl Session {
             return Err(Error::SessionClosed(self.inner.id.clone()));
         }
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
-        kernels.go_on_from(snapshot, &self.inner.home);
+        kernels.go_on_from(snapshot, &self.inner.home, false);
+        *lock(&self.inner.remembered) = snapshot.remembered.clone();
         // Names of cells are never used twice, also not those that were undone.
         self.inner.next_cell.fetch_max(snapshot.next_cell, Ordering::Relaxed);
         Ok(())
@@ -158,7 +194,8 @@ impl Session {
         if kernels.closed {
             return Err(Error::SessionClosed(self.inner.id.clone()));
         }
-        Ok(kernels.live.values().map(|kernel| kernel.commands.clone()).collect())
+        let live = kernels.live.iter();
+        live.map(|(language, kernel)| self.check_block(*language, kernel).map(|()| kernel.commands.clone())).collect()
     }
 
     /// Has every kernel do something. One that dies of it, or died before, needs not.
@@ -196,6 +233,7 @@ impl Inner {
             next_cell: self.next_cell.load(Ordering::Relaxed),
             disk_usage: self.quota.usage(),
             is_fork,
+            remembered: lock(&self.remembered).clone(),
             kernels,
         })
     }
@@ -244,8 +282,8 @@ impl Kernels {
         self.slots.entry(language).or_insert_with(|| Arc::new(Slot::new(home.clone()))).clone()
     }
 
-    /// Forgets what was kept, and keeps what the snapshot has.
-    pub(super) fn go_on_from(&mut self, snapshot: &Snapshot, home: &Option<Arc<StoredSession>>) {
+    /// Forgets what was kept, and keeps what the snapshot has. Cells that await in it go on, or end.
+    pub(super) fn go_on_from(&mut self, snapshot: &Snapshot, home: &Option<Arc<StoredSession>>, ends_cells: bool) {
         // New slots: a kernel that is on its way out still has the old one.
         self.slots.clear();
         for image in &snapshot.kernels {
@@ -253,7 +291,7 @@ impl Kernels {
                 let kept = Kept {
                     image: image.clone(),
                     is_fork: snapshot.is_fork,
-                    is_checkpoint: false,
+                    is_checkpoint: ends_cells,
                     last_cell: snapshot.next_cell.saturating_sub(1),
                     deaths: 0,
                 };

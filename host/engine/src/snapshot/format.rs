@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::Language,
     prefix::{FileKind, PREFIX_BYTES, split_head},
+    remembered::Remembered,
 };
 
 use super::{
@@ -27,7 +28,7 @@ use super::{
 };
 
 /// The version changes with every change to what is below.
-pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 2 };
+pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 3 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -46,6 +47,7 @@ struct Head {
     disk_bytes: u64,
     disk_files: u64,
     is_fork: bool,
+    remembered: Remembered,
     kernels: Vec<KernelHead>,
 }
 
@@ -78,6 +80,7 @@ pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
         disk_bytes: snapshot.disk_usage.0,
         disk_files: snapshot.disk_usage.1,
         is_fork: snapshot.is_fork,
+        remembered: snapshot.remembered.clone(),
         kernels,
     };
     let mut bytes = SNAPSHOT.begin(&head);
@@ -147,6 +150,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         next_cell: head.next_cell.max(1),
         disk_usage: (head.disk_bytes, head.disk_files),
         is_fork: head.is_fork,
+        remembered: head.remembered.bounded(),
         kernels: kernels.into_iter().map(Arc::new).collect(),
     })
 }

@@ -10,6 +10,7 @@ use super::{
     pages::{CHUNK_PAGES, Collector, PAGE_BYTES, Pages, WASM_PAGE_BYTES},
 };
 use crate::prefix::FormatError;
+use crate::remembered::Remembered;
 
 /// A memory of so many pages, each filled with one byte.
 fn pages(contents: &[u8], image: &Image, earlier: Option<&Pages>) -> Pages {
@@ -60,7 +61,18 @@ fn state() -> KernelState {
 
 fn snapshot(pages: Pages) -> Snapshot {
     let kernels = vec![Arc::new(KernelImage { state: state(), pages })];
-    Snapshot { session: "s".to_owned(), taken_at_nanos: 1, next_cell: 3, disk_usage: (4, 5), is_fork: false, kernels }
+    let mut remembered = Remembered::default();
+    remembered.remember("a".to_owned()).expect("room");
+    let disk_usage = (4, 5);
+    Snapshot {
+        session: "s".to_owned(),
+        taken_at_nanos: 1,
+        next_cell: 3,
+        disk_usage,
+        is_fork: false,
+        remembered,
+        kernels,
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tracing::{Instrument, Span};
 use super::{Block, StoreData, word};
 use crate::{
     audit::CalledAs,
-    bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, RUNTIME, ToolSpec, denied},
+    bridge::{Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, denied},
     calls::{Begun, CallEnd, CallOrigin, CallResult},
     cell::{CellId, SEED_CELL},
     event::{Bridge, EventKind, Scalar},
@@ -15,7 +15,7 @@ use crate::{
     meter::lock,
     outcome::prefix,
     record::{Import, Tape, mark},
-    session::{READ_TOOL, read_tool},
+    session::{READ_TOOL, SELFREF, Site, read_tool, selfref_pack},
 };
 
 /// Bytes of the prompt of a request for input.
@@ -42,7 +42,15 @@ impl StoreData {
         {
             return Ok(session.call_read(arguments.clone()).into());
         }
-        let (depth, agent) = (self.depth_of(cell), caller.agent().map(str::to_owned));
+        let depth = self.depth_of(cell);
+        if let Call::Primitive { name, arguments } = &call
+            && let Some(own) = name.strip_prefix(SELFREF).and_then(|rest| rest.strip_prefix('.'))
+            && !self.binding.bridges.has_pack(SELFREF)
+        {
+            let site = Site { cell: CellId(cell), depth, stop: self.cells.get(&cell).map(|live| live.stop.clone()) };
+            return Ok(session.call_selfref(own, arguments.clone(), site).into());
+        }
+        let agent = caller.agent().map(str::to_owned);
         let caller = Caller { session: session.clone(), cell: CellId(cell), depth, agent };
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
         let future = self.binding.bridges.call(call, caller);
@@ -59,6 +67,8 @@ impl StoreData {
         if !tools.iter().any(|tool| tool.name == READ_TOOL) {
             tools.push(read_tool());
         }
+        let own = (!self.binding.bridges.has_pack(SELFREF)).then(selfref_pack);
+        tools.extend(self.binding.bridges.packs().into_iter().chain(own).flat_map(primitives));
         tools
     }
 
@@ -230,6 +240,23 @@ impl StoreData {
         }
         self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }
+}
+
+/// The primitives of a pack as they stand among the tools. Their schema says more than that of a tool.
+fn primitives(pack: PackSpec) -> Vec<ToolSpec> {
+    let PackSpec { name: of, version, description, primitives } = pack;
+    let pack = serde_json::json!({"name": of, "version": version, "description": description});
+    let value = |schema: Option<String>| schema.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let spec = |primitive: PrimitiveSpec| {
+        let told = serde_json::json!({
+            "pack": pack,
+            "schema": value(primitive.schema),
+            "result": value(primitive.result),
+        });
+        let name = format!("{RUNTIME}{of}.{}", primitive.name);
+        ToolSpec { name, description: primitive.description, schema: Some(told.to_string()) }
+    };
+    primitives.into_iter().map(spec).collect()
 }
 
 fn call_bytes(call: &Call) -> usize {

@@ -1,0 +1,461 @@
+//! Forks that cells make of their own session: each is a copy of its live state, in which code or an agent runs.
+//!
+//! A fork has what its session is granted and no more: the two draw on the same budgets of bridges, of calls at a time
+//! and, where they share a folder, of disk. It ends with what it was made for, with the run that made it when that fails
+//! or is stopped, and with its session.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::AbortHandle,
+};
+
+use super::{Session, selfref::Site};
+use crate::{
+    bridge::{AgentCall, Call, CallError, CallErrorKind, Caller, Response},
+    calls::Permits,
+    cell::{Cell, Language},
+    error::{Error, describe},
+    event::EventKind,
+    files::Quota,
+    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
+    locals::Locals,
+    meter::{StopFlag, lock},
+    result::RunResult,
+};
+
+/// What a session shares with the forks that its cells make, so that those widen nothing.
+pub(super) struct Kin {
+    pub(super) fork_id: String,
+    /// Absent where the two share no folder.
+    pub(super) quota: Option<Arc<Quota>>,
+    pub(super) permits: Permits,
+    pub(super) locals: Arc<Locals>,
+    pub(super) forks_left: Arc<Semaphore>,
+}
+
+/// What a fork is to do.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Order {
+    message: Option<String>,
+    code: Option<String>,
+    language: Option<String>,
+    timeout: Option<u64>,
+    agent_type: Option<String>,
+    model: Option<String>,
+    context: Option<String>,
+    label: Option<String>,
+    schema: Option<Value>,
+}
+
+/// What runs in a fork.
+enum Job {
+    Cell(Cell),
+    Agent(AgentCall),
+}
+
+impl Job {
+    /// The type of the agent that works in the fork.
+    fn agent_type(&self) -> Option<&str> {
+        match self {
+            Job::Cell(_) => None,
+            Job::Agent(asked) => Some(&asked.agent_type),
+        }
+    }
+}
+
+/// The forks that a session's cells have made. A session that makes none has an empty list.
+#[derive(Debug, Default)]
+pub(super) struct Forks(Mutex<Registry>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    count: u32,
+    /// Oldest first.
+    forks: VecDeque<Fork>,
+}
+
+#[derive(Debug)]
+struct Fork {
+    id: String,
+    memory_key: String,
+    /// Brings what it came to.
+    ended: watch::Receiver<Option<Arc<Ended>>>,
+    was_gathered: bool,
+    task: AbortHandle,
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a fork came to.
+#[derive(Debug)]
+struct Ended {
+    /// What `gather_all` gives of it, but for the history.
+    result: Map<String, Value>,
+    history: Vec<Value>,
+    /// What it remembers.
+    context: Value,
+}
+
+impl Forks {
+    /// Ends all forks.
+    pub(super) fn close(&self) {
+        lock(&self.0).forks.clear();
+    }
+}
+
+fn invalid(message: impl Into<String>) -> CallError {
+    CallError::new(CallErrorKind::Invalid, message)
+}
+
+impl Order {
+    fn job(self, of_caller: Option<Language>) -> Result<Job, CallError> {
+        match (self.message, self.code) {
+            (None, Some(code)) => {
+                let agents_own = [
+                    ("agent_type", self.agent_type.is_some()),
+                    ("model", self.model.is_some()),
+                    ("context", self.context.is_some()),
+                    ("label", self.label.is_some()),
+                    ("schema", self.schema.is_some()),
+                ];
+                if let Some((name, _)) = agents_own.iter().find(|(_, is_there)| *is_there) {
+                    return Err(invalid(format!("`/{name}` only has a meaning beside `message`")));
+                }
+                let language = match &self.language {
+                    Some(code) => Language::from_code(code)
+                        .ok_or_else(|| invalid(format!("`/language`: expected \"py\" or \"js\", found {code:?}")))?,
+                    None => of_caller.ok_or_else(|| invalid("`/language`: expected a value, found nothing"))?,
+                };
+                let timeout = match self.timeout {
+                    None => None,
+                    Some(seconds @ 1..=600) => Some(Duration::from_secs(seconds)),
+                    Some(found) => {
+                        return Err(invalid(format!("`/timeout`: expected an integer from 1 to 600, found {found}")));
+                    }
+                };
+                Ok(Job::Cell(Cell { timeout, ..Cell::new(language, code) }))
+            }
+            (Some(prompt), None) => {
+                for (name, is_there) in [("language", self.language.is_some()), ("timeout", self.timeout.is_some())] {
+                    if is_there {
+                        return Err(invalid(format!("`/{name}` only has a meaning beside `code`")));
+                    }
+                }
+                Ok(Job::Agent(AgentCall {
+                    prompt,
+                    agent_type: self.agent_type.unwrap_or_else(|| "task".to_owned()),
+                    model: self.model,
+                    context: self.context,
+                    label: self.label,
+                    schema: self.schema.map(|schema| schema.to_string()),
+                }))
+            }
+            _ => Err(invalid("expected either `message`, for an agent, or `code`, to run")),
+        }
+    }
+}
+
+impl Session {
+    /// Makes a fork and lets it run; returns the handle for its maker.
+    pub(super) async fn spawn_fork(&self, order: Order, site: Site) -> Result<Value, CallError> {
+        let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
+        let depth = site.depth + 1;
+        if depth > AGENT_DEPTH_MAX {
+            let message = format!("the fork would be nested {depth} deep, forks and agents may be {AGENT_DEPTH_MAX}");
+            return Err(limit(message));
+        }
+        let job = order.job(self.source(site.cell).map(|source| source.language))?;
+        let forks = self.limits().forks;
+        if forks == 0 {
+            return Err(CallError::new(CallErrorKind::Denied, "forks are off (forks under [limits] in cellar.toml)"));
+        }
+        let Ok(permit) = self.inner.forks_left.clone().try_acquire_owned() else {
+            let message = format!(
+                "at most {forks} forks run at the same time; gather some first (forks under [limits] in cellar.toml)"
+            );
+            return Err(limit(message));
+        };
+        let number = {
+            let mut registry = lock(&self.inner.forks.0);
+            registry.count += 1;
+            registry.count
+        };
+        let memory_key = format!("{}::fork::{number}", self.id());
+        let id = self.inner.fork_id.as_ref().map_or_else(|| format!("fork-{number}"), |own| format!("{own}.{number}"));
+        let fork = self.fork_within(memory_key.clone(), id.clone(), job.agent_type()).await;
+        let fork = fork.map_err(|error| refusal(&error))?;
+        let handle = json!({
+            "fork_id": id,
+            "parent_fork_id": self.inner.fork_id,
+            "depth": depth,
+            "source_memory_key": self.id(),
+            "memory_key": memory_key,
+            "status": "running",
+        });
+        let (sender, ended) = watch::channel(None);
+        let agent = self.lineage.agent().map(str::to_owned);
+        let caller = Caller { session: fork, cell: site.cell, depth: site.depth, agent };
+        let work = Work { job, caller, keeper: self.clone(), handle: handle.clone(), permit };
+        let task = tokio::spawn(work.run(site.stop, sender)).abort_handle();
+        let mut registry = lock(&self.inner.forks.0);
+        registry.forks.push_back(Fork { id, memory_key, ended, was_gathered: false, task });
+        registry.make_room();
+        Ok(handle)
+    }
+
+    /// Waits for forks.
+    pub(super) async fn gather_forks(&self, ids: &Value, with_history: bool) -> Result<Value, CallError> {
+        let waiting = {
+            let mut registry = lock(&self.inner.forks.0);
+            let wanted = match ids {
+                Value::Null => None,
+                Value::Array(items) => Some(items.iter().map(id_of).collect::<Result<Vec<_>, _>>()?),
+                one => Some(vec![id_of(one)?]),
+            };
+            if let Some(wanted) = &wanted
+                && let Some(id) = wanted.iter().find(|id| !registry.forks.iter().any(|fork| fork.id == **id))
+            {
+                let known: Vec<&str> = registry.forks.iter().map(|fork| fork.id.as_str()).collect();
+                let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+                let message = format!("no fork `{id}` of this session is known; known are: {known}");
+                return Err(CallError::new(CallErrorKind::Unknown, message));
+            }
+            let is_wanted = |fork: &Fork| match &wanted {
+                Some(ids) => ids.contains(&fork.id.as_str()),
+                None => !fork.was_gathered,
+            };
+            registry.forks.iter_mut().filter(|fork| is_wanted(fork)).map(Fork::gather).collect::<Vec<_>>()
+        };
+        let mut all = Map::new();
+        for (id, mut ended) in waiting {
+            let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+            let Some(ended) = ended else {
+                return Err(CallError::new(CallErrorKind::Cancelled, format!("fork `{id}` ended with its session")));
+            };
+            let mut result = ended.result.clone();
+            result.insert("history_included".to_owned(), with_history.into());
+            if with_history {
+                result.insert("history".to_owned(), ended.history.clone().into());
+            }
+            all.insert(id, result.into());
+        }
+        Ok(all.into())
+    }
+
+    /// What a fork of this memory key remembered when it ended.
+    pub(super) fn fork_context(&self, key: &str) -> Option<Value> {
+        let registry = lock(&self.inner.forks.0);
+        let fork = registry.forks.iter().find(|fork| fork.memory_key == key)?;
+        let ended = fork.ended.borrow();
+        ended.as_ref().map(|ended| ended.context.clone())
+    }
+}
+
+/// The id in what `gather_all` was given: an id or a handle.
+fn id_of(value: &Value) -> Result<&str, CallError> {
+    let id = value.as_str().or_else(|| value.get("fork_id")?.as_str());
+    id.ok_or_else(|| invalid("`/fork_ids`: expected ids of forks, or their handles"))
+}
+
+/// Why no fork could be made, in words for the cell.
+fn refusal(error: &Error) -> CallError {
+    let message = match error {
+        Error::Deadlock { .. } => format!(
+            "cannot copy a kernel that is held: {error}; await the call: `await ….aio(…)` in Python, `await …(…)` in \
+             JavaScript"
+        ),
+        // What the host says may name a folder of the host.
+        Error::Workspace(_) | Error::Mount(_) => {
+            tracing::warn!(error = describe(error), "no fork");
+            "the session's folders cannot be copied or granted again".to_owned()
+        }
+        _ => describe(error),
+    };
+    CallError::new(CallErrorKind::Failed, message)
+}
+
+impl Fork {
+    /// Notes that it is gathered.
+    fn gather(&mut self) -> (String, watch::Receiver<Option<Arc<Ended>>>) {
+        self.was_gathered = true;
+        (self.id.clone(), self.ended.clone())
+    }
+}
+
+impl Registry {
+    /// Forgets what came of old forks: what was gathered first, never one that runs.
+    fn make_room(&mut self) {
+        let has_ended = |fork: &Fork| fork.ended.borrow().is_some();
+        while self.forks.iter().filter(|fork| has_ended(fork)).count() > FORK_RESULTS_MAX {
+            let gathered = self.forks.iter().position(|fork| fork.was_gathered && has_ended(fork));
+            let Some(oldest) = gathered.or_else(|| self.forks.iter().position(has_ended)) else { return };
+            self.forks.remove(oldest);
+        }
+    }
+}
+
+/// A fork at work.
+struct Work {
+    job: Job,
+    /// The fork, and who made it.
+    caller: Caller,
+    /// The session that made it, where what its agent says is kept.
+    keeper: Session,
+    handle: Value,
+    permit: OwnedSemaphorePermit,
+}
+
+/// What the work in a fork came to: its response and its result, or the type and the message of its error.
+type Outcome = Result<(Value, Value), (String, String, Value)>;
+
+impl Work {
+    async fn run(self, stop: Option<Arc<StopFlag>>, sender: watch::Sender<Option<Arc<Ended>>>) {
+        let Work { job, caller, keeper, handle, permit } = self;
+        let fork = caller.session.clone();
+        let work = async {
+            match job {
+                Job::Cell(cell) => run_cell(&fork.for_agent(caller.depth + 1), cell).await,
+                Job::Agent(asked) => ask_agent(&keeper, asked, caller).await,
+            }
+        };
+        let stopped = async {
+            match stop {
+                Some(stop) => stop.stopped().await,
+                None => std::future::pending().await,
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            () = stopped => Err(("CellInterrupted".to_owned(), "the run that made the fork was stopped".to_owned(), Value::Null)),
+        };
+        let Value::Object(mut result) = handle else { return };
+        let history = fork.messages(0);
+        let outcome = outcome.and_then(|(response, value)| match value.to_string().len() {
+            ..=FORK_RESULT_BYTES_MAX => Ok((response, value)),
+            bytes => {
+                let message = format!(
+                    "the result has {bytes} bytes of JSON, at most {FORK_RESULT_BYTES_MAX} are gathered; let the fork \
+                     write it to a file of a granted folder"
+                );
+                Err(("ValueError".to_owned(), message, Value::Null))
+            }
+        });
+        match outcome {
+            Ok((response, value)) => {
+                result.insert("status".to_owned(), "completed".into());
+                result.insert("response".to_owned(), response);
+                result.insert("result".to_owned(), value);
+            }
+            Err((name, message, response)) => {
+                result.insert("status".to_owned(), "error".into());
+                result.insert("response".to_owned(), response);
+                result.insert("result".to_owned(), Value::Null);
+                result.insert("error_type".to_owned(), name.into());
+                result.insert("error_message".to_owned(), message.into());
+            }
+        }
+        result.insert("history_count".to_owned(), history.len().into());
+        let context = fork.context();
+        drop(permit);
+        // Nobody waits when the session has gone.
+        let _ = sender.send(Some(Arc::new(Ended { result, history, context })));
+    }
+}
+
+/// Runs a cell in a fork.
+async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
+    let language = cell.language;
+    let mut run = fork.run(vec![cell]).map_err(|error| ("KernelError".to_owned(), describe(&error), Value::Null))?;
+    let mut result = RunResult::with_policy(fork.output_policy());
+    let mut shown = None;
+    while let Some(event) = run.next().await {
+        result.apply(&event);
+        if let EventKind::Display { data, .. } = event.kind {
+            shown = Some(data);
+        }
+    }
+    let response = text_of(&result);
+    let Some(cell) = result.cells.first() else { return Ok((response, Value::Null)) };
+    if let Some(failure) = &cell.failure {
+        return Err((failure.name.clone(), failure.message.clone(), response));
+    }
+    let value = shown.and_then(|bundle| match bundle.json() {
+        Some(json) => serde_json::from_str(json).ok(),
+        None => bundle.visible_text().map(|text| scalar(language, text)),
+    });
+    Ok((response.clone(), value.unwrap_or(response)))
+}
+
+/// A value that is shown as text alone. What Python shows tells its type; what JavaScript shows does not.
+fn scalar(language: Language, text: &str) -> Value {
+    if language != Language::Python {
+        return text.into();
+    }
+    match text {
+        "None" => Value::Null,
+        "True" => true.into(),
+        "False" => false.into(),
+        _ => {
+            let quoted = ["'", "\""].iter().find_map(|mark| text.strip_prefix(mark)?.strip_suffix(mark));
+            let json = quoted.map(|inner| {
+                let inner = inner.replace("\\'", "'").replace("\\x", "\\u00").replace('"', "\\\"");
+                format!("\"{inner}\"")
+            });
+            let value = serde_json::from_str(json.as_deref().unwrap_or(text)).ok();
+            value.filter(|value: &Value| value.is_number() || value.is_string()).unwrap_or_else(|| text.into())
+        }
+    }
+}
+
+/// What a run printed and showed.
+fn text_of(result: &RunResult) -> Value {
+    result.cells.iter().map(|cell| cell.output().text).collect::<String>().trim_end().into()
+}
+
+/// Has an agent work in a fork.
+async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcome {
+    let bridges = keeper.inner.config.bridges.clone();
+    let future = bridges.call(Call::Agent(asked.clone()), caller);
+    let response = keeper.clone().keeping_output(asked, future).future.await;
+    let response = response.map_err(|error| ("BridgeError".to_owned(), error.message, Value::Null))?;
+    let value: Value = match response {
+        Response::Text(text) => text.into(),
+        Response::Json(text) => serde_json::from_str(&text).unwrap_or_else(|_| text.into()),
+        Response::Http(_) => Value::Null,
+    };
+    Ok((value.clone(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_python_shows_tells_its_type() {
+        let check = |text: &str, expected: Value| assert_eq!(scalar(Language::Python, text), expected, "{text}");
+        check("42", json!(42));
+        check("-1.5", json!(-1.5));
+        check("None", Value::Null);
+        check("True", json!(true));
+        check("'a'", json!("a"));
+        check("\"it's\"", json!("it's"));
+        check(r#"'say "x"\n\x1b'"#, json!("say \"x\"\n\u{1b}"));
+        check("<object at 0x1>", json!("<object at 0x1>"));
+        check("'a' + 'b", json!("'a' + 'b"));
+        assert_eq!(scalar(Language::JavaScript, "42"), json!("42"));
+    }
+}

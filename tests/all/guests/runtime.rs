@@ -1,0 +1,87 @@
+//! Primitives of packs from `cellar.toml`, what a session remembers in the store, and forks that are off.
+
+use serde_json::{Value, json};
+
+use crate::support::{cellar, cellar_with_guests, config, result_of, run, text};
+
+const PACK: &str = r#"
+[runtime.numbers]
+version = "1.2"
+description = "numbers of many kinds"
+[runtime.numbers.add]
+command = ["python3", "SCRIPTS/add.py"]
+description = "adds"
+result = { type = "number" }
+[runtime.numbers.add.schema]
+type = "object"
+required = ["a", "b"]
+[runtime.numbers.add.schema.properties]
+a = { type = "number" }
+b = { type = "number" }
+[runtime.numbers."hard.problem"]
+command = ["python3", "SCRIPTS/fail.py"]
+"#;
+
+#[test]
+fn primitives_of_a_file_are_called_by_name_and_by_position() {
+    let (_folder, path) = config(PACK);
+    let flags = ["--config", path.to_str().expect("text")];
+    let python = "print(runtime.numbers.add(1, b=2), runtime.numbers.add.spec()['result'])";
+    assert_eq!(text(&result_of("py", &[python], &flags)), "3 {'type': 'number'}");
+    let javascript = "print(await runtime.numbers.add(1, {b: 2}), runtime.numbers.add.spec().pack.version)";
+    assert_eq!(text(&result_of("js", &[javascript], &flags)), "3 1.2");
+    let check = |code: &str, expected: &str| {
+        let result = result_of("py", &[code], &flags);
+        let message = result["details"]["cells"][0]["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(expected), "{message}");
+    };
+    check(
+        "runtime.numbers.add('x', 1)",
+        "primitive `numbers.add`: the arguments do not fit its schema: `/a`: expected number",
+    );
+    check("runtime.numbers.hard.problem()", "primitive `numbers.hard.problem` failed with exit status 3");
+    check(
+        "runtime.numbers.ad()",
+        "no primitive named `numbers.ad`; packs of them are granted under [runtime] in cellar.toml; did you mean `numbers.add`",
+    );
+}
+
+#[test]
+fn a_call_of_a_primitive_is_told_by_events() {
+    let (_folder, path) = config(PACK);
+    let mut command =
+        cellar_with_guests(["eval", "-l", "js", "await runtime.numbers.add(1, 2)", "--events", "--config"]);
+    let ended = run(command.arg(&path));
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let started: Vec<&Value> = events.iter().filter(|event| event["type"] == "call_started").collect();
+    assert_eq!(started.len(), 1, "{started:?}");
+    assert_eq!((&started[0]["bridge"], &started[0]["name"]), (&json!("runtime"), &json!("numbers.add")));
+}
+
+#[test]
+fn what_a_session_remembers_is_stored_and_forked_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let eval = |session: &str, code: &str| {
+        let mut command = cellar_with_guests(["eval", "-l", "py", code, "--session", session, "--store"]);
+        let ended = run(command.arg(folder.path()));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stdout
+    };
+    eval("work", "_ = runtime.selfref.context.remember('be brief')");
+    let inspect = "print([each['text'] for each in runtime.selfref.context.inspect()['experiences']])";
+    assert_eq!(eval("work", inspect), "['be brief']\n");
+    let forked = run(cellar(["fork", "work", "other", "--store"]).arg(folder.path()));
+    assert_eq!(forked.code, 0, "{}", forked.stderr);
+    eval("other", "_ = runtime.selfref.context.remember('be exact')");
+    assert_eq!(eval("other", inspect), "['be brief', 'be exact']\n");
+    assert_eq!(eval("work", inspect), "['be brief']\n");
+}
+
+#[test]
+fn forks_can_be_turned_off() {
+    let (_folder, path) = config("[limits]\nforks = 0\n");
+    let flags = ["--config", path.to_str().expect("text")];
+    let result = result_of("py", &["runtime.selfref.fork.spawn(code='1')"], &flags);
+    let message = result["details"]["cells"][0]["error"]["message"].as_str().expect("a message");
+    assert_eq!(message, "primitive `selfref.fork.spawn`: forks are off (forks under [limits] in cellar.toml)");
+}
