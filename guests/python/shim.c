@@ -157,6 +157,11 @@ void exports_kernel_init(void) {
     cellar_poll_reset();
     cellar_stream_reset();
     cellar_seal_memory();
+    PyObject *renewed = PyObject_CallMethod(entry, "renew", NULL);
+    if (renewed == NULL) {
+        give_up("entry");
+    }
+    Py_DECREF(renewed);
     clear_stack();
     glue_baking = false;
 }

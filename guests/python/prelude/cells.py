@@ -21,17 +21,23 @@ loop = install_loop()
 main = sys.modules["__main__"]
 names = main.__dict__
 
-# Numbers of the cells that have not ended. The native poll reads it.
-live = set()
-_cellar.set_live_cells(live)
-
 # Tasks of the cells that wait.
 _tasks = {}
-# What ended since the host last heard of it: (cell, outcome).
-_finished = []
 
-# Synchronous cells run in one context, so that what they set in context variables stays.
-_context = contextvars.copy_context()
+
+def renew():
+    """Makes anew what every cell writes to, at the end of baking; see `history.renew`."""
+    global live, _finished, _context
+    # Numbers of the cells that have not ended. The native poll reads it.
+    live = set()
+    _cellar.set_live_cells(live)
+    # What ended since the host last heard of it: (cell, outcome).
+    _finished = []
+    # Synchronous cells run in one context, so that what they set in context variables stays.
+    _context = contextvars.copy_context()
+
+
+renew()
 
 
 # --- Compiling
@@ -244,9 +250,9 @@ def fail(cell, error):
 
 def go_on():
     """Runs what is ready; says what ended and when the guest wants to be entered again."""
-    global _finished
     loop.drain(_check_live)
-    finished, _finished = _finished, []
+    finished = _finished[:]
+    _finished.clear()
     wake_at = loop.wake_at()
     return finished, wake_at
 

@@ -8,7 +8,8 @@ import time
 
 import _cellar
 from _cellar_prelude import (
-    absent, bridges, cells, editor, helpers, history, ipython, modules, network, pools, primitives, sandbox, streams, warm,
+    absent, bridges, cells, editor, faults, helpers, history, ipython, modules, network, pools, primitives, sandbox, streams,
+    warm,
 )
 
 # --- Bridges and names of every cell
@@ -148,6 +149,14 @@ def reset():
 def variables():
     """What cells bound."""
     return editor.variables(_GLOBALS | history.fresh_names())
+
+
+def renew():
+    """Makes anew what every cell writes to: objects that are made when memory is sealed lie side by side."""
+    faults.renew()
+    history.renew()
+    cells.renew()
+    cells.forget_cells(_fresh_names())
 
 
 # --- Baking

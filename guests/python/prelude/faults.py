@@ -26,8 +26,16 @@ CHAIN_LIMIT = 20
 # Of a source line, this many characters are shown around the fault.
 SNIPPET_LIMIT = 160
 
-# Sources of the cells, by file name, as `linecache` wants them.
-_lines = {}
+
+def renew():
+    """Makes anew what holds the sources, at the end of baking; see `history.renew`."""
+    global _lines
+    # Sources of the cells, by file name, as `linecache` wants them.
+    _lines = {}
+    linecache.cache = dict(linecache.cache)
+
+
+renew()
 
 
 def remember(filename, source):

@@ -13,21 +13,26 @@ CELLS_KEPT = 1000
 # … and sources of no more characters in all.
 CHARACTERS_KEPT = 1024 * 1024
 
-# The source of each cell at its number; empty where there is none, or no more.
-In = [""]
-# Results by cell number.
-Out = {}
+def renew():
+    """Makes anew what holds all this. The last thing that baking does, so that it lies with what a session allocates."""
+    global In, Out, _kept, _characters, _latest
+    # The source of each cell at its number; empty where there is none, or no more.
+    In = [""]
+    # Results by cell number.
+    Out = {}
+    # Numbers of the cells whose source is kept, oldest first, …
+    _kept = []
+    # … and how long they are in all.
+    _characters = [0]
+    # What `_`, `__` and `___` were last bound to. A user who binds one of them keeps it.
+    _latest = ["", "", ""]
 
-# Numbers of the cells whose source is kept, oldest first, and how long they are in all.
-_kept = []
-_characters = 0
-# What `_`, `__` and `___` were last bound to. A user who binds one of them keeps it.
-_latest = ["", "", ""]
+
+renew()
 
 
 def remember(cell, source):
     """Keeps the source of a cell, and forgets old ones when they are too many."""
-    global _characters
     faults.remember(file_name(cell), source)
     if cell == SEED:
         return
@@ -35,11 +40,11 @@ def remember(cell, source):
         In.extend([""] * (cell + 1 - len(In)))
     In[cell] = source
     _kept.append(cell)
-    _characters += len(source)
-    while len(_kept) > CELLS_KEPT or (_characters > CHARACTERS_KEPT and len(_kept) > 1):
+    _characters[0] += len(source)
+    while len(_kept) > CELLS_KEPT or (_characters[0] > CHARACTERS_KEPT and len(_kept) > 1):
         oldest = _kept.pop(0)
         if oldest < len(In):
-            _characters -= len(In[oldest])
+            _characters[0] -= len(In[oldest])
             In[oldest] = ""
         faults.forget(file_name(oldest))
 
@@ -74,11 +79,10 @@ def keep(cell, value, names):
 
 def forget():
     """Forgets all cells."""
-    global _characters
     In[:] = [""]
     Out.clear()
     _kept.clear()
-    _characters = 0
+    _characters[0] = 0
     _latest[:] = ["", "", ""]
     faults.forget_sources()
 

@@ -44,7 +44,7 @@ const WASM_STACK_BYTES: usize = 16 << 20;
 /// Stack of host functions, which run on the guest's fiber above the wasm frames.
 const HOST_STACK_BYTES: usize = 1 << 20;
 /// Memory that a freed slot keeps for the next kernel, so that it need not fault its pages in again.
-const KEEP_RESIDENT_BYTES: usize = 4 << 20;
+const KEEP_RESIDENT_BYTES: usize = 16 << 20;
 /// Largest linear memory of any kernel: what a wasm32 guest can address.
 const MEMORY_BYTES_MAX: usize = 4 << 30;
 
