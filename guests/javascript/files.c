@@ -77,6 +77,7 @@ static JSValue read_file(JSContext *ctx, JSValueConst this_value, int argc, JSVa
     const char *path = JS_ToCString(ctx, argv[0]);
     if (path == NULL)
         return JS_EXCEPTION;
+    note_wait();
     int fd = open(path, O_RDONLY);
     uint8_t *bytes = NULL;
     size_t length = 0;
@@ -138,6 +139,7 @@ static JSValue write_file(JSContext *ctx, JSValueConst this_value, int argc, JSV
         result = throw_errno(ctx, fd < 0 ? "open" : "write", path);
     if (fd >= 0)
         close(fd);
+    note_wait();
     JS_FreeCString(ctx, path);
     text_free(ctx, &text);
     return result;

@@ -14,6 +14,7 @@ static JSValue write_text(JSContext *ctx, JSValueConst this_value, int argc, JSV
         cellar_kernel_output_write(glue_cell, to == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR
                                                       : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, &text);
     text_free(ctx, &text);
+    note_wait();
     return JS_UNDEFINED;
 }
 
@@ -26,6 +27,7 @@ static JSValue display(JSContext *ctx, JSValueConst this_value, int argc, JSValu
     if (ok) {
         cellar_kernel_output_display(glue_cell, &shown);
         bundle_free(&shown.data);
+        note_wait();
     }
     if (shown.display_id.is_some)
         text_free(ctx, &shown.display_id.val);
@@ -72,6 +74,7 @@ static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValue
         scalar_of(ctx, argv[i + 1], &field->f1);
     }
     cellar_kernel_output_status(glue_cell, &operation, &list);
+    note_wait();
     kernel_string_free(&operation);
     for (size_t i = 0; i < list.len; i++)
         cellar_kernel_output_tuple2_string_scalar_free(&fields[i]);

@@ -46,6 +46,7 @@ static JSValue open_file(JSContext *ctx, JSValueConst this_value, int argc, JSVa
     int flags = (given & 3) == 0 ? O_RDONLY : (given & 3) == 1 ? O_WRONLY : O_RDWR;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         flags |= given & names[i].linux_flag ? names[i].flag : 0;
+    note_wait();
     JSValue result = number(ctx, open(path, flags, 0666));
     JS_FreeCString(ctx, path);
     return result;
@@ -69,6 +70,7 @@ static JSValue transfer(JSContext *ctx, JSValueConst this_value, int argc, JSVal
     uint8_t *bytes = bytes_of(ctx, argv[1], &length);
     if (bytes == NULL)
         return JS_ThrowTypeError(ctx, "a typed array is needed");
+    note_wait();
     if (writes)
         return number(ctx, position < 0 ? write(fd, bytes, length) : pwrite(fd, bytes, length, position));
     return number(ctx, position < 0 ? read(fd, bytes, length) : pread(fd, bytes, length, position));

@@ -466,6 +466,12 @@ JSContext *enter(void) {
     return ctx;
 }
 
+void note_wait(void) {
+    const int steps = 100;
+    if (ctx->interrupt_counter > steps)
+        ctx->interrupt_counter = steps;
+}
+
 // Starts a cell. One that begins with a brace is an object if it can be, as in Node's REPL, and else a block.
 static JSValue evaluate(const char *text, size_t length, const char *file) {
     cellar_brace_is_object = true;

@@ -55,6 +55,9 @@ bool enqueue_tick(JSContext *ctx, JSValueConst function);
 // Readies the runtime for a call from the host.
 JSContext *enter(void);
 
+// Notes that the host may have taken its time: whether the cell must stop is asked soon.
+void note_wait(void);
+
 // Forgets the pending exception, and why it came when it cannot be caught.
 void drop_exception(void);
 

@@ -53,9 +53,7 @@ fn start(session: &Session, language: Language, code: &str) -> Run {
 
 /// A session whose cells stop for no cap but for their deadline.
 fn patient() -> SessionConfig {
-    // A busy machine may take long to let the guest see that it is to stop.
-    let grace = Duration::from_secs(10);
-    let limits = Limits { output_bytes: 1 << 40, timeout: Duration::from_secs(120), grace, ..Limits::default() };
+    let limits = Limits { output_bytes: 1 << 40, timeout: Duration::from_secs(120), ..Limits::default() };
     SessionConfig { limits, ..SessionConfig::default() }
 }
 
