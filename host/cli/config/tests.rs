@@ -237,7 +237,7 @@ fn wrong_values_say_what_was_expected() {
     assert_eq!(
         problems("limits = 1979-05-27"),
         ["limits: expected a table with `timeout`, `timeout_max`, `grace_ms`, \
-        `fuel`, `memory_mib`, `output_mib`, `display_mib`, `calls_in_flight`, `disk_mib`, `disk_files` and \
+        `fuel`, `memory_mib`, `output_mib`, `display_mib`, `calls_in_flight`, `forks`, `disk_mib`, `disk_files` and \
         `descriptors`, found a date"]
     );
     assert_eq!(
