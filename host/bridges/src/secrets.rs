@@ -228,9 +228,9 @@ fn clean_value(finder: &AhoCorasick, value: &mut Value) -> bool {
             *value = Value::from(HIDDEN);
             true
         }
-        Value::Array(items) => items.iter_mut().fold(false, |found, item| clean_value(finder, item) || found),
+        Value::Array(items) => items.iter_mut().fold(false, |found, item| clean_value(finder, item) | found),
         Value::Object(fields) => {
-            let mut found = fields.values_mut().fold(false, |found, item| clean_value(finder, item) || found);
+            let mut found = fields.values_mut().fold(false, |found, item| clean_value(finder, item) | found);
             if fields.keys().any(|key| finder.is_match(key.as_str())) {
                 found = true;
                 *fields =

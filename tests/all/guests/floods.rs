@@ -1,5 +1,7 @@
 //! Cells that write without end, in both languages: their readers decide how fast, and none of it piles up.
 
+#![allow(clippy::print_stdout, reason = "the figures are for who runs it by hand")]
+
 use std::time::{Duration, Instant};
 
 use cellar_engine::{

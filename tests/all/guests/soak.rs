@@ -3,6 +3,8 @@
 //!
 //! `CELLAR_SOAK_RUNS` and `CELLAR_SOAK_SEED` choose another soak; a failure names the seed.
 
+#![allow(clippy::print_stdout, reason = "the figures are for who runs it by hand")]
+
 use std::{
     collections::HashMap,
     io,
