@@ -321,7 +321,7 @@ pub(crate) struct ArtifactArguments {
     /// Use the place of runs without --session and --store, where nothing is kept for more than a day
     #[arg(long, global = true)]
     pub(crate) temporary: bool,
-    /// File whose [artifacts] says how much may be kept
+    /// File whose `[artifacts]` says how much may be kept
     #[arg(long, global = true, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
 }
