@@ -141,6 +141,7 @@ impl Bridges for HostBridges {
             mcp: self.tools.servers.iter().map(|server| server.name().to_owned()).collect(),
             llm: self.models.as_ref().map(|models| models.tiers()).unwrap_or_default(),
             agents: self.agents.names().map(str::to_owned).collect(),
+            packs: self.packs.keys().cloned().collect(),
             http: self.network.as_ref().map(|network| network.rules()).unwrap_or_default(),
         }
     }

@@ -21,6 +21,8 @@ pub struct BridgeGrants {
     pub llm: Vec<String>,
     /// Types of agents.
     pub agents: Vec<String>,
+    /// Packs of primitives, but for those of the engine.
+    pub packs: Vec<String>,
     /// Rules for hosts.
     pub http: Vec<String>,
 }
