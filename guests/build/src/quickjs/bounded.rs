@@ -5,6 +5,48 @@
 
 /// Replacements, as in [`super::EDITS`].
 pub(super) const EDITS: &[(&str, &str, &str)] = &[
+    // A stack names the instruction before `pc`. Where a jump is stopped that is the one before the jump's target, of
+    // another line perhaps; the target is where the program was.
+    (
+        "quickjs.c",
+        " exception:\n    if (needs_backtrace(rt->current_exception)\n",
+        " stopped_at_target:\n    pc++;\n exception:\n    if (needs_backtrace(rt->current_exception)\n",
+    ),
+    (
+        "quickjs.c",
+        "pc += (int32_t)get_u32(pc);\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto exception;",
+        "pc += (int32_t)get_u32(pc);\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "pc += (int16_t)get_u16(pc);\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto exception;",
+        "pc += (int16_t)get_u16(pc);\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "pc += (int8_t)pc[0];\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto exception;",
+        "pc += (int8_t)pc[0];\n            if (unlikely(js_poll_interrupts(ctx)))\n                goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "if (res) {\n                    pc += (int32_t)get_u32(pc - 4) - 4;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto exception;",
+        "if (res) {\n                    pc += (int32_t)get_u32(pc - 4) - 4;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "if (res) {\n                    pc += (int8_t)pc[-1] - 1;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto exception;",
+        "if (res) {\n                    pc += (int8_t)pc[-1] - 1;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "if (!res) {\n                    pc += (int32_t)get_u32(pc - 4) - 4;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto exception;",
+        "if (!res) {\n                    pc += (int32_t)get_u32(pc - 4) - 4;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto stopped_at_target;",
+    ),
+    (
+        "quickjs.c",
+        "if (!res) {\n                    pc += (int8_t)pc[-1] - 1;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto exception;",
+        "if (!res) {\n                    pc += (int8_t)pc[-1] - 1;\n                }\n                if (unlikely(js_poll_interrupts(ctx)))\n                    goto stopped_at_target;",
+    ),
     // Work on many bytes counts as many steps: one for each kilobyte takes about as long as one of bytecode.
     (
         "quickjs.c",
