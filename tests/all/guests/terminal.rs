@@ -6,18 +6,28 @@ use serde_json::json;
 
 use crate::support::{Ended, cellar_with_guests, root};
 
-/// Types at a command in a terminal of its own; see `fixtures/terminal/type.py`.
-fn at_terminal(arguments: &[&str], steps: &serde_json::Value) -> Ended {
-    let state = tempfile::tempdir().expect("a folder");
+/// What a terminal, or a CI machine, says of itself; each changes what is shown.
+const TERMINAL_VARIABLES: &[&str] =
+    &["CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "LC_TERMINAL", "NO_COLOR", "TERM_PROGRAM"];
+
+/// A command to be run by a script of `fixtures/terminal`, which gives it a terminal of its own.
+fn through(script: &str, options: &[String], arguments: &[&str]) -> Command {
     let inner = cellar_with_guests(arguments);
     let mut command = Command::new("python3");
-    command.arg(root().join("fixtures/terminal/type.py")).arg(steps.to_string()).arg(inner.get_program());
-    command.args(inner.get_args()).current_dir(root()).env("CELLAR_GUESTS", root().join("target/guests"));
+    command.arg(root().join("fixtures/terminal").join(script)).args(options);
+    command.arg(inner.get_program()).args(inner.get_args()).current_dir(root());
+    for variable in TERMINAL_VARIABLES {
+        command.env_remove(variable);
+    }
+    command.env("CELLAR_GUESTS", root().join("target/guests")).env("TERM", "xterm-256color");
     command
-        .env("TERM", "xterm-256color")
-        .env("COLUMNS", "90")
-        .env("XDG_STATE_HOME", state.path())
-        .env_remove("NO_COLOR");
+}
+
+/// Types at a command; see `fixtures/terminal/type.py`.
+fn at_terminal(arguments: &[&str], steps: &serde_json::Value) -> Ended {
+    let state = tempfile::tempdir().expect("a folder");
+    let mut command = through("type.py", &[steps.to_string()], arguments);
+    command.env("COLUMNS", "90").env("XDG_STATE_HOME", state.path());
     Ended::from(command.output().expect("python3 runs"))
 }
 
@@ -115,11 +125,7 @@ fn a_prompt_answers_cells_that_ask() {
 #[test]
 fn odd_terminals_get_what_they_can_show() {
     let with = |variables: &[(&str, &str)], arguments: &[&str]| {
-        let path = root().join("fixtures/terminal/raw.py");
-        let inner = cellar_with_guests(arguments);
-        let mut command = Command::new("python3");
-        command.arg(path).arg(inner.get_program()).args(inner.get_args()).current_dir(root());
-        command.env("CELLAR_GUESTS", root().join("target/guests")).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        let mut command = through("raw.py", &[], arguments);
         Ended::from(command.envs(variables.iter().copied()).output().expect("python3 runs"))
     };
     let code = "import time\nprint('\\x1b[31mred', flush=True)\ntime.sleep(0.5)\n{'a': [1]}";
