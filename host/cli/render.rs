@@ -312,7 +312,8 @@ impl<W: Write> Transcript<W> {
             }
         }
         // The last line of a traceback is the summary; one frame is the snippet.
-        if failure.traceback.matches("<cell ").count() > 1 || failure.snippet.is_none() {
+        let is_frame = |line: &&str| line.starts_with("  File \"") || line.starts_with("    at ");
+        if failure.traceback.lines().filter(is_frame).count() > 1 || failure.snippet.is_none() {
             let traceback = self.cleaner.clean(failure.traceback.trim_end());
             for line in traceback.lines().filter(|line| !failure.summary().starts_with(line)) {
                 self.note(DIM, &format!("  {line}"))?;

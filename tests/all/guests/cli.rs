@@ -109,6 +109,26 @@ fn a_source_file_is_run_cell_by_cell() {
 }
 
 #[test]
+fn a_failure_in_an_imported_file_is_shown_with_its_place_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shown = |name: &str, source: &str| {
+        fs::write(folder.path().join(name), source).expect("written");
+        run(cellar_with_guests(["run"]).arg(folder.path().join(name))).stdout
+    };
+    let python =
+        "open('helper.py', 'w').write('def half(x):\\n    return x / 0\\n')\n# %%\nimport helper\nhelper.half(1)\n";
+    let shown_python = shown("cells.py", python);
+    assert!(shown_python.contains("    File \"/workspace/helper.py\", line 2, in half\n"), "{shown_python}");
+    let javascript = "require('fs').writeFileSync('helper.mjs', 'export function name(x) {\\n  return x.name;\\n}')\n\
+                      // %%\nimport { name } from './helper.mjs'\nname(null)\n";
+    let shown_javascript = shown("cells.js", javascript);
+    assert!(shown_javascript.contains("at name (/workspace/helper.mjs:2:"), "{shown_javascript}");
+    // Where there is nothing to add, nothing is added.
+    let short = shown("short.py", "1 / 0\n");
+    assert!(short.contains("  1 │ 1 / 0\n") && !short.contains("Traceback"), "{short}");
+}
+
+#[test]
 fn events_come_while_the_cell_runs_and_rise_by_one() {
     let code = "import time\nprint('first', flush=True)\ntime.sleep(2)\nprint('second')";
     let mut child = cellar_with_guests(["eval", "-l", "py", code, "--events"]).spawn().expect("cellar starts");
