@@ -1,5 +1,5 @@
 // Intl.NumberFormat and Intl.PluralRules.
-const { LOCALE, choice, count, join, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, count, join, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const decimal = require("deno/intl/decimal.js");
 const { CURRENCY_DIGITS, CURRENCY_NAMES, NARROW_SYMBOLS, SYMBOLS, unitParts, isUnit } = require("deno/intl/units.js");
 
@@ -226,8 +226,12 @@ class PluralRules {
   }
 }
 
-// Formatters that `toLocaleString` without options uses.
+// The formatter that `toLocaleString` without options uses, in whatever language it is asked for.
 const plain = new NumberFormat();
-const toLocale = (value, locales, options) => (options === undefined && (locales === undefined || typeof locales === "string") ? plain : new NumberFormat(locales, options)).format(value);
+function toLocale(value, locales, options) {
+  if (options !== undefined) return new NumberFormat(locales, options).format(value);
+  canonicalLocales(locales); // throws when it is none
+  return plain.format(value);
+}
 
 module.exports = { NumberFormat, PluralRules, toLocale };
