@@ -6,6 +6,7 @@
 
 mod connection;
 mod content;
+mod transport;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,7 +1,6 @@
 //! One connection to a server: a process of its own, or an HTTP session.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +9,6 @@ use std::{
 };
 
 use cellar_engine::ToolSpec;
-use reqwest::{header::HeaderValue, redirect::Policy};
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
@@ -18,20 +16,15 @@ use rmcp::{
         PaginatedRequestParams, Tool,
     },
     service::{ClientInitializeError, NotificationContext, RoleClient, RunningService, serve_client},
-    transport::{
-        DynamicTransportError, StreamableHttpClientTransport,
-        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
-    },
+    transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::Server;
+use super::{Server, transport::http};
 use crate::{
-    client,
     command::{self, ERROR_BYTES_MAX, Group, last_lines},
-    http::HeaderTemplate,
     options::{McpServer, McpTransport},
-    text::{causes, clip},
+    text::clip,
     tools::{Granted, Tools, who},
 };
 
@@ -39,8 +32,6 @@ use crate::{
 const TOOLS_MAX: usize = 1_000;
 /// Bytes that one tool's description and schema may have.
 const TOOL_BYTES_MAX: usize = 256 << 10;
-/// Bytes of one message of a server that answers as a stream of events; over stdio the SDK's bound is the same.
-const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// How long a process may take to be gone once its streams are closed, before it is killed.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -275,29 +266,4 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
         tools.add(Granted::new(who, ToolSpec { name, description, schema: Some(schema) }, Box::new(handler)));
     }
     tools
-}
-
-/// The transport to a URL, with what the environment holds for its headers.
-fn http(
-    url: &str,
-    templates: &[(String, HeaderTemplate)],
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    let mut headers = HashMap::new();
-    for (name, template) in templates {
-        let header = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
-        let unset = |variable| format!("the environment variable {variable} is not set");
-        let value = template.fill().map_err(unset)?.parse::<HeaderValue>();
-        let mut value =
-            value.map_err(|_| format!("what the environment holds for `{name}` is no value of a header"))?;
-        value.set_sensitive(true);
-        headers.insert(header, value);
-    }
-    let config = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(headers)
-        .max_sse_event_size(MESSAGE_BYTES_MAX)
-        .reinit_on_expired_session(true);
-    // Redirects could carry the headers to another host.
-    let client = client::builder(&[])?.redirect(Policy::none()).build();
-    let client = client.map_err(|error| format!("TLS cannot be set up: {}", causes(&error)))?;
-    Ok(StreamableHttpClientTransport::with_client(client, config))
 }

@@ -271,11 +271,13 @@ async fn a_call_whose_connection_breaks_fails_and_the_next_one_works() {
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_not_taken_in() {
-    for config in [sessions, plain_json] {
+    let cases: [(fn() -> StreamableHttpServerConfig, &str); 2] =
+        [(sessions, "the answer is larger than 16 MiB"), (plain_json, "exceeded the maximum size of 16777216 bytes")];
+    for (config, words) in cases {
         let served = Served::start(config).await;
-        let server = served.client(Duration::from_secs(5));
+        let server = served.client(PATIENCE);
         let message = call(&server, "flood", json!({})).await.expect_err("too large");
-        assert!(message.contains("tool `flood`"), "{message}");
+        assert!(message.contains("tool `flood`") && message.contains(words), "{message}");
         assert_eq!(call(&server, "text", json!({})).await, Ok(json!("just words")));
     }
 }
