@@ -25,12 +25,17 @@ mod wire;
 use std::{io, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser};
+use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Arguments, Command},
     report::{CliError, EXIT_COMPLETE},
 };
+
+/// A host that runs for long lends memory to many threads and wants it back: that of the C library keeps most of it.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How long calls that are still under way may take to clean up behind themselves.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);

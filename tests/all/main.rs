@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+use tikv_jemallocator::Jemalloc;
+
 mod artifacts;
 mod audit;
 mod forged;
@@ -16,3 +18,7 @@ mod output;
 mod sessions;
 mod support;
 mod tidy;
+
+/// That of the command line.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;

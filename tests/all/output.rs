@@ -29,13 +29,12 @@ fn text_of(event: &Event) -> &str {
     }
 }
 
-/// Resident memory of this process, in bytes.
+/// Resident memory that this process has to itself, in bytes. What it maps of files, such as the images that kernels start
+/// from, is shared, and counts again for each kernel that looks at it.
 pub(crate) fn resident() -> u64 {
-    let pages: u64 = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
-        .expect("statm");
-    pages * 4096
+    let sizes = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages: Vec<u64> = sizes.split_whitespace().skip(1).take(2).flat_map(str::parse).collect();
+    (pages[0] - pages[1]) * 4096
 }
 
 /// Bytes of all files below a folder.

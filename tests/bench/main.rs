@@ -25,10 +25,16 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use tikv_jemallocator::Jemalloc;
+
 use crate::{
     lab::Plan,
     table::{Line, print_table},
 };
+
+/// That of the command line.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Something to measure, and the lines of the table that come of it.
 struct Measurement {
