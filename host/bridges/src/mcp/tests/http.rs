@@ -18,6 +18,8 @@ use tokio::{
 use super::*;
 use crate::http::HeaderTemplate;
 
+/// Makes how a server is to behave.
+type Config = fn() -> StreamableHttpServerConfig;
 type Service = StreamableHttpService<Example, LocalSessionManager>;
 
 /// A variable that every test has, in the place of a secret.
@@ -41,7 +43,7 @@ struct Served {
     port: u16,
     folder: PathBuf,
     seen: Arc<Mutex<Vec<Seen>>>,
-    config: fn() -> StreamableHttpServerConfig,
+    config: Config,
     accepting: tokio::task::JoinHandle<()>,
 }
 
@@ -52,7 +54,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    async fn start(config: fn() -> StreamableHttpServerConfig) -> Served {
+    async fn start(config: Config) -> Served {
         let folder = notes();
         let seen = Arc::default();
         let (port, accepting) = accept(0, &folder, &seen, config()).await;
@@ -271,7 +273,7 @@ async fn a_call_whose_connection_breaks_fails_and_the_next_one_works() {
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_not_taken_in() {
-    let cases: [(fn() -> StreamableHttpServerConfig, &str); 2] =
+    let cases: [(Config, &str); 2] =
         [(sessions, "the answer is larger than 16 MiB"), (plain_json, "exceeded the maximum size of 16777216 bytes")];
     for (config, words) in cases {
         let served = Served::start(config).await;
