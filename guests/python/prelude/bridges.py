@@ -188,7 +188,17 @@ class _InputError(StdinNotImplementedError):
         return TimeoutError(message) if kind == "limit" else EOFError(message)
 
 
-class Tool(Bridge):
+class Granted(Bridge):
+    """One of many things that the host grants under a name, which its failures tell."""
+
+    def _fail(self, call_error):
+        kind, message = call_error.args
+        if self.__name__ not in message:
+            message = f"{self.__name__}: {message}"
+        return ToolError(message, kind, self.__name__)
+
+
+class Tool(Granted):
     """One tool of the host, as a function of keyword arguments."""
 
     def __init__(self, name):
@@ -203,12 +213,6 @@ class Tool(Bridge):
             else:
                 raise TypeError(f"tool.{self._tool}() takes keyword arguments only")
         return (TOOL, self._tool, json_text(kwargs, f"the arguments of tool.{self._tool}"))
-
-    def _fail(self, call_error):
-        kind, message = call_error.args
-        if self._tool not in message:
-            message = f"{self._tool}: {message}"
-        return ToolError(message, kind, self._tool)
 
     def spec(self):
         """Name, description and JSON Schema of the arguments."""

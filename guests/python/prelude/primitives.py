@@ -7,8 +7,7 @@ Nothing is kept here: names are looked up by the host when they are called, so t
 import json
 
 import _cellar
-from _cellar_prelude.bridges import RUNTIME, TOOL, Bridge, json_text
-from _cellar_prelude.sandbox import ToolError
+from _cellar_prelude.bridges import RUNTIME, TOOL, Granted, json_text
 
 
 def _specs():
@@ -21,7 +20,7 @@ def _specs():
     return specs
 
 
-class Primitive(Bridge):
+class Primitive(Granted):
     """One primitive of the host, or a pack of them."""
 
     def __init__(self, name):
@@ -54,12 +53,6 @@ class Primitive(Bridge):
         for name in given.keys() & kwargs.keys():
             raise TypeError(f"runtime.{self._name}() got multiple values for argument {name!r}")
         return {**given, **kwargs}
-
-    def _fail(self, call_error):
-        kind, message = call_error.args
-        if self._name not in message:
-            message = f"{self._name}: {message}"
-        return ToolError(message, kind, self._name)
 
     def spec(self):
         """Name, description, and JSON Schema of the arguments and the result."""
