@@ -19,6 +19,7 @@ mod process;
 mod profile;
 mod progress;
 mod python;
+mod python_data;
 mod quickjs;
 mod sources;
 mod suites;
@@ -38,7 +39,7 @@ use crate::guest::Guest;
 use crate::workshop::Workshop;
 
 /// All guests, in the order they are built.
-const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript, &python::Python];
+const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript, &python::Python, &python_data::PythonData];
 
 #[derive(Debug, Parser)]
 #[command(name = "cellar-guests", about, version)]

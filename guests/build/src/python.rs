@@ -4,10 +4,12 @@
 //! static libraries, the standard library, and last the shim and the prelude, so that an edit of the prelude does not
 //! compile CPython again.
 
+pub(crate) mod archives;
 mod audit;
 pub(crate) mod build_python;
 mod cpython;
 mod library;
+pub(crate) use library::compile;
 mod source;
 pub(crate) mod suite;
 
@@ -56,21 +58,45 @@ const PRELUDE: &[&str] = &[
     "cells",
     "offers",
     "editor",
+    "additions",
     "warm",
     "entry",
 ];
 
 /// A compiled extension module that is linked in.
 #[derive(Debug)]
-struct Extension {
+pub(crate) struct Extension {
     /// As it is imported, with dots.
-    module: &'static str,
+    module: String,
     /// The C function that makes it.
-    init: &'static str,
+    init: String,
 }
 
-/// Extension modules besides CPython's own.
-const EXTENSIONS: &[Extension] = &[];
+impl Extension {
+    /// The module of this name, whose function is named as CPython expects it.
+    pub(crate) fn named(module: &str) -> Extension {
+        let last = module.rsplit('.').next().unwrap_or(module);
+        Extension { module: module.to_owned(), init: format!("PyInit_{last}") }
+    }
+}
+
+/// What an image has besides CPython, its library and the shim.
+#[derive(Debug, Default)]
+pub(crate) struct Additions {
+    /// Compiled extension modules.
+    pub(crate) extensions: Vec<Extension>,
+    /// The objects and archives that they are made of, each with content of its own.
+    pub(crate) objects: Vec<PathBuf>,
+    /// C files of this project.
+    pub(crate) own: Vec<PathBuf>,
+    /// Folders of headers for these.
+    pub(crate) includes: Vec<PathBuf>,
+    /// Folders whose files are copied to the standard library.
+    pub(crate) library: Vec<PathBuf>,
+    /// A folder of files that take the place of the prelude's files of the same name.
+    pub(crate) prelude: Option<PathBuf>,
+    pub(crate) link_flags: Vec<String>,
+}
 
 /// Libraries of the toolchain that CPython needs.
 const SYSTEM_LIBRARIES: &[&str] =
@@ -90,46 +116,75 @@ impl Guest for Python {
     }
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
-        inputs.value("libraries", cpython::inputs(workshop)?.digest());
-        inputs.value("standard library", library::inputs(workshop)?.digest());
-        inputs.tree("guests/python", &workshop.root.join("guests/python"))?;
-        Ok(())
+        self::inputs(workshop, inputs)
     }
 
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
-        let libraries = cpython::libraries(workshop)?;
-        let library = library::library(workshop)?;
-        bench.step("copy the standard library", || copy_tree(&library, &bench.out.join("lib")))?;
-
-        let folder = workshop.root.join("guests/python");
-        let generated = bench.work.join("generated");
-        fs::create_dir_all(&generated)?;
-        fs::write(generated.join("prelude.c"), prelude_source(&folder)?)?;
-        fs::write(generated.join("extensions.c"), extensions_source())?;
-
-        let objects = archives(&libraries)?;
-        bench.progress.timed("look for colliding symbols", || audit::audit(&objects))?;
-        let includes = ["include", "include/internal", "include/internal/mimalloc"];
-        let module = Module {
-            own: c_files(&folder)?,
-            foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
-            includes: [folder.join("include"), folder.clone()]
-                .into_iter()
-                .chain(includes.map(|name| libraries.join(name)))
-                .collect(),
-            // CPython's headers are not written for all warnings.
-            flags: ["-Wno-sign-compare", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
-                .map(str::to_owned)
-                .to_vec(),
-            objects,
-            link_flags: SYSTEM_LIBRARIES.iter().map(|&flag| flag.to_owned()).collect(),
-            stack_bytes: STACK_BYTES,
-            ..Module::default()
-        };
-        let core = workshop.link(bench, &module)?;
-        let mount = Mount { host: "lib".to_owned(), guest: LIBRARY_MOUNT.to_owned() };
-        Ok(Built { core, mounts: vec![mount] })
+        self::build(workshop, bench, &Additions::default())
     }
+}
+
+/// Records what goes into every image of CPython.
+pub(crate) fn inputs(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+    inputs.value("libraries", cpython::inputs(workshop)?.digest());
+    inputs.value("standard library", library::inputs(workshop)?.digest());
+    inputs.tree("guests/python", &workshop.root.join("guests/python"))?;
+    Ok(())
+}
+
+/// A folder with CPython's headers in `include`, and its configuration in `sysconfig`.
+pub(crate) fn headers(workshop: &Workshop) -> Result<PathBuf> {
+    cpython::libraries(workshop)
+}
+
+/// What that folder is made from.
+pub(crate) fn header_inputs(workshop: &Workshop) -> Result<Inputs> {
+    cpython::inputs(workshop)
+}
+
+/// Makes the core module of an image, and its library folder.
+pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -> Result<Built> {
+    let libraries = cpython::libraries(workshop)?;
+    let library = library::library(workshop)?;
+    bench.step("copy the library", || {
+        let folders = [&library].into_iter().chain(&additions.library);
+        folders.into_iter().try_for_each(|folder| copy_tree(folder, &bench.out.join("lib")))
+    })?;
+
+    let folder = workshop.root.join("guests/python");
+    let generated = bench.work.join("generated");
+    fs::create_dir_all(&generated)?;
+    fs::write(generated.join("prelude.c"), prelude_source(&folder.join("prelude"), additions.prelude.as_deref())?)?;
+    fs::write(generated.join("extensions.c"), extensions_source(&additions.extensions))?;
+
+    let mut objects = archives(&libraries)?;
+    objects.extend(additions.objects.iter().cloned());
+    bench.progress.timed("look for colliding symbols", || audit::audit(&objects))?;
+    let mut own = c_files(&folder)?;
+    own.extend(additions.own.iter().cloned());
+    let includes = ["include", "include/internal", "include/internal/mimalloc"].map(|name| libraries.join(name));
+    let mut link_flags: Vec<String> = SYSTEM_LIBRARIES.iter().map(|&flag| flag.to_owned()).collect();
+    link_flags.extend(additions.link_flags.iter().cloned());
+    let module = Module {
+        own,
+        foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
+        includes: [folder.join("include"), folder]
+            .into_iter()
+            .chain(additions.includes.iter().cloned())
+            .chain(includes)
+            .collect(),
+        // CPython's headers are not written for all warnings.
+        flags: ["-Wno-sign-compare", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+            .map(str::to_owned)
+            .to_vec(),
+        objects,
+        link_flags,
+        stack_bytes: STACK_BYTES,
+        ..Module::default()
+    };
+    let core = workshop.link(bench, &module)?;
+    let mount = Mount { host: "lib".to_owned(), guest: LIBRARY_MOUNT.to_owned() };
+    Ok(Built { core, mounts: vec![mount] })
 }
 
 /// The C files of the shim.
@@ -145,10 +200,12 @@ fn archives(libraries: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The prelude's files as one table in C. The digest in it ties the guest to its standard library, which is baked too.
-fn prelude_source(folder: &Path) -> Result<String> {
+fn prelude_source(folder: &Path, instead: Option<&Path>) -> Result<String> {
     let mut source = String::from("#include \"prelude.h\"\n\n");
     for name in PRELUDE {
-        let path = folder.join("prelude").join(format!("{name}.py"));
+        let file = format!("{name}.py");
+        let changed = instead.map(|folder| folder.join(&file)).filter(|path| path.exists());
+        let path = changed.unwrap_or_else(|| folder.join(&file));
         writeln!(
             source,
             "static const char source_{name}[] = {{\n#embed \"{}\"\n, 0}};",
@@ -165,13 +222,13 @@ fn prelude_source(folder: &Path) -> Result<String> {
 }
 
 /// The table of extension modules in C.
-fn extensions_source() -> String {
+fn extensions_source(extensions: &[Extension]) -> String {
     let mut source = String::from("#include <Python.h>\n\n");
-    for extension in EXTENSIONS {
+    for extension in extensions {
         source.push_str(&format!("PyObject *{}(void);\n", extension.init));
     }
     source.push_str("\nstruct _inittab cellar_extensions[] = {\n");
-    for extension in EXTENSIONS {
+    for extension in extensions {
         source.push_str(&format!("    {{\"{}\", {}}},\n", extension.module, extension.init));
     }
     source.push_str("    {0, 0},\n};\n");

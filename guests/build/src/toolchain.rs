@@ -86,6 +86,12 @@ impl Toolchain {
         command
     }
 
+    /// Tells a program that runs the compiler, by way of `guests/python-data/build/compiler.py`, where it is.
+    pub(crate) fn give_to(&self, command: &mut Command) {
+        command.env("CELLAR_ZIG", &self.zig).env("CELLAR_TARGET", TARGET);
+        command.env("ZIG_LOCAL_CACHE_DIR", &self.local_cache).env("ZIG_GLOBAL_CACHE_DIR", &self.global_cache);
+    }
+
     /// Writes `cc`, `ar` and `ranlib` as scripts into `folder`, for build systems that want a program name.
     #[cfg(unix)]
     pub(crate) fn write_wrappers(&self, folder: &Path) -> Result<()> {

@@ -34,6 +34,7 @@ _NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {_
 _TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.request sends https requests, or {_TOOLS}"
 _TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 _SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
+_MAPS = "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto"
 _USERS = "there are no users and groups in this sandbox"
 _PACKAGES = (
     "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
@@ -52,7 +53,6 @@ _ABSENT = {
     "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
     "grp": _USERS,
     "idlelib": _SCREEN,
-    "mmap": "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto",
     "pip": _PACKAGES,
     "pwd": _USERS,
     "readline": _TERMINAL,
@@ -109,6 +109,7 @@ _HOLLOW = {
     "ctypes": (hollow.Native, _NATIVE),
     "ctypes.util": (hollow.NativeSearch, _NATIVE),
     "ctypes.wintypes": (hollow.Native, _NATIVE),
+    "mmap": (hollow.Maps, _MAPS),
     "ssl": (hollow.Tls, _TLS),
 }
 

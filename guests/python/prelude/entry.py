@@ -8,8 +8,8 @@ import time
 
 import _cellar
 from _cellar_prelude import (
-    absent, bridges, cells, editor, faults, helpers, history, ipython, modules, network, pools, primitives, sandbox, streams,
-    warm,
+    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, modules, network, pools, primitives,
+    sandbox, streams, warm,
 )
 
 # --- Bridges and names of every cell
@@ -170,10 +170,11 @@ sandbox.install_recursion_limit()
 absent.install()
 network.install()
 modules.install()
+_GLOBALS.update(additions.names())
 for _ in range(warm.ROUNDS):
     configure(0, {}, _FOLDER, [])
     start(0, "")
-    _warm_up(warm.CELLS)
+    _warm_up([*warm.CELLS, *additions.CELLS])
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()

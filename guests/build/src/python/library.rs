@@ -136,7 +136,7 @@ fn copy_packages(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Writes bytecode that is taken as it is: nothing in the guest's library ever changes.
-fn compile(python: &Path, folder: &Path, log: &Path) -> Result<()> {
+pub(crate) fn compile(python: &Path, folder: &Path, log: &Path) -> Result<()> {
     let mut command = Command::new(python);
     command.args(["-I", "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"]);
     // Tracebacks name the files as the guest sees them.

@@ -1,0 +1,67 @@
+//! The data guest: the Python guest with NumPy and pandas linked in, and packages for documents and charts beside the
+//! standard library.
+//!
+//! NumPy and pandas are built by their own build system, meson, with the guests' compiler behind a script that writes
+//! down what would have been linked. All of it is then linked into the one module that CPython is.
+
+mod meson;
+mod packages;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::cache::Bench;
+use crate::guest::{Built, Guest};
+use crate::inputs::Inputs;
+use crate::python::{self, Additions};
+use crate::workshop::Workshop;
+
+/// The recipe of the data guest.
+#[derive(Debug)]
+pub(crate) struct PythonData;
+
+impl Guest for PythonData {
+    fn name(&self) -> &'static str {
+        "python-data"
+    }
+
+    fn language(&self) -> &'static str {
+        "py"
+    }
+
+    fn recipe(&self) -> &'static str {
+        concat!(include_str!("python.rs"), include_str!("python/audit.rs"), include_str!("python_data.rs"))
+    }
+
+    fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+        python::inputs(workshop, inputs)?;
+        inputs.value("packages", meson::inputs(workshop)?.digest());
+        inputs.value("pure packages", packages::inputs().digest());
+        inputs.tree("guests/python-data", &folder(workshop))?;
+        Ok(())
+    }
+
+    fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
+        let built = meson::packages(workshop)?;
+        let folder = folder(workshop);
+        python::build(
+            workshop,
+            bench,
+            &Additions {
+                extensions: built.extensions()?,
+                objects: built.objects()?,
+                own: vec![folder.join("fenv.c"), folder.join("exceptions.c")],
+                includes: vec![folder.join("include")],
+                library: vec![built.library(), packages::pure(workshop)?],
+                prelude: Some(folder.join("prelude")),
+                link_flags: vec!["-lc++".to_owned()],
+            },
+        )
+    }
+}
+
+/// What of the guest is in the checkout.
+fn folder(workshop: &Workshop) -> PathBuf {
+    workshop.root.join("guests/python-data")
+}

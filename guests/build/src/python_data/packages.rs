@@ -1,0 +1,120 @@
+//! What the data guest is made of besides CPython: source archives that are compiled, wheels that are copied, and the
+//! programs that compile.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::inputs::{Inputs, files_below};
+use crate::process::run;
+use crate::python::{archives, build_python, compile};
+use crate::workshop::Workshop;
+
+/// NumPy and pandas, as source archives.
+const SOURCES: &str = include_str!("sources.txt");
+/// Packages in pure Python, and one whose machine code is left behind.
+const PURE: &str = include_str!("requirements.txt");
+/// meson and what it calls.
+const TOOLS: &str = include_str!("tools.txt");
+
+/// What the packages in pure Python are made from.
+pub(super) fn inputs() -> Inputs {
+    let mut inputs = Inputs::default();
+    inputs.text("packages", PURE);
+    inputs.text("recipe", include_str!("packages.rs"));
+    inputs
+}
+
+/// A folder with the packages in pure Python and their bytecode, made unless the cache has it.
+pub(super) fn pure(workshop: &Workshop) -> Result<PathBuf> {
+    workshop.cache.product("libraries", "python-data-packages", &inputs(), |bench| {
+        let packages = bench.work.join("packages");
+        bench.step("fetch packages", || {
+            let requirements = bench.work.join("requirements.txt");
+            fs::write(&requirements, PURE)?;
+            let mut pip = wheels();
+            pip.args(["--python-version", "3.13", "--implementation", "cp", "--platform", "manylinux2014_x86_64"]);
+            run(pip.arg("--target").arg(&packages).arg("-r").arg(&requirements), &bench.work.join("pip.log"))
+        })?;
+        bench.step("copy packages", || copy_modules(&packages, &bench.out))?;
+        let python = build_python::find(workshop)?;
+        bench.step("compile packages", || compile(&python, &bench.out, &bench.work.join("compile.log")))
+    })
+}
+
+/// Makes what is compiled, and with what, inputs of a product.
+pub(super) fn record(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+    inputs.text("sources", SOURCES).text("tools", TOOLS);
+    for part in ["build", "include", "patches"] {
+        inputs.tree(part, &super::folder(workshop).join(part))?;
+    }
+    Ok(())
+}
+
+/// Puts the programs that compile into a folder: Python packages, and programs in `bin`.
+pub(super) fn install_tools(folder: &Path, work: &Path) -> Result<()> {
+    let requirements = work.join("tools.txt");
+    fs::write(&requirements, TOOLS)?;
+    // The wheels are for the Python that runs them, which is the guest's version.
+    let mut pip = wheels();
+    pip.args(["--python-version", "3.13", "--target"]).arg(folder).arg("-r").arg(&requirements);
+    run(&mut pip, &work.join("tools.log"))
+}
+
+/// Fetches the source archives, unpacks each into a folder of its package's name, and applies our patches to it.
+pub(super) fn unpack(workshop: &Workshop, folder: &Path, work: &Path) -> Result<()> {
+    let fetched = work.join("archives");
+    archives::fetch(SOURCES, work, &fetched)?;
+    archives::unpack(&fetched, folder, &work.join("tar.log"))?;
+    let patches = super::folder(workshop).join("patches");
+    for patch in files_below(&patches)? {
+        let package =
+            patch.parent().and_then(Path::file_name).context("a patch lies in a folder of its package's name")?;
+        let mut apply = Command::new("patch");
+        apply.args(["--batch", "--forward", "--fuzz=0", "--strip=1", "--directory"]).arg(folder.join(package));
+        run(apply.arg("--input").arg(&patch), &work.join("patch.log"))?;
+    }
+    Ok(())
+}
+
+/// `pip install` for wheels, each checked against its hash, with nothing that was not named.
+fn wheels() -> Command {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
+    pip.args(["--no-compile", "--upgrade", "--only-binary", ":all:"]);
+    pip
+}
+
+/// What cells cannot use of a package: its tests, machine code, and what is for compilers and type checkers.
+const ENDINGS_LEFT_OUT: &[&str] = &[".a", ".c", ".h", ".lib", ".pxd", ".pyi", ".pyx", ".so", ".typed"];
+const FOLDERS_LEFT_OUT: &[&str] = &["__pycache__", "bin", "f2py", "include", "tests"];
+
+/// Copies what cells can use of installed packages.
+pub(super) fn copy_modules(from: &Path, to: &Path) -> Result<()> {
+    for file in files_below(from)? {
+        let name = file.strip_prefix(from)?;
+        let is_left_out = ENDINGS_LEFT_OUT.iter().any(|end| name.to_string_lossy().ends_with(end))
+            || name.components().any(|part| FOLDERS_LEFT_OUT.iter().any(|folder| part.as_os_str() == *folder));
+        if !is_left_out {
+            let copy = to.join(name);
+            fs::create_dir_all(copy.parent().unwrap_or(to))?;
+            fs::copy(&file, &copy).with_context(|| format!("could not copy `{}`", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what `importlib.metadata` knows of a package, which meson does not install.
+pub(super) fn write_metadata(source: &Path, library: &Path) -> Result<()> {
+    let metadata = fs::read_to_string(source.join("PKG-INFO"))?;
+    let field = |name: &str| {
+        let line = metadata.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.with_context(|| format!("`{}` has no `{name}` in its PKG-INFO", source.display()))
+    };
+    let folder = library.join(format!("{}-{}.dist-info", field("Name")?, field("Version")?));
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("METADATA"), &metadata)?;
+    Ok(())
+}

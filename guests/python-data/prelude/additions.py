@@ -1,0 +1,37 @@
+"""What the data guest has besides the language: arrays, tables, charts and documents."""
+
+import importlib
+
+_MODULES = """
+numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.polynomial numpy.random numpy.rec
+numpy.strings numpy.testing pandas pandas.api.types pandas.plotting pandas.testing pandas.tseries.offsets
+dateutil dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz pytz
+altair openpyxl pypdf
+""".split()
+
+# Cells that are run while the guest is baked, so that the code of a first such cell has run before.
+CELLS = [
+    "np.arange(6).reshape(2, 3).sum(axis=0)",
+    "np.random.default_rng(0).normal(size=3).mean()",
+    "frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'c': [0.5, None]})\nframe",
+    "print(frame.describe())",
+    "frame.groupby('b').a.agg(['sum', 'mean'])",
+    "frame.merge(frame, on='b').pivot_table(index='b', values='a_x')",
+    "import io\npd.read_csv(io.StringIO(frame.to_csv(index=False)))",
+    "pd.Series(pd.date_range('2024-01-01', periods=3)).dt.day_name()",
+]
+
+
+def names():
+    """Imports what belongs to the image; the names of it that every cell knows."""
+    from datetime import datetime, timedelta, timezone
+
+    modules = {name: importlib.import_module(name) for name in _MODULES}
+    return {
+        "np": modules["numpy"],
+        "pd": modules["pandas"],
+        "alt": modules["altair"],
+        "datetime": datetime,
+        "timedelta": timedelta,
+        "timezone": timezone,
+    }
