@@ -14,7 +14,7 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests probe data packages suites run test test-fast soak conformance conformance-python conformance-javascript check bless \
+.PHONY: help setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-javascript check bless \
 	bench clean
 
 help: ## List the targets
@@ -27,8 +27,12 @@ build: setup ## Build the command line
 	@$(CARGO) build --release --locked --workspace
 
 guests: build ## Build, bake and compile the guests (minutes the first time, then nothing)
-	@$(GUESTS) build
-	@$(CELLAR) bake
+	@$(GUESTS) build probe javascript python
+	@$(CELLAR) bake probe javascript python
+
+data-guest: build ## The same for the guest with NumPy and pandas (15 minutes the first time, then nothing)
+	@$(GUESTS) build python-data
+	@$(CELLAR) bake python-data
 
 probe: build
 	@$(GUESTS) build probe
@@ -48,7 +52,7 @@ suites: build
 	@$(GUESTS) suite python-library > /dev/null
 	@$(GUESTS) suite python-packages > /dev/null
 
-test: guests data packages suites ## Run every test
+test: guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 

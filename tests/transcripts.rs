@@ -23,8 +23,8 @@ use std::{
 
 use cellar_engine::{
     Access, ArtifactQuota, ArtifactStore, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event,
-    EventKind, Failure, FailureKind, Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome, PackSpec,
-    Replayed, Response, Rests, Scalar, Session, SessionConfig, ToolSpec, ToolsFuture, bake, denied,
+    EventKind, Failure, FailureKind, GuestName, Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome,
+    PackSpec, Replayed, Response, Rests, Scalar, Session, SessionConfig, ToolSpec, ToolsFuture, bake, denied,
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -98,10 +98,10 @@ fn check_replay(path: &Path) -> Result<(), Failed> {
     }
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("recording");
-    let languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
+    let guests: Vec<GuestName> = header.guests(&cells);
     let recorded = runtime()?.block_on(record(header, cells, &file))?;
     // Everything that was there is gone now: the session, its folders, its tools.
-    let replayed = own_runs(&recorded, runtime()?.block_on(replay(languages, &file))?);
+    let replayed = own_runs(&recorded, runtime()?.block_on(replay(guests, &file))?);
     for (run, (recorded, replayed)) in (1..).zip(recorded.iter().zip(&replayed)) {
         for (recorded, replayed) in recorded.iter().zip(replayed) {
             if recorded != replayed {
@@ -141,8 +141,8 @@ async fn record(mut header: Header, cells: Vec<Cell>, file: &Path) -> Result<Run
     Ok(recorded)
 }
 
-async fn replay(languages: Vec<Language>, file: &Path) -> Result<Runs, Failed> {
-    let mut replay = open_host(languages.into_iter())?.replay(file)?;
+async fn replay(guests: Vec<GuestName>, file: &Path) -> Result<Runs, Failed> {
+    let mut replay = open_host(guests)?.replay(file)?;
     let mut runs = Runs::new();
     while let Some(Replayed { run, event }) = replay.next().await? {
         let run = run as usize;
@@ -170,7 +170,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
+/// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
@@ -259,6 +259,11 @@ impl Answers {
 }
 
 impl Header {
+    /// The guests that these cells need.
+    fn guests(&self, cells: &[Cell]) -> Vec<GuestName> {
+        cells.iter().map(|cell| self.config.guest(cell.language)).collect()
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), Failed> {
         let limits = &mut self.config.limits;
         match key {
@@ -269,6 +274,7 @@ impl Header {
             "output" => limits.output_bytes = value.parse()?,
             "disk" => limits.disk_bytes = value.parse()?,
             "disk-files" => limits.disk_files = value.parse()?,
+            "guest" => self.config.guests.push(GuestName::from_name(value).ok_or("no such guest")?),
             "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
             "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
@@ -305,7 +311,7 @@ impl Header {
 
 /// The session of a fixture, and the cells of its runs.
 fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(Session, Vec<Vec<Cell>>), Failed> {
-    let host = open_host(cells.iter().map(|cell| cell.language))?;
+    let host = open_host(header.guests(&cells))?;
     if header.data {
         header.config.mounts.push(data_mount(folder)?);
     }
@@ -360,17 +366,22 @@ fn collapse(text: &str) -> String {
 }
 
 /// Opens a host on the guests that `make guests` built, baked when they are not.
-fn open_host(languages: impl Iterator<Item = Language>) -> Result<Host, Failed> {
+fn open_host(guests: Vec<GuestName>) -> Result<Host, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     // Which checkpoint a session goes back to must not depend on what the machine does besides.
     let rests = Rests { checkpoint_credit: Duration::from_secs(3_600), ..Rests::default() };
     let config = HostConfig { kernels_max: 16, spares: 0, rests, ..HostConfig::new(root.join("target/guests"), cache) };
-    for language in languages {
-        bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    for guest in guests {
+        bake(&config, guest, false, &mut |_| {}).map_err(|error| format!("{error}; run `{}`", remedy(guest)))?;
     }
     Ok(Host::open(config)?)
+}
+
+/// What makes a guest.
+fn remedy(guest: GuestName) -> &'static str {
+    if guest == GuestName::PythonData { "make data-guest" } else { "make guests" }
 }
 
 fn npm_mount(folder: &str) -> Mount {

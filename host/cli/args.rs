@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::{Language, OutputPolicy};
+use cellar_engine::{GuestName, Language, OutputPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -219,6 +219,9 @@ pub(crate) struct GrantArguments {
     /// Seconds for cells that do not say how long they may take [default: 30]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) timeout: Option<u64>,
+    /// Guest to run its language with; of several for a language the last [default: python, javascript]
+    #[arg(long = "guest", value_name = "GUEST")]
+    pub(crate) chosen: Vec<GuestCode>,
     /// Give every cell a fresh kernel: cells share files, and no names
     #[arg(long)]
     pub(crate) per_call: bool,
@@ -250,6 +253,7 @@ impl SessionArguments {
             || !granted.packages.is_empty()
             || !granted.environment.is_empty()
             || granted.per_call
+            || !granted.chosen.is_empty()
             || granted.input
             || granted.audit.is_some()
             || limits.iter().any(Option::is_some)
@@ -407,12 +411,40 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BakeArguments {
-    /// Languages to bake [default: all whose guests are there]
-    #[arg(value_name = "LANGUAGE")]
-    pub(crate) languages: Vec<LanguageCode>,
+    /// Guests to bake [default: all that are there]
+    #[arg(value_name = "GUEST")]
+    pub(crate) names: Vec<GuestCode>,
     /// Bake again what is ready
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// A guest on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GuestCode {
+    /// CPython and its library
+    #[value(name = "python", alias = "py")]
+    Python,
+    /// The same with NumPy, pandas, and what reads documents and draws charts
+    #[value(name = "python-data")]
+    PythonData,
+    /// QuickJS
+    #[value(name = "javascript", alias = "js")]
+    JavaScript,
+    /// The toy language of the engine's own tests
+    #[value(name = "probe", hide = true)]
+    Probe,
+}
+
+impl From<GuestCode> for GuestName {
+    fn from(code: GuestCode) -> GuestName {
+        match code {
+            GuestCode::Python => GuestName::Python,
+            GuestCode::PythonData => GuestName::PythonData,
+            GuestCode::JavaScript => GuestName::JavaScript,
+            GuestCode::Probe => GuestName::Probe,
+        }
+    }
 }
 
 /// A language on the command line.

@@ -1,6 +1,6 @@
 //! `cellar bake`: makes guests ready to start.
 
-use cellar_engine::{GuestState, HostConfig, Language, bake, guest_status};
+use cellar_engine::{GuestName, GuestState, HostConfig, bake, guest_status};
 
 use crate::{
     args::{BakeArguments, Folders},
@@ -9,23 +9,23 @@ use crate::{
     setup,
 };
 
-/// Bakes the languages that were named, or all whose guests are there, and prints where each lies.
+/// Bakes the guests that were named, or all that are there, and prints where each lies.
 ///
 /// # Errors
 /// A guest that was named is missing, or cannot be baked.
 pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Result<u8, CliError> {
     let config = setup::host_config(folders)?;
-    let mut languages: Vec<Language> = arguments.languages.iter().map(|code| (*code).into()).collect();
-    if languages.is_empty() {
-        languages = present(&config);
+    let mut guests: Vec<GuestName> = arguments.names.iter().map(|code| (*code).into()).collect();
+    if guests.is_empty() {
+        guests = present(&config);
     }
-    if languages.is_empty() {
-        let path = config.guests.join(Language::Python.guest_name());
-        return Err(CliError::Engine(cellar_engine::Error::GuestMissing { language: Language::Python, path }));
+    if guests.is_empty() {
+        let guest = GuestName::Python;
+        let path = config.guests.join(guest.name());
+        return Err(CliError::Engine(cellar_engine::Error::GuestMissing { guest, path }));
     }
-    for language in languages {
-        let name = language.guest_name();
-        let report = bake(&config, language, arguments.force, &mut |doing| {
+    for name in guests {
+        let report = bake(&config, name, arguments.force, &mut |doing| {
             print_progress(&format!("{name}: {doing}"));
         })?;
         if !report.fresh {
@@ -36,7 +36,7 @@ pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Resul
     Ok(EXIT_COMPLETE)
 }
 
-fn present(config: &HostConfig) -> Vec<Language> {
-    let is_present = |language: &Language| !matches!(guest_status(config, *language).state, GuestState::Missing);
-    Language::ALL.into_iter().filter(is_present).collect()
+fn present(config: &HostConfig) -> Vec<GuestName> {
+    let is_present = |guest: &GuestName| !matches!(guest_status(config, *guest).state, GuestState::Missing);
+    GuestName::ALL.into_iter().filter(is_present).collect()
 }

@@ -14,7 +14,7 @@ use std::{
 
 use cellar_bridges::Options;
 use cellar_engine::{
-    ArtifactQuota, KernelMode, Language, Limits, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT,
+    ArtifactQuota, GuestName, KernelMode, Language, Limits, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT,
 };
 
 use crate::{
@@ -98,6 +98,8 @@ pub(crate) struct SessionTable {
     pub(crate) output_policy: OutputPolicy,
     /// `input_timeout`: seconds that a request for input waits for its answer, 1 to 86400; 300 unless given.
     pub(crate) input_timeout: Option<u64>,
+    /// `guests`: those that run their languages in the place of `python` and `javascript`: `["python-data"]`.
+    pub(crate) guests: Vec<GuestName>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.

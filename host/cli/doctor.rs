@@ -5,7 +5,7 @@ use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, AuditFile, GuestState, GuestStatus, HostConfig, KernelMode, Language, Limits, Seed,
+    Access, ArtifactQuota, AuditFile, GuestName, GuestState, GuestStatus, HostConfig, KernelMode, Limits, Seed,
     guest_status,
 };
 
@@ -42,17 +42,18 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
 }
 
 fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson {
-    let guests: Vec<GuestJson> = [Language::Python, Language::JavaScript]
+    let guests: Vec<GuestJson> = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript]
         .into_iter()
-        .map(|language| guest(&guest_status(host, language)))
+        .map(|name| guest(&guest_status(host, name)))
         .collect();
     let mut problems: Vec<String> = guests
         .iter()
-        .filter(|guest| matches!(guest.state, "missing" | "broken"))
+        .filter(|guest| matches!(guest.state, "missing" | "broken") && is_needed(guest.guest, config))
         .map(|guest| {
+            let target = if guest.guest == GuestName::PythonData.name() { "data-guest" } else { "guests" };
             format!(
-                "the {} guest is {}: run `make guests`, or name its folder with --guests",
-                guest.language, guest.state
+                "the guest `{}` is {}: run `make {target}`, or name the folder of the guests with --guests",
+                guest.guest, guest.state
             )
         })
         .collect();
@@ -77,6 +78,11 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
     }
 }
 
+/// Whether a session would miss a guest.
+fn is_needed(guest: &str, config: &Config) -> bool {
+    guest != GuestName::PythonData.name() || config.session.guests.contains(&GuestName::PythonData)
+}
+
 /// Starts the MCP servers, which is the only way to know that they can be.
 async fn ask_servers(report: &mut DoctorJson, bridges: Options) {
     for (name, started) in HostBridges::new(bridges).start_servers().await {
@@ -98,7 +104,8 @@ fn guest(status: &GuestStatus) -> GuestJson {
         GuestState::Ready => ("ready", None),
     };
     GuestJson {
-        language: status.language.title(),
+        guest: status.guest.name(),
+        language: status.guest.language().title(),
         path: status.path.clone(),
         state,
         reason,
@@ -211,7 +218,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
         let style = if matches!(guest.state, "ready" | "not baked") { GOOD } else { BAD };
         let digest = guest.digest.as_deref().map(|digest| format!(" ({})", digest.get(..12).unwrap_or(digest)));
         let state = format!("{}{reason}{}", guest.state, digest.unwrap_or_default());
-        lines.item(guest.language, &look.paint(style, &state));
+        lines.item(guest.guest, &look.paint(style, &state));
     }
     config_lines(&mut lines, &report.config);
     let machine = &report.machine;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{ArtifactError, Error, FormatError, ReplayError, SnapshotError};
+use cellar_engine::{ArtifactError, Error, FormatError, GuestName, ReplayError, SnapshotError};
 
 use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
 
@@ -169,6 +169,9 @@ impl CliError {
 
 fn engine_hint(error: &Error) -> Option<&'static str> {
     Some(match error {
+        Error::GuestMissing { guest: GuestName::PythonData, .. } => {
+            "build it with `make data-guest`, or name the folder of the guests with --guests"
+        }
         Error::GuestMissing { .. } => "build the guests with `make guests`, or name their folder with --guests",
         Error::GuestBroken { .. } | Error::GuestVersion { .. } | Error::GuestImport { .. } => {
             "build the guests again with `make guests`"

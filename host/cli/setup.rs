@@ -8,8 +8,8 @@ use std::{
 
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestState, Host, HostConfig, KernelMode, Language,
-    Mount, OutputPolicy, Session, SessionConfig, bake, guest_status,
+    Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestName, GuestState, Host, HostConfig, KernelMode,
+    Language, Mount, OutputPolicy, Session, SessionConfig, bake, guest_status,
 };
 
 use crate::{
@@ -67,7 +67,8 @@ pub(crate) async fn open_session(
     if arguments.name.is_some() || folders.store.is_some() {
         session_config.artifacts = Some(artifacts::store(folders, quota)?);
     }
-    make_ready(&host_config, languages).await?;
+    let guests = languages.into_iter().map(|language| session_config.guest(language)).collect();
+    make_ready(&host_config, guests).await?;
     let host = Host::open(host_config)?;
     Ok(match home {
         Some(home) => host.open_stored(home, session_config)?,
@@ -87,13 +88,13 @@ pub(crate) fn languages_of(cells: &[Cell]) -> Vec<Language> {
 ///
 /// # Errors
 /// A guest cannot be baked.
-pub(crate) async fn make_ready(config: &HostConfig, languages: Vec<Language>) -> Result<(), CliError> {
+pub(crate) async fn make_ready(config: &HostConfig, guests: Vec<GuestName>) -> Result<(), CliError> {
     let config = config.clone();
     let work = move || -> Result<(), CliError> {
-        for language in languages {
-            let GuestState::NotBaked(reason) = guest_status(&config, language).state else { continue };
-            print_progress(&format!("getting the {} guest ready, once: {reason}", language.title()));
-            bake(&config, language, false, &mut |doing| print_progress(&format!("  {doing}")))?;
+        for guest in guests {
+            let GuestState::NotBaked(reason) = guest_status(&config, guest).state else { continue };
+            print_progress(&format!("getting the guest `{guest}` ready, once: {reason}"));
+            bake(&config, guest, false, &mut |doing| print_progress(&format!("  {doing}")))?;
         }
         Ok(())
     };
@@ -144,6 +145,13 @@ impl Granted {
             output: arguments.output_policy.map_or(config.session.output_policy, OutputPolicy::from),
             seeds: config.session.seeds.into_iter().collect(),
             kernel_mode,
+            // Those of the command line come last, and so win.
+            guests: config
+                .session
+                .guests
+                .into_iter()
+                .chain(arguments.chosen.iter().map(|guest| (*guest).into()))
+                .collect(),
             ..SessionConfig::default()
         };
         Ok(Granted { session, bridges: config.bridges, input_timeout, artifacts: config.artifacts })

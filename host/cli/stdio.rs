@@ -129,7 +129,7 @@ impl Server {
     /// Serves requests until there are no more, and then lets the runs end.
     async fn serve(mut self) -> Result<(), CliError> {
         let languages = [Language::Python, Language::JavaScript].into_iter();
-        let languages = languages.filter(|language| guest_status(&self.host_config, *language).digest.is_some());
+        let languages = languages.filter(|language| guest_status(&self.host_config, language.guest()).digest.is_some());
         let hello = Answer::Hello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION"),

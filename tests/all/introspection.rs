@@ -14,7 +14,7 @@ use crate::sessions::{config, host, kind, on_one_thread, open, outcome, result, 
 /// A host on which a language is ready.
 fn host_for(language: Language) -> Host {
     let config = config(8);
-    bake(&config, language, false, &mut |_| {}).expect("the guest; run `make guests`");
+    bake(&config, language.guest(), false, &mut |_| {}).expect("the guest; run `make guests`");
     Host::open(config).expect("a host")
 }
 

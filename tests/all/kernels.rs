@@ -22,7 +22,7 @@ fn seeded(language: Language, bindings: Bindings<'_>, source: &str) -> SessionCo
 
 fn host_for(language: Language) -> Host {
     let config = config(8);
-    bake(&config, language, false, &mut |_| {}).expect("the guest; run `make guests`");
+    bake(&config, language.guest(), false, &mut |_| {}).expect("the guest; run `make guests`");
     Host::open(config).expect("a host")
 }
 

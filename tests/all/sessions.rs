@@ -11,8 +11,8 @@ use std::{
 };
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, Error, EventKind, FailureKind, Host, HostConfig, Language, Limits,
-    Outcome, Response, Run, RunResult, Session, SessionConfig, bake, denied,
+    Bridges, Call, CallFuture, Caller, Cell, Error, EventKind, FailureKind, GuestName, Host, HostConfig, Language,
+    Limits, Outcome, Response, Run, RunResult, Session, SessionConfig, bake, denied,
 };
 use futures::{StreamExt, future::join_all};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ fn cache() -> std::path::PathBuf {
 
 pub(crate) fn config(kernels_max: u32) -> HostConfig {
     let config = HostConfig { kernels_max, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
-    bake(&config, Language::Probe, false, &mut |_| {}).expect("the probe guest; run `make probe`");
+    bake(&config, GuestName::Probe, false, &mut |_| {}).expect("the probe guest; run `make probe`");
     config
 }
 
@@ -339,7 +339,7 @@ fn changed_guest(folder: &Path, change: impl FnOnce(String) -> String) -> HostCo
 }
 
 fn load_error(config: HostConfig) -> Error {
-    Host::open(config).expect("a host").preload(Language::Probe).expect_err("a refusal")
+    Host::open(config).expect("a host").preload(GuestName::Probe).expect_err("a refusal")
 }
 
 #[test]
@@ -354,8 +354,8 @@ fn a_guest_of_another_version_is_refused_with_both_versions() {
 fn a_guest_that_was_rebuilt_is_not_run_from_its_old_image() {
     let folder = TempDir::new().expect("a folder");
     let config = changed_guest(folder.path(), |manifest| manifest);
-    bake(&config, Language::Probe, false, &mut |_| {}).expect("baked");
-    Host::open(config.clone()).expect("a host").preload(Language::Probe).expect("it loads");
+    bake(&config, GuestName::Probe, false, &mut |_| {}).expect("baked");
+    Host::open(config.clone()).expect("a host").preload(GuestName::Probe).expect("it loads");
     let changed = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"rebuilt\": true,", 1));
     assert_eq!(load_error(changed).code(), "not-baked");
 }
@@ -368,7 +368,7 @@ fn a_guest_whose_bytes_changed_is_not_baked() {
     let mut bytes = std::fs::read(&wasm).expect("the guest");
     bytes.push(0);
     std::fs::write(&wasm, bytes).expect("written");
-    let error = bake(&config, Language::Probe, false, &mut |_| {}).expect_err("a refusal");
+    let error = bake(&config, GuestName::Probe, false, &mut |_| {}).expect_err("a refusal");
     let cause = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(cause.contains("its manifest says"), "{cause}");
 }
@@ -378,7 +378,7 @@ fn code_that_others_may_write_is_not_loaded() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().expect("a folder");
     let config = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"exposed\": true,", 1));
-    let report = bake(&config, Language::Probe, false, &mut |_| {}).expect("baked");
+    let report = bake(&config, GuestName::Probe, false, &mut |_| {}).expect("baked");
     std::fs::set_permissions(&report.path, std::fs::Permissions::from_mode(0o777)).expect("exposed");
     let error = load_error(config);
     assert!(error.to_string().contains("may be written by other users"), "{error}");

@@ -115,7 +115,7 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn open(plan: &Plan, language: Language, spares: usize) -> Lab {
         let host = Host::open(plan.host_config(spares)).expect("a host");
-        host.preload(language).expect("the guest can be loaded");
+        host.preload(language.guest()).expect("the guest can be loaded");
         let mut lab = Lab::on(host, language);
         lab.neighbour = (spares > 0).then(|| lab.session());
         lab

@@ -76,7 +76,7 @@ impl Drop for Native {
 /// Path of a native interpreter. The builder of the guests knows where one is, or makes it of the guest's own sources.
 fn interpreter(language: Language) -> PathBuf {
     let builder = PathBuf::from(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
-    let output = Command::new(&builder).args(["native", language.guest_name()]).stderr(Stdio::inherit()).output();
+    let output = Command::new(&builder).args(["native", language.guest().name()]).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("`{}`: {error}; run `make build`", builder.display()));
     assert!(output.status.success(), "there is no native {} to compare with", language.title());
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())

@@ -78,6 +78,6 @@ fn open_host(language: Language) -> Result<Host, Failed> {
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
-    bake(&config, language, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    bake(&config, language.guest(), false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
     Ok(Host::open(config)?)
 }

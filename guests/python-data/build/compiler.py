@@ -41,7 +41,7 @@ def main():
         # meson would keep only the names of the objects in an archive that is not installed: `T`.
         os.execv(zig, [zig, language, *(name.replace("T", "") if name == "csrDT" else name for name in arguments)])
     arguments = [argument for argument in arguments if argument not in DROPPED]
-    os.execv(zig, [zig, language, "-target", os.environ["CELLAR_TARGET"], "-fno-sanitize=all", *os.environ.get("CELLAR_LAB", "").split(), *arguments])
+    os.execv(zig, [zig, language, "-target", os.environ["CELLAR_TARGET"], "-fno-sanitize=all", *arguments])
 
 
 main()

@@ -12,7 +12,9 @@ use std::{
 };
 
 use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, Tool, quote};
-use cellar_engine::{Access, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX};
+use cellar_engine::{
+    Access, GuestName, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX,
+};
 
 use super::{ArtifactsTable, AuditTable, Config, LimitsTable, SessionTable};
 use crate::{
@@ -120,7 +122,7 @@ impl Parser<'_> {
 
     fn session(&mut self, at: &At<'_>) -> Option<(SessionTable, Spawns)> {
         let languages = [Language::Python, Language::JavaScript];
-        let known = ["kernel_mode", "output_policy", "input_timeout", "spawns", "python", "javascript"];
+        let known = ["guests", "kernel_mode", "output_policy", "input_timeout", "spawns", "python", "javascript"];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut table = SessionTable::default();
         if let Some(at) = fields.get("kernel_mode") {
@@ -140,8 +142,16 @@ impl Parser<'_> {
         let longest = INPUT_IDLE_TIMEOUT_MAX.as_secs();
         let seconds = fields.get("input_timeout").and_then(|at| at.integer(1..=longest, &mut self.problems));
         table.input_timeout = seconds;
+        if let Some(at) = fields.get("guests") {
+            for name in at.texts("guest", &mut self.problems).unwrap_or_default() {
+                match GuestName::from_name(&name).filter(|guest| *guest != GuestName::Probe) {
+                    Some(guest) => table.guests.push(guest),
+                    None => at.expected("`python`, `python-data` or `javascript`", &mut self.problems),
+                }
+            }
+        }
         for language in languages {
-            if let Some(seed) = fields.get(language.guest_name()).and_then(|at| self.seed(&at)) {
+            if let Some(seed) = fields.get(language.guest().name()).and_then(|at| self.seed(&at)) {
                 table.seeds.insert(language, seed);
             }
         }

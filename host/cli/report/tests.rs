@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use cellar_engine::{CallError, CallErrorKind, Language, MountError};
+use cellar_engine::{CallError, CallErrorKind, GuestName, Language, MountError};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn errors() -> Vec<CliError> {
         Error::Engine(not_found().into()),
         Error::GuestBroken { path: path(), source: not_found().into() },
         Error::GuestImport { path: path(), import: text("wasi:cli/environment") },
-        Error::GuestMissing { language, path: path() },
+        Error::GuestMissing { guest: GuestName::PythonData, path: path() },
         Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.4.0") },
         Error::InputRequest(text("r-1")),
         Error::Kernel { language, source: not_found().into() },

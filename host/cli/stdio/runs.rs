@@ -48,8 +48,8 @@ impl Task {
     }
 
     async fn start(&mut self) -> Result<Run, CliError> {
-        let languages = setup::languages_of(&self.cells);
-        setup::make_ready(&self.host, languages).await?;
+        let languages = setup::languages_of(&self.cells).into_iter();
+        setup::make_ready(&self.host, languages.map(|language| self.session.guest(language)).collect()).await?;
         let run = self.session.run(std::mem::take(&mut self.cells))?;
         Ok(if self.keep_going { run.keep_going() } else { run })
     }

@@ -25,6 +25,7 @@ pub(crate) struct DoctorJson {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GuestJson {
+    pub(crate) guest: &'static str,
     pub(crate) language: &'static str,
     pub(crate) path: PathBuf,
     /// `missing`, `broken`, `not baked` or `ready`.

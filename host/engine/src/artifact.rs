@@ -25,7 +25,7 @@ use wasmtime::component::{Component, Linker};
 
 use crate::{
     bindings::{WORLD_PACKAGE, WORLD_VERSION},
-    cell::Language,
+    cell::GuestName,
     config::{HostConfig, WORKSPACE},
     error::{Cause, Error},
     files::{Access, Files, Mount, OpenMount, Quota},
@@ -118,8 +118,8 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) fn locate(config: &HostConfig, language: Language) -> Result<Artifacts, Error> {
-        let manifest = Manifest::load(&config.guests, language)?;
+    pub(crate) fn locate(config: &HostConfig, guest: GuestName) -> Result<Artifacts, Error> {
+        let manifest = Manifest::load(&config.guests, guest)?;
         let key = hex(&Sha256::digest(format!("{BAKE_VERSION} {}", manifest.identity)));
         let folder = config.cache.join("baked").join(format!("{}-{}", manifest.name, &key[..16]));
         Ok(Artifacts { manifest, folder })
@@ -227,12 +227,12 @@ pub struct BakeReport {
 /// When the guest is missing, broken or of another version, when its `init` traps, or when the cache cannot be written.
 pub fn bake(
     config: &HostConfig,
-    language: Language,
+    guest: GuestName,
     force: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BakeReport, Error> {
     let began = Instant::now();
-    let artifacts = Artifacts::locate(config, language)?;
+    let artifacts = Artifacts::locate(config, guest)?;
     let name = artifacts.manifest.name.clone();
     let failed = |doing: &str| {
         let (name, doing) = (name.clone(), doing.to_owned());

@@ -42,12 +42,12 @@ impl Language {
         }
     }
 
-    /// The name of the guest that runs it, which is also the name of the guest's folder.
-    pub fn guest_name(self) -> &'static str {
+    /// The guest that runs it where no other was chosen.
+    pub fn guest(self) -> GuestName {
         match self {
-            Language::Python => "python",
-            Language::JavaScript => "javascript",
-            Language::Probe => "probe",
+            Language::Python => GuestName::Python,
+            Language::JavaScript => GuestName::JavaScript,
+            Language::Probe => GuestName::Probe,
         }
     }
 
@@ -84,6 +84,54 @@ impl fmt::Display for RunId {
 
 /// The number of the cell that makes the names a session begins with.
 pub(crate) const SEED_CELL: u32 = u32::MAX;
+
+/// An interpreter with what is in its image. A language may have several; a session has one of each language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GuestName {
+    /// CPython and its library.
+    Python,
+    /// The same with NumPy, pandas and what reads documents and draws charts.
+    PythonData,
+    /// QuickJS.
+    JavaScript,
+    /// The toy language of the engine's own tests.
+    Probe,
+}
+
+impl GuestName {
+    /// Every guest, in a fixed order.
+    pub const ALL: [GuestName; 4] = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript, GuestName::Probe];
+
+    /// The short name, which is also that of its folder.
+    pub fn name(self) -> &'static str {
+        match self {
+            GuestName::Python => "python",
+            GuestName::PythonData => "python-data",
+            GuestName::JavaScript => "javascript",
+            GuestName::Probe => "probe",
+        }
+    }
+
+    /// The language it runs.
+    pub fn language(self) -> Language {
+        match self {
+            GuestName::Python | GuestName::PythonData => Language::Python,
+            GuestName::JavaScript => Language::JavaScript,
+            GuestName::Probe => Language::Probe,
+        }
+    }
+
+    /// The guest of this name.
+    pub fn from_name(name: &str) -> Option<GuestName> {
+        GuestName::ALL.into_iter().find(|guest| guest.name() == name)
+    }
+}
+
+impl fmt::Display for GuestName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// One unit of source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::{bridge::CallError, cell::Language, files::MountError, snapshot::SnapshotError, tape::ReplayError};
+use crate::{
+    bridge::CallError,
+    cell::{GuestName, Language},
+    files::MountError,
+    snapshot::SnapshotError,
+    tape::ReplayError,
+};
 
 /// The cause of an error, as the layer below reported it.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -12,9 +18,9 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are named in the messages")]
 pub enum Error {
-    /// The guest of a language is not there, or the language is switched off.
-    #[error("{} is not available: no guest at `{}`", language.title(), path.display())]
-    GuestMissing { language: Language, path: PathBuf },
+    /// A guest is not there.
+    #[error("the guest `{guest}` is not there: nothing at `{}`", path.display())]
+    GuestMissing { guest: GuestName, path: PathBuf },
 
     /// A guest's folder is there and cannot be used.
     #[error("guest `{}` cannot be loaded", path.display())]

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     artifact::{Artifacts, Flavour, compiling_engine, wasm_engine},
-    cell::Language,
+    cell::GuestName,
     config::{HostConfig, Rests},
     error::Error,
     guest::{Guest, SpareMaker},
@@ -26,7 +26,7 @@ struct Inner {
     config: HostConfig,
     /// One engine per flavour, in the order of [`Flavour::ALL`]. The ticker holds them weakly.
     engines: Arc<Vec<wasmtime::Engine>>,
-    guests: Mutex<HashMap<(Language, &'static str), Arc<Guest>>>,
+    guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
     maker: SpareMaker,
     sweep: Arc<Sweep>,
 }
@@ -52,12 +52,12 @@ impl Host {
         Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
     }
 
-    /// Loads the guest of a language and begins to make warm spares of it.
+    /// Loads a guest and begins to make warm spares of it.
     ///
     /// # Errors
     /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
-    pub fn preload(&self, language: Language) -> Result<(), Error> {
-        self.guest(language, Flavour::Epoch)?.refill();
+    pub fn preload(&self, guest: GuestName) -> Result<(), Error> {
+        self.guest(guest, Flavour::Epoch)?.refill();
         Ok(())
     }
 
@@ -79,23 +79,23 @@ impl Host {
         self.inner.sweep.clone()
     }
 
-    /// Which build of a language's guest is here; see [`Guest::digest`].
-    pub(crate) fn guest_digest(&self, language: Language) -> Result<String, Error> {
-        Artifacts::locate(&self.inner.config, language)?.digest()
+    /// Which build of a guest is here; see [`Guest::digest`].
+    pub(crate) fn guest_digest(&self, guest: GuestName) -> Result<String, Error> {
+        Artifacts::locate(&self.inner.config, guest)?.digest()
     }
 
-    /// The guest of a language, loaded at first use.
-    pub(crate) fn guest(&self, language: Language, flavour: Flavour) -> Result<Arc<Guest>, Error> {
+    /// A guest, loaded at first use.
+    pub(crate) fn guest(&self, name: GuestName, flavour: Flavour) -> Result<Arc<Guest>, Error> {
         let mut guests = lock(&self.inner.guests);
-        if let Some(guest) = guests.get(&(language, flavour.name())) {
+        if let Some(guest) = guests.get(&(name, flavour.name())) {
             return Ok(guest.clone());
         }
-        let artifacts = Artifacts::locate(&self.inner.config, language)?;
+        let artifacts = Artifacts::locate(&self.inner.config, name)?;
         // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
-        let wanted = if language == Language::JavaScript { 0 } else { self.inner.config.spares };
+        let wanted = if name == GuestName::JavaScript { 0 } else { self.inner.config.spares };
         let spares = (wanted, self.inner.maker.clone());
-        let guest = Guest::load(artifacts, language, flavour, self.inner.engines.clone(), spares)?;
-        guests.insert((language, flavour.name()), guest.clone());
+        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares)?;
+        guests.insert((name, flavour.name()), guest.clone());
         Ok(guest)
     }
 }
@@ -103,8 +103,8 @@ impl Host {
 /// What a guest's folder and the cache hold, for people who wonder.
 #[derive(Clone, Debug)]
 pub struct GuestStatus {
-    /// The language it runs.
-    pub language: Language,
+    /// Its name.
+    pub guest: GuestName,
     /// Its folder.
     pub path: PathBuf,
     /// Whether it can be used.
@@ -129,9 +129,9 @@ pub enum GuestState {
 }
 
 /// Looks at a guest without starting anything.
-pub fn guest_status(config: &HostConfig, language: Language) -> GuestStatus {
-    let path = config.guests.join(language.guest_name());
-    let (state, digest, world) = match Artifacts::locate(config, language) {
+pub fn guest_status(config: &HostConfig, guest: GuestName) -> GuestStatus {
+    let path = config.guests.join(guest.name());
+    let (state, digest, world) = match Artifacts::locate(config, guest) {
         Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
         Err(error) => (GuestState::Broken(error.to_string()), None, None),
         Ok(artifacts) => {
@@ -143,5 +143,5 @@ pub fn guest_status(config: &HostConfig, language: Language) -> GuestStatus {
             (state, Some(artifacts.manifest.digest), Some(artifacts.manifest.world))
         }
     };
-    GuestStatus { language, path, state, digest, world }
+    GuestStatus { guest, path, state, digest, world }
 }

@@ -83,7 +83,7 @@ pub use bridge::{
     AgentCall, BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse,
     NoBridges, PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
 };
-pub use cell::{Cell, CellId, Language, RunId};
+pub use cell::{Cell, CellId, GuestName, Language, RunId};
 pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
 pub use error::Error;
 pub use event::{Bridge, Event, EventKind, KeptText, Scalar};

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{bindings::WORLD_VERSION, cell::Language, error::Error};
+use crate::{bindings::WORLD_VERSION, cell::GuestName, error::Error};
 
 /// Largest manifest, in bytes.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -30,19 +30,19 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest of a language's guest.
+    /// Reads the manifest of a guest.
     ///
     /// # Errors
     /// `GuestMissing` when there is none, `GuestBroken` when it makes no sense, `GuestVersion` when the guest
     /// implements another version of the world.
-    pub(crate) fn load(guests: &Path, language: Language) -> Result<Manifest, Error> {
-        let folder = guests.join(language.guest_name());
+    pub(crate) fn load(guests: &Path, guest: GuestName) -> Result<Manifest, Error> {
+        let folder = guests.join(guest.name());
         let path = folder.join("manifest.json");
         let broken = |source: crate::error::Cause| Error::GuestBroken { path: path.clone(), source };
         let size = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::GuestMissing { language, path: folder });
+                return Err(Error::GuestMissing { guest, path: folder });
             }
             Err(error) => return Err(broken(error.into())),
         };

@@ -21,7 +21,7 @@ use crate::{
     audit::{Auditor, OpenCalls},
     bindings::types,
     calls::{Calls, Lineage, Permits},
-    cell::{Cell, CellId, Language, RunId},
+    cell::{Cell, CellId, GuestName, Language, RunId},
     checkpoint::Slot,
     config::{KernelMode, Rests, Seed, WORKSPACE},
     error::Error,
@@ -296,6 +296,11 @@ impl Session {
         &self.inner.config.limits
     }
 
+    /// The guest that runs a language in this session.
+    pub fn guest(&self, language: Language) -> GuestName {
+        self.inner.config.guest(language)
+    }
+
     /// Bytes and names that the session's cells have added to its folders; see [`Limits::disk_bytes`].
     pub fn disk_usage(&self) -> (u64, u64) {
         self.inner.quota.usage()
@@ -318,7 +323,7 @@ impl Session {
 
     /// Makes sure that a language is available.
     pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
-        self.inner.host.guest(language, self.flavour()).map(drop)
+        self.inner.host.guest(self.guest(language), self.flavour()).map(drop)
     }
 
     /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants, bridges and seeds
@@ -542,7 +547,7 @@ impl Session {
 
     fn start_kernel(&self, language: Language, slot: Arc<Slot>, once: bool) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
-        let guest = inner.host.guest(language, self.flavour())?;
+        let guest = inner.host.guest(self.guest(language), self.flavour())?;
         let link = Arc::<KernelLink>::default();
         let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
         let binding = Binding {

@@ -133,10 +133,14 @@ impl<'a> Kit<'a> {
     /// Writes the cross file, the programs it names, and what the target's Python says of itself.
     fn write_scripts(&self, workshop: &Workshop) -> Result<()> {
         let (ours, modules) = (super::folder(workshop), self.target.join("modules"));
+        let headers = self.headers.join("include").display().to_string();
         fs::create_dir_all(&modules)?;
+        fs::create_dir_all(self.target.join("bin"))?;
         fs::copy(ours.join("build/sitecustomize.py"), modules.join("sitecustomize.py"))?;
         for file in files_below(&self.headers.join("sysconfig"))? {
-            fs::copy(&file, modules.join(file.file_name().context("a file has a name")?))?;
+            // Where the guest's headers would be installed, this machine may have its own.
+            let text = fs::read_to_string(&file)?.replace("/usr/include/python3.13", &headers);
+            fs::write(modules.join(file.file_name().context("a file has a name")?), text)?;
         }
         let (python, declarations) = (self.python.display(), self.declarations.display());
         self.write_script(
@@ -146,11 +150,11 @@ impl<'a> Kit<'a> {
                  export _PYTHON_SYSCONFIGDATA_NAME=_sysconfigdata__wasi_wasm32-wasi _PYTHON_HOST_PLATFORM=wasi-wasm32\n\
                  exec '{python}' \"$@\"\n",
                 modules.display(),
-                self.headers.join("include").display(),
+                headers,
             ),
         )?;
         self.write_script(
-            "cython",
+            "bin/cython",
             &format!("export PYTHONPATH='{declarations}':\"$PYTHONPATH\"\nexec '{python}' -m cython \"$@\"\n"),
         )?;
         let compiler = ours.join("build/compiler.py");
@@ -161,7 +165,7 @@ impl<'a> Kit<'a> {
         let flags = flags.join(", ");
         let cross = format!(
             "[binaries]\nc = {cc}\ncpp = {cpp}\nar = {ar}\nranlib = {ranlib}\nstrip = 'true'\npkg-config = 'false'\n\
-             python = '{target}/python'\npython3 = '{target}/python'\ncython = '{target}/cython'\n\n\
+             python = '{target}/python'\npython3 = '{target}/python'\ncython = '{target}/bin/cython'\n\n\
              [host_machine]\nsystem = 'wasi'\ncpu_family = 'wasm32'\ncpu = 'wasm32'\nendian = 'little'\n\n\
              [properties]\nskip_sanity_check = true\nneeds_exe_wrapper = true\nlongdouble_format = 'IEEE_QUAD_LE'\n\n\
              [built-in options]\nc_args = [{flags}]\ncpp_args = [{flags}]\n",
@@ -187,6 +191,9 @@ impl<'a> Kit<'a> {
         let mut command = Command::new(program);
         self.toolchain.give_to(&mut command);
         command.env("PYTHONPATH", &self.tools).env("NINJA", self.ninja());
+        // Some look for Cython there, whatever they are told.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.target.join("bin").display()));
         // Paths of this machine's libraries, and flags for them, are for other builds.
         for variable in ["CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"] {
             command.env_remove(variable);

@@ -6,7 +6,7 @@ use crate::{
     artifacts::ArtifactStore,
     audit::Audit,
     bridge::{Bridges, NoBridges},
-    cell::Language,
+    cell::{GuestName, Language},
     config::{KernelMode, PACKAGES, Seed},
     error::Error,
     files::{Access, Mount},
@@ -35,6 +35,8 @@ pub struct SessionConfig {
     /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
     /// is refused. See [`INPUT_IDLE_TIMEOUT`](crate::limits::INPUT_IDLE_TIMEOUT).
     pub input: Option<Duration>,
+    /// Guests in the place of those that languages have else; of several for a language the last.
+    pub guests: Vec<GuestName>,
     /// What fresh kernels begin with, by language.
     pub seeds: HashMap<Language, Seed>,
     /// How long its kernels live.
@@ -60,6 +62,7 @@ impl Default for SessionConfig {
             limits: Limits::default(),
             bridges: Arc::new(NoBridges),
             input: None,
+            guests: Vec::new(),
             seeds: HashMap::new(),
             kernel_mode: KernelMode::default(),
             record: None,
@@ -67,6 +70,14 @@ impl Default for SessionConfig {
             output: OutputPolicy::default(),
             audit: None,
         }
+    }
+}
+
+impl SessionConfig {
+    /// The guest that runs a language.
+    pub fn guest(&self, language: Language) -> GuestName {
+        let chosen = self.guests.iter().rev().find(|guest| guest.language() == language);
+        chosen.copied().unwrap_or_else(|| language.guest())
     }
 }
 

@@ -48,7 +48,7 @@ impl Host {
     pub(super) fn check(&self, snapshot: &Snapshot, config: &SessionConfig) -> Result<(), Error> {
         for image in &snapshot.kernels {
             let guest = match image.state.language() {
-                Some(language) => self.guest_digest(language)?,
+                Some(language) => self.guest_digest(config.guest(language))?,
                 None => String::new(),
             };
             check(image, &guest, &config.limits)?;
