@@ -14,7 +14,7 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-javascript check bless \
+.PHONY: help setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check bless \
 	bench clean
 
 help: ## List the targets
@@ -51,6 +51,7 @@ run: guests data ## Set everything up and run a real analysis
 suites: build
 	@$(GUESTS) suite python-library > /dev/null
 	@$(GUESTS) suite python-packages > /dev/null
+	@$(GUESTS) suite python-data > /dev/null
 
 test: guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
@@ -63,12 +64,16 @@ soak: guests ## Run 10,000 mixed runs over 200 sessions, and floods of 10 GiB, a
 	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 $(CARGO) nextest run --release --locked --workspace --no-capture \
 		-E 'test(guests::soak::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
-conformance: guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
+conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 conformance-python: guests suites ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
 	@CELLAR_CONFORMANCE=python-library,python-packages $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
+
+conformance-data: data-guest ## Run the tests of NumPy and pandas that the data guest can pass
+	@$(GUESTS) suite python-data > /dev/null
+	@CELLAR_CONFORMANCE=python-data $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
 	@$(GUESTS) suite test262 > /dev/null

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{Cell, EventKind, Host, Language, Limits, Outcome, SessionConfig};
+use cellar_engine::{Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Serialize;
@@ -84,7 +84,7 @@ impl Suite {
         Ok(Self {
             list,
             raw: raw.collect(),
-            host: open_host(Language::JavaScript)?,
+            host: open_host(GuestName::JavaScript)?,
             runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?,
             top,
         })

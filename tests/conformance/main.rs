@@ -14,14 +14,18 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use cellar_engine::{Host, HostConfig, Language, bake};
+use cellar_engine::{GuestName, Host, HostConfig, bake};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A suite by name, and what makes its tests.
 type Suite = (&'static str, fn(Selection) -> Result<Vec<Trial>, String>);
 
-const SUITES: &[Suite] =
-    &[("python-library", python::library), ("python-packages", python::packages), ("test262", javascript::test262)];
+const SUITES: &[Suite] = &[
+    ("python-library", python::library),
+    ("python-packages", python::packages),
+    ("python-data", python::data),
+    ("test262", javascript::test262),
+];
 
 /// Which modules of a suite are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +77,11 @@ fn suite_folder(suite: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// A host without spares, with the guest of one language.
-fn open_host(language: Language) -> Result<Host, Failed> {
+/// A host without spares, with one guest.
+fn open_host(guest: GuestName) -> Result<Host, Failed> {
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
-    bake(&config, language.guest(), false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests`"))?;
+    bake(&config, guest, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests data-guest`"))?;
     Ok(Host::open(config)?)
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
 
-use cellar_engine::{Cell, EventKind, FailureKind, Host, Language, Limits, Outcome, SessionConfig};
+use cellar_engine::{Cell, EventKind, FailureKind, GuestName, Host, Language, Limits, Outcome, SessionConfig};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
@@ -20,6 +20,11 @@ const NOTES: &str = include_str!("../../fixtures/conformance/notes.py");
 const RUN_LIBRARY: &str = include_str!("../../fixtures/conformance/run_library.py");
 /// Runs the tests of one file of a package.
 const RUN_PACKAGE: &str = include_str!("../../fixtures/conformance/run_package.py");
+/// What stands before that in the data guest.
+const RUN_DATA: &str = concat!(
+    include_str!("../../fixtures/conformance/run_data.py"),
+    include_str!("../../fixtures/conformance/run_package.py")
+);
 /// Where the cell says what became of them.
 const RESULTS: &str = ".results.ndjson";
 /// Kernels that one module may cost.
@@ -30,24 +35,32 @@ pub(crate) fn library(selection: Selection) -> Result<Vec<Trial>, String> {
     trials("python-library", selection, |list, module| {
         let packages = suite_folder("python-library")?;
         let name = format!("test.{module}");
-        let verdicts = run(RUN_LIBRARY, &name, &[packages])?;
+        let verdicts = run(GuestName::Python, RUN_LIBRARY, &name, &[packages])?;
         list.compare(&[&format!("{name}."), &format!("{module}:")], &qualified(module, verdicts)).map_err(Failed::from)
     })
 }
 
 /// The own tests of popular packages, installed as users install them. A file of tests stands for a module.
 pub(crate) fn packages(selection: Selection) -> Result<Vec<Trial>, String> {
-    trials("python-packages", selection, |list, file| {
-        let suite = suite_folder("python-packages")?;
-        let verdicts = run(RUN_PACKAGE, file, &[suite.join("packages"), suite.join("tests")])?;
-        if verdicts.is_empty() {
-            return Err(format!("`{file}` holds no tests").into());
-        }
-        // pytest begins an identity with the file as its package sees it.
-        let (package, _) = file.split_once('/').ok_or("a file is listed with its package before it")?;
-        let verdicts = verdicts.into_iter().map(|(test, verdict)| (format!("{package}/{test}"), verdict)).collect();
-        list.compare(&[&format!("{file}::")], &verdicts).map_err(Failed::from)
-    })
+    trials("python-packages", selection, |list, file| check_file(list, file, GuestName::Python, RUN_PACKAGE))
+}
+
+/// The own tests of what the data guest has.
+pub(crate) fn data(selection: Selection) -> Result<Vec<Trial>, String> {
+    trials("python-data", selection, |list, file| check_file(list, file, GuestName::PythonData, RUN_DATA))
+}
+
+/// Runs a file of tests, of the suite that a list is of.
+fn check_file(list: &List, file: &str, guest: GuestName, runner: &str) -> Result<(), Failed> {
+    let suite = suite_folder(if guest == GuestName::PythonData { "python-data" } else { "python-packages" })?;
+    let verdicts = run(guest, runner, file, &[suite.join("packages"), suite.join("tests")])?;
+    if verdicts.is_empty() {
+        return Err(format!("`{file}` holds no tests").into());
+    }
+    // pytest begins an identity with the file as its package sees it.
+    let (package, _) = file.split_once('/').ok_or("a file is listed with its package before it")?;
+    let verdicts = verdicts.into_iter().map(|(test, verdict)| (format!("{package}/{test}"), verdict)).collect();
+    list.compare(&[&format!("{file}::")], &verdicts).map_err(Failed::from)
 }
 
 /// A trial for each module in the list of a suite.
@@ -78,9 +91,14 @@ fn qualified(module: &str, verdicts: BTreeMap<String, Verdict>) -> BTreeMap<Stri
 struct Line(String, String, String);
 
 /// Runs all tests of a module with one of the runners.
-fn run(runner: &str, module: &str, packages: &[PathBuf]) -> Result<BTreeMap<String, Verdict>, Failed> {
+fn run(
+    guest: GuestName,
+    runner: &str,
+    module: &str,
+    packages: &[PathBuf],
+) -> Result<BTreeMap<String, Verdict>, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let host = open_host(Language::Python)?;
+    let host = open_host(guest)?;
     let mut verdicts = BTreeMap::new();
     for _ in 0..=DEATHS_MAX {
         let workspace = tempfile::tempdir()?;
@@ -88,6 +106,7 @@ fn run(runner: &str, module: &str, packages: &[PathBuf]) -> Result<BTreeMap<Stri
             workspace: Some(workspace.path().to_owned()),
             packages: packages.to_vec(),
             limits: limits(),
+            guests: vec![guest],
             ..SessionConfig::default()
         };
         let ending = runtime.block_on(run_cell(&host, config, source(runner, module, &verdicts)))?;

@@ -93,7 +93,7 @@ pub(crate) struct Additions {
     pub(crate) includes: Vec<PathBuf>,
     /// Folders whose files are copied to the standard library.
     pub(crate) library: Vec<PathBuf>,
-    /// A folder of files that take the place of the prelude's files of the same name.
+    /// A folder with an `additions.py` in the place of the prelude's own, and with what that uses.
     pub(crate) prelude: Option<PathBuf>,
     pub(crate) link_flags: Vec<String>,
 }
@@ -154,7 +154,8 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let folder = workshop.root.join("guests/python");
     let generated = bench.work.join("generated");
     fs::create_dir_all(&generated)?;
-    fs::write(generated.join("prelude.c"), prelude_source(&folder.join("prelude"), additions.prelude.as_deref())?)?;
+    let prelude = prelude_files(&folder.join("prelude"), additions.prelude.as_deref())?;
+    fs::write(generated.join("prelude.c"), prelude_source(&prelude)?)?;
     fs::write(generated.join("extensions.c"), extensions_source(&additions.extensions))?;
 
     let mut objects = archives(&libraries)?;
@@ -199,13 +200,30 @@ fn archives(libraries: &Path) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "a")).collect())
 }
 
-/// The prelude's files as one table in C. The digest in it ties the guest to its standard library, which is baked too.
-fn prelude_source(folder: &Path, instead: Option<&Path>) -> Result<String> {
-    let mut source = String::from("#include \"prelude.h\"\n\n");
+/// The prelude's files by name, in the order in which they are run. `additions`, a folder, has the image's own
+/// `additions.py` and what that uses.
+fn prelude_files(folder: &Path, additions: Option<&Path>) -> Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
     for name in PRELUDE {
-        let file = format!("{name}.py");
-        let changed = instead.map(|folder| folder.join(&file)).filter(|path| path.exists());
-        let path = changed.unwrap_or_else(|| folder.join(&file));
+        match additions {
+            Some(additions) if *name == "additions" => {
+                let mut own = files_below(additions)?;
+                own.sort_by_key(|path| path.file_stem().is_some_and(|stem| stem == *name));
+                for path in own {
+                    let stem = path.file_stem().context("a file has a name")?.to_string_lossy().into_owned();
+                    files.push((stem, path));
+                }
+            }
+            _ => files.push(((*name).to_owned(), folder.join(name).with_extension("py"))),
+        }
+    }
+    Ok(files)
+}
+
+/// The prelude's files as one table in C. The digest in it ties the guest to its standard library, which is baked too.
+fn prelude_source(files: &[(String, PathBuf)]) -> Result<String> {
+    let mut source = String::from("#include \"prelude.h\"\n\n");
+    for (name, path) in files {
         writeln!(
             source,
             "static const char source_{name}[] = {{\n#embed \"{}\"\n, 0}};",
@@ -213,7 +231,7 @@ fn prelude_source(folder: &Path, instead: Option<&Path>) -> Result<String> {
         )?;
     }
     source.push_str("\nconst struct cellar_prelude_file cellar_prelude[] = {\n");
-    for name in PRELUDE {
+    for (name, _) in files {
         writeln!(source, "    {{\"{name}\", source_{name}}},")?;
     }
     source.push_str("    {0, 0},\n};\n");

@@ -6,6 +6,7 @@
 
 mod meson;
 mod packages;
+pub(crate) mod suite;
 
 use std::path::PathBuf;
 

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use crate::javascript;
 use crate::python;
+use crate::python_data;
 use crate::test262;
 use crate::workshop::Workshop;
 
@@ -17,6 +18,8 @@ pub(crate) enum Suite {
     PythonLibrary,
     /// Popular packages of Python with their own tests.
     PythonPackages,
+    /// The tests of NumPy and pandas.
+    PythonData,
     /// ECMA's tests of JavaScript.
     Test262,
     /// The web's tests of addresses.
@@ -28,6 +31,7 @@ pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
     match suite {
         Suite::PythonLibrary => python::suite::library_tests(workshop),
         Suite::PythonPackages => python::suite::package_tests(workshop),
+        Suite::PythonData => python_data::suite::tests(workshop),
         Suite::Test262 => test262::find(workshop),
         Suite::Urls => Ok(workshop.crate_source(&javascript::ADA)?.join("tests/wpt")),
     }

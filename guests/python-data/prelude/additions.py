@@ -26,6 +26,8 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
+    from _cellar_prelude import documents
+
     modules = {name: importlib.import_module(name) for name in _MODULES}
     return {
         "np": modules["numpy"],
@@ -34,4 +36,7 @@ def names():
         "datetime": datetime,
         "timedelta": timedelta,
         "timezone": timezone,
+        "read_pdf_text": documents.read_pdf_text,
+        "read_excel": documents.read_excel,
+        "read_pptx_text": documents.read_pptx_text,
     }

@@ -13,7 +13,7 @@ use crate::python::{archives, build_python, compile};
 use crate::workshop::Workshop;
 
 /// NumPy and pandas, as source archives.
-const SOURCES: &str = include_str!("sources.txt");
+pub(super) const SOURCES: &str = include_str!("sources.txt");
 /// Packages in pure Python, and one whose machine code is left behind.
 const PURE: &str = include_str!("requirements.txt");
 /// meson and what it calls.
@@ -31,13 +31,7 @@ pub(super) fn inputs() -> Inputs {
 pub(super) fn pure(workshop: &Workshop) -> Result<PathBuf> {
     workshop.cache.product("libraries", "python-data-packages", &inputs(), |bench| {
         let packages = bench.work.join("packages");
-        bench.step("fetch packages", || {
-            let requirements = bench.work.join("requirements.txt");
-            fs::write(&requirements, PURE)?;
-            let mut pip = wheels();
-            pip.args(["--python-version", "3.13", "--implementation", "cp", "--platform", "manylinux2014_x86_64"]);
-            run(pip.arg("--target").arg(&packages).arg("-r").arg(&requirements), &bench.work.join("pip.log"))
-        })?;
+        bench.step("fetch packages", || install(PURE, &packages, &bench.work))?;
         bench.step("copy packages", || copy_modules(&packages, &bench.out))?;
         let python = build_python::find(workshop)?;
         bench.step("compile packages", || compile(&python, &bench.out, &bench.work.join("compile.log")))
@@ -77,6 +71,15 @@ pub(super) fn unpack(workshop: &Workshop, folder: &Path, work: &Path) -> Result<
         run(apply.arg("--input").arg(&patch), &work.join("patch.log"))?;
     }
     Ok(())
+}
+
+/// Puts wheels into a folder: those that the guest's version of Python would get on Linux.
+pub(super) fn install(requirements: &str, folder: &Path, work: &Path) -> Result<()> {
+    let list = work.join("requirements.txt");
+    fs::write(&list, requirements)?;
+    let mut pip = wheels();
+    pip.args(["--python-version", "3.13", "--implementation", "cp", "--platform", "manylinux2014_x86_64"]);
+    run(pip.arg("--target").arg(folder).arg("-r").arg(&list), &work.join("pip.log"))
 }
 
 /// `pip install` for wheels, each checked against its hash, with nothing that was not named.
