@@ -34,6 +34,9 @@ wasi_file_t *wasi_file(__wasi_fd_t fd);
 // Gives the host's descriptor a number of the guest's; closes it when there is none left.
 wasi_result_t wasi_install(uint32_t host, uint16_t flags, __wasi_fd_t *fd);
 
+// Makes another descriptor of an open file, whose place in the file begins where the first one's is, and is its own.
+wasi_result_t wasi_duplicate(__wasi_fd_t from, __wasi_fd_t *fd);
+
 // The errno for an error of the host's.
 wasi_result_t wasi_errno(cellar_kernel_files_error_code_t code);
 

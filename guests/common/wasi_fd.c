@@ -53,6 +53,43 @@ wasi_result_t wasi_install(uint32_t host, uint16_t flags, __wasi_fd_t *fd) {
     return __WASI_ERRNO_MFILE;
 }
 
+// Descriptors that were made from others. While there is none, no two are of one descriptor of the host's.
+static unsigned duplicates;
+
+static bool is_shared(const wasi_file_t *file) {
+    for (__wasi_fd_t i = 0; duplicates > 0 && i < FD_COUNT; i++) {
+        if (&files[i] != file && files[i].open && files[i].host == file->host)
+            return true;
+    }
+    return false;
+}
+
+// Gives up a descriptor's hold on the host's.
+static wasi_result_t release(wasi_file_t *file) {
+    file->open = 0;
+    if (is_shared(file)) {
+        duplicates--;
+        return OK;
+    }
+    cellar_kernel_files_error_code_t error;
+    return cellar_kernel_files_close(file->host, &error) ? OK : wasi_errno(error);
+}
+
+wasi_result_t wasi_duplicate(__wasi_fd_t from, __wasi_fd_t *fd) {
+    wasi_file_t *source = wasi_file(from);
+    if (source == NULL)
+        return is_stdio(from) ? __WASI_ERRNO_NOTSUP : __WASI_ERRNO_BADF;
+    for (__wasi_fd_t i = WASI_ROOT_FD + 1; i < FD_COUNT; i++) {
+        if (!files[i].open) {
+            files[i] = *source;
+            duplicates++;
+            *fd = i;
+            return OK;
+        }
+    }
+    return __WASI_ERRNO_MFILE;
+}
+
 wasi_result_t WASI(fd_close)(__wasi_fd_t fd) {
     wasi_file_t *file = wasi_file(fd);
     if (file == NULL)
@@ -61,9 +98,7 @@ wasi_result_t WASI(fd_close)(__wasi_fd_t fd) {
         return __WASI_ERRNO_PERM;
     if (batch.fd == fd)
         drop_batch();
-    file->open = 0;
-    cellar_kernel_files_error_code_t error;
-    return cellar_kernel_files_close(file->host, &error) ? OK : wasi_errno(error);
+    return release(file);
 }
 
 // zig's C library has a close() of its own that imports preview1 under a name the linker cannot bind.
@@ -82,8 +117,7 @@ wasi_result_t WASI(fd_renumber)(__wasi_fd_t from, __wasi_fd_t to) {
     if (from == WASI_ROOT_FD || to == WASI_ROOT_FD)
         return __WASI_ERRNO_PERM;
     drop_batch();
-    cellar_kernel_files_error_code_t error;
-    cellar_kernel_files_close(target->host, &error);
+    release(target);
     *target = *source;
     source->open = 0;
     return OK;

@@ -1,6 +1,10 @@
 /* The functions of `_cellar` that reach the host. */
 #include "shim.h"
 
+#include <errno.h>
+
+#include "wasi.h"
+
 /* What `call` and `start` take as their first argument; the prelude has the same list. */
 enum bridge { TOOL, LLM, AGENT, INPUT, HTTP };
 
@@ -446,6 +450,17 @@ static PyObject *bridge_limit_time(PyObject *module, PyObject *number) {
     Py_RETURN_NONE;
 }
 
+/* `os.dup`, which CPython leaves out because WASI has none. */
+static PyObject *bridge_duplicate(PyObject *module, PyObject *descriptor) {
+    int from = PyLong_AsInt(descriptor);
+    if (from == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    __wasi_fd_t fd;
+    errno = wasi_duplicate((__wasi_fd_t)from, &fd);
+    return errno == 0 ? PyLong_FromUnsignedLong(fd) : PyErr_SetFromErrno(PyExc_OSError);
+}
+
 static PyObject *bridge_log(PyObject *module, PyObject *message) {
     kernel_string_t text;
     cellar_copy_text(message, &text);
@@ -476,6 +491,7 @@ PyMethodDef cellar_bridge_methods[] = {
     {"set_live_cells", cellar_poll_set_live, METH_O, NULL},
     {"write", (PyCFunction)(void (*)(void))cellar_stream_write, METH_FASTCALL, NULL},
     {"compile", (PyCFunction)(void (*)(void))cellar_compile, METH_FASTCALL, NULL},
+    {"duplicate", bridge_duplicate, METH_O, NULL},
     {"log", bridge_log, METH_O, NULL},
     {0},
 };

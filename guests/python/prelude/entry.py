@@ -19,6 +19,9 @@ time.sleep = _cellar.sleep
 time.process_time = time.thread_time = _cellar.process_time
 time.process_time_ns = time.thread_time_ns = _cellar.process_time_ns
 
+# Another descriptor of an open file: its place in the file is its own.
+os.dup = _cellar.duplicate
+
 import builtins  # noqa: E402
 
 builtins.input = bridges.input_
