@@ -137,11 +137,6 @@ pub(crate) fn headers(workshop: &Workshop) -> Result<PathBuf> {
     cpython::libraries(workshop)
 }
 
-/// What that folder is made from.
-pub(crate) fn header_inputs(workshop: &Workshop) -> Result<Inputs> {
-    cpython::inputs(workshop)
-}
-
 /// Makes the core module of an image, and its library folder.
 pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -> Result<Built> {
     let libraries = cpython::libraries(workshop)?;

@@ -44,21 +44,21 @@ impl Guest for PythonData {
     }
 
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
-        let built = meson::packages(workshop)?;
         let folder = folder(workshop);
-        python::build(
-            workshop,
-            bench,
-            &Additions {
-                extensions: built.extensions()?,
-                objects: built.objects()?,
-                own: vec![folder.join("fenv.c"), folder.join("exceptions.c")],
-                includes: vec![folder.join("include")],
-                library: vec![built.library(), packages::pure(workshop)?],
-                prelude: Some(folder.join("prelude")),
-                link_flags: vec!["-lc++".to_owned()],
-            },
-        )
+        let mut additions = Additions {
+            own: vec![folder.join("fenv.c"), folder.join("exceptions.c")],
+            includes: vec![folder.join("include")],
+            library: vec![packages::pure(workshop)?],
+            prelude: Some(folder.join("prelude")),
+            link_flags: vec!["-lc++".to_owned()],
+            ..Additions::default()
+        };
+        for package in meson::packages(workshop)? {
+            additions.extensions.extend(package.extensions()?);
+            additions.objects.extend(package.objects()?);
+            additions.library.push(package.library());
+        }
+        python::build(workshop, bench, &additions)
     }
 }
 

@@ -35,33 +35,63 @@ const COMPILE_FLAGS: &[&str] = &[
     "-Werror=incompatible-pointer-types",
 ];
 
-/// How Python runs meson.
-const MESON: &[&str] = &["-m", "mesonbuild.mesonmain"];
-/// NumPy brings a meson of its own, with modules that the released one lacks.
-const NUMPY_MESON: &str = "vendored-meson/meson/meson.py";
-const NUMPY_OPTIONS: &[&str] =
-    &["-Dallow-noblas=true", "-Dblas=none", "-Dlapack=none", "-Dcpu-baseline=none", "-Dcpu-dispatch=none"];
-
-/// Modules that only tests of NumPy's kernels for other processors use.
-const LEFT_OUT: &[&str] = &["numpy._core._simd"];
-
 /// Where meson installs packages.
 const SITE: &str = "usr/lib/python3.13/site-packages";
 
-/// What the packages are made from.
+/// A package that meson builds. Each is a product of its own, so that a change to one does not compile the other.
+#[derive(Debug)]
+struct Recipe {
+    name: &'static str,
+    /// One source archive with its hash.
+    source: &'static str,
+    /// How Python runs meson in the package's folder.
+    meson: &'static [&'static str],
+    options: &'static [&'static str],
+    /// Modules that are not linked.
+    left_out: &'static [&'static str],
+}
+
+const NUMPY: Recipe = Recipe {
+    name: "numpy",
+    source: packages::NUMPY,
+    // It brings a meson of its own, with modules that the released one lacks.
+    meson: &["vendored-meson/meson/meson.py"],
+    options: &["-Dallow-noblas=true", "-Dblas=none", "-Dlapack=none", "-Dcpu-baseline=none", "-Dcpu-dispatch=none"],
+    // What only tests of its kernels for other processors use.
+    left_out: &["numpy._core._simd"],
+};
+
+const PANDAS: Recipe = Recipe {
+    name: "pandas",
+    source: packages::PANDAS,
+    meson: &["-m", "mesonbuild.mesonmain"],
+    options: &[],
+    left_out: &[],
+};
+
+/// What decides how the packages come out, besides the headers of what they are compiled against.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
-    let mut inputs = Inputs::default();
-    inputs.value("cpython", python::header_inputs(workshop)?.digest());
-    packages::record(workshop, &mut inputs)?;
-    inputs.text("recipe", concat!(include_str!("meson.rs"), include_str!("packages.rs")));
+    let mut inputs = common_inputs(workshop)?;
+    for recipe in [&NUMPY, &PANDAS] {
+        recipe.record(workshop, &mut inputs)?;
+    }
     Ok(inputs)
 }
 
-/// The compiled packages in the cache: `library`, `objects`, and the names of their modules.
-#[derive(Debug)]
-pub(super) struct Packages(PathBuf);
+/// What decides how either comes out.
+fn common_inputs(workshop: &Workshop) -> Result<Inputs> {
+    let mut inputs = Inputs::default();
+    Workshop::record_toolchain(&mut inputs);
+    inputs.text("recipe", include_str!("meson.rs"));
+    packages::record_tools(workshop, &mut inputs)?;
+    Ok(inputs)
+}
 
-impl Packages {
+/// A compiled package in the cache: `library`, `objects`, and the names of its modules.
+#[derive(Debug)]
+pub(super) struct Package(PathBuf);
+
+impl Package {
     /// Python files, with their bytecode.
     pub(super) fn library(&self) -> PathBuf {
         self.0.join("library")
@@ -77,55 +107,84 @@ impl Packages {
         let names = fs::read_to_string(self.0.join("modules.txt"))?;
         Ok(names.lines().map(Extension::named).collect())
     }
+
+    /// Headers and declarations, as what is compiled against the package finds them.
+    fn declarations(&self) -> PathBuf {
+        self.0.join("declarations")
+    }
 }
 
 /// The compiled packages, made unless the cache has them.
-pub(super) fn packages(workshop: &Workshop) -> Result<Packages> {
-    let folder = workshop.cache.product("libraries", "numpy-pandas", &inputs(workshop)?, |bench| {
-        let kit = Kit::new(workshop, bench)?;
-        bench.step("install meson and Cython", || packages::install_tools(&kit.tools, &bench.work))?;
-        bench.step("unpack NumPy and pandas", || packages::unpack(workshop, &kit.sources, &bench.work))?;
-        kit.write_scripts(workshop)?;
-        let numpys_meson = kit.sources.join("numpy").join(NUMPY_MESON);
-        let numpys_meson = [numpys_meson.to_str().context("the cache's path must be UTF-8")?];
-        bench.step("configure NumPy", || kit.configure("numpy", &numpys_meson, NUMPY_OPTIONS))?;
-        bench.step("compile NumPy", || kit.make("numpy", &numpys_meson))?;
-        bench.step("show NumPy to pandas", || kit.expose_numpy())?;
-        bench.step("configure pandas", || kit.configure("pandas", MESON, &[]))?;
-        bench.step("compile pandas", || kit.make("pandas", MESON))?;
-        bench.step("collect the packages", || kit.collect())?;
-        let library = bench.out.join("library");
-        bench.step("compile their modules", || compile(&kit.python, &library, &bench.work.join("compile.log")))
-    })?;
-    Ok(Packages(folder))
+pub(super) fn packages(workshop: &Workshop) -> Result<[Package; 2]> {
+    let numpy = NUMPY.product(workshop, None)?;
+    let pandas = PANDAS.product(workshop, Some(&numpy.declarations()))?;
+    Ok([numpy, pandas])
 }
 
-/// Where things lie while the packages are built.
+impl Recipe {
+    /// Records what is the package's own.
+    fn record(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+        inputs.text(self.name, self.source);
+        inputs.tree(&format!("patches of {}", self.name), &packages::patches(workshop, self.name))?;
+        Ok(())
+    }
+
+    /// The package in the cache, compiled against CPython's headers and those of another package.
+    ///
+    /// The headers are what counts, and not what CPython itself was made from: a change to one of its C files leaves
+    /// the packages as they are. What else meson asks of the target's Python follows from its version.
+    fn product(&self, workshop: &Workshop, declarations: Option<&Path>) -> Result<Package> {
+        let mut inputs = common_inputs(workshop)?;
+        self.record(workshop, &mut inputs)?;
+        inputs.tree("headers of CPython", &python::headers(workshop)?.join("include"))?;
+        if let Some(declarations) = declarations {
+            inputs.tree("declarations", declarations)?;
+        }
+        let folder = workshop.cache.product("libraries", self.name, &inputs, |bench| {
+            let kit = Kit::new(workshop, bench, self, declarations)?;
+            bench.step("install meson and Cython", || packages::install_tools(&kit.tools, &bench.work))?;
+            let unpack = || packages::unpack(workshop, (self.name, self.source), &kit.sources, &bench.work);
+            bench.step("unpack the sources", unpack)?;
+            kit.write_scripts(workshop)?;
+            bench.step("configure", || kit.configure())?;
+            bench.step("compile", || kit.make())?;
+            bench.step("collect modules and headers", || kit.collect())?;
+            let library = bench.out.join("library");
+            bench.step("compile Python files", || compile(&kit.python, &library, &bench.work.join("compile.log")))
+        })?;
+        Ok(Package(folder))
+    }
+}
+
+/// Where things lie while a package is built.
 struct Kit<'a> {
     bench: &'a Bench,
+    recipe: &'a Recipe,
     toolchain: Toolchain,
     /// A native Python of the guest's version.
     python: PathBuf,
     tools: PathBuf,
+    /// The folder that holds the package's folder.
     sources: PathBuf,
     /// Scripts and files that make meson see the guest instead of this machine.
     target: PathBuf,
-    /// NumPy's headers and declarations, as pandas is to find them.
+    /// Where Python and Cython look for the packages that this one is compiled against: nowhere, if there are none.
     declarations: PathBuf,
     /// CPython's headers and configuration for the guest.
     headers: PathBuf,
 }
 
 impl<'a> Kit<'a> {
-    fn new(workshop: &Workshop, bench: &'a Bench) -> Result<Self> {
+    fn new(workshop: &Workshop, bench: &'a Bench, recipe: &'a Recipe, declarations: Option<&Path>) -> Result<Self> {
         Ok(Self {
             bench,
+            recipe,
             toolchain: workshop.toolchain(&bench.work)?,
             python: build_python::find(workshop)?,
             tools: bench.work.join("tools"),
             sources: bench.work.join("sources"),
             target: bench.work.join("target"),
-            declarations: bench.work.join("declarations"),
+            declarations: declarations.map_or_else(|| bench.work.join("declarations"), Path::to_owned),
             headers: python::headers(workshop)?,
         })
     }
@@ -201,71 +260,56 @@ impl<'a> Kit<'a> {
         command
     }
 
-    fn configure(&self, package: &str, meson: &[&str], options: &[&str]) -> Result<()> {
-        let build = self.build(package);
+    fn configure(&self) -> Result<()> {
+        let build = self.build();
         // What an interrupted attempt has left cannot be gone on with.
         if build.exists() {
             fs::remove_dir_all(&build)?;
         }
-        let mut setup = self.command(&self.python);
-        setup.args(meson).arg("setup").arg(&build).current_dir(self.sources.join(package));
+        let mut setup = self.meson();
+        setup.arg("setup").arg(&build);
         setup.arg("--cross-file").arg(self.target.join("cross.ini")).arg("--prefix=/usr");
-        setup.args(["-Dbuildtype=release", "-Db_ndebug=if-release"]).args(options);
-        run(&mut setup, &self.bench.work.join(format!("{package}-configure.log")))
+        setup.args(["-Dbuildtype=release", "-Db_ndebug=if-release"]).args(self.recipe.options);
+        run(&mut setup, &self.bench.work.join("configure.log"))
     }
 
-    /// Compiles a package, and installs it into a folder of its own.
-    fn make(&self, package: &str, meson: &[&str]) -> Result<()> {
+    /// Compiles the package, and installs it into a folder of its own.
+    fn make(&self) -> Result<()> {
         let mut ninja = self.command(&self.ninja());
-        ninja.args(["-j2", "-C"]).arg(self.build(package));
-        run(&mut ninja, &self.bench.work.join(format!("{package}.log")))?;
-        let mut install = self.command(&self.python);
-        install.args(meson).args(["install", "--no-rebuild", "--quiet", "-C"]).arg(self.build(package));
-        install.arg("--destdir").arg(self.installed(package));
-        run(&mut install, &self.bench.work.join(format!("{package}-install.log")))
+        ninja.args(["-j2", "-C"]).arg(self.build());
+        run(&mut ninja, &self.bench.work.join("ninja.log"))?;
+        let mut install = self.meson();
+        install.args(["install", "--no-rebuild", "--quiet", "-C"]).arg(self.build());
+        install.arg("--destdir").arg(self.installed());
+        run(&mut install, &self.bench.work.join("install.log"))
     }
 
-    /// pandas asks NumPy where its headers are, and Cython looks for its declarations where it would be imported from.
-    /// NumPy itself cannot be imported: it is the guest's.
-    fn expose_numpy(&self) -> Result<()> {
-        let (from, to) = (self.installed("numpy").join(SITE).join("numpy"), self.declarations.join("numpy"));
-        for file in files_below(&from)? {
-            if file.extension().is_some_and(|end| end == "pxd" || end == "h") {
-                let copy = to.join(file.strip_prefix(&from)?);
-                fs::create_dir_all(copy.parent().unwrap_or(&to))?;
-                fs::copy(&file, &copy)?;
-            }
-        }
-        fs::write(
-            to.join("__init__.py"),
-            "import os\n\n\ndef get_include():\n    return os.path.join(os.path.dirname(__file__), '_core/include')\n",
-        )?;
-        Ok(())
-    }
-
-    /// Gathers what the guest is linked from, and what it imports.
+    /// Gathers what the guest is linked from, what it imports, and what other packages are compiled against.
     fn collect(&self) -> Result<()> {
-        let (library, objects) = (self.bench.out.join("library"), self.bench.out.join("objects"));
+        let site = self.installed().join(SITE);
+        let library = self.bench.out.join("library");
+        packages::copy_modules(&site, &library)?;
+        packages::write_metadata(&self.source(), &library)?;
+        self.collect_objects(&site)?;
+        self.collect_declarations(&site)
+    }
+
+    /// The same source compiled for two modules is linked once. Names differ where contents do.
+    fn collect_objects(&self, site: &Path) -> Result<()> {
+        let objects = self.bench.out.join("objects");
         fs::create_dir_all(&objects)?;
-        let mut modules = Vec::new();
-        let mut contents = BTreeMap::new();
-        for package in ["numpy", "pandas"] {
-            let site = self.installed(package).join(SITE);
-            packages::copy_modules(&site, &library)?;
-            packages::write_metadata(&self.sources.join(package), &library)?;
-            for file in files_below(&site)?.iter().filter(|file| file.extension().is_some_and(|end| end == "so")) {
-                let module = module_name(file.strip_prefix(&site)?)?;
-                if LEFT_OUT.contains(&&*module) {
-                    continue;
-                }
-                modules.push(module);
-                for input in serde_json::from_slice::<Vec<PathBuf>>(&fs::read(file)?)? {
-                    let bytes = fs::read(&input).with_context(|| format!("could not read `{}`", input.display()))?;
-                    contents.entry(sha256_hex(&bytes)).or_insert(input);
-                }
+        let (mut modules, mut contents) = (Vec::new(), BTreeMap::new());
+        for file in files_below(site)?.iter().filter(|file| file.extension().is_some_and(|end| end == "so")) {
+            let module = module_name(file.strip_prefix(site)?)?;
+            if self.recipe.left_out.contains(&&*module) {
+                continue;
+            }
+            modules.push(module);
+            for input in serde_json::from_slice::<Vec<PathBuf>>(&fs::read(file)?)? {
+                let bytes = fs::read(&input).with_context(|| format!("could not read `{}`", input.display()))?;
+                contents.entry(sha256_hex(&bytes)).or_insert(input);
             }
         }
-        // The same source compiled for two modules is linked once. Names differ where contents do.
         for (digest, input) in contents {
             let name = input.file_name().context("an object needs a name")?.to_string_lossy().into_owned();
             fs::copy(&input, objects.join(format!("{}-{name}", &digest[..16])))?;
@@ -276,12 +320,42 @@ impl<'a> Kit<'a> {
         Ok(())
     }
 
-    fn build(&self, package: &str) -> PathBuf {
-        self.bench.work.join(format!("{package}-build"))
+    /// pandas asks NumPy where its headers are, and Cython looks for its declarations where it would be imported from.
+    /// NumPy itself cannot be imported: it is the guest's.
+    fn collect_declarations(&self, site: &Path) -> Result<()> {
+        let (from, to) = (site.join(self.recipe.name), self.bench.out.join("declarations").join(self.recipe.name));
+        for file in files_below(&from)? {
+            if file.extension().is_some_and(|end| end == "pxd" || end == "h") {
+                let copy = to.join(file.strip_prefix(&from)?);
+                fs::create_dir_all(copy.parent().unwrap_or(&to))?;
+                fs::copy(&file, &copy)?;
+            }
+        }
+        fs::create_dir_all(&to)?;
+        fs::write(
+            to.join("__init__.py"),
+            "import os\n\n\ndef get_include():\n    return os.path.join(os.path.dirname(__file__), '_core/include')\n",
+        )?;
+        Ok(())
     }
 
-    fn installed(&self, package: &str) -> PathBuf {
-        self.bench.work.join(format!("{package}-installed"))
+    /// meson, run in the package's folder.
+    fn meson(&self) -> Command {
+        let mut meson = self.command(&self.python);
+        meson.args(self.recipe.meson).current_dir(self.source());
+        meson
+    }
+
+    fn source(&self) -> PathBuf {
+        self.sources.join(self.recipe.name)
+    }
+
+    fn build(&self) -> PathBuf {
+        self.bench.work.join("build")
+    }
+
+    fn installed(&self) -> PathBuf {
+        self.bench.work.join("installed")
     }
 
     fn ninja(&self) -> PathBuf {

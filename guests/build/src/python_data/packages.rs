@@ -12,8 +12,10 @@ use crate::process::run;
 use crate::python::{archives, build_python, compile};
 use crate::workshop::Workshop;
 
-/// NumPy and pandas, as source archives.
-pub(super) const SOURCES: &str = include_str!("sources.txt");
+/// NumPy's source archive.
+pub(super) const NUMPY: &str = include_str!("numpy.txt");
+/// That of pandas.
+pub(super) const PANDAS: &str = include_str!("pandas.txt");
 /// Packages in pure Python, and one whose machine code is left behind.
 const PURE: &str = include_str!("requirements.txt");
 /// meson and what it calls.
@@ -38,13 +40,18 @@ pub(super) fn pure(workshop: &Workshop) -> Result<PathBuf> {
     })
 }
 
-/// Makes what is compiled, and with what, inputs of a product.
-pub(super) fn record(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
-    inputs.text("sources", SOURCES).text("tools", TOOLS);
-    for part in ["build", "include", "patches"] {
+/// Makes what compiles the packages, and what they include of ours, inputs of a product.
+pub(super) fn record_tools(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+    inputs.text("tools", TOOLS);
+    for part in ["build", "include"] {
         inputs.tree(part, &super::folder(workshop).join(part))?;
     }
     Ok(())
+}
+
+/// Our patches of a package.
+pub(super) fn patches(workshop: &Workshop, package: &str) -> PathBuf {
+    super::folder(workshop).join("patches").join(package)
 }
 
 /// Puts the programs that compile into a folder: Python packages, and programs in `bin`.
@@ -57,17 +64,14 @@ pub(super) fn install_tools(folder: &Path, work: &Path) -> Result<()> {
     run(&mut pip, &work.join("tools.log"))
 }
 
-/// Fetches the source archives, unpacks each into a folder of its package's name, and applies our patches to it.
-pub(super) fn unpack(workshop: &Workshop, folder: &Path, work: &Path) -> Result<()> {
-    let fetched = work.join("archives");
-    archives::fetch(SOURCES, work, &fetched)?;
+/// Fetches a package's source archive, unpacks it into a folder of the package's name, and applies our patches to it.
+pub(super) fn unpack(workshop: &Workshop, package: (&str, &str), folder: &Path, work: &Path) -> Result<()> {
+    let ((name, source), fetched) = (package, work.join("archives"));
+    archives::fetch(source, work, &fetched)?;
     archives::unpack(&fetched, folder, &work.join("tar.log"))?;
-    let patches = super::folder(workshop).join("patches");
-    for patch in files_below(&patches)? {
-        let package =
-            patch.parent().and_then(Path::file_name).context("a patch lies in a folder of its package's name")?;
+    for patch in files_below(&patches(workshop, name))? {
         let mut apply = Command::new("patch");
-        apply.args(["--batch", "--forward", "--fuzz=0", "--strip=1", "--directory"]).arg(folder.join(package));
+        apply.args(["--batch", "--forward", "--fuzz=0", "--strip=1", "--directory"]).arg(folder.join(name));
         run(apply.arg("--input").arg(&patch), &work.join("patch.log"))?;
     }
     Ok(())

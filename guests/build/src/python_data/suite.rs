@@ -16,14 +16,15 @@ const NEEDED: &str = include_str!("test_requirements.txt");
 /// A folder with `packages`, as `pip install --target` leaves it, and `tests`, where each file lies as in its package.
 pub(crate) fn tests(workshop: &Workshop) -> Result<PathBuf> {
     let mut inputs = Inputs::default();
-    inputs.text("sources", packages::SOURCES).text("needed", NEEDED);
+    let sources_list = [packages::NUMPY, packages::PANDAS].concat();
+    inputs.text("sources", &sources_list).text("needed", NEEDED);
     inputs.text("recipe", include_str!("suite.rs"));
     workshop.cache.product("suites", "python-data", &inputs, |bench| {
         bench.step("fetch what the tests need", || {
             packages::install(NEEDED, &bench.out.join("packages"), &bench.work)
         })?;
         let (fetched, sources) = (bench.work.join("archives"), bench.work.join("sources"));
-        bench.step("fetch the tests", || archives::fetch(packages::SOURCES, &bench.work, &fetched))?;
+        bench.step("fetch the tests", || archives::fetch(&sources_list, &bench.work, &fetched))?;
         bench.step("unpack the tests", || archives::unpack(&fetched, &sources, &bench.work.join("tar.log")))?;
         bench.step("copy the tests", || {
             let package = |name: &str| copy_tests(&sources.join(name), name, &bench.out.join("tests"));
