@@ -249,7 +249,7 @@ fn extensions_source(extensions: &[Extension]) -> String {
 }
 
 /// Copies all regular files below a folder.
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {
         let copy = to.join(file.strip_prefix(from)?);
         fs::create_dir_all(copy.parent().unwrap_or(to))?;

@@ -125,8 +125,7 @@ impl Recipe {
     /// Records what is the package's own.
     fn record(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
         inputs.text(self.name, self.source);
-        inputs.tree(&format!("patches of {}", self.name), &packages::patches(workshop, self.name))?;
-        Ok(())
+        packages::record_changes(workshop, self.name, inputs)
     }
 
     /// The package in the cache, compiled against CPython's headers and those of another package.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::inputs::{Inputs, files_below};
 use crate::process::run;
-use crate::python::{archives, build_python, compile};
+use crate::python::{archives, build_python, compile, copy_tree};
 use crate::workshop::Workshop;
 
 /// NumPy's source archive.
@@ -49,9 +49,20 @@ pub(super) fn record_tools(workshop: &Workshop, inputs: &mut Inputs) -> Result<(
     Ok(())
 }
 
-/// Our patches of a package.
-pub(super) fn patches(workshop: &Workshop, package: &str) -> PathBuf {
-    super::folder(workshop).join("patches").join(package)
+/// Makes our changes to a package inputs of a product.
+pub(super) fn record_changes(workshop: &Workshop, package: &str, inputs: &mut Inputs) -> Result<()> {
+    for kind in ["added", "patches"] {
+        let folder = changes(workshop, kind, package);
+        if folder.exists() {
+            inputs.tree(&format!("{kind} {package}"), &folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where our changes to a package lie: `patches`, and files that are `added` to it.
+fn changes(workshop: &Workshop, kind: &str, package: &str) -> PathBuf {
+    super::folder(workshop).join(kind).join(package)
 }
 
 /// Puts the programs that compile into a folder: Python packages, and programs in `bin`.
@@ -64,12 +75,16 @@ pub(super) fn install_tools(folder: &Path, work: &Path) -> Result<()> {
     run(&mut pip, &work.join("tools.log"))
 }
 
-/// Fetches a package's source archive, unpacks it into a folder of the package's name, and applies our patches to it.
+/// Fetches a package's source archive, unpacks it into a folder of the package's name, and makes our changes to it.
 pub(super) fn unpack(workshop: &Workshop, package: (&str, &str), folder: &Path, work: &Path) -> Result<()> {
     let ((name, source), fetched) = (package, work.join("archives"));
     archives::fetch(source, work, &fetched)?;
     archives::unpack(&fetched, folder, &work.join("tar.log"))?;
-    for patch in files_below(&patches(workshop, name))? {
+    let added = changes(workshop, "added", name);
+    if added.exists() {
+        copy_tree(&added, &folder.join(name))?;
+    }
+    for patch in files_below(&changes(workshop, "patches", name))? {
         let mut apply = Command::new("patch");
         apply.args(["--batch", "--forward", "--fuzz=0", "--strip=1", "--directory"]).arg(folder.join(name));
         run(apply.arg("--input").arg(&patch), &work.join("patch.log"))?;
