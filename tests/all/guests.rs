@@ -5,6 +5,7 @@ mod bridges;
 mod cli;
 mod completion;
 mod continuity;
+mod data;
 mod floods;
 mod hostile;
 mod input;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, CellResult, GuestState, Host, HostConfig, Language, Limits, Response,
-    Session, SessionConfig, denied, guest_status,
+    Bridges, Call, CallFuture, Caller, Cell, CellResult, GuestName, GuestState, Host, HostConfig, Language, Limits,
+    Response, Session, SessionConfig, denied, guest_status,
 };
 use tokio::runtime::Runtime;
 
@@ -54,11 +54,11 @@ impl Plan {
     /// # Errors
     /// What to do about the first that is not.
     pub(crate) fn prepare(&self) -> Result<(), String> {
-        for language in Language::ALL {
-            let status = guest_status(&self.host_config(0), language);
+        for guest in GuestName::ALL {
+            let status = guest_status(&self.host_config(0), guest);
             if status.state != GuestState::Ready {
                 let state = format!("{:?}", status.state);
-                return Err(format!("the {} guest is not ready ({state}); run `make guests`", language.title()));
+                return Err(format!("the guest `{guest}` is not ready ({state}); run `make guests data-guest`"));
             }
         }
         Ok(())
@@ -107,6 +107,8 @@ pub(crate) struct Lab {
     runtime: Runtime,
     pub(crate) host: Host,
     pub(crate) language: Language,
+    /// What runs it.
+    guest: GuestName,
     /// A session that runs a cell after each wait for a spare, so that a processor which has slept or done other
     /// people's work meanwhile is not what is measured.
     neighbour: Option<Session>,
@@ -114,9 +116,14 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn open(plan: &Plan, language: Language, spares: usize) -> Lab {
+        Lab::open_guest(plan, language.guest(), spares)
+    }
+
+    /// A lab for one of the guests of a language.
+    pub(crate) fn open_guest(plan: &Plan, guest: GuestName, spares: usize) -> Lab {
         let host = Host::open(plan.host_config(spares)).expect("a host");
-        host.preload(language.guest()).expect("the guest can be loaded");
-        let mut lab = Lab::on(host, language);
+        host.preload(guest).expect("the guest can be loaded");
+        let mut lab = Lab { guest, ..Lab::on(host, guest.language()) };
         lab.neighbour = (spares > 0).then(|| lab.session());
         lab
     }
@@ -124,7 +131,7 @@ impl Lab {
     /// Another lab on the same host, for another thread.
     pub(crate) fn on(host: Host, language: Language) -> Lab {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        Lab { runtime, host, language, neighbour: None }
+        Lab { runtime, host, language, guest: language.guest(), neighbour: None }
     }
 
     /// A session that may call the tool `echo`.
@@ -133,7 +140,8 @@ impl Lab {
     }
 
     pub(crate) fn session_with(&self, limits: Limits) -> Session {
-        let config = SessionConfig { limits, bridges: Arc::new(Echo), ..SessionConfig::default() };
+        let bridges = Arc::new(Echo);
+        let config = SessionConfig { limits, bridges, guests: vec![self.guest], ..SessionConfig::default() };
         self.host.session(config).expect("a session")
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_engine::{Language, Limits, Session};
+use cellar_engine::{GuestName, Limits, Session};
 
 use crate::{
     Offer,
@@ -12,22 +12,30 @@ use crate::{
 };
 
 pub(crate) const MEASUREMENTS: &[Offer] =
-    &[("processor loops, Python", python), ("processor loops, JavaScript", javascript)];
+    &[("processor loops, Python", python), ("processor loops, JavaScript", javascript), ("arrays and tables", data)];
 
-/// The file with the loops of a language.
-pub(crate) fn source(language: Language) -> &'static str {
-    match language {
-        Language::Python => include_str!("loops.py"),
-        _ => include_str!("loops.js"),
+/// The file with the loops for a guest.
+pub(crate) fn source(guest: GuestName) -> &'static str {
+    match guest {
+        GuestName::PythonData => include_str!("data.py"),
+        GuestName::Python => include_str!("loops.py"),
+        GuestName::JavaScript | GuestName::Probe => include_str!("loops.js"),
     }
 }
 
 fn python(plan: &Plan) -> Vec<Line> {
-    compare(plan, Language::Python, &["nbody", "fannkuch", "json", "text"], 1.6)
+    compare(plan, GuestName::Python, &["nbody", "fannkuch", "json", "text"], Some(1.6))
 }
 
 fn javascript(plan: &Plan) -> Vec<Line> {
-    compare(plan, Language::JavaScript, &["fib", "sort", "json", "regex", "loop", "map"], 1.5)
+    compare(plan, GuestName::JavaScript, &["fib", "sort", "json", "regex", "loop", "map"], Some(1.5))
+}
+
+/// Against wheels that use vectors of up to 512 bits and OpenBLAS, on one thread.
+fn data(plan: &Plan) -> Vec<Line> {
+    let arrays = ["elementwise", "transcendental", "reductions", "sort", "argsort", "matmul", "solve", "fft"];
+    let tables = ["groupby", "merge", "pivot", "read_csv", "to_csv", "strings"];
+    compare(plan, GuestName::PythonData, &[arrays.as_slice(), &tables].concat(), None)
 }
 
 /// The ways in which a sandbox meters.
@@ -36,15 +44,15 @@ const METERS: [(&str, Option<u64>); 2] = [("epochs", None), ("epochs and fuel", 
 /// Processor times of one loop: the sandbox in each way of [`METERS`], then native.
 type Times = [Samples; METERS.len() + 1];
 
-fn compare(plan: &Plan, language: Language, loops: &[&str], target: f64) -> Vec<Line> {
-    let lab = Lab::open(plan, language, 0);
+fn compare(plan: &Plan, guest: GuestName, loops: &[&str], target: Option<f64>) -> Vec<Line> {
+    let lab = Lab::open_guest(plan, guest, 0);
     let sessions = METERS.map(|(_, fuel)| {
         let limits = Limits { fuel, timeout: Duration::from_secs(120), ..Limits::default() };
         let session = lab.session_with(limits);
-        lab.run(&session, source(language));
+        lab.run(&session, source(guest));
         session
     });
-    let mut native = Native::start(language);
+    let mut native = Native::start(guest);
     let mut times: Vec<Times> = vec![Times::default(); loops.len()];
     for round in 0..plan.pick(12, 3) {
         eprintln!("round {}", round + 1);
@@ -55,7 +63,7 @@ fn compare(plan: &Plan, language: Language, loops: &[&str], target: f64) -> Vec<
             }
         }
     }
-    lines(language, loops, &times, target)
+    lines(guest, loops, &times, target)
 }
 
 fn measure_native(native: &mut Native, name: &str, times: &mut Times) -> String {
@@ -70,9 +78,9 @@ fn measure_cell(lab: &Lab, session: &Session, name: &str, expected: &str) -> Dur
     cell.usage.expect("a cell that ended has a usage").cpu
 }
 
-fn lines(language: Language, loops: &[&str], times: &[Times], target: f64) -> Vec<Line> {
+fn lines(guest: GuestName, loops: &[&str], times: &[Times], target: Option<f64>) -> Vec<Line> {
     let mut lines = Vec::new();
-    let title = language.title();
+    let title = if guest == GuestName::PythonData { "Data" } else { guest.language().title() };
     let count = loops.len() as f64;
     for (way, (meter, fuel)) in METERS.into_iter().enumerate() {
         let (mut best_sum, mut median_sum) = (0.0_f64, 0.0_f64);
@@ -84,9 +92,9 @@ fn lines(language: Language, loops: &[&str], times: &[Times], target: f64) -> Ve
             let what = format!("{title}: {name}, {meter} (native {:.0} ms)", other.best() / 1e3);
             lines.push(Line::new(what, Unit::Times, best, median, None));
         }
-        let what = format!("{title}: all {count} loops, {meter} ({})", native::describe(language));
+        let what = format!("{title}: all {count} loops, {meter} ({})", native::describe(guest));
         // The target is for code that is metered as it is by default.
-        let target = fuel.is_none().then_some(target);
+        let target = target.filter(|_| fuel.is_none());
         lines.push(Line::new(what, Unit::Times, (best_sum / count).exp(), (median_sum / count).exp(), target));
     }
     lines

@@ -7,19 +7,19 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::Language;
+use cellar_engine::{GuestName, Language};
 
 /// What each runs: the loops, then answers to lines with their names.
-fn program(language: Language) -> String {
-    match language {
+fn program(guest: GuestName) -> String {
+    match guest.language() {
         Language::Python => {
             let answer = "import sys\nfor name in sys.stdin:\n    print(LOOPS[name.strip()](), flush=True)\n";
-            format!("{}\n{answer}", crate::loops::source(language))
+            format!("{}\n{answer}", crate::loops::source(guest))
         }
         _ => {
             let answer =
                 "for (let name; (name = std.in.getline()) !== null;) { print(LOOPS[name]()); std.out.flush() }";
-            format!("import * as std from 'qjs:std';\n{}\n{answer}\n", crate::loops::source(language))
+            format!("import * as std from 'qjs:std';\n{}\n{answer}\n", crate::loops::source(guest))
         }
     }
 }
@@ -35,11 +35,11 @@ pub(crate) struct Native {
 
 impl Native {
     /// Starts one, built first if the machine has none.
-    pub(crate) fn start(language: Language) -> Native {
-        let suffix = if language == Language::Python { ".py" } else { ".mjs" };
+    pub(crate) fn start(guest: GuestName) -> Native {
+        let suffix = if guest.language() == Language::Python { ".py" } else { ".mjs" };
         let mut file = tempfile::Builder::new().suffix(suffix).tempfile().expect("a temporary file");
-        file.write_all(program(language).as_bytes()).expect("a program can be written");
-        let mut command = Command::new(interpreter(language));
+        file.write_all(program(guest).as_bytes()).expect("a program can be written");
+        let mut command = Command::new(interpreter(guest));
         command.arg(file.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the native interpreter can be started");
         let input = child.stdin.take().expect("it was asked for");
@@ -74,30 +74,35 @@ impl Drop for Native {
 }
 
 /// Path of a native interpreter. The builder of the guests knows where one is, or makes it of the guest's own sources.
-fn interpreter(language: Language) -> PathBuf {
+fn interpreter(guest: GuestName) -> PathBuf {
     let builder = PathBuf::from(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
-    let output = Command::new(&builder).args(["native", language.guest().name()]).stderr(Stdio::inherit()).output();
+    let output = Command::new(&builder).args(["native", guest.name()]).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("`{}`: {error}; run `make build`", builder.display()));
-    assert!(output.status.success(), "there is no native {} to compare with", language.title());
+    assert!(output.status.success(), "there is no native `{guest}` to compare with");
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
 }
 
 /// What a native interpreter prints that runs a program.
-pub(crate) fn output(language: Language, program: &str) -> String {
-    let option = if language == Language::Python { "-c" } else { "-e" };
-    let output = Command::new(interpreter(language)).args([option, program]).stderr(Stdio::inherit()).output();
+pub(crate) fn output(guest: GuestName, program: &str) -> String {
+    let option = if guest.language() == Language::Python { "-c" } else { "-e" };
+    let output = Command::new(interpreter(guest)).args([option, program]).stderr(Stdio::inherit()).output();
     let output = output.expect("the native interpreter can be started");
     assert!(output.status.success(), "the native program failed");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Which native interpreter is compared with, in a few words.
-pub(crate) fn describe(language: Language) -> String {
-    if language != Language::Python {
-        return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
-    }
-    let question = "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
-                    how = 'with' if '--enable-optimizations' in flags else 'without'\n\
-                    print('CPython', platform.python_version(), how, 'PGO')";
-    output(language, question).trim().to_owned()
+pub(crate) fn describe(guest: GuestName) -> String {
+    let question = match guest {
+        GuestName::JavaScript | GuestName::Probe => return "QuickJS-ng from the guest's sources, cc -O3".to_owned(),
+        GuestName::Python => {
+            "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
+             how = 'with' if '--enable-optimizations' in flags else 'without'\n\
+             print('CPython', platform.python_version(), how, 'PGO')"
+        }
+        GuestName::PythonData => {
+            "import numpy, pandas\nprint('NumPy', numpy.__version__, 'with OpenBLAS, pandas', pandas.__version__)"
+        }
+    };
+    output(guest, question).trim().to_owned()
 }

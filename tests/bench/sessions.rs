@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cellar_engine::{Language, Session};
+use cellar_engine::{GuestName, Language, Session};
 
 use crate::{
     Offer,
@@ -17,6 +17,7 @@ pub(crate) const MEASUREMENTS: &[Offer] = &[
     ("import of nine modules", imports),
     ("memory of idle sessions", memory),
     ("throughput of sessions", throughput),
+    ("sessions with NumPy and pandas", data),
 ];
 
 /// As many as a host keeps unless told otherwise.
@@ -91,31 +92,48 @@ fn imports(plan: &Plan) -> Vec<Line> {
 /// Live sessions, each after one cell.
 fn memory(plan: &Plan) -> Vec<Line> {
     let count = plan.pick(1_000, 200);
-    let mut lines = Vec::new();
-    for (language, target) in LANGUAGES.into_iter().zip([0.5, 0.15]) {
+    let lines = |(language, target): (Language, f64)| {
         let lab = Lab::open(plan, language, 0);
-        // The first session pays for what all share.
-        lab.time_first(trivial(language));
-        let before = Memory::now();
-        let sessions: Vec<Session> = (0..count).map(|_| lab.session()).collect();
-        for session in &sessions {
-            lab.run(session, trivial(language));
-        }
-        let after = Memory::now();
-        let per_session = |before: u64, after: u64| after.saturating_sub(before) as f64 / f64::from(count) / 1e6;
-        let mut line = |what: String, before, after, target| {
-            let each = per_session(before, after);
-            lines.push(Line::new(what, Unit::Megabytes, each, each, target));
-        };
-        let title = language.title();
-        line(
-            format!("{title}: private memory per session ({count} idle)"),
-            before.private,
-            after.private,
-            Some(target),
-        );
-        line(format!("{title}: page tables per session"), before.page_tables, after.page_tables, None);
+        idle_memory(&lab, language.title(), count, target)
+    };
+    LANGUAGES.into_iter().zip([0.5, 0.15]).flat_map(lines).collect()
+}
+
+/// What so many live sessions weigh, each after one cell.
+fn idle_memory(lab: &Lab, title: &str, count: u32, target: f64) -> Vec<Line> {
+    let cell = trivial(lab.language);
+    // The first session pays for what all share.
+    lab.time_first(cell);
+    let before = Memory::now();
+    let sessions: Vec<Session> = (0..count).map(|_| lab.session()).collect();
+    for session in &sessions {
+        lab.run(session, cell);
     }
+    let after = Memory::now();
+    let line = |what: String, before: u64, after: u64, target| {
+        let each = after.saturating_sub(before) as f64 / f64::from(count) / 1e6;
+        Line::new(what, Unit::Megabytes, each, each, target)
+    };
+    let private = format!("{title}: private memory per session ({count} idle)");
+    vec![
+        line(private, before.private, after.private, Some(target)),
+        line(format!("{title}: page tables per session"), before.page_tables, after.page_tables, None),
+    ]
+}
+
+/// Sessions that have NumPy and pandas.
+fn data(plan: &Plan) -> Vec<Line> {
+    let lab = Lab::open_guest(plan, GuestName::PythonData, 0);
+    let first = plan.sample("Data: first result", || lab.time_first(trivial(lab.language)));
+    let mut lines = vec![Line::time("Data: session to first result, no spare", &first, None)];
+    for (what, cell, target) in [
+        ("Data: import of pandas in a new session", "import pandas", 1_000.0),
+        ("Data: first DataFrame in a new session", "pd.DataFrame({'a': [1, 2, 3], 'b': ['x', 'y', 'z']})", 2_000.0),
+    ] {
+        let samples = plan.sample(what, || lab.time_in_new(cell));
+        lines.push(Line::time(what, &samples, target));
+    }
+    lines.extend(idle_memory(&lab, "Data", plan.pick(500, 100), 3.0));
     lines
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_engine::{Language, Session, SessionConfig, SessionStore, Snapshot};
+use cellar_engine::{GuestName, Language, Session, SessionConfig, SessionStore, Snapshot};
 
 use crate::{
     Offer,
@@ -138,7 +138,7 @@ fn pickle(plan: &Plan) -> Vec<Line> {
             data(Language::Python, *megabytes)
         );
         let (mut dumps, mut loads, mut size) = (Samples::default(), Samples::default(), 0.0);
-        for line in native::output(Language::Python, &program).lines() {
+        for line in native::output(GuestName::Python, &program).lines() {
             let figures: Vec<f64> = line.split(' ').filter_map(|figure| figure.parse().ok()).collect();
             let [dump, load, bytes] = figures[..] else { panic!("three figures, not `{line}`") };
             dumps.push(Duration::from_secs_f64(dump));

@@ -10,6 +10,7 @@ use crate::inputs::Inputs;
 use crate::javascript::QUICKJS;
 use crate::process::run;
 use crate::python::build_python;
+use crate::python_data;
 use crate::workshop::Workshop;
 
 /// Whose interpreter.
@@ -17,6 +18,9 @@ use crate::workshop::Workshop;
 pub(crate) enum Interpreter {
     /// CPython: the one that the Python guest is built with.
     Python,
+    /// The same with NumPy and pandas from their wheels.
+    #[value(name = "python-data")]
+    PythonData,
     /// QuickJS-ng's own `qjs`, from the sources of the JavaScript guest.
     #[value(name = "javascript")]
     JavaScript,
@@ -26,6 +30,7 @@ pub(crate) enum Interpreter {
 pub(crate) fn find(workshop: &Workshop, interpreter: Interpreter) -> Result<PathBuf> {
     match interpreter {
         Interpreter::Python => build_python::find(workshop),
+        Interpreter::PythonData => python_data::native(workshop),
         Interpreter::JavaScript => quickjs(workshop),
     }
 }

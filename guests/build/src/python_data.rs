@@ -5,9 +5,11 @@
 //! down what would have been linked. All of it is then linked into the one module that CPython is.
 
 mod meson;
+mod native;
 mod packages;
 pub(crate) mod suite;
 
+pub(crate) use native::native;
 use std::path::PathBuf;
 
 use anyhow::Result;

@@ -1,6 +1,7 @@
 """What the data guest has besides the language: arrays, tables, charts and documents."""
 
 import importlib
+import sys
 
 _MODULES = """
 numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.polynomial numpy.random numpy.rec
@@ -40,3 +41,8 @@ def names():
         "read_excel": documents.read_excel,
         "read_pptx_text": documents.read_pptx_text,
     }
+
+
+def reseed(seed):
+    """Makes random numbers of the old generator, of which there is one, others than those that would have come."""
+    sys.modules["numpy.random"].seed(seed & 0xFFFFFFFF)

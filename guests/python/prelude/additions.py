@@ -7,3 +7,7 @@ CELLS = []
 def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     return {}
+
+
+def reseed(seed):
+    """Makes random numbers of what belongs to the image others than those that would have come."""

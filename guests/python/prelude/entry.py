@@ -81,6 +81,7 @@ _seed_random = super(random.Random, random._inst).seed
 def reseed(seed):
     """Makes random numbers others than those that would have come."""
     _seed_random(seed)
+    additions.reseed(seed)
     if random._inst.gauss_next is not None:
         random._inst.gauss_next = None
     tempfile = sys.modules.get("tempfile")
@@ -131,9 +132,10 @@ def start(cell, source):
 
 
 def _warm_up(sources):
-    for source in sources:
-        cells.start(0, source)
+    """Runs cells whose output goes nowhere; what failed, as pairs of source and outcome."""
+    failed = [(source, outcome) for source in sources for _, outcome in cells.start(0, source)[0] if outcome]
     cells.forget_cells(_fresh_names())
+    return failed
 
 
 def resume(completions):
@@ -177,7 +179,9 @@ _GLOBALS.update(additions.names())
 for _ in range(warm.ROUNDS):
     configure(0, {}, _FOLDER, [])
     start(0, "")
-    _warm_up([*warm.CELLS, *additions.CELLS])
+    for _source, _failure in _warm_up([*warm.CELLS, *additions.CELLS]):
+        # What fails here would fail for everybody, or cost every session its first time: nobody else would see it.
+        raise RuntimeError(f"a cell of the image failed: {_source!r}: {_failure[-1]}")
 random.seed(0)
 _baked_modules = frozenset(sys.modules)
 gc.collect()

@@ -67,12 +67,16 @@ fn changes(workshop: &Workshop, kind: &str, package: &str) -> PathBuf {
 
 /// Puts the programs that compile into a folder: Python packages, and programs in `bin`.
 pub(super) fn install_tools(folder: &Path, work: &Path) -> Result<()> {
-    let requirements = work.join("tools.txt");
-    fs::write(&requirements, TOOLS)?;
-    // The wheels are for the Python that runs them, which is the guest's version.
+    install_for_this_machine(TOOLS, folder, work)
+}
+
+/// Puts wheels for this machine into a folder, as the guest's version of Python would get them.
+pub(super) fn install_for_this_machine(requirements: &str, folder: &Path, work: &Path) -> Result<()> {
+    let list = work.join("wheels.txt");
+    fs::write(&list, requirements)?;
     let mut pip = wheels();
-    pip.args(["--python-version", "3.13", "--target"]).arg(folder).arg("-r").arg(&requirements);
-    run(&mut pip, &work.join("tools.log"))
+    pip.args(["--python-version", "3.13", "--target"]).arg(folder).arg("-r").arg(&list);
+    run(&mut pip, &work.join("wheels.log"))
 }
 
 /// Fetches a package's source archive, unpacks it into a folder of the package's name, and makes our changes to it.

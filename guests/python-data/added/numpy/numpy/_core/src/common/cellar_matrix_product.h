@@ -89,6 +89,8 @@ static void NAMED(pack)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, p
 /* One tile of the result. `a` and `b` are panels. */
 static inline void NAMED(tile)(const REAL *a, const REAL *b, ptrdiff_t depth, VECTOR sums[TILE_ROWS][2]) {
     VECTOR c00 = {0}, c01 = {0}, c10 = {0}, c11 = {0}, c20 = {0}, c21 = {0}, c30 = {0}, c31 = {0};
+    /* Each turn of a loop asks whether to stop. */
+#pragma clang loop unroll_count(4)
     for (ptrdiff_t k = 0; k < depth; k++) {
         VECTOR b0 = *(const VECTOR *)b, b1 = *(const VECTOR *)(b + LANES);
         c00 += a[0] * b0, c01 += a[0] * b1;

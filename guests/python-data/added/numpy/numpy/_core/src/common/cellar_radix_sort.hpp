@@ -102,6 +102,8 @@ settle(Item *items, Item *other, npy_intp count, Places<Key> &places, KeyOf key_
             continue;
         }
         places.add_up(place);
+        /* Each turn of a loop asks whether to stop. */
+#pragma clang loop unroll_count(4)
         for (npy_intp i = 0; i < count; i++) {
             Item item = items[i];
             other[places.next(key_of_item(item), place)] = item;
