@@ -36,7 +36,7 @@ fn tables_are_there_after_sleep_and_in_another_process() {
         let here = host();
         let [session, other] = [open(&here), open(&here)];
         for session in [&session, &other] {
-            assert_eq!(python(session, STATE).await, "(0, 669)");
+            assert_eq!(python(session, STATE).await, "(0, 670)");
         }
         let expected = python(&other, QUESTION).await;
         assert!(expected.starts_with("(249500, {'a': 124500, 'b': 124750,"), "{expected}");
