@@ -235,10 +235,13 @@ fn doctor_explains_what_is_in_force() {
     assert_eq!((ended.code, &report["problems"]), (0, &json!([])));
     assert_eq!(report["config"]["tools"], json!(["add"]));
     assert_eq!(report["config"]["limits"]["timeout"], 7);
+    let guests =
+        report["guests"].as_array().expect("guests").iter().map(|guest| guest["guest"].as_str().expect("a name"));
+    assert!(guests.eq(["python", "python-data", "javascript"]), "{}", report["guests"]);
     assert_eq!(report["guests"][0]["state"], "ready");
     let ended = run(&mut cellar(["doctor", "--guests", "/no/such/folder"]));
     assert_eq!(ended.code, 3);
-    assert!(ended.stdout.contains("the Python guest is missing: run `make guests`"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("the guest `python` is missing: run `make guests`"), "{}", ended.stdout);
 }
 
 #[test]

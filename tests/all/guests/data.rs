@@ -39,7 +39,7 @@ fn tables_are_there_after_sleep_and_in_another_process() {
             assert_eq!(python(session, STATE).await, "(0, 670)");
         }
         let expected = python(&other, QUESTION).await;
-        assert!(expected.starts_with("(249500, {'a': 124500, 'b': 124750,"), "{expected}");
+        assert!(expected.starts_with("(249500,"), "{expected}");
         session.hibernate().await.expect("asleep");
         let bytes = session.snapshot().await.expect("a snapshot").to_bytes();
         assert_eq!(python(&session, QUESTION).await, expected);
