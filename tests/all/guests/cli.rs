@@ -72,7 +72,7 @@ fn a_missing_guest_is_named_with_its_remedy() {
         (
             3,
             "",
-            "error: JavaScript is not available: no guest at `/no/such/folder/javascript`\n\
+            "error: the guest `javascript` is not there: nothing at `/no/such/folder/javascript`\n\
              hint: build the guests with `make guests`, or name their folder with --guests\n"
         )
     );
