@@ -30,7 +30,7 @@ guests: build ## Build, bake and compile the guests (minutes the first time, the
 	@$(GUESTS) build probe javascript python
 	@$(CELLAR) bake probe javascript python
 
-data-guest: build ## The same for the guest with NumPy and pandas (15 minutes the first time, then nothing)
+data-guest: build ## The same for the guest with NumPy and pandas (10 minutes the first time, then nothing)
 	@$(GUESTS) build python-data
 	@$(CELLAR) bake python-data
 
@@ -45,7 +45,7 @@ packages: setup
 	@.ci/packages $(PACKAGES)
 	@.ci/mcp $(MCP)
 
-run: guests data ## Set everything up and run a real analysis
+run: guests data-guest data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 
 suites: build
@@ -85,10 +85,10 @@ check: setup ## Check format, lints, licences and documentation
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
 	@.ci/deny
 
-bless: guests packages ## Accept the events that the transcripts lead to now
+bless: guests data-guest packages ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
 
-bench: guests ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries
+bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)
 
 clean: ## Remove what was built here; caches stay

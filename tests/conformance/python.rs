@@ -140,7 +140,7 @@ fn source(runner: &str, module: &str, done: &BTreeMap<String, Verdict>) -> Strin
 }
 
 fn limits() -> Limits {
-    Limits { timeout: Duration::from_secs(240), memory_bytes: 2 << 30, disk_bytes: 2 << 30, ..Limits::default() }
+    Limits { timeout: Duration::from_secs(600), memory_bytes: 2 << 30, disk_bytes: 2 << 30, ..Limits::default() }
 }
 
 /// How the cell ended, in words.

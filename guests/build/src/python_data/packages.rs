@@ -75,8 +75,9 @@ pub(super) fn install_for_this_machine(requirements: &str, folder: &Path, work: 
     let list = work.join("wheels.txt");
     fs::write(&list, requirements)?;
     let mut pip = wheels();
-    pip.args(["--python-version", "3.13", "--target"]).arg(folder).arg("-r").arg(&list);
-    run(&mut pip, &work.join("wheels.log"))
+    // The Python that pip runs on may be another one.
+    pip.args(["--python-version", "3.13", "--ignore-requires-python"]);
+    run(pip.arg("--target").arg(folder).arg("-r").arg(&list), &work.join("wheels.log"))
 }
 
 /// Fetches a package's source archive, unpacks it into a folder of the package's name, and makes our changes to it.
