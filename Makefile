@@ -27,8 +27,8 @@ build: setup ## Build the command line
 	@$(CARGO) build --release --locked --workspace
 
 guests: build ## Build, bake and compile the guests (minutes the first time, then nothing)
-	@$(GUESTS) build probe javascript python
-	@$(CELLAR) bake probe javascript python
+	@$(GUESTS) build probe javascript javascript-charts python
+	@$(CELLAR) bake probe javascript javascript-charts python
 
 data-guest: build ## The same for the guest with NumPy and pandas (10 minutes the first time, then nothing)
 	@$(GUESTS) build python-data

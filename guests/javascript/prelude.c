@@ -16,7 +16,7 @@ JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
 // In the order in which they run: later files use what earlier ones put into the kit.
 static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "timers",
                                             "process", "web", "node", "resolve", "modules", "commonjs",
-                                            "introspection"};
+                                            "introspection", "additions"};
 static const char prelude_inspect[] = {
 #embed "prelude/inspect.js" suffix(, 0)
 };
@@ -59,10 +59,14 @@ static const char prelude_commonjs[] = {
 static const char prelude_introspection[] = {
 #embed "prelude/introspection.js" suffix(, 0)
 };
+// The image's own.
+static const char prelude_additions[] = {
+#embed ADDITIONS suffix(, 0)
+};
 static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,  prelude_output,  prelude_libraries,
                                             prelude_bridges, prelude_helpers, prelude_timers,  prelude_process,
                                             prelude_web,     prelude_node,    prelude_resolve, prelude_modules,
-                                            prelude_commonjs, prelude_introspection};
+                                            prelude_commonjs, prelude_introspection, prelude_additions};
 
 void give_up(JSContext *ctx, const char *where) {
     JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");

@@ -490,7 +490,11 @@ void exports_kernel_init(void) {
     open_runtime();
     // Once, while the guest is baked: a session that is reset loads libraries when it needs them.
     JSValue result = call_hook(ctx, HOOK_PRELOAD, 0, NULL);
-    if (JS_IsException(result))
+    run_jobs();
+    JSPromiseStateEnum state = JS_PromiseState(ctx, result);
+    if (state == JS_PROMISE_REJECTED)
+        JS_Throw(ctx, JS_PromiseResult(ctx, result));
+    if (JS_IsException(result) || state == JS_PROMISE_REJECTED || state == JS_PROMISE_PENDING)
         give_up(ctx, "preload");
     JS_FreeValue(ctx, result);
     freeze();

@@ -222,6 +222,9 @@ pub(crate) struct GrantArguments {
     /// Guest to run its language with; of several for a language the last [default: python, javascript]
     #[arg(long = "guest", value_name = "GUEST")]
     pub(crate) chosen: Vec<GuestCode>,
+    /// Show charts as what cells display: specifications, not pictures
+    #[arg(long)]
+    pub(crate) no_charts: bool,
     /// Give every cell a fresh kernel: cells share files, and no names
     #[arg(long)]
     pub(crate) per_call: bool,
@@ -253,6 +256,7 @@ impl SessionArguments {
             || !granted.packages.is_empty()
             || !granted.environment.is_empty()
             || granted.per_call
+            || granted.no_charts
             || !granted.chosen.is_empty()
             || granted.input
             || granted.audit.is_some()
@@ -268,6 +272,9 @@ pub(crate) struct ReplayArguments {
     /// their own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) run: u32,
+    /// Show charts as what cells display: specifications, not pictures
+    #[arg(long)]
+    pub(crate) no_charts: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder
@@ -431,6 +438,9 @@ pub(crate) enum GuestCode {
     /// QuickJS
     #[value(name = "javascript", alias = "js")]
     JavaScript,
+    /// The same with Vega, which draws charts
+    #[value(name = "javascript-charts", hide = true)]
+    JavaScriptCharts,
     /// The toy language of the engine's own tests
     #[value(name = "probe", hide = true)]
     Probe,
@@ -442,6 +452,7 @@ impl From<GuestCode> for GuestName {
             GuestCode::Python => GuestName::Python,
             GuestCode::PythonData => GuestName::PythonData,
             GuestCode::JavaScript => GuestName::JavaScript,
+            GuestCode::JavaScriptCharts => GuestName::JavaScriptCharts,
             GuestCode::Probe => GuestName::Probe,
         }
     }

@@ -100,6 +100,8 @@ pub(crate) struct SessionTable {
     pub(crate) input_timeout: Option<u64>,
     /// `guests`: those that run their languages in the place of `python` and `javascript`: `["python-data"]`.
     pub(crate) guests: Vec<GuestName>,
+    /// `charts`: whether charts that cells display as specifications are drawn, as SVG and PNG. They are unless given.
+    pub(crate) charts: Option<bool>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.

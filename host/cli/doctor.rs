@@ -42,8 +42,9 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
 }
 
 fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson {
-    let guests: Vec<GuestJson> = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript]
+    let guests: Vec<GuestJson> = GuestName::ALL
         .into_iter()
+        .filter(|name| *name != GuestName::Probe)
         .map(|name| guest(&guest_status(host, name)))
         .collect();
     let mut problems: Vec<String> = guests
@@ -80,7 +81,11 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
 
 /// Whether a session would miss a guest.
 fn is_needed(guest: &str, config: &Config) -> bool {
-    guest != GuestName::PythonData.name() || config.session.guests.contains(&GuestName::PythonData)
+    match GuestName::from_name(guest) {
+        Some(GuestName::PythonData) => config.session.guests.contains(&GuestName::PythonData),
+        Some(GuestName::JavaScriptCharts) => config.session.charts.unwrap_or(true),
+        _ => true,
+    }
 }
 
 /// Starts the MCP servers, which is the only way to know that they can be.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use cellar_charts::Charts;
 use cellar_engine::Host;
 
 use crate::{
@@ -19,7 +20,8 @@ use crate::{
 /// The file is no recording that can be played here, or the guest does something else than it did.
 pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Result<u8, CliError> {
     let host = Host::open(setup::host_config(folders)?)?;
-    let mut replay = host.replay(&arguments.file)?;
+    let charts = (!arguments.no_charts).then(|| Charts::new(host.clone()).into());
+    let mut replay = host.replay(&arguments.file)?.with_renderers(charts.into_iter().collect());
     let options = Options::of_stdout(arguments.output, arguments.images);
     let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
     let mut follower = Follower::new(form, None);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use cellar_bridges::{HostBridges, Options};
+use cellar_charts::Charts;
 use cellar_engine::{
     Access, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, GuestName, GuestState, Host, HostConfig, KernelMode,
     Language, Mount, OutputPolicy, Session, SessionConfig, bake, guest_status,
@@ -57,6 +58,7 @@ pub(crate) async fn open_session(
     languages: Vec<Language>,
 ) -> Result<Session, CliError> {
     let granted = Granted::new(&arguments.granted, None)?;
+    let charts = granted.charts;
     let quota = granted.artifacts.quota(ArtifactQuota::default());
     let mut session_config = granted.of_command_line(arguments);
     let host_config = host_config(folders)?;
@@ -70,6 +72,9 @@ pub(crate) async fn open_session(
     let guests = languages.into_iter().map(|language| session_config.guest(language)).collect();
     make_ready(&host_config, guests).await?;
     let host = Host::open(host_config)?;
+    if charts {
+        session_config.renderers = vec![Charts::new(host.clone()).into()];
+    }
     Ok(match home {
         Some(home) => host.open_stored(home, session_config)?,
         None => host.session(session_config)?,
@@ -107,6 +112,8 @@ pub(crate) struct Granted {
     pub(crate) bridges: Options,
     /// How long its requests for input wait.
     pub(crate) input_timeout: Duration,
+    /// Whether its charts are drawn.
+    pub(crate) charts: bool,
     artifacts: ArtifactsTable,
 }
 
@@ -154,7 +161,8 @@ impl Granted {
                 .collect(),
             ..SessionConfig::default()
         };
-        Ok(Granted { session, bridges: config.bridges, input_timeout, artifacts: config.artifacts })
+        let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);
+        Ok(Granted { session, bridges: config.bridges, input_timeout, charts, artifacts: config.artifacts })
     }
 
     /// The session of the command line, to which all is granted.

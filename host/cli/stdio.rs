@@ -15,6 +15,7 @@ use std::{
 };
 
 use cellar_bridges::{HostBridges, Tools};
+use cellar_charts::Charts;
 use cellar_engine::{Host, HostConfig, Language, Session, SessionConfig, ToolSpec, guest_status};
 use tokio::{
     io::AsyncWriteExt,
@@ -54,6 +55,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 /// The sessions and runs of one caller.
 struct Server {
+    charts: Charts,
     host: Host,
     host_config: Arc<HostConfig>,
     arguments: GrantArguments,
@@ -89,6 +91,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
     let mut writer = tokio::spawn(write_lines(queue));
     let server = Server {
+        charts: Charts::new(host.clone()),
         host,
         host_config,
         arguments: arguments.granted,
@@ -363,6 +366,9 @@ impl Server {
         let bridges = HostBridges::new(granted.bridges).with_doors(Arc::new(SessionDoors));
         let with_tools = Arc::new(self.with_tools(&name, &bridges, &open.tools));
         let mut config = SessionConfig { id: Some(name.clone()), bridges: with_tools, ..granted.session };
+        if granted.charts {
+            config.renderers = vec![self.charts.clone().into()];
+        }
         if let Some(input) = open.input {
             config.input = input.then_some(granted.input_timeout);
         }

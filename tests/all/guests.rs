@@ -2,6 +2,7 @@
 
 mod agents;
 mod bridges;
+mod charts;
 mod cli;
 mod completion;
 mod continuity;

@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     "mime",
     "outcome",
     "event",
+    "renderer",
     "limits",
     "prefix",
     "artifacts",

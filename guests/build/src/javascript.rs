@@ -1,4 +1,4 @@
-//! The JavaScript guest: QuickJS-ng, a shim, and a prelude written in JavaScript.
+//! The JavaScript guest: QuickJS-ng, a shim, and a prelude written in JavaScript. Other images of it have additions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::cache::Bench;
 use crate::deno;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
-use crate::libraries;
+use crate::libraries::{self, Source};
 use crate::link::{Module, Profile};
 use crate::profile::Training;
 use crate::quickjs;
@@ -44,6 +44,21 @@ const QUICKJS_FILES: [&str; 3] = ["dtoa.c", "libregexp.c", "libunicode.c"];
 /// What is compiled by a profile.
 const PROFILED: &[&str] = &["shim.c", "dtoa.c", "libregexp.c", "libunicode.c"];
 
+/// The sources of the recipe of every image.
+pub(crate) const RECIPE: &str = concat!(
+    include_str!("javascript.rs"),
+    include_str!("deno.rs"),
+    include_str!("libraries.rs"),
+    include_str!("quickjs.rs"),
+    include_str!("profile.rs"),
+    include_str!("profile/counts.rs"),
+    include_str!("profile/indexed.rs"),
+    include_str!("quickjs/atomics.rs"),
+    include_str!("quickjs/bounded.rs"),
+    include_str!("quickjs/faster.rs"),
+    include_str!("unroll.rs")
+);
+
 /// The C stack. QuickJS stops at three quarters of it (see the shim), which leaves room for the shim itself.
 const STACK_BYTES: u32 = 4 * 1024 * 1024;
 
@@ -57,78 +72,84 @@ impl Guest for JavaScript {
     }
 
     fn recipe(&self) -> &'static str {
-        concat!(
-            include_str!("javascript.rs"),
-            include_str!("deno.rs"),
-            include_str!("libraries.rs"),
-            include_str!("quickjs.rs"),
-            include_str!("profile.rs"),
-            include_str!("profile/counts.rs"),
-            include_str!("profile/indexed.rs"),
-            include_str!("quickjs/atomics.rs"),
-            include_str!("quickjs/bounded.rs"),
-            include_str!("quickjs/faster.rs"),
-            include_str!("unroll.rs")
-        )
+        RECIPE
     }
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
-        QUICKJS.record(inputs);
-        ADA.record(inputs);
-        deno::record(inputs);
-        inputs.tree("guests/javascript", &workshop.root.join("guests/javascript"))?;
-        Ok(())
+        self::inputs(workshop, inputs)
     }
 
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
-        let patched = bench.work.join("quickjs");
-        let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
-        bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
-        let folder = workshop.root.join("guests/javascript");
-        let modules = bench.work.join("modules");
-        bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
-        let libraries = libraries::bundle(workshop, bench, &folder.join("libraries"), &modules, &patched)?;
-        let ada = workshop.crate_source(&ADA)?.join("deps");
-        let foreign: Vec<_> = QUICKJS_FILES.iter().map(|name| patched.join(name)).collect();
-        let profile = Profile { path: train(workshop, &folder, &patched, &foreign)?, files: PROFILED };
-        fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
-        let module = Module {
-            own: [
-                "shim.c",
-                "bridges.c",
-                "convert.c",
-                "encodings.c",
-                "files.c",
-                "host.c",
-                "introspection.c",
-                "libraries.c",
-                "lookup.c",
-                "output.c",
-                "posix.c",
-                "prelude.c",
-                "reserve.c",
-                "sources.c",
-                "timers.c",
-                "urls.c",
-            ]
-            .iter()
-            .map(|name| folder.join(name))
-            .chain([libraries.table])
-            .collect(),
-            foreign,
-            foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
-            includes: vec![folder, patched, ada],
-            profile: Some(profile),
-            stack_bytes: STACK_BYTES,
-            ..Module::default()
-        };
-        let core = workshop.link(bench, &module)?;
-        bench.progress.timed("unroll the interpreter", || {
-            fs::write(&core, unroll(&fs::read(&core)?, "JS_CallInternal", COPIES)?)
-                .context("could not write the module")
-        })?;
-        Ok(Built { core, mounts: Vec::new() })
+        self::build(workshop, bench, None)
     }
+}
+
+/// Records what goes into every image of QuickJS.
+pub(crate) fn inputs(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+    QUICKJS.record(inputs);
+    ADA.record(inputs);
+    deno::record(inputs);
+    inputs.tree("guests/javascript", &workshop.root.join("guests/javascript"))?;
+    Ok(())
+}
+
+/// Makes the core module of an image. In `additions`, a folder, lie `libraries/` and an `additions.js` in the place of the
+/// prelude's own.
+pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>) -> Result<Built> {
+    let patched = bench.work.join("quickjs");
+    let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
+    bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
+    let folder = workshop.root.join("guests/javascript");
+    let modules = bench.work.join("modules");
+    bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
+    let mut sources = vec![Source { folder: folder.join("libraries"), modules }];
+    if let Some(additions) = additions {
+        let modules = bench.work.join("added-modules");
+        fs::create_dir_all(&modules)?;
+        sources.push(Source { folder: additions.join("libraries"), modules });
+    }
+    let libraries = libraries::bundle(workshop, bench, &sources, &folder.join("compile.c"), &patched)?;
+    let added = additions.map_or_else(|| folder.join("prelude"), Path::to_owned).join("additions.js");
+    let ada = workshop.crate_source(&ADA)?.join("deps");
+    let foreign: Vec<_> = QUICKJS_FILES.iter().map(|name| patched.join(name)).collect();
+    let profile = Profile { path: train(workshop, &folder, &patched, &foreign)?, files: PROFILED };
+    fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
+    let module = Module {
+        own: [
+            "shim.c",
+            "bridges.c",
+            "convert.c",
+            "encodings.c",
+            "files.c",
+            "host.c",
+            "introspection.c",
+            "libraries.c",
+            "lookup.c",
+            "output.c",
+            "posix.c",
+            "prelude.c",
+            "reserve.c",
+            "sources.c",
+            "timers.c",
+            "urls.c",
+        ]
+        .iter()
+        .map(|name| folder.join(name))
+        .chain([libraries.table])
+        .collect(),
+        foreign,
+        foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
+        includes: vec![folder, patched, ada],
+        flags: vec![format!("-DADDITIONS=\"{}\"", added.display())],
+        profile: Some(profile),
+        stack_bytes: STACK_BYTES,
+        ..Module::default()
+    };
+    let core = workshop.link(bench, &module)?;
+    bench.progress.timed("unroll the interpreter", || {
+        fs::write(&core, unroll(&fs::read(&core)?, "JS_CallInternal", COPIES)?).context("could not write the module")
+    })?;
+    Ok(Built { core, mounts: Vec::new() })
 }
 
 /// How often each piece of QuickJS runs, as the training programs use it.

@@ -29,7 +29,6 @@ const BUNDLER_FLAGS: &[&str] = &[
     "--format=cjs",
     "--platform=node",
     "--target=es2023",
-    "--main-fields=module,main",
     "--preserve-symlinks",
     "--minify-whitespace",
     "--minify-syntax",
@@ -52,6 +51,9 @@ const EDITS: &[(&str, &str, &str)] = &[
 /// Libraries whose classes must keep their names, which the bundler may change: programs see them.
 const KEEPS_NAMES: &[&str] = &["platform"];
 
+/// Libraries whose packages have a form for browsers that does without Node's own modules.
+const FOR_BROWSERS: &[&str] = &["vega"];
+
 /// How the compiler of the libraries is compiled. What QuickJS's edits call of the guest is not there.
 const COMPILER_FLAGS: &[&str] =
     &["-O1", "-DNDEBUG", "-D_GNU_SOURCE", "-funsigned-char", "-w", "-static", "-Wl,--unresolved-symbols=ignore-all"];
@@ -68,20 +70,57 @@ pub(crate) struct Libraries {
     pub(crate) notice: String,
 }
 
-/// Bundles all entries of `folder`, which is the guest's `libraries/`, into `bench.work`. In `modules` lie modules that
-/// come from no package, and all that is bundled is gathered there. `quickjs` holds the engine's sources as the guest
-/// has them.
+/// A folder of entries, with the packages that they use.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// A guest's `libraries/`.
+    pub(crate) folder: PathBuf,
+    /// Modules that come from no package. All that is bundled is gathered here.
+    pub(crate) modules: PathBuf,
+}
+
+/// Bundles all entries of all sources into `bench.work`. `compiler` is the source of the program that makes bytecode, and
+/// `quickjs` holds the engine's sources as the guest has them.
 pub(crate) fn bundle(
     workshop: &Workshop,
     bench: &Bench,
-    folder: &Path,
-    modules: &Path,
+    sources: &[Source],
+    compiler: &Path,
     quickjs: &Path,
 ) -> Result<Libraries> {
-    let packages = packages(workshop, folder)?.join("node_modules");
     let scripts = bench.work.join("libraries");
     fs::create_dir_all(&scripts)?;
-    let compiler = compiler(bench, &folder.join("../compile.c"), quickjs)?;
+    let compiler = self::compiler(bench, compiler, quickjs)?;
+    let mut table = String::from("#include \"libraries.h\"\n");
+    let mut rows = String::new();
+    let mut notices = String::from("The JavaScript guest carries parts of these packages.\n");
+    for source in sources {
+        let packages = packages(workshop, &source.folder)?.join("node_modules");
+        let entries = entries(&source.folder)?;
+        gather(&entries, &packages, &source.modules)?;
+        let mut bundled = BTreeSet::new();
+        for entry in &entries {
+            let name = entry.file_stem().and_then(|stem| stem.to_str()).context("a library needs a name in UTF-8")?;
+            let script = scripts.join(format!("{name}.js"));
+            bench.step(&format!("bundle {name}"), || {
+                bundle_entry(entry, &script, &source.modules, &packages, &compiler)
+            })?;
+            bundled.extend(packages_in(&script.with_extension("json"))?);
+            let symbol = format!("library_{}", rows.lines().count());
+            let bytecode = script.with_extension("bytecode");
+            writeln!(table, "static const uint8_t {symbol}[] = {{\n#embed \"{}\"\n}};", bytecode.display())?;
+            writeln!(rows, "    {{\"{name}\", {symbol}, sizeof {symbol}}},")?;
+        }
+        notices.push_str(&notice(&packages, &bundled)?);
+    }
+    write!(table, "const library_t libraries[] = {{\n{rows}    {{0}},\n}};\n")?;
+    let path = scripts.join("library_table.c");
+    fs::write(&path, table)?;
+    Ok(Libraries { table: path, notice: notices })
+}
+
+/// The entries of a folder, in order.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -90,40 +129,27 @@ pub(crate) fn bundle(
         }
     }
     entries.sort();
-    gather(&entries, &packages, modules)?;
+    Ok(entries)
+}
 
-    let mut table = String::from("#include \"libraries.h\"\n");
-    let mut rows = String::new();
-    let mut bundled = BTreeSet::new();
-    for entry in &entries {
-        let name = entry.file_stem().and_then(|stem| stem.to_str()).context("a library needs a name in UTF-8")?;
-        let script = scripts.join(format!("{name}.js"));
-        let bytecode = scripts.join(format!("{name}.bytecode"));
-        let report = scripts.join(format!("{name}.json"));
-        bench.step(&format!("bundle {name}"), || {
-            let mut esbuild = Command::new(packages.join(".bin/esbuild"));
-            // Names of files end up in the bundle: they must not say where it was made.
-            esbuild.args(BUNDLER_FLAGS).env("NODE_PATH", modules).current_dir(modules);
-            if KEEPS_NAMES.contains(&name) {
-                esbuild.arg("--keep-names");
-            }
-            esbuild.args([format!("--banner:js={HEAD}"), format!("--footer:js={TAIL}")]);
-            esbuild.arg(format!("--metafile={}", report.display())).arg(format!("--outfile={}", script.display()));
-            run(esbuild.arg(entry.file_name().unwrap_or_default()), &scripts.join(format!("{name}.log")))?;
-            edit(name, &script)?;
-            let mut compile = Command::new(&compiler);
-            compile.arg(name).arg(&script).arg(&bytecode);
-            run(&mut compile, &scripts.join(format!("{name}.log")))
-        })?;
-        bundled.extend(packages_in(&report)?);
-        let symbol = format!("library_{}", entries.iter().position(|other| other == entry).unwrap_or_default());
-        writeln!(table, "static const uint8_t {symbol}[] = {{\n#embed \"{}\"\n}};", bytecode.display())?;
-        writeln!(rows, "    {{\"{name}\", {symbol}, sizeof {symbol}}},")?;
+/// Makes `script` of an entry, and beside it its bytecode and the bundler's report.
+fn bundle_entry(entry: &Path, script: &Path, modules: &Path, packages: &Path, compiler: &Path) -> Result<()> {
+    let name = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let mut esbuild = Command::new(packages.join(".bin/esbuild"));
+    // Names of files end up in the bundle: they must not say where it was made.
+    esbuild.args(BUNDLER_FLAGS).env("NODE_PATH", modules).current_dir(modules);
+    if KEEPS_NAMES.contains(&name) {
+        esbuild.arg("--keep-names");
     }
-    write!(table, "const library_t libraries[] = {{\n{rows}    {{0}},\n}};\n")?;
-    let path = scripts.join("library_table.c");
-    fs::write(&path, table)?;
-    Ok(Libraries { table: path, notice: notice(&packages, &bundled)? })
+    let fields = if FOR_BROWSERS.contains(&name) { "browser,module,main" } else { "module,main" };
+    esbuild.arg(format!("--main-fields={fields}"));
+    esbuild.args([format!("--banner:js={HEAD}"), format!("--footer:js={TAIL}")]);
+    esbuild.arg(format!("--metafile={}", script.with_extension("json").display()));
+    esbuild.arg(format!("--outfile={}", script.display())).arg(entry.file_name().unwrap_or_default());
+    let log = script.with_extension("log");
+    run(&mut esbuild, &log)?;
+    edit(name, script)?;
+    run(Command::new(compiler).arg(name).arg(script).arg(script.with_extension("bytecode")), &log)
 }
 
 /// Applies [`EDITS`] to a bundle.
@@ -205,7 +231,7 @@ fn packages_in(report: &Path) -> Result<BTreeSet<String>> {
 /// # Errors
 /// When a package says nothing about its licence: then it must not be bundled.
 fn notice(packages: &Path, names: &BTreeSet<String>) -> Result<String> {
-    let mut text = String::from("The JavaScript guest carries parts of these packages.\n");
+    let mut text = String::new();
     for name in names {
         let folder = packages.join(name);
         let manifest: Value = serde_json::from_slice(&fs::read(folder.join("package.json"))?)?;

@@ -11,6 +11,7 @@ mod deno;
 mod guest;
 mod inputs;
 mod javascript;
+mod javascript_charts;
 mod libraries;
 mod link;
 mod native;
@@ -39,7 +40,13 @@ use crate::guest::Guest;
 use crate::workshop::Workshop;
 
 /// All guests, in the order they are built.
-const GUESTS: &[&dyn Guest] = &[&probe::Probe, &javascript::JavaScript, &python::Python, &python_data::PythonData];
+const GUESTS: &[&dyn Guest] = &[
+    &probe::Probe,
+    &javascript::JavaScript,
+    &javascript_charts::JavaScriptCharts,
+    &python::Python,
+    &python_data::PythonData,
+];
 
 #[derive(Debug, Parser)]
 #[command(name = "cellar-guests", about, version)]

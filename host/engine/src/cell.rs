@@ -94,13 +94,21 @@ pub enum GuestName {
     PythonData,
     /// QuickJS.
     JavaScript,
+    /// The same with Vega, which draws charts. No session has it for its cells.
+    JavaScriptCharts,
     /// The toy language of the engine's own tests.
     Probe,
 }
 
 impl GuestName {
     /// Every guest, in a fixed order.
-    pub const ALL: [GuestName; 4] = [GuestName::Python, GuestName::PythonData, GuestName::JavaScript, GuestName::Probe];
+    pub const ALL: [GuestName; 5] = [
+        GuestName::Python,
+        GuestName::PythonData,
+        GuestName::JavaScript,
+        GuestName::JavaScriptCharts,
+        GuestName::Probe,
+    ];
 
     /// The short name, which is also that of its folder.
     pub fn name(self) -> &'static str {
@@ -108,6 +116,7 @@ impl GuestName {
             GuestName::Python => "python",
             GuestName::PythonData => "python-data",
             GuestName::JavaScript => "javascript",
+            GuestName::JavaScriptCharts => "javascript-charts",
             GuestName::Probe => "probe",
         }
     }
@@ -116,7 +125,7 @@ impl GuestName {
     pub fn language(self) -> Language {
         match self {
             GuestName::Python | GuestName::PythonData => Language::Python,
-            GuestName::JavaScript => Language::JavaScript,
+            GuestName::JavaScript | GuestName::JavaScriptCharts => Language::JavaScript,
             GuestName::Probe => Language::Probe,
         }
     }

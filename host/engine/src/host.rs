@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     artifact::{Artifacts, Flavour, compiling_engine, wasm_engine},
-    cell::GuestName,
+    cell::{GuestName, Language},
     config::{HostConfig, Rests},
     error::Error,
     guest::{Guest, SpareMaker},
@@ -52,6 +52,11 @@ impl Host {
         Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
     }
 
+    /// How it was opened.
+    pub fn config(&self) -> &HostConfig {
+        &self.inner.config
+    }
+
     /// Loads a guest and begins to make warm spares of it.
     ///
     /// # Errors
@@ -92,7 +97,7 @@ impl Host {
         }
         let artifacts = Artifacts::locate(&self.inner.config, name)?;
         // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
-        let wanted = if name == GuestName::JavaScript { 0 } else { self.inner.config.spares };
+        let wanted = if name.language() == Language::JavaScript { 0 } else { self.inner.config.spares };
         let spares = (wanted, self.inner.maker.clone());
         let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares)?;
         guests.insert((name, flavour.name()), guest.clone());

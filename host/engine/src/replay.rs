@@ -4,7 +4,7 @@
 //! the kernels say in the order in which it was said.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     path::Path,
     sync::{Arc, Mutex},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -27,6 +27,7 @@ use crate::{
     limits::{Limits, TIMEOUT_MAX},
     meter::lock,
     record::{Birth, CellHead, Entry, Item, Playback, Progress, Tape, item_of},
+    renderer::{self, Renderer},
     snapshot::Snapshot,
     store::{Binding, LiveCell},
     store_state::data_of,
@@ -55,6 +56,9 @@ pub struct Replay {
     guests: HashMap<Language, GuestName>,
     kernels: HashMap<u32, mpsc::Receiver<Progress>>,
     players: JoinSet<()>,
+    renderers: Vec<Arc<dyn Renderer>>,
+    /// Events that were not read yet: what came of a display that was added to.
+    rendered: VecDeque<Replayed>,
     /// Why a player failed.
     failed: Arc<Mutex<Option<Error>>>,
     /// The next place in the events of each run.
@@ -96,6 +100,8 @@ impl Host {
             guests,
             kernels: HashMap::new(),
             players: JoinSet::new(),
+            renderers: Vec::new(),
+            rendered: VecDeque::new(),
             failed: Arc::default(),
             seqs: HashMap::new(),
         })
@@ -126,6 +132,12 @@ enum Step {
 }
 
 impl Replay {
+    /// Adds to what is displayed what the renderers of the session added: no recording has it.
+    pub fn with_renderers(mut self, renderers: Vec<Arc<dyn Renderer>>) -> Replay {
+        self.renderers = renderers;
+        self
+    }
+
     /// The session that was recorded.
     pub fn session(&self) -> &str {
         &self.tape.head.session
@@ -151,12 +163,23 @@ impl Replay {
     /// Not cancel safe: an event may be lost with the future.
     pub async fn next(&mut self) -> Result<Option<Replayed>, Error> {
         loop {
+            if let Some(event) = self.rendered.pop_front() {
+                return Ok(Some(event));
+            }
             let Some((stream, bytes)) = self.cursor.next()? else { return self.end().await };
             match step_of(bytes)? {
                 Step::Told(run, event) => return Ok(Some(self.event(run, event))),
                 Step::Born(birth) => self.begin(stream, birth)?,
                 Step::Said(run) => match self.progress(stream).await? {
-                    Progress::Said(event) => return Ok(Some(self.event(run, event))),
+                    Progress::Said(event) => match renderer::begin(&self.renderers, event) {
+                        Ok(rendering) => {
+                            for event in rendering.await {
+                                let event = self.event(run, event);
+                                self.rendered.push_back(event);
+                            }
+                        }
+                        Err(event) => return Ok(Some(self.event(run, event))),
+                    },
                     Progress::Left => return Err(out_of_order()),
                 },
                 Step::Left => match self.progress(stream).await? {

@@ -24,6 +24,7 @@ use crate::{
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
+    renderer::{self, Rendering},
     result::RunResult,
     session::{RunMarks, Session},
 };
@@ -52,6 +53,10 @@ pub struct Run {
     run_text: Option<Sink>,
     /// Events of the run itself that were not read yet.
     pending: VecDeque<EventKind>,
+    /// What a cell displays, while the host adds to it.
+    rendering: Option<Rendering>,
+    /// What came of it, and was not read yet.
+    rendered: VecDeque<EventKind>,
     finished: bool,
     seq: u64,
     marks: RunMarks,
@@ -108,6 +113,8 @@ impl Run {
             is_error: false,
             running: None,
             pending: VecDeque::new(),
+            rendering: None,
+            rendered: VecDeque::new(),
             finished: false,
             seq: 0,
             marks,
@@ -223,6 +230,15 @@ impl Run {
             if let Some(text) = &mut self.run_text {
                 ready!(text.poll_room(cx));
             }
+            if let Some(kind) = self.rendered.pop_front() {
+                self.note(&kind);
+                return Poll::Ready(Some(kind));
+            }
+            if let Some(rendering) = &mut self.rendering {
+                self.rendered.extend(ready!(rendering.as_mut().poll(cx)));
+                self.rendering = None;
+                continue;
+            }
             if self.ending.is_some() {
                 let text = ready!(self.cell_text.poll_end(cx));
                 return Poll::Ready(self.ending.take().map(|end| self.end_cell(end, text)));
@@ -266,10 +282,13 @@ impl Run {
                         self.running = None;
                         self.ending = Some(end);
                     }
-                    Some(kind) => {
-                        self.note(&kind);
-                        return Poll::Ready(Some(kind));
-                    }
+                    Some(kind) => match renderer::begin(self.session.renderers(), kind) {
+                        Ok(rendering) => self.rendering = Some(rendering),
+                        Err(kind) => {
+                            self.note(&kind);
+                            return Poll::Ready(Some(kind));
+                        }
+                    },
                     None => {
                         let message = "the kernel went away before the cell ended";
                         let mut failure = Failure::new(FailureKind::Trap, "KernelError", message);

@@ -11,6 +11,7 @@ use crate::{
     error::Error,
     files::{Access, Mount},
     limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
+    renderer::Renderer,
     result::OutputPolicy,
 };
 
@@ -47,6 +48,8 @@ pub struct SessionConfig {
     pub artifacts: Option<ArtifactStore>,
     /// How much of a long output its results show.
     pub output: OutputPolicy,
+    /// What adds to the values that its cells display.
+    pub renderers: Vec<Arc<dyn Renderer>>,
     /// Where what it does is logged for those who answer for it; a fork is audited as well.
     pub audit: Option<Audit>,
 }
@@ -68,6 +71,7 @@ impl Default for SessionConfig {
             record: None,
             artifacts: None,
             output: OutputPolicy::default(),
+            renderers: Vec::new(),
             audit: None,
         }
     }
@@ -84,6 +88,13 @@ impl SessionConfig {
 impl std::fmt::Debug for SessionConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SessionConfig").field("id", &self.id).field("mounts", &self.mounts).finish_non_exhaustive()
+    }
+}
+
+impl super::Session {
+    /// What adds to the values that its cells display.
+    pub(crate) fn renderers(&self) -> &[Arc<dyn Renderer>] {
+        &self.inner.config.renderers
     }
 }
 

@@ -1,0 +1,185 @@
+//! What a chart may hold. The guest that drew it runs what strangers wrote, and whoever looks at the chart may do so in a
+//! browser: there must be no script, no link, nothing that is loaded, and nothing small that draws much.
+
+use std::collections::HashSet;
+
+use resvg::usvg::roxmltree::{Attribute, Document, Node, ParsingOptions};
+
+use crate::{SVG_BYTES_MAX, error::ChartError};
+
+/// What Vega draws with.
+const ELEMENTS: [&str; 19] = [
+    "svg",
+    "g",
+    "path",
+    "rect",
+    "line",
+    "circle",
+    "ellipse",
+    "polygon",
+    "polyline",
+    "text",
+    "tspan",
+    "title",
+    "desc",
+    "defs",
+    "clipPath",
+    "linearGradient",
+    "radialGradient",
+    "stop",
+    "pattern",
+];
+const NAMESPACE: &str = "http://www.w3.org/2000/svg";
+/// Elements and texts of a chart.
+const NODES_MAX: u32 = 500_000;
+/// How deep they may be in each other. What draws them is recursive.
+const DEPTH_MAX: usize = 128;
+/// Bytes of all texts.
+const TEXT_BYTES_MAX: usize = 256 << 10;
+/// Patterns, each of which may be drawn many times.
+const PATTERNS_MAX: usize = 64;
+
+/// Reads a chart and refuses what charts do not hold.
+pub(crate) fn check(svg: &str) -> Result<Document<'_>, ChartError> {
+    if svg.len() > SVG_BYTES_MAX {
+        return Err(ChartError::Output);
+    }
+    // Without a DTD there are no entities, and nothing refers to a file.
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(svg, options).map_err(|error| ChartError::Svg(error.to_string()))?;
+    check_nodes(&document).map_err(ChartError::Svg)?;
+    Ok(document)
+}
+
+fn check_nodes(document: &Document<'_>) -> Result<(), String> {
+    let patterns: HashSet<&str> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("pattern"))
+        .filter_map(|node| node.attribute("id"))
+        .collect();
+    if patterns.len() > PATTERNS_MAX {
+        return Err(format!("{} patterns, more than {PATTERNS_MAX}", patterns.len()));
+    }
+    let mut text_bytes = 0;
+    let mut depth = 0_usize;
+    let mut previous: Option<Node<'_, '_>> = None;
+    for node in document.descendants() {
+        // In the order of the document: the parent is the node before it, or one of those that it was in.
+        if node.parent() == previous {
+            depth += 1;
+        } else {
+            depth = node.ancestors().skip(1).take(DEPTH_MAX + 1).count();
+        }
+        if depth > DEPTH_MAX {
+            return Err(format!("elements more than {DEPTH_MAX} deep in each other"));
+        }
+        previous = Some(node);
+        if node.is_text() {
+            text_bytes += node.text().map_or(0, str::len);
+        } else if node.is_element() {
+            check_element(node, &patterns)?;
+        }
+    }
+    if text_bytes > TEXT_BYTES_MAX {
+        return Err(format!("{text_bytes} bytes of text, more than {TEXT_BYTES_MAX}"));
+    }
+    Ok(())
+}
+
+fn check_element(node: Node<'_, '_>, patterns: &HashSet<&str>) -> Result<(), String> {
+    let name = node.tag_name();
+    if name.namespace() != Some(NAMESPACE) || !ELEMENTS.contains(&name.name()) {
+        return Err(format!("an element `{}`", clip(name.name())));
+    }
+    let is_in_pattern = node.ancestors().any(|node| node.has_tag_name("pattern"));
+    for attribute in node.attributes() {
+        check_attribute(&attribute)?;
+        let is_pattern = |id: &str| patterns.contains(id);
+        if is_in_pattern && references(attribute.value()).any(is_pattern) {
+            return Err("a pattern that is made of patterns".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn check_attribute(attribute: &Attribute<'_, '_>) -> Result<(), String> {
+    let (name, value) = (attribute.name(), attribute.value());
+    let is_elsewhere = match name.to_ascii_lowercase().as_str() {
+        "href" | "src" => !value.starts_with('#'),
+        // Handlers of events.
+        name if name.starts_with("on") => return Err(format!("an attribute `{}`", clip(name))),
+        _ => false,
+    };
+    let lower = value.to_ascii_lowercase();
+    let is_loaded = lower.contains("url(") && references(value).count() != lower.matches("url(").count();
+    if is_elsewhere || is_loaded || lower.contains("@import") {
+        return Err(format!("a reference to `{}` outside of it", clip(value)));
+    }
+    Ok(())
+}
+
+/// The ids that an attribute refers to, as `url(#id)`.
+fn references(value: &str) -> impl Iterator<Item = &str> {
+    value.split("url(#").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// What a message shows of a name or an address.
+fn clip(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_body(body: &str) -> Result<(), String> {
+        let svg = format!(r#"<svg xmlns="{NAMESPACE}" xmlns:xlink="http://www.w3.org/1999/xlink">{body}</svg>"#);
+        check(&svg).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_vega_draws_passes() {
+        let body = r##"<defs><clipPath id="clip1"><rect width="1" height="1"/></clipPath>
+            <radialGradient id="gradient_0"><stop offset="0"/></radialGradient>
+            <pattern id="p_gradient_0"><rect fill="url(#gradient_0)"/></pattern></defs>
+            <g clip-path="url(#clip1)" style="pointer-events: none"><path d="M0,0" fill="url(#p_gradient_0)"/><text>url(x)</text></g>"##;
+        assert_eq!(check_body(body), Ok(()));
+    }
+
+    #[test]
+    fn what_charts_do_not_hold_is_refused_by_name() {
+        let check = |body: &str, expected: &str| {
+            let refused = check_body(body).expect_err(body);
+            assert!(refused.contains(expected), "{body}: {refused}");
+        };
+        check("<script>alert(1)</script>", "`script`");
+        check("<image href='file:///etc/passwd'/>", "`image`");
+        check("<g><foreignObject/></g>", "`foreignObject`");
+        check("<use href='#a'/>", "`use`");
+        check("<filter id='f'/>", "`filter`");
+        check("<style>@import 'x'</style>", "`style`");
+        check("<a xlink:href='https://example.com'><rect/></a>", "`a`");
+        check("<x xmlns='urn:other'/>", "`x`");
+        check("<g onload='alert(1)'/>", "`onload`");
+        check("<rect xlink:href='https://example.com/x'/>", "`https://example.com/x`");
+        check("<rect fill='url(https://example.com/x)'/>", "https://example.com/x");
+        check("<rect style='fill: URL( \"#a\")'/>", "outside");
+        check("<pattern id='a'><rect fill='url(#b)'/></pattern><pattern id='b'><rect/></pattern>", "pattern");
+        check("<g>", "expected");
+    }
+
+    #[test]
+    fn what_is_much_is_refused() {
+        let deep = |levels: usize| format!("{}{}", "<g>".repeat(levels), "</g>".repeat(levels));
+        assert_eq!(check_body(&deep(DEPTH_MAX - 1)), Ok(()));
+        assert!(check_body(&deep(DEPTH_MAX)).expect_err("deep").contains("deep in each other"));
+        // Neither slow nor fatal.
+        assert!(check_body(&deep(100_000)).expect_err("deeper").contains("deep in each other"));
+        assert!(
+            check_body(&format!("<text>{}</text>", "a".repeat(300_000))).expect_err("text").contains("bytes of text")
+        );
+        assert!(check_body(&"<g/>".repeat(600_000)).expect_err("nodes").contains("nodes"));
+        assert!(matches!(check("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>"), Err(ChartError::Svg(_))));
+        assert!(matches!(check(&" ".repeat(SVG_BYTES_MAX + 1)), Err(ChartError::Output)));
+    }
+}

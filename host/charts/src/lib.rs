@@ -1,0 +1,257 @@
+//! Draws charts: specifications of Vega-Lite and Vega become SVG and PNG.
+//!
+//! Vega is a program that runs programs: a specification has expressions, loops and data of any size. It runs in a sandbox
+//! like those of cells, in the guest `javascript-charts`, which is granted nothing and ends with its chart. What comes out
+//! is checked before anybody sees it, and drawn by `resvg` with fonts of this machine.
+//!
+//! [`Charts`] is a [`Renderer`]: a session that has it adds an SVG and a PNG to what its cells display as a specification.
+//! It also draws a specification for whoever asks:
+//!
+//! ```no_run
+//! use cellar_charts::{ChartError, Charts};
+//! use cellar_engine::{Host, SessionConfig};
+//!
+//! # async fn example(host: Host, specification: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let charts = Charts::new(host.clone());
+//! let chart = charts.draw(specification).await?;
+//! std::fs::write("chart.svg", &chart.svg)?;
+//! std::fs::write("chart.png", chart.png?)?;
+//! // Or wherever a cell displays one:
+//! let session = host.session(SessionConfig { renderers: vec![charts.into()], ..SessionConfig::default() })?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod fonts;
+mod png;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use cellar_engine::{
+    Cell, GuestName, Host, Language, Limits, MimeBundle, MimeData, RenderError, RenderFuture, Rendered, Renderer,
+    SessionConfig, bake,
+};
+use tokio::sync::Semaphore;
+
+pub use error::ChartError;
+use fonts::Fonts;
+
+/// Bytes of a specification, its data included.
+pub const SPECIFICATION_BYTES_MAX: usize = 8 << 20;
+/// Bytes of an SVG.
+pub const SVG_BYTES_MAX: usize = 8 << 20;
+/// Wall-clock time of one chart, unless [`Charts::with_timeout`] says otherwise.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// Linear memory of the kernel that draws one, in bytes.
+const MEMORY_BYTES: u64 = 384 << 20;
+/// Time that it has to stop when it is told to.
+const GRACE: Duration = Duration::from_millis(200);
+/// Charts that one [`Charts`] draws at the same time; more wait. Bounds memory: kernels share processors anyway.
+const CHARTS_AT_ONCE: usize = 8;
+
+/// Type of the SVG that is added.
+const SVG: &str = "image/svg+xml";
+/// Type of the PNG that is added.
+const PNG: &str = "image/png";
+
+/// Draws charts on a host. A cheap handle.
+#[derive(Clone)]
+pub struct Charts {
+    inner: Arc<Inner>,
+    timeout: Duration,
+}
+
+struct Inner {
+    host: Host,
+    /// Of this machine, looked for when the first chart is drawn.
+    fonts: OnceLock<Fonts>,
+    turns: Semaphore,
+}
+
+/// A chart.
+#[derive(Debug)]
+pub struct Chart {
+    /// As Vega draws it. Has no script, no link and nothing that is loaded from elsewhere.
+    pub svg: String,
+    /// The same as a PNG, twice as large unless that is too large; or why there is none.
+    pub png: Result<Vec<u8>, ChartError>,
+}
+
+impl std::fmt::Debug for Charts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Charts").field("host", &self.inner.host).finish_non_exhaustive()
+    }
+}
+
+impl From<Charts> for Arc<dyn Renderer> {
+    fn from(charts: Charts) -> Arc<dyn Renderer> {
+        Arc::new(charts)
+    }
+}
+
+impl Charts {
+    /// Draws on this host, whose folder of guests should have `javascript-charts`. Nothing is loaded before the first chart,
+    /// and the guest is baked by it if it has to be.
+    pub fn new(host: Host) -> Charts {
+        let inner = Inner { host, fonts: OnceLock::new(), turns: Semaphore::new(CHARTS_AT_ONCE) };
+        Charts { inner: Arc::new(inner), timeout: TIMEOUT }
+    }
+
+    /// Gives each chart this long, within the bounds that cells have.
+    pub fn with_timeout(self, timeout: Duration) -> Charts {
+        Charts { timeout, ..self }
+    }
+
+    /// Draws a specification of Vega-Lite or Vega: a JSON object, with its data in it. Which of the two it is, its `$schema`
+    /// says; without one, `marks` at its top is Vega's.
+    ///
+    /// # Errors
+    /// See [`ChartError`]. A chart that could be drawn but not made a PNG is no error: [`Chart::png`] says why.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the kernel. A PNG that is being made is finished, and dropped.
+    pub async fn draw(&self, specification: &str) -> Result<Chart, ChartError> {
+        let bytes = specification.len();
+        if bytes > SPECIFICATION_BYTES_MAX {
+            return Err(ChartError::TooLarge { bytes });
+        }
+        let _turn = self.inner.turns.acquire().await.map_err(|error| ChartError::Crash(error.to_string()))?;
+        let inner = self.inner.clone();
+        let widths = blocking(move || inner.fonts().widths().to_owned()).await?;
+        let svg = self.svg(specification, &widths).await?;
+        let inner = self.inner.clone();
+        blocking(move || {
+            let png = {
+                let checked = check::check(&svg)?;
+                png::png(&checked, inner.fonts())
+            };
+            Ok(Chart { svg, png })
+        })
+        .await?
+    }
+
+    /// Has the guest draw. What it returns is checked by nobody yet.
+    async fn svg(&self, specification: &str, widths: &str) -> Result<String, ChartError> {
+        // A JSON text is an expression of JavaScript.
+        let literal = |text: &str| serde_json::Value::from(text).to_string();
+        let code = format!("await drawChart({}, {})", literal(specification), literal(widths));
+        let limits = Limits {
+            timeout: self.timeout,
+            timeout_max: self.timeout,
+            grace: GRACE,
+            memory_bytes: MEMORY_BYTES,
+            output_bytes: 64 << 10,
+            display_bytes: SVG_BYTES_MAX,
+            calls_in_flight: 0,
+            forks: 0,
+            disk_bytes: 0,
+            disk_files: 0,
+            ..Limits::default()
+        };
+        let config = SessionConfig { guests: vec![GuestName::JavaScriptCharts], limits, ..SessionConfig::default() };
+        let session = self.inner.host.session(config)?;
+        let cells = vec![Cell::new(Language::JavaScript, code)];
+        let run = match session.run(cells.clone()) {
+            Err(cellar_engine::Error::NotBaked { .. }) => {
+                self.bake().await?;
+                session.run(cells)?
+            }
+            run => run?,
+        };
+        let result = run.collect_result().await;
+        let cell = result.cells.first();
+        if let Some(failure) = cell.and_then(|cell| cell.failure.as_ref()) {
+            return Err(ChartError::of(failure, self.timeout));
+        }
+        let drawn = cell.and_then(|cell| cell.bundles().find_map(|bundle| bundle.text(SVG)));
+        drawn.map(str::to_owned).ok_or_else(|| ChartError::Crash("it drew nothing".to_owned()))
+    }
+
+    /// Makes the guest ready, which another build of it, or of this program, has not been on this machine.
+    async fn bake(&self) -> Result<(), ChartError> {
+        let config = self.inner.host.config().clone();
+        let note = |doing: &str| tracing::info!("getting the guest that draws charts ready: {doing}");
+        let work = move || bake(&config, GuestName::JavaScriptCharts, false, &mut |doing| note(doing));
+        blocking(work).await?.map(drop).map_err(ChartError::from)
+    }
+
+    /// What is added to a displayed specification.
+    async fn rendered(&self, specification: &str) -> Rendered {
+        let began = std::time::Instant::now();
+        let (svg, png) = match self.draw(specification).await {
+            Ok(Chart { svg, png }) => (Some(svg), png),
+            Err(error) => (None, Err(error)),
+        };
+        let svg = svg.map(|svg| (SVG.to_owned(), MimeData::Text(svg)));
+        let (png, error) = match png {
+            Ok(png) => (Some((PNG.to_owned(), MimeData::Binary(png))), None),
+            Err(error) => (None, Some(RenderError { name: error.name().to_owned(), message: describe(&error) })),
+        };
+        tracing::debug!(duration = ?began.elapsed(), error = error.as_ref().map(|error| &error.name), "chart");
+        Rendered { data: MimeBundle(svg.into_iter().chain(png).collect()), error }
+    }
+}
+
+impl Inner {
+    fn fonts(&self) -> &Fonts {
+        self.fonts.get_or_init(Fonts::of_this_machine)
+    }
+}
+
+impl Renderer for Charts {
+    fn render(&self, data: &MimeBundle) -> Option<RenderFuture> {
+        if data.get(SVG).is_some() && data.get(PNG).is_some() {
+            return None;
+        }
+        let (name, _) = data.0.iter().find(|(name, _)| is_chart(name))?;
+        let specification = data.text(name)?.to_owned();
+        let charts = self.clone();
+        Some(Box::pin(async move { charts.rendered(&specification).await }))
+    }
+}
+
+/// Whether this is the type of specifications of Vega or Vega-Lite, of any version: those of Vega-Lite 5 are drawn as they
+/// mean, most of others as well. Jupyter knows two spellings.
+fn is_chart(mime_type: &str) -> bool {
+    let version = ["application/vnd.vegalite.v", "application/vnd.vega.v"]
+        .into_iter()
+        .find_map(|prefix| mime_type.strip_prefix(prefix))
+        .and_then(|rest| rest.strip_suffix("+json").or_else(|| rest.strip_suffix(".json")));
+    version.is_some_and(|version| version.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))
+}
+
+/// Does what takes long without waiting, on a thread that may.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ChartError> {
+    // A panic is the only way to fail: nobody aborts the task.
+    tokio::task::spawn_blocking(work).await.map_err(|error| ChartError::Crash(error.to_string()))
+}
+
+/// An error and its causes in one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifications_are_known_by_their_type() {
+        for name in
+            ["application/vnd.vegalite.v5+json", "application/vnd.vegalite.v6.json", "application/vnd.vega.v5+json"]
+        {
+            assert!(is_chart(name), "{name}");
+        }
+        for name in ["application/json", "application/vnd.vega", "application/vnd.vegalite.vx+json", "image/svg+xml"] {
+            assert!(!is_chart(name), "{name}");
+        }
+    }
+}
