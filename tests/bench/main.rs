@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, reason = "the table is the product")]
 
 mod bridges;
+mod charts;
 mod imports;
 mod lab;
 mod loops;
@@ -51,6 +52,7 @@ fn measurements() -> Vec<Measurement> {
         stops::MEASUREMENTS,
         state::MEASUREMENTS,
         process::MEASUREMENTS,
+        charts::MEASUREMENTS,
         loops::MEASUREMENTS,
     ]
     .concat()

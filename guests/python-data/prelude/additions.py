@@ -30,6 +30,8 @@ def names():
     from _cellar_prelude import documents
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
+    # Charts are displayed as specifications, which the host draws.
+    modules["altair"].renderers.enable("mimetype")
     return {
         "np": modules["numpy"],
         "pd": modules["pandas"],

@@ -30,7 +30,8 @@ pub struct Rendered {
     pub error: Option<RenderError>,
 }
 
-/// Why a value was not rendered. The run tells it as a status event `render_failed` and on the cell's standard error.
+/// Why a value was not rendered. The run tells it on the cell's standard error, and its name by the status event
+/// `render_failed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
     /// A name, as exceptions have: `ChartTimeout`.
@@ -67,8 +68,7 @@ async fn rendered(mut event: EventKind, begun: Vec<RenderFuture>) -> Vec<EventKi
     let mut events = vec![event];
     for RenderError { name, message } in failed {
         events.push(EventKind::Stderr { index, text: format!("{name}: {message}\n") });
-        let fields = [("error", name), ("message", message)];
-        let fields = fields.map(|(field, value)| (field.to_owned(), Scalar::Text(value))).to_vec();
+        let fields = vec![("error".to_owned(), Scalar::Text(name))];
         events.push(EventKind::Status { index, op: "render_failed".to_owned(), fields });
     }
     events
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(shown, display(&[("text/quiet", "")]));
         assert_eq!(told, EventKind::Stderr { index: 1, text: "Silence: nothing\n".to_owned() });
         assert!(
-            matches!(status, EventKind::Status { index: 1, op, fields } if op == "render_failed" && fields.len() == 2)
+            matches!(status, EventKind::Status { index: 1, op, fields } if op == "render_failed" && fields.len() == 1)
         );
     }
 }
