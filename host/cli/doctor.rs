@@ -68,13 +68,18 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
     }
+    let machine = machine();
+    if config.charts && machine.font.is_none() {
+        let remedy = "charts are drawn as SVG and not as PNG: install a font, such as Debian's `fonts-liberation`";
+        problems.push(remedy.to_owned());
+    }
     DoctorJson {
         version: env!("CARGO_PKG_VERSION"),
         wasmtime: wasmtime_version(),
         guests,
         folders: FoldersJson { guests: host.guests.clone(), cache: host.cache.clone() },
         config,
-        machine: machine(),
+        machine,
         problems,
     }
 }
@@ -135,6 +140,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         mounts: config.mounts.iter().map(mount).collect(),
         packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
+        charts: config.session.charts.unwrap_or(true),
         kernel_mode: match config.session.kernel_mode {
             KernelMode::Session => "session",
             KernelMode::PerCall => "per-call",
@@ -193,6 +199,7 @@ fn machine() -> MachineJson {
         // Finds the pages that a cell touched without reading them; in the kernel since 6.7.
         pagemap_scan: kernel_is_at_least(&release, (6, 7)),
         landlock: modules.split(',').any(|module| module.trim() == "landlock"),
+        font: cellar_charts::font(),
         kernel: release,
     }
 }
@@ -233,6 +240,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
     lines.item("kernel", &machine.kernel);
     lines.item("pagemap scan", yes(machine.pagemap_scan));
     lines.item("landlock", yes(machine.landlock));
+    lines.item("font", machine.font.as_deref().unwrap_or("none"));
     if !report.problems.is_empty() {
         lines.header("missing");
         for problem in &report.problems {
@@ -263,6 +271,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("packages", &or_none(&packages));
     lines.item("environment", &or_none(&config.environment));
     lines.item("kernels", if config.kernel_mode == "per-call" { "one a cell" } else { "one a language" });
+    lines.item("charts", if config.charts { "drawn" } else { "not drawn" });
     let seeds: Vec<String> =
         config.seeds.iter().map(|(language, parts)| format!("{language}: {}", or_none(parts))).collect();
     lines.item("seeds", &if seeds.is_empty() { "none".to_owned() } else { seeds.join("; ") });

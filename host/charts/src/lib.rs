@@ -218,6 +218,12 @@ impl Renderer for Charts {
     }
 }
 
+/// The family of fonts that charts are drawn with on this machine, where they name none; `None` when there is no font, and
+/// charts are drawn as SVG alone. Looks through all fonts.
+pub fn font() -> Option<String> {
+    Fonts::of_this_machine().family().map(str::to_owned)
+}
+
 /// Whether this is the type of specifications of Vega or Vega-Lite, of any version: those of Vega-Lite 5 are drawn as they
 /// mean, most of others as well. Jupyter knows two spellings.
 fn is_chart(mime_type: &str) -> bool {

@@ -111,6 +111,7 @@ LANG = "C"
 [session]
 kernel_mode = "per-call"
 spawns = ["task"]
+charts = false
 input_timeout = 60
 [artifacts]
 session_mib = 5
@@ -147,6 +148,7 @@ fn the_documented_file_is_understood() {
     assert_eq!(config.bridges.mcp["remote"].timeout, Duration::from_secs(5));
     assert_eq!(config.session.kernel_mode, KernelMode::PerCall);
     assert_eq!(config.session.input_timeout(), Duration::from_secs(60));
+    assert_eq!(config.session.charts, Some(false));
     let kept = config.artifacts.quota(ArtifactQuota::TEMPORARY);
     let expected = ArtifactQuota {
         session_bytes: 5 << 20,

@@ -59,6 +59,8 @@ pub(crate) struct ConfigJson {
     pub(crate) environment: Vec<String>,
     /// `session` or `per-call`.
     pub(crate) kernel_mode: &'static str,
+    /// Whether charts are drawn.
+    pub(crate) charts: bool,
     /// Languages whose kernels begin with more than nothing, each with its bindings.
     pub(crate) seeds: BTreeMap<&'static str, Vec<String>>,
     pub(crate) limits: LimitsJson,
@@ -123,6 +125,8 @@ pub(crate) struct MachineJson {
     pub(crate) kernel: String,
     pub(crate) pagemap_scan: bool,
     pub(crate) landlock: bool,
+    /// The font that charts are drawn with.
+    pub(crate) font: Option<String>,
 }
 
 impl ConfigJson {

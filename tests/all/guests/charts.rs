@@ -152,6 +152,15 @@ fn a_specification_that_a_cell_displays_becomes_an_image() {
 }
 
 #[test]
+fn charts_of_altair_are_drawn() {
+    let code = "table = pd.DataFrame({'a': ['x', 'y'], 'b': [1.5, 3.0]})\n\
+                alt.Chart(table, title='Two bars').mark_bar().encode(x='a', y='b')";
+    let result = result_of("py", &[code], &["--guest", "python-data"]);
+    assert_eq!(display(&result)["mimeType"], "image/png", "{result}");
+    assert_eq!(text(&result), "(displayed 1 image(s); no text output)");
+}
+
+#[test]
 fn events_have_the_chart_beside_its_specification_and_a_replay_too() {
     on_runtime(async {
         let folder = tempfile::tempdir().expect("a folder");

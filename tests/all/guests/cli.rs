@@ -237,7 +237,7 @@ fn doctor_explains_what_is_in_force() {
     assert_eq!(report["config"]["limits"]["timeout"], 7);
     let guests =
         report["guests"].as_array().expect("guests").iter().map(|guest| guest["guest"].as_str().expect("a name"));
-    assert!(guests.eq(["python", "python-data", "javascript"]), "{}", report["guests"]);
+    assert!(guests.eq(["python", "python-data", "javascript", "javascript-charts"]), "{}", report["guests"]);
     assert_eq!(report["guests"][0]["state"], "ready");
     let ended = run(&mut cellar(["doctor", "--guests", "/no/such/folder"]));
     assert_eq!(ended.code, 3);
