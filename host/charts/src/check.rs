@@ -61,19 +61,10 @@ fn check_nodes(document: &Document<'_>) -> Result<(), String> {
         return Err(format!("{} patterns, more than {PATTERNS_MAX}", patterns.len()));
     }
     let mut text_bytes = 0;
-    let mut depth = 0_usize;
-    let mut previous: Option<Node<'_, '_>> = None;
     for node in document.descendants() {
-        // In the order of the document: the parent is the node before it, or one of those that it was in.
-        if node.parent() == previous {
-            depth += 1;
-        } else {
-            depth = node.ancestors().skip(1).take(DEPTH_MAX + 1).count();
-        }
-        if depth > DEPTH_MAX {
+        if node.ancestors().skip(1).nth(DEPTH_MAX).is_some() {
             return Err(format!("elements more than {DEPTH_MAX} deep in each other"));
         }
-        previous = Some(node);
         if node.is_text() {
             text_bytes += node.text().map_or(0, str::len);
         } else if node.is_element() {
