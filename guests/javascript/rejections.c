@@ -64,3 +64,11 @@ static void forget_rejections(void) {
     }
     rejection_count = 0;
 }
+
+// Has what was called ended well, or the promise that it returned? If not, the exception says why.
+static bool is_settled_well(JSValueConst result) {
+    JSPromiseStateEnum state = JS_PromiseState(ctx, result);
+    if (state == JS_PROMISE_REJECTED)
+        JS_Throw(ctx, JS_PromiseResult(ctx, result));
+    return !JS_IsException(result) && state != JS_PROMISE_REJECTED && state != JS_PROMISE_PENDING;
+}

@@ -491,10 +491,7 @@ void exports_kernel_init(void) {
     // Once, while the guest is baked: a session that is reset loads libraries when it needs them.
     JSValue result = call_hook(ctx, HOOK_PRELOAD, 0, NULL);
     run_jobs();
-    JSPromiseStateEnum state = JS_PromiseState(ctx, result);
-    if (state == JS_PROMISE_REJECTED)
-        JS_Throw(ctx, JS_PromiseResult(ctx, result));
-    if (JS_IsException(result) || state == JS_PROMISE_REJECTED || state == JS_PROMISE_PENDING)
+    if (!is_settled_well(result))
         give_up(ctx, "preload");
     JS_FreeValue(ctx, result);
     freeze();
