@@ -94,7 +94,9 @@ pub(crate) fn output(guest: GuestName, program: &str) -> String {
 /// Which native interpreter is compared with, in a few words.
 pub(crate) fn describe(guest: GuestName) -> String {
     let question = match guest {
-        GuestName::JavaScript | GuestName::Probe => return "QuickJS-ng from the guest's sources, cc -O3".to_owned(),
+        GuestName::JavaScript | GuestName::JavaScriptCharts | GuestName::Probe => {
+            return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
+        }
         GuestName::Python => {
             "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
              how = 'with' if '--enable-optimizations' in flags else 'without'\n\
