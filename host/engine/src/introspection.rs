@@ -4,12 +4,13 @@
 //! cut to size here and asked for under a deadline: see [`crate::limits::LOOK_TIMEOUT`]. A look prints nothing and
 //! calls nothing.
 
+use cellar_tables::FRAME_TYPE;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     bindings::{mime_bundle, types},
-    limits::{COMPLETIONS_MAX, NAMES_MAX, PREVIEW_BYTES_MAX},
-    mime::MimeBundle,
+    limits::{COMPLETIONS_MAX, NAMES_MAX, PREVIEW_BYTES_MAX, TABLE_FACTOR},
+    mime::{MimeBundle, MimeData},
     outcome::prefix,
 };
 
@@ -92,8 +93,12 @@ impl Answer {
 
     pub(crate) fn bundle(bundle: Option<types::MimeBundle>, bytes_max: usize) -> Result<Answer, String> {
         let bundle = bundle.map(mime_bundle);
-        match bundle.as_ref().map_or(0, MimeBundle::size_bytes) {
-            size if size > bytes_max => Err(format!("the answer has {size} bytes, at most {bytes_max} are allowed")),
+        let table = |bundle: &MimeBundle| bundle.get(FRAME_TYPE).map_or(0, MimeData::len);
+        let sizes = bundle.as_ref().map_or((0, 0), |bundle| (bundle.size_bytes(), table(bundle)));
+        match sizes {
+            (size, table) if size - table > bytes_max || table > bytes_max.saturating_mul(TABLE_FACTOR) => {
+                Err(format!("the answer has {size} bytes, at most {bytes_max} are allowed"))
+            }
             _ => Ok(Answer::Bundle(bundle)),
         }
     }

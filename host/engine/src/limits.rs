@@ -16,6 +16,8 @@ pub const CODE_BYTES_MAX: usize = 16 << 20;
 pub const EVENTS_QUEUED_MAX: usize = 64;
 /// An event with more bytes than this is a large one. What waits for a reader has 16 MiB of small events at most.
 pub const EVENT_BYTES_LARGE: usize = 256 << 10;
+/// An event with more bytes than this, which has a table, waits until no other does.
+pub const EVENT_BYTES_HUGE: usize = 16 << 20;
 /// Large events that wait for the reader of a run; a further one suspends the guest.
 pub const LARGE_EVENTS_MAX: usize = 4;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
@@ -30,8 +32,11 @@ pub const INPUT_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 pub const INPUT_IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Depth of agents that run cells in their parent's session.
 pub const AGENT_DEPTH_MAX: u32 = 3;
-/// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output.
-pub const CROSSING_BYTES_MAX: usize = 80 << 20;
+/// Bytes the guest may hand to the host in one crossing, whatever its lists claim. Covers the largest output, and a table
+/// with what else is displayed of it.
+pub const CROSSING_BYTES_MAX: usize = 96 << 20;
+/// How much larger than what else is displayed of a value its table may be, which the host makes a file of.
+pub const TABLE_FACTOR: usize = 4;
 /// Notes that a session remembers.
 pub const EXPERIENCES_MAX: usize = 1_000;
 /// Bytes of all that a session remembers: its notes and its summary.
@@ -121,5 +126,10 @@ impl Limits {
     pub fn cell_timeout(&self, asked: Option<Duration>) -> Duration {
         let longest = self.timeout_max.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
         asked.unwrap_or(self.timeout).clamp(TIMEOUT_MIN, longest)
+    }
+
+    /// Bytes of a table that is displayed, beside [`Limits::display_bytes`].
+    pub fn table_bytes(&self) -> usize {
+        self.display_bytes.saturating_mul(TABLE_FACTOR)
     }
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A table in a few records, with the types of its columns: Frictionless Data's Tabular Data Resource, as pandas has it.
+pub const RESOURCE_TYPE: &str = "application/vnd.dataresource+json";
+
 /// One representation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MimeData {

@@ -1,4 +1,4 @@
-//! Further representations of what cells display, made by the host: a picture of a chart's specification.
+//! Further representations of what cells display, made by the host: a picture of a chart's specification, a file of a table.
 //!
 //! Guests display what they have. A [`Renderer`] adds to it on its way to the reader of the run, and to that of a replay.
 //! What it adds is in no recording: it is made again.
@@ -7,7 +7,8 @@ use std::{pin::Pin, sync::Arc};
 
 use crate::{
     event::{EventKind, Scalar},
-    mime::MimeBundle,
+    mime::{MimeBundle, MimeData},
+    tables::{self, Tables},
 };
 
 /// Adds representations to displayed values. A session has any number of them: [`SessionConfig::renderers`](crate::SessionConfig).
@@ -43,16 +44,32 @@ pub struct RenderError {
 /// The events that are to be heard of in the place of one.
 pub(crate) type Rendering = Pin<Box<dyn Future<Output = Vec<EventKind>> + Send>>;
 
-/// Begins to render what an event displays; gives the event back when nobody has anything to add.
-pub(crate) fn begin(renderers: &[Arc<dyn Renderer>], event: EventKind) -> Result<Rendering, EventKind> {
-    let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &event else { return Err(event) };
+/// Begins to render what an event displays; gives the event back when nobody has anything to add. `tables` is where its
+/// table goes, if it has one.
+pub(crate) fn begin(
+    renderers: &[Arc<dyn Renderer>],
+    tables: impl FnOnce() -> Tables,
+    mut event: EventKind,
+) -> Result<Rendering, EventKind> {
+    let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &mut event else {
+        return Err(event);
+    };
+    let table = tables::take(data).map(|table| (tables(), table));
     let begun: Vec<RenderFuture> = renderers.iter().filter_map(|renderer| renderer.render(data)).collect();
-    if begun.is_empty() { Err(event) } else { Ok(Box::pin(rendered(event, begun))) }
+    match begun.is_empty() && table.is_none() {
+        true => Err(event),
+        false => Ok(Box::pin(rendered(event, table, begun))),
+    }
 }
 
 /// The event with all that was added to it, and behind it what went wrong.
-async fn rendered(mut event: EventKind, begun: Vec<RenderFuture>) -> Vec<EventKind> {
+async fn rendered(mut event: EventKind, table: Option<(Tables, MimeData)>, begun: Vec<RenderFuture>) -> Vec<EventKind> {
     let mut failed = Vec::new();
+    if let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }, Some((tables, table))) =
+        (&mut event, table)
+    {
+        tables.keep(table, data).await;
+    }
     for render in begun {
         let Rendered { data: added, error } = render.await;
         failed.extend(error);
@@ -98,7 +115,8 @@ mod tests {
 
     fn shouted(event: EventKind) -> Vec<EventKind> {
         let renderers: [Arc<dyn Renderer>; 1] = [Arc::new(Shout)];
-        begin(&renderers, event).map_or_else(|event| vec![event], |rendering| futures::executor::block_on(rendering))
+        begin(&renderers, || unreachable!("no table"), event)
+            .map_or_else(|event| vec![event], |rendering| futures::executor::block_on(rendering))
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::{
     store::{Binding, LiveCell},
     store_state::data_of,
     sweep::Sweep,
+    tables::Tables,
     tape::{Cursor, OpenError, RECORDING, ReplayError, TapeFile},
 };
 
@@ -138,6 +139,11 @@ impl Replay {
         self
     }
 
+    /// Where its tables go: to where nobody gave a store for.
+    fn tables(&self) -> Tables {
+        Tables::new(self.session(), None)
+    }
+
     /// The session that was recorded.
     pub fn session(&self) -> &str {
         &self.tape.head.session
@@ -171,7 +177,7 @@ impl Replay {
                 Step::Told(run, event) => return Ok(Some(self.event(run, event))),
                 Step::Born(birth) => self.begin(stream, birth)?,
                 Step::Said(run) => match self.progress(stream).await? {
-                    Progress::Said(event) => match renderer::begin(&self.renderers, event) {
+                    Progress::Said(event) => match renderer::begin(&self.renderers, || self.tables(), event) {
                         Ok(rendering) => {
                             for event in rendering.await {
                                 let event = self.event(run, event);

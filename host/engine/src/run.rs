@@ -282,7 +282,7 @@ impl Run {
                         self.running = None;
                         self.ending = Some(end);
                     }
-                    Some(kind) => match renderer::begin(self.session.renderers(), kind) {
+                    Some(kind) => match renderer::begin(self.session.renderers(), || self.session.tables(), kind) {
                         Ok(rendering) => self.rendering = Some(rendering),
                         Err(kind) => {
                             self.note(&kind);

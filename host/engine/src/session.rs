@@ -416,7 +416,7 @@ impl Session {
 
     async fn look_for_bundle(&self, language: Language, question: Question) -> Result<Option<MimeBundle>, Error> {
         match self.look(language, question).await? {
-            Answer::Bundle(bundle) => Ok(bundle),
+            Answer::Bundle(bundle) => Ok(self.with_table(bundle).await),
             _ => Err(no_answer(language)),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use cellar_tables::FRAME_TYPE;
 use rand::TryRngCore;
 use wasmtime::{StoreContextMut, component::Linker};
 
@@ -16,16 +17,41 @@ use crate::{
     bridge::{Call, CallError, CallErrorKind, RUNTIME},
     calls::CallResult,
     event::{EventKind, Scalar},
+    limits::Limits,
     meter::wall_nanos,
+    mime::{MimeBundle, MimeData},
     outcome::prefix,
     record::Import,
     store::{StoreData, word},
+    tables,
 };
 
 /// Random bytes the guest may ask for at once.
 const RANDOM_BYTES_MAX: u32 = 64 << 10;
 /// Fields of a status event.
 const STATUS_FIELDS_MAX: usize = 64;
+
+/// What of a display is too large.
+struct LeftOut {
+    what: &'static str,
+    size: usize,
+    limit: usize,
+}
+
+/// Holds a display against the limits, and takes out of it a table that goes past them: that is left out alone.
+fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), LeftOut> {
+    let table = data.get(FRAME_TYPE).map_or(0, MimeData::len);
+    let (size, limit) = (data.size_bytes() - table + named, limits.display_bytes);
+    if size > limit {
+        return Err(LeftOut { what: "display", size, limit });
+    }
+    let limit = limits.table_bytes();
+    if table > limit {
+        tables::take(data);
+        return Err(LeftOut { what: "table", size: table, limit });
+    }
+    Ok(())
+}
 
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
@@ -42,12 +68,15 @@ impl output::Host for StoreData {
     }
 
     async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
-        let data = mime_bundle(display.data);
+        let mut data = mime_bundle(display.data);
         let named = display.display_id.as_ref().map_or(0, String::len);
-        let (size, limit) = (data.size_bytes() + named, self.binding.limits.display_bytes);
-        if size > limit {
-            let text = format!("a display of {size} bytes was left out; at most {limit} are allowed\n");
-            return output::Host::write(self, cell, output::StreamName::Stderr, text).await;
+        let limits = &self.binding.limits;
+        if let Err(LeftOut { what, size, limit }) = within(&mut data, named, limits) {
+            let text = format!("a {what} of {size} bytes was left out; at most {limit} are allowed\n");
+            output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
+            if what == "display" {
+                return Ok(());
+            }
         }
         let display_id = display.display_id;
         self.send(cell, |index| match (display.update, display_id) {

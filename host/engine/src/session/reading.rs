@@ -6,17 +6,20 @@ use std::{
     io::{self, Read},
 };
 
+use cellar_tables::{PARQUET_TYPE, Page, PageRequest, TableError};
 use serde::Deserialize;
 
 use super::Session;
 use crate::{
-    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, ArtifactError, ArtifactStore},
+    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactStore},
     bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
     calls::{Begun, KeptOutput, KeptSlot},
     config::WORKSPACE,
     error::describe,
     files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT},
+    mime::MimeBundle,
     result::OutputPolicy,
+    tables::{self, Tables},
 };
 
 /// What the tool is called. A tool of that name that the embedder grants takes its place.
@@ -50,7 +53,7 @@ pub(crate) fn read_tool() -> ToolSpec {
                 "type": "string",
                 "description": "artifact://ID, agent://NAME, a file, or a folder to list",
             },
-            "offset": {"type": "integer", "minimum": 0, "description": "number of the first line, from 1"},
+            "offset": {"type": "integer", "minimum": 0, "description": "number of the first line, or row of a table, from 1"},
             "limit": {"type": "integer", "minimum": 0, "description": "how many lines"},
         },
         "required": ["path"],
@@ -58,7 +61,8 @@ pub(crate) fn read_tool() -> ToolSpec {
     });
     ToolSpec {
         name: READ_TOOL.to_owned(),
-        description: "The text of an artifact, of an agent's output, or of a file; what is in a folder".to_owned(),
+        description: "The text of an artifact, of an agent's output, or of a file; a table's rows; what is in a folder"
+            .to_owned(),
         schema: Some(schema.to_string()),
     }
 }
@@ -78,6 +82,21 @@ impl Session {
             Some(store) => Ok(store.clone()),
             None => ArtifactStore::shared_temporary(),
         }
+    }
+
+    /// Where the tables go that its cells display.
+    pub(crate) fn tables(&self) -> Tables {
+        Tables::new(self.id(), self.inner.config.artifacts.clone())
+    }
+
+    /// Keeps the table of a value that was looked at, as one that is displayed is kept.
+    pub(super) async fn with_table(&self, mut bundle: Option<MimeBundle>) -> Option<MimeBundle> {
+        if let Some(bundle) = &mut bundle
+            && let Some(table) = tables::take(bundle)
+        {
+            self.tables().keep(table, bundle).await;
+        }
+        bundle
     }
 
     /// Keeps what an agent says, once it has said it, and leaves word of that. An output that cannot be kept is no
@@ -128,12 +147,16 @@ impl Session {
             CallError::new(CallErrorKind::Failed, format!("`{path}` cannot be read: {why}"))
         };
         let text = if path.starts_with(ARTIFACT_SCHEME) || path.starts_with(AGENT_SCHEME) {
-            let mut file = self.open_artifact(path).map_err(|error| match error {
+            let artifact = self.find_artifact(path).and_then(|(store, found)| Ok((store.read(&found.id)?, found)));
+            let (mut file, artifact) = artifact.map_err(|error| match error {
                 // What the host says may name a folder of the host.
                 ArtifactError::Io { source, .. } => failed(&source.kind()),
                 other => failed(&other),
             })?;
-            lines_of(&mut file, skipped, lines)
+            match artifact.mime_type.as_str() {
+                PARQUET_TYPE => rows_of(file, skipped, lines).map_err(io::Error::other),
+                _ => lines_of(&mut file, skipped, lines),
+            }
         } else if let Some((scheme, _)) = path.split_once("://") {
             let message =
                 format!("`{scheme}://` cannot be read; known are {ARTIFACT_SCHEME}, {AGENT_SCHEME} and paths");
@@ -152,12 +175,10 @@ impl Session {
         Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    fn open_artifact(&self, uri: &str) -> Result<File, ArtifactError> {
+    fn find_artifact(&self, uri: &str) -> Result<(ArtifactStore, Artifact), ArtifactError> {
         let store = self.artifacts()?;
-        if uri.starts_with(AGENT_SCHEME) {
-            return store.read(&store.agent(self.id(), uri)?.id);
-        }
-        store.read(uri)
+        let artifact = if uri.starts_with(AGENT_SCHEME) { store.agent(self.id(), uri) } else { store.get(uri) }?;
+        Ok((store, artifact))
     }
 
     /// A file of the granted folders, or the names in a folder.
@@ -207,6 +228,13 @@ impl Read for GrantedFile {
         self.offset += bytes.len() as u64;
         Ok(bytes.len())
     }
+}
+
+/// Rows of a table as CSV, below the names of its columns; `None` when they are too many bytes.
+fn rows_of(file: File, skip: u64, rows: u64) -> Result<Option<Vec<u8>>, TableError> {
+    let page = Page::read(file, PageRequest { skip, rows, bytes: TEXT_BYTES_MAX, value_chars: None })?;
+    let is_whole = page.rows == rows.min(page.total.saturating_sub(skip));
+    Ok(is_whole.then(|| (page.header + &page.text).into_bytes()))
 }
 
 /// Some lines, in memory that does not grow with what comes before them; `None` when they are too many bytes.

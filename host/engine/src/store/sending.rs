@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::{LiveCell, StoreData};
 use crate::{
     event::EventKind,
-    limits::{EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
+    limits::{EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
     meter::earlier,
     record::Tape,
 };
@@ -101,7 +101,11 @@ impl StoreData {
 /// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
 /// size together.
 fn places(event: &EventKind) -> usize {
-    if event.size_bytes() > EVENT_BYTES_LARGE { EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1 } else { 1 }
+    match event.size_bytes() {
+        size if size > EVENT_BYTES_HUGE => EVENTS_QUEUED_MAX,
+        size if size > EVENT_BYTES_LARGE => EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1,
+        _ => 1,
+    }
 }
 
 /// Sends an event if the reader has room for it, and gives it back otherwise.

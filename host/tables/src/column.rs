@@ -1,0 +1,245 @@
+//! Columns: buffers into arrays.
+//!
+//! A column that may have no value in some rows begins with a byte for each row. Numbers are little-endian, as wide as
+//! their type says. Text is one offset more than there are values, each of 32 bits, and then its bytes. A category is a
+//! number of 32 bits for each row, -1 where there is none, and then the categories as text is.
+
+use std::{str::FromStr, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray, PrimitiveArray, StringArray,
+    timezone::Tz,
+    types::{
+        ArrowTimestampType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+        DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use serde::Deserialize;
+
+use crate::{
+    error::TableError,
+    frame::{Column, NAME_BYTES_MAX, Rest},
+};
+
+const _: () = assert!(cfg!(target_endian = "little"), "buffers are taken as they are");
+
+/// What numpy has in the place of a moment or a duration that is none.
+const NOT_A_TIME: i64 = i64::MIN;
+
+/// What a column holds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Kind {
+    /// A byte each.
+    Boolean,
+    Integer {
+        bits: u8,
+        signed: bool,
+    },
+    Float {
+        bits: u8,
+    },
+    /// Since 1970, with 64 bits; in UTC where there is a time zone.
+    Timestamp {
+        unit: Unit,
+        zone: Option<String>,
+    },
+    /// With 64 bits.
+    Duration {
+        unit: Unit,
+    },
+    /// Days since 1970, with 32 bits.
+    Date,
+    Text {
+        bytes: u32,
+    },
+    Binary {
+        bytes: u32,
+    },
+    /// Values of several types, each as a JSON text.
+    Json {
+        bytes: u32,
+    },
+    Category {
+        count: u32,
+        bytes: u32,
+        ordered: bool,
+    },
+}
+
+/// What a time is counted in.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) enum Unit {
+    #[serde(rename = "s")]
+    Second,
+    #[serde(rename = "ms")]
+    Millisecond,
+    #[serde(rename = "us")]
+    Microsecond,
+    #[serde(rename = "ns")]
+    Nanosecond,
+}
+
+/// Takes a column from the bytes.
+pub(crate) fn array(column: &Column, rows: u32, rest: &mut Rest<'_>) -> Result<ArrayRef, TableError> {
+    let mut taking = Taking { column, rest };
+    let nulls = match column.nullable {
+        true => Some(NullBuffer::new(taking.flags(rows)?)),
+        false => None,
+    };
+    taking.array(rows, nulls)
+}
+
+struct Taking<'a, 'b> {
+    column: &'a Column,
+    rest: &'a mut Rest<'b>,
+}
+
+impl<'b> Taking<'_, 'b> {
+    fn array(&mut self, rows: u32, nulls: Option<NullBuffer>) -> Result<ArrayRef, TableError> {
+        Ok(match &self.column.kind {
+            Kind::Boolean => Arc::new(BooleanArray::new(self.flags(rows)?, nulls)),
+            Kind::Integer { bits, signed } => match (signed, bits) {
+                (true, 8) => Arc::new(self.numbers::<Int8Type>(rows, nulls)?),
+                (true, 16) => Arc::new(self.numbers::<Int16Type>(rows, nulls)?),
+                (true, 32) => Arc::new(self.numbers::<Int32Type>(rows, nulls)?),
+                (true, 64) => Arc::new(self.numbers::<Int64Type>(rows, nulls)?),
+                (false, 8) => Arc::new(self.numbers::<UInt8Type>(rows, nulls)?),
+                (false, 16) => Arc::new(self.numbers::<UInt16Type>(rows, nulls)?),
+                (false, 32) => Arc::new(self.numbers::<UInt32Type>(rows, nulls)?),
+                (false, 64) => Arc::new(self.numbers::<UInt64Type>(rows, nulls)?),
+                _ => return Err(self.fault("is of integers with a number of bits that there is not")),
+            },
+            Kind::Float { bits: 16 } => Arc::new(self.numbers::<Float16Type>(rows, nulls)?),
+            Kind::Float { bits: 32 } => Arc::new(self.numbers::<Float32Type>(rows, nulls)?),
+            Kind::Float { bits: 64 } => Arc::new(self.numbers::<Float64Type>(rows, nulls)?),
+            Kind::Float { .. } => {
+                return Err(self.fault("is of floating-point numbers with a number of bits that there is not"));
+            }
+            Kind::Timestamp { unit, zone } => {
+                let zone = self.zone(zone.as_deref())?;
+                match unit {
+                    Unit::Second => self.moments::<TimestampSecondType>(rows, nulls, zone)?,
+                    Unit::Millisecond => self.moments::<TimestampMillisecondType>(rows, nulls, zone)?,
+                    Unit::Microsecond => self.moments::<TimestampMicrosecondType>(rows, nulls, zone)?,
+                    Unit::Nanosecond => self.moments::<TimestampNanosecondType>(rows, nulls, zone)?,
+                }
+            }
+            Kind::Duration { unit } => match unit {
+                Unit::Second => Arc::new(self.times::<DurationSecondType>(rows, nulls)?),
+                Unit::Millisecond => Arc::new(self.times::<DurationMillisecondType>(rows, nulls)?),
+                Unit::Microsecond => Arc::new(self.times::<DurationMicrosecondType>(rows, nulls)?),
+                Unit::Nanosecond => Arc::new(self.times::<DurationNanosecondType>(rows, nulls)?),
+            },
+            Kind::Date => Arc::new(self.numbers::<Date32Type>(rows, nulls)?),
+            Kind::Text { bytes } | Kind::Json { bytes } => Arc::new(self.texts(rows, *bytes, nulls)?),
+            Kind::Binary { bytes } => {
+                let (offsets, values) = self.pieces(rows, *bytes)?;
+                Arc::new(BinaryArray::try_new(offsets, values, nulls).map_err(|source| self.refused(source))?)
+            }
+            Kind::Category { count, bytes, .. } => self.categories(rows, *count, *bytes, nulls)?,
+        })
+    }
+
+    fn fault(&self, reason: &'static str) -> TableError {
+        TableError::Column { column: self.column.name.clone(), reason }
+    }
+
+    fn refused(&self, source: arrow_schema::ArrowError) -> TableError {
+        TableError::Values { column: self.column.name.clone(), source }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<&'b [u8], TableError> {
+        let name = &self.column.name;
+        self.rest.take(bytes, || format!("column `{name}`"))
+    }
+
+    /// A byte for each row.
+    fn flags(&mut self, rows: u32) -> Result<BooleanBuffer, TableError> {
+        let bytes = self.take(rows.into())?;
+        Ok(BooleanBuffer::collect_bool(bytes.len(), |place| bytes[place] != 0))
+    }
+
+    /// Numbers of the width that their type has.
+    fn buffer<T: ArrowPrimitiveType>(&mut self, rows: u32) -> Result<ScalarBuffer<T::Native>, TableError> {
+        let bytes = self.take(u64::from(rows) * size_of::<T::Native>() as u64)?;
+        // It is copied to where it is aligned.
+        Ok(ScalarBuffer::from(Buffer::from(bytes)))
+    }
+
+    fn numbers<T: ArrowPrimitiveType>(
+        &mut self,
+        rows: u32,
+        nulls: Option<NullBuffer>,
+    ) -> Result<PrimitiveArray<T>, TableError> {
+        let buffer = self.buffer::<T>(rows)?;
+        PrimitiveArray::try_new(buffer, nulls).map_err(|source| self.refused(source))
+    }
+
+    /// Times, some of which are none.
+    fn times<T: ArrowPrimitiveType<Native = i64>>(
+        &mut self,
+        rows: u32,
+        nulls: Option<NullBuffer>,
+    ) -> Result<PrimitiveArray<T>, TableError> {
+        let buffer = self.buffer::<T>(rows)?;
+        let there = BooleanBuffer::collect_bool(buffer.len(), |place| buffer[place] != NOT_A_TIME);
+        let nulls = NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(there)));
+        PrimitiveArray::try_new(buffer, nulls).map_err(|source| self.refused(source))
+    }
+
+    fn moments<T: ArrowTimestampType>(
+        &mut self,
+        rows: u32,
+        nulls: Option<NullBuffer>,
+        zone: Option<Arc<str>>,
+    ) -> Result<ArrayRef, TableError> {
+        Ok(Arc::new(self.times::<T>(rows, nulls)?.with_timezone_opt(zone)))
+    }
+
+    fn zone(&self, name: Option<&str>) -> Result<Option<Arc<str>>, TableError> {
+        let Some(name) = name else { return Ok(None) };
+        if name.len() > NAME_BYTES_MAX {
+            return Err(self.fault("is in a time zone whose name is too long"));
+        }
+        Tz::from_str(name).map_err(|source| self.refused(source))?;
+        Ok(Some(name.into()))
+    }
+
+    /// Where each value begins and ends, and the bytes of all.
+    fn pieces(&mut self, count: u32, bytes: u32) -> Result<(OffsetBuffer<i32>, Buffer), TableError> {
+        let offsets = self.take((u64::from(count) + 1) * 4)?;
+        let offsets = ScalarBuffer::<i32>::from(Buffer::from(offsets));
+        let values = Buffer::from(self.take(bytes.into())?);
+        let rises = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let ends = offsets.last().and_then(|end| u32::try_from(*end).ok());
+        if offsets.first() != Some(&0) || !rises || ends != Some(bytes) {
+            return Err(self.fault("has offsets that do not rise from 0 to the end of its bytes"));
+        }
+        Ok((OffsetBuffer::new(offsets), values))
+    }
+
+    fn texts(&mut self, count: u32, bytes: u32, nulls: Option<NullBuffer>) -> Result<StringArray, TableError> {
+        let (offsets, values) = self.pieces(count, bytes)?;
+        StringArray::try_new(offsets, values, nulls).map_err(|source| self.refused(source))
+    }
+
+    fn categories(
+        &mut self,
+        rows: u32,
+        count: u32,
+        bytes: u32,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, TableError> {
+        let codes = self.buffer::<Int32Type>(rows)?;
+        let there = BooleanBuffer::collect_bool(codes.len(), |place| codes[place] != -1);
+        let nulls = NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(there)));
+        let names = self.texts(count, bytes, None)?;
+        let codes = PrimitiveArray::<Int32Type>::try_new(codes, nulls).map_err(|source| self.refused(source))?;
+        let categories = DictionaryArray::try_new(codes, Arc::new(names)).map_err(|source| self.refused(source))?;
+        Ok(Arc::new(categories))
+    }
+}

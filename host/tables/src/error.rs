@@ -1,0 +1,48 @@
+//! Why a table is refused.
+
+use arrow_schema::ArrowError;
+use parquet::errors::ParquetError;
+
+/// What is wrong with a table, or with the file it is in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are named in the messages")]
+pub enum TableError {
+    /// There is less than what its head tells of.
+    #[error("the table ends within {what}: {wanted} bytes are needed, {found} are left")]
+    Cut { what: String, wanted: u64, found: usize },
+    /// There is more than what its head tells of.
+    #[error("the table has {0} bytes behind its last column")]
+    Surplus(usize),
+    /// More of something than a table may have.
+    #[error("the table has {count} {what}, at most {max} are kept")]
+    TooMany { what: &'static str, count: usize, max: usize },
+    /// Its head is not what it should be.
+    #[error("the head of the table cannot be read")]
+    Head(#[source] serde_json::Error),
+    /// A table without columns has nothing to keep.
+    #[error("the table has no columns")]
+    Empty,
+    /// Two columns have one name.
+    #[error("the table has two columns named `{0}`")]
+    Twice(String),
+    /// A column's buffers are not what its type asks for.
+    #[error("column `{column}` {reason}")]
+    Column { column: String, reason: &'static str },
+    /// A column's buffers are refused by the library that makes a file of them.
+    #[error("column `{column}` is not what it claims to be")]
+    Values {
+        column: String,
+        #[source]
+        source: ArrowError,
+    },
+    /// The file cannot be written or read.
+    #[error("the table's file cannot be written or read")]
+    Parquet(#[from] ParquetError),
+    /// The file says of itself what cannot be.
+    #[error("the table's file is damaged")]
+    Damaged,
+    /// Columns cannot be put together, or rows cannot be read.
+    #[error("the table's rows cannot be read")]
+    Rows(#[from] ArrowError),
+}

@@ -1,0 +1,86 @@
+//! What pandas keeps in a Parquet file to make the same table of it again: which columns name the rows, and the types that
+//! Parquet has no word for.
+
+use serde_json::{Value, json};
+
+use crate::{
+    column::Kind,
+    frame::{Column, Head, Index},
+};
+
+/// The text of the file's key `pandas`.
+pub(crate) fn metadata(head: &Head) -> String {
+    let (index_columns, labels): (Vec<Value>, &[Option<String>]) = match &head.index {
+        Index::Range { name, start, stop, step } => {
+            (vec![json!({"kind": "range", "name": name, "start": start, "stop": stop, "step": step})], &[])
+        }
+        Index::Columns { names } => {
+            (head.columns.iter().take(names.len()).map(|column| json!(column.name)).collect(), names)
+        }
+    };
+    let columns: Vec<Value> = head
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| {
+            let label = labels.get(place).map_or(Some(&column.name), Option::as_ref);
+            let (kind, more) = kind(column);
+            json!({
+                "name": label,
+                "field_name": column.name,
+                "pandas_type": kind,
+                "numpy_type": numpy_type(column),
+                "metadata": more,
+            })
+        })
+        .collect();
+    let (names, numpy) = if head.numbered { ("int64", "int64") } else { ("unicode", "object") };
+    let names = json!({"name": null, "field_name": null, "pandas_type": names, "numpy_type": numpy, "metadata": null});
+    json!({
+        "index_columns": index_columns,
+        "column_indexes": [names],
+        "columns": columns,
+        "creator": {"library": "cellar", "version": env!("CARGO_PKG_VERSION")},
+        "pandas_version": "3.1.0",
+    })
+    .to_string()
+}
+
+/// What numpy calls the type; of pandas' own types that which the column can be turned into.
+fn numpy_type(column: &Column) -> String {
+    let own = column.dtype.as_str();
+    let known = match &column.kind {
+        Kind::Category { .. } => "int32",
+        // The unit is that of the column.
+        Kind::Timestamp { .. } => "datetime64[ns]",
+        Kind::Duration { .. } => "timedelta64[ns]",
+        Kind::Integer { .. } | Kind::Float { .. } => {
+            let (kind, _) = kind(column);
+            // One that may lack values has the name in capitals.
+            return if own.eq_ignore_ascii_case(&kind) { own.to_owned() } else { kind };
+        }
+        Kind::Boolean if matches!(own, "bool" | "boolean") => own,
+        Kind::Text { .. } if matches!(own, "str" | "string" | "string[python]" | "string[pyarrow]") => own,
+        _ => "object",
+    };
+    known.to_owned()
+}
+
+/// What pandas calls the type, and what else it wants to know of it.
+fn kind(column: &Column) -> (String, Value) {
+    let (kind, more) = match &column.kind {
+        Kind::Boolean => ("bool", Value::Null),
+        Kind::Integer { bits, signed } => {
+            return (format!("{}int{bits}", if *signed { "" } else { "u" }), Value::Null);
+        }
+        Kind::Float { bits } => return (format!("float{bits}"), Value::Null),
+        Kind::Timestamp { zone: None, .. } => ("datetime", Value::Null),
+        Kind::Timestamp { zone: Some(zone), .. } => ("datetimetz", json!({"timezone": zone})),
+        Kind::Duration { .. } => ("timedelta", Value::Null),
+        Kind::Date => ("date", Value::Null),
+        Kind::Text { .. } | Kind::Json { .. } => ("unicode", Value::Null),
+        Kind::Binary { .. } => ("bytes", Value::Null),
+        Kind::Category { count, ordered, .. } => ("categorical", json!({"num_categories": count, "ordered": ordered})),
+    };
+    (kind.to_owned(), more)
+}

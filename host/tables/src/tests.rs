@@ -1,0 +1,239 @@
+use std::{
+    fs::File,
+    io::{Seek, Write},
+};
+
+use arrow_array::{Array, cast::AsArray, types::Int64Type};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A table as a guest would hand it over.
+fn frame(head: &Value, buffers: &[&[u8]]) -> Vec<u8> {
+    let head = head.to_string().into_bytes();
+    let mut frame = u32::try_from(head.len()).expect("short").to_le_bytes().to_vec();
+    frame.extend(head);
+    frame.extend(buffers.concat());
+    frame
+}
+
+fn le<const N: usize, T: Copy>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| bytes(*value)).collect()
+}
+
+fn integers(values: &[i64]) -> Vec<u8> {
+    le(values, i64::to_le_bytes)
+}
+
+fn offsets(values: &[i32]) -> Vec<u8> {
+    le(values, i32::to_le_bytes)
+}
+
+fn column(name: &str, dtype: &str, kind: Value) -> Value {
+    json!({"name": name, "dtype": dtype, "type": kind})
+}
+
+/// A column of every kind, three rows each.
+fn all_kinds() -> Vec<u8> {
+    let head = json!({
+        "rows": 3,
+        "index": {"kind": "columns", "names": [null]},
+        "columns": [
+            column("__index_level_0__", "int64", json!({"kind": "integer", "bits": 64, "signed": true})),
+            {"name": "whole", "dtype": "Int64", "nullable": true, "type": {"kind": "integer", "bits": 64, "signed": true}},
+            column("small", "uint8", json!({"kind": "integer", "bits": 8, "signed": false})),
+            column("half", "float16", json!({"kind": "float", "bits": 16})),
+            column("real", "float64", json!({"kind": "float", "bits": 64})),
+            column("flag", "bool", json!({"kind": "boolean"})),
+            column("when", "datetime64[us, Europe/Oslo]", json!({"kind": "timestamp", "unit": "us", "zone": "Europe/Oslo"})),
+            column("long", "timedelta64[ns]", json!({"kind": "duration", "unit": "ns"})),
+            {"name": "day", "dtype": "object", "nullable": true, "type": {"kind": "date"}},
+            {"name": "text", "dtype": "str", "nullable": true, "type": {"kind": "text", "bytes": 9}},
+            column("bytes", "object", json!({"kind": "binary", "bytes": 2})),
+            column("group", "category", json!({"kind": "category", "count": 2, "bytes": 2, "ordered": true})),
+            column("mixed", "object", json!({"kind": "json", "bytes": 8})),
+        ],
+    });
+    frame(
+        &head,
+        &[
+            &integers(&[10, 20, 30]),
+            &[1, 0, 1],
+            &integers(&[1, 0, i64::MAX]),
+            &[1, 2, 255],
+            &[0, 0x3c, 0, 0x40, 0, 0x7e],
+            &le(&[0.1, f64::NAN, f64::INFINITY], f64::to_le_bytes),
+            &[0, 1, 2],
+            &integers(&[1_700_000_000_000_000, i64::MIN, 0]),
+            &integers(&[1, i64::MIN, -1]),
+            &[1, 0, 1],
+            &offsets(&[19_000, 0, -1]),
+            &[1, 0, 1],
+            &offsets(&[0, 6, 6, 9]),
+            "a,\"bø☃".as_bytes(),
+            &offsets(&[0, 2, 2, 2]),
+            &[0, 255],
+            &offsets(&[1, -1, 0]),
+            &offsets(&[0, 1, 2]),
+            b"xy",
+            &offsets(&[0, 1, 4, 8]),
+            b"1\"b\"null",
+        ],
+    )
+}
+
+fn parquet(table: &Table) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    let mut bytes = Vec::new();
+    table.write_parquet(&mut bytes).expect("written");
+    let mut again = Vec::new();
+    table.write_parquet(&mut again).expect("written");
+    assert_eq!(bytes, again, "one table makes one file");
+    file.write_all(&bytes).expect("written");
+    file.rewind().expect("rewound");
+    file
+}
+
+#[test]
+fn every_kind_of_column_comes_back_as_it_was() {
+    let table = Table::parse(&all_kinds()).expect("a table");
+    assert_eq!((table.rows(), table.columns()), (3, 13));
+    let builder = ParquetRecordBatchReaderBuilder::try_new(parquet(&table)).expect("a Parquet file");
+    let keys = builder.metadata().file_metadata().key_value_metadata().expect("keys").clone();
+    let pandas = keys.iter().find(|key| key.key == "pandas").and_then(|key| key.value.as_deref()).expect("pandas");
+    let pandas: Value = serde_json::from_str(pandas).expect("JSON");
+    assert_eq!(pandas["index_columns"], json!(["__index_level_0__"]));
+    assert_eq!(pandas["columns"][6]["metadata"], json!({"timezone": "Europe/Oslo"}));
+    assert_eq!(pandas["columns"][11]["pandas_type"], "categorical");
+    let types = pandas["columns"].as_array().expect("a list").iter().map(|column| column["numpy_type"].as_str());
+    let types: Vec<&str> = types.map(|name| name.expect("a name")).collect();
+    let expected =
+        "int64 Int64 uint8 float16 float64 bool datetime64[ns] timedelta64[ns] object str object int32 object";
+    assert_eq!(types.join(" "), expected);
+    let batches: Vec<_> = builder.build().expect("a reader").collect::<Result<_, _>>().expect("rows");
+    let [batch] = batches.as_slice() else { panic!("{} batches", batches.len()) };
+    assert_eq!(batch.schema().fields(), table.batch().schema().fields());
+    for (name, (read, made)) in batch.schema().fields().iter().zip(batch.columns().iter().zip(table.batch().columns()))
+    {
+        assert_eq!(read.to_data(), made.to_data(), "{name}");
+    }
+    let whole = batch.column(1).as_primitive::<Int64Type>();
+    assert_eq!((whole.value(0), whole.is_null(1), whole.value(2)), (1, true, i64::MAX));
+    let nulls: Vec<usize> = batch.columns().iter().map(|array| array.null_count()).collect();
+    assert_eq!(nulls, [0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 1, 0]);
+}
+
+#[test]
+fn rows_are_read_a_page_at_a_time() {
+    let table = Table::parse(&all_kinds()).expect("a table");
+    let file = parquet(&table);
+    let read = |skip, rows, bytes| {
+        let mut file = file.try_clone().expect("a file");
+        file.rewind().expect("rewound");
+        Page::read(file, PageRequest { skip, rows, bytes, value_chars: None }).expect("a page")
+    };
+    let all = read(0, 100, 10_000);
+    assert!(all.header.starts_with("__index_level_0__,whole,small,half,real,flag,when,"), "{}", all.header);
+    let lines: Vec<&str> = all.text.lines().collect();
+    assert_eq!((all.rows, all.total, lines.len()), (3, 3, 3));
+    assert!(lines[0].starts_with("10,1,1,1,0.1,false,2023-11-14T23:13:20+01:00,"), "{}", lines[0]);
+    assert!(lines[0].contains(",\"a,\"\"bø\","), "{}", lines[0]);
+    assert_eq!(read(1, 1, 10_000).text.trim_end(), lines[1]);
+    assert_eq!((read(2, 9, 10_000).rows, read(3, 9, 10_000).rows, read(u64::MAX, 9, 10_000).rows), (1, 0, 0));
+    let first = read(0, 100, lines[0].len() + lines[1].len());
+    assert_eq!((first.rows, first.text.trim_end(), first.total), (1, lines[0], 3));
+    assert_eq!(read(0, 100, 5).rows, 0);
+    let short = PageRequest { skip: 0, rows: 1, bytes: 10_000, value_chars: Some(3) };
+    let short = Page::read(parquet(&table), short).expect("a page").text;
+    assert!(short.starts_with("10,1,1,1,0.1,fal… 2 more characters,202… "), "{short}");
+}
+
+fn refusal(head: &Value, buffers: &[&[u8]]) -> String {
+    Table::parse(&frame(head, buffers)).expect_err("refused").to_string()
+}
+
+fn one(kind: Value) -> Value {
+    json!({"rows": 2, "index": {"kind": "range", "name": null, "start": 0, "stop": 2, "step": 1}, "columns": [column("a", "?", kind)]})
+}
+
+#[test]
+fn what_lies_is_refused_by_its_reason() {
+    let integer = json!({"kind": "integer", "bits": 64, "signed": true});
+    let text = json!({"kind": "text", "bytes": 2});
+    let check = |kind: &Value, buffers: &[&[u8]], expected: &str| {
+        let found = refusal(&one(kind.clone()), buffers);
+        assert!(found.contains(expected), "{found}");
+    };
+    check(&integer, &[&[0; 15]], "ends within column `a`: 16 bytes are needed, 15 are left");
+    check(&integer, &[&[0; 17]], "1 bytes behind its last column");
+    check(&json!({"kind": "integer", "bits": 12, "signed": true}), &[&[0; 16]], "number of bits that there is not");
+    check(&json!({"kind": "float", "bits": 0}), &[], "number of bits that there is not");
+    check(&text, &[&offsets(&[0, 2, 1]), b"ab"], "offsets that do not rise");
+    check(&text, &[&offsets(&[1, 1, 2]), b"ab"], "offsets that do not rise");
+    check(&text, &[&offsets(&[0, 1, i32::MAX]), b"ab"], "offsets that do not rise");
+    check(&text, &[&offsets(&[0, -1, 2]), b"ab"], "offsets that do not rise");
+    check(&text, &[&offsets(&[0, 1, 2]), b"\xff\xfe"], "not what it claims to be");
+    check(&text, &[&offsets(&[0, 1, 2]), "ø".as_bytes()], "not what it claims to be");
+    let category = json!({"kind": "category", "count": 1, "bytes": 1, "ordered": false});
+    check(&category, &[&offsets(&[0, 1]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
+    check(&category, &[&offsets(&[0, -2]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
+    check(&json!({"kind": "timestamp", "unit": "us", "zone": "Europe/Nowhere"}), &[&[0; 16]], "not what it claims");
+    check(&json!({"kind": "text", "bytes": u32::MAX}), &[&offsets(&[0, 1, 2])], "ends within column `a`");
+    check(&json!({"kind": "tower"}), &[], "head of the table cannot be read");
+}
+
+#[test]
+fn heads_are_bounded() {
+    let numbers = json!({"kind": "integer", "bits": 8, "signed": true});
+    let head = |columns: Vec<Value>, names: usize| json!({"rows": 0, "index": {"kind": "columns", "names": vec![Value::Null; names]}, "columns": columns});
+    let many = (0..=COLUMNS_MAX).map(|number| column(&number.to_string(), "int8", numbers.clone())).collect();
+    assert!(refusal(&head(many, 0), &[]).contains("2001 columns, at most 2000"));
+    assert!(refusal(&head(Vec::new(), 0), &[]).contains("no columns"));
+    let twice = vec![column("a", "int8", numbers.clone()), column("a", "int8", numbers.clone())];
+    assert!(refusal(&head(twice, 0), &[]).contains("two columns named `a`"));
+    let long = vec![column(&"a".repeat(1_025), "int8", numbers.clone())];
+    assert!(refusal(&head(long, 0), &[]).contains("1025 bytes in a column's name"));
+    assert!(refusal(&head(vec![column("a", "int8", numbers)], 2), &[]).contains("at most 1"));
+    assert!(Table::parse(&[]).is_err() && Table::parse(&[255; 8]).is_err());
+    let rows = json!({"rows": u64::MAX, "index": {"kind": "columns", "names": []}, "columns": []});
+    assert!(refusal(&rows, &[]).contains("head of the table"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a guest makes of a table, it is a file or a refusal.
+    #[test]
+    fn hostile_frames_are_refused_or_kept(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        is_cut in any::<bool>(),
+    ) {
+        let mut bytes = all_kinds();
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if is_cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if let Ok(table) = Table::parse(&bytes) {
+            let file = parquet(&table);
+            let page = Page::read(file, PageRequest { skip: 0, rows: 10, bytes: 1 << 20, value_chars: Some(20) });
+            prop_assert_eq!(page.map(|page| page.total).map_err(|error| error.to_string()), Ok(table.rows() as u64));
+        }
+    }
+
+    /// A file that is damaged is read or refused.
+    #[test]
+    fn damaged_files_are_read_or_refused(place in any::<prop::sample::Index>(), value in any::<u8>()) {
+        let mut file = parquet(&Table::parse(&all_kinds()).expect("a table"));
+        let length = usize::try_from(file.metadata().expect("metadata").len()).expect("short");
+        file.seek(std::io::SeekFrom::Start(place.index(length) as u64)).expect("sought");
+        file.write_all(&[value]).expect("written");
+        file.rewind().expect("rewound");
+        let _ = Page::read(file, PageRequest { skip: 0, rows: 10, bytes: 1 << 20, value_chars: Some(20) });
+    }
+}
