@@ -15,6 +15,7 @@ CELLS = [
     "np.arange(6).reshape(2, 3).sum(axis=0)",
     "np.random.default_rng(0).normal(size=3).mean()",
     "frame = pd.DataFrame({'a': [1, 2], 'b': ['x', 'y'], 'c': [0.5, None]})\nframe",
+    "frame.set_index('b').c",
     "print(frame.describe())",
     "frame.groupby('b').a.agg(['sum', 'mean'])",
     "frame.merge(frame, on='b').pivot_table(index='b', values='a_x')",
@@ -27,11 +28,12 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import documents
+    from _cellar_prelude import documents, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # Charts are displayed as specifications, which the host draws.
     modules["altair"].renderers.enable("mimetype")
+    tables.begin()
     return {
         "np": modules["numpy"],
         "pd": modules["pandas"],

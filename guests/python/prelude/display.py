@@ -35,6 +35,9 @@ _BINARY = re.compile(r"(?:image|audio|video)/(?!svg\+xml)|application/(?:pdf|oct
 _SCALARS = frozenset({int, float, bool, complex, bytes, str, type(None)})
 # A display of more than this, in bytes, is not worth making; the host refuses it anyway.
 LIMIT = 16 * 1024 * 1024
+# The columns of a table, which the host makes a file of, and how large they may be.
+TABLE = "application/vnd.cellar.table"
+TABLE_LIMIT = 63 * 1024 * 1024
 # Plain text of more characters than this loses its middle.
 TEXT_LIMIT = 1024 * 1024
 # IPython breaks lines that are longer.
@@ -42,6 +45,8 @@ LINE_WIDTH = 79
 
 # Formatters that users registered, by type or by the qualified name of one.
 _registered = {}
+# What the image has for types of its own: a function of a value that returns further representations.
+additions = {}
 
 
 def _plain(value, form=None):
@@ -109,7 +114,7 @@ def from_mapping(mapping):
         data = _data(mime, data)
         if data is None:
             continue
-        if len(data) > LIMIT:
+        if mime != TABLE and len(data) > LIMIT:
             print(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed", file=sys.stderr)
             continue
         pairs.append((mime, data))
@@ -163,6 +168,18 @@ def _ask(value, name, *arguments, **options):
     except Exception as error:  # noqa: BLE001 - told, and the other representations are used
         _tell(value, error)
         return None
+
+
+def _added(value):
+    """What the image has for the value's type or the nearest of its bases."""
+    for kind in type(value).__mro__:
+        if kind in additions:
+            try:
+                return additions[kind](value)
+            except Exception as error:  # noqa: BLE001 - told, and the other representations are used
+                _tell(value, error)
+                break
+    return {}
 
 
 def _complain(value, name, data):
@@ -230,6 +247,8 @@ def represent(value, include=None, exclude=None):
             _ask(value, "_ipython_display_")
             return {}
         found = _from_methods(value, include, exclude)
+        if additions:
+            found.update(_added(value))
     if "text/plain" not in found and _wanted("text/plain", include, exclude):
         plain = _plain(value)
         if plain is not None:
