@@ -22,5 +22,6 @@ mod snapshots;
 mod soak;
 mod stdio;
 mod stored;
+mod tables;
 mod terminal;
 mod urls;

@@ -6,6 +6,7 @@
 
 mod bundle;
 mod tokens;
+mod typed;
 mod window;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::{
 
 pub use bundle::Image;
 pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
+pub use typed::*;
 use window::Window;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
 
