@@ -1,5 +1,7 @@
 """Text and tables out of documents. A file that is damaged, or is something else, is a ValueError that says so."""
 
+import inspect
+import logging
 import os
 import posixpath
 import zipfile
@@ -9,8 +11,12 @@ _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _PRESENTATION = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _REFERENCE = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-# A part of a presentation that unpacks to more is no slide that anybody has made.
-_PART_BYTES_MAX = 64 << 20
+# A document whose parts unpack to more than this, in bytes, would fill the memory of a kernel. A part that has more bytes
+# than its archive says is damaged.
+_UNPACKED_BYTES_MAX = 128 << 20
+
+# What is wrong with a document is said in an exception, or is no matter.
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)
 
 
 def _unreadable(path, kind, why):
@@ -26,15 +32,19 @@ def read_pdf_text(path, *, max_pages=None):
     with open(path, "rb") as file:
         try:
             reader = pypdf.PdfReader(file)
-            if reader.is_encrypted and not reader.decrypt(""):
-                raise _unreadable(path, "a PDF", "it asks for a password")
-            count = len(reader.pages) if max_pages is None else min(max_pages, len(reader.pages))
-            return "\f".join(reader.pages[index].extract_text() for index in range(count))
+            is_locked = reader.is_encrypted and not reader.decrypt("")
+            if not is_locked:
+                count = len(reader.pages) if max_pages is None else min(max_pages, len(reader.pages))
+                return "\f".join(reader.pages[index].extract_text() for index in range(count))
+        except MemoryError:
+            raise
         except pypdf.errors.DependencyError as error:
-            raise _unreadable(path, "a PDF", "it is encrypted in a way that this sandbox has no code for") from error
-        except (pypdf.errors.PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+            why = "it is encrypted in a way that this sandbox has no code for; save it without a password"
+            raise _unreadable(path, "a PDF", why) from error
+        except Exception as error:
             # What pypdf raises depends on what is damaged.
             raise _unreadable(path, "a PDF", f"it is damaged or not one ({error})") from error
+    raise _unreadable(path, "a PDF", "it asks for a password; save it without one")
 
 
 def read_excel(path, sheet_name=0, **kw):
@@ -42,28 +52,55 @@ def read_excel(path, sheet_name=0, **kw):
     import pandas
 
     with open(path, "rb") as file:
+        _check_archive(path, file, "a workbook", "an .xlsx", "xl/workbook.xml")
+        kw.setdefault("engine", "openpyxl")
+        # What it is asked in the wrong way for is no damage.
+        inspect.signature(pandas.read_excel).bind(file, sheet_name, **kw)
         try:
-            return pandas.read_excel(file, sheet_name=sheet_name, engine=kw.pop("engine", "openpyxl"), **kw)
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, ElementTree.ParseError, EOFError, KeyError, OSError) as error:
-            raise _unreadable(path, "a workbook", f"it is damaged or not an .xlsx ({error})") from error
+            return pandas.read_excel(file, sheet_name=sheet_name, **kw)
+        except (MemoryError, ValueError):
+            # There is no such sheet or column, or a value is not what it shall be.
+            raise
+        except Exception as error:
+            raise _unreadable(path, "a workbook", f"it is damaged ({error})") from error
 
 
 def read_pptx_text(path):
     """The slides of a presentation in their order, each as `{"index": number from 1, "text": text}`."""
     with open(path, "rb") as file:
+        _check_archive(path, file, "a presentation", "a .pptx", "ppt/presentation.xml")
         try:
             with zipfile.ZipFile(file) as archive:
                 return [
                     {"index": index, "text": _slide_text(_part(archive, name))}
                     for index, name in enumerate(_slides(archive), 1)
                 ]
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, ElementTree.ParseError, EOFError, KeyError, OSError) as error:
-            raise _unreadable(path, "a presentation", f"it is damaged or not a .pptx ({error})") from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _unreadable(path, "a presentation", f"it is damaged ({error})") from error
+
+
+def _check_archive(path, file, kind, what, needed):
+    """That the file is an archive of a bounded size, with the part that makes it what it is to be."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
+        old = file.seek(0) == 0 and file.read(4) == b"\xd0\xcf\x11\xe0"
+        why = "it is of the format before 2007, or has a password" if old else f"it is damaged or not {what} ({error})"
+        raise _unreadable(path, kind, why) from error
+    if needed not in {part.filename for part in parts}:
+        raise _unreadable(path, kind, f"it is not {what}: it has no part {needed!r}")
+    if any(part.flag_bits & 1 for part in parts):
+        raise _unreadable(path, kind, "it has a password; save it without one")
+    size = sum(part.file_size for part in parts)
+    if size > _UNPACKED_BYTES_MAX:
+        raise _unreadable(path, kind, f"it unpacks to {size} bytes, at most {_UNPACKED_BYTES_MAX} are read")
+    file.seek(0)
 
 
 def _part(archive, name):
-    if archive.getinfo(name).file_size > _PART_BYTES_MAX:
-        raise OSError(f"its part {name!r} is too large")
     return ElementTree.fromstring(archive.read(name))
 
 
@@ -78,10 +115,10 @@ def _slides(archive):
 
 def _slide_text(slide):
     """The paragraphs of all shapes and tables, a line each; empty ones are left out."""
+    texts = {f"{_DRAWING}t": lambda part: part.text or "", f"{_DRAWING}br": lambda _: "\n"}
     lines = []
     for paragraph in slide.iter(f"{_DRAWING}p"):
-        parts = {f"{_DRAWING}t": lambda part: part.text or "", f"{_DRAWING}br": lambda _: "\n"}
-        line = "".join(parts[part.tag](part) for part in paragraph.iter() if part.tag in parts)
+        line = "".join(texts[part.tag](part) for part in paragraph.iter() if part.tag in texts)
         if line.strip():
             lines.append(line)
     return "\n".join(lines)
