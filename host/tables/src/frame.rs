@@ -9,7 +9,11 @@
 //! The head says nothing that could be told from somewhere else, so there is little that it can lie about: offsets and
 //! lengths follow from the number of rows and from the types.
 
-use std::{collections::HashSet, io::Write, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    io::Write,
+    sync::Arc,
+};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
@@ -106,14 +110,19 @@ impl Table {
         let mut arrays = Vec::with_capacity(head.columns.len());
         for column in &head.columns {
             let array = column::array(column, head.rows, &mut rest)?;
-            fields.push(Field::new(&column.name, array.data_type().clone(), true));
+            let is_ordered = matches!(column.kind, Kind::Category { ordered: true, .. });
+            let field = Field::new(&column.name, array.data_type().clone(), true);
+            fields.push(field.with_dict_is_ordered(is_ordered));
             arrays.push(array);
         }
         if !rest.0.is_empty() {
             return Err(TableError::Surplus(rest.0.len()));
         }
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-        Ok(Table { batch, metadata: pandas::metadata(&head) })
+        // Readers look for it in the schema that is kept in the file, others in the file itself.
+        let metadata = pandas::metadata(&head);
+        let schema = Schema::new_with_metadata(fields, HashMap::from([(pandas::KEY.to_owned(), metadata.clone())]));
+        let batch = RecordBatch::try_new(Arc::new(schema), arrays)?;
+        Ok(Table { batch, metadata })
     }
 
     /// How many rows there are.
@@ -134,7 +143,7 @@ impl Table {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by("Cellar".to_owned())
-            .set_key_value_metadata(Some(vec![KeyValue::new("pandas".to_owned(), self.metadata.clone())]))
+            .set_key_value_metadata(Some(vec![KeyValue::new(pandas::KEY.to_owned(), self.metadata.clone())]))
             .build();
         let mut writer = ArrowWriter::try_new(out, self.batch.schema(), Some(properties))?;
         writer.write(&self.batch)?;

@@ -8,6 +8,9 @@ use crate::{
     frame::{Column, Head, Index},
 };
 
+/// The key of [`metadata`] in a file, and in the schema that it has.
+pub(crate) const KEY: &str = "pandas";
+
 /// The text of the file's key `pandas`.
 pub(crate) fn metadata(head: &Head) -> String {
     let (index_columns, labels): (Vec<Value>, &[Option<String>]) = match &head.index {
