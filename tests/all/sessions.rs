@@ -389,7 +389,7 @@ fn a_missing_guest_is_named() {
     let folder = TempDir::new().expect("a folder");
     let error = load_error(HostConfig::new(folder.path().to_owned(), CACHE.path().to_owned()));
     assert_eq!(error.code(), "guest-missing");
-    assert!(error.to_string().starts_with("probe is not available"), "{error}");
+    assert!(error.to_string().starts_with("the guest `probe` is not there"), "{error}");
 }
 
 /// Reads a run until a cell started, and then no more, until its kernel waits for it.
