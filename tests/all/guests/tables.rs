@@ -46,10 +46,13 @@ fn a_table_is_a_file_that_cells_and_models_read() {
         };
         let session = host().session(config).expect("a session");
         let (output, path) = table(&run(&session, FRAME).await);
-        assert_eq!(run(&session, &format!("print(tool.read('{path}'), end='')")).await.text(), ROWS);
+        assert_eq!(
+            run(&session, &format!("print(tool.read(path='{path}'), end='')")).await.text().trim_end(),
+            ROWS.trim_end()
+        );
         let [_, second, third] = ROWS.lines().skip(1).collect::<Vec<_>>()[..] else { panic!("three rows") };
         let header = ROWS.lines().next().expect("a header");
-        let part = run(&session, &format!("print(tool.read('{path}', offset=2, limit=1))")).await.text();
+        let part = run(&session, &format!("print(tool.read(path='{path}', offset=2, limit=1))")).await.text();
         assert_eq!(part.trim_end(), format!("{header}\n{second}"));
         let page = output.to_llm(&View { from: 2, artifacts: Some(store.clone()), ..View::default() });
         assert_eq!((&page.blocks[1], page.next), (&Block::Text(format!("{header}\n{third}\n")), None));
@@ -85,7 +88,7 @@ fn a_table_that_is_too_large_is_shown_and_not_kept() {
         assert_eq!(wide.notice.as_deref(), Some(notice));
         // The most that is kept, in one crossing.
         let (_, path) = table(&run(&session, "pd.DataFrame({'n': np.arange(8_000_000)})").await);
-        let rows = run(&session, &format!("print(tool.read('{path}', offset=7_999_999, limit=9))")).await.text();
+        let rows = run(&session, &format!("print(tool.read(path='{path}', offset=7_999_999, limit=9))")).await.text();
         assert_eq!(rows.trim_end(), "n\n7999998\n7999999");
         config.limits.display_bytes = 64 << 10;
         let small = host().session(config).expect("a session");
