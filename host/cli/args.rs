@@ -6,7 +6,7 @@ use cellar_engine::{GuestName, Language, OutputPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::wire::Shape;
+use crate::wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
 #[derive(Debug, Parser)]
@@ -91,7 +91,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) images: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: PlaceArguments,
@@ -142,11 +142,21 @@ pub(crate) struct OutputArguments {
     /// Print every event as it happens, one JSON object a line
     #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,
-    /// Print a transcript without colours, layout, drawn images and progress, as files get it
+    /// Print what a model is given of each output, as JSON, when the run has ended: blocks of text and images, a page of
+    /// rows or of a long text at most
     #[arg(long, conflicts_with_all = ["json", "events"])]
+    pub(crate) llm: bool,
+    /// Rows of a table that a model is given [default: 50]
+    #[arg(long, value_name = "N", requires = "llm", value_parser = clap::value_parser!(u64).range(PAGE_ROWS))]
+    pub(crate) rows: Option<u64>,
+    /// Characters of a text that a model is given, bytes of a table's rows [default: 16384]
+    #[arg(long, value_name = "N", requires = "llm", value_parser = clap::value_parser!(u64).range(PAGE_CHARACTERS))]
+    pub(crate) characters: Option<u64>,
+    /// Print a transcript without colours, layout, drawn images and progress, as files get it
+    #[arg(long, conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) plain: bool,
     /// Lines of source, and of output, that a transcript shows of a cell; 0 for all [default: 10; all output in a file]
-    #[arg(long, value_name = "N", conflicts_with_all = ["json", "events"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) lines: Option<usize>,
 }
 
@@ -278,7 +288,7 @@ pub(crate) struct ReplayArguments {
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) images: Option<PathBuf>,
 }
 

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use cellar_engine::{Event, EventKind, Failure, MimeBundle, OutputPolicy, RunResult};
+use cellar_engine::{ArtifactStore, Event, EventKind, Failure, MimeBundle, OutputPolicy, RunResult, View};
 
 use crate::{
     notebook::Notebook,
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
     terminal::{Cleaner, Look},
-    wire::{EventJson, ResultJson},
+    wire::{EventJson, OutputsJson, ResultJson},
 };
 
 /// Follows one run.
@@ -31,6 +31,8 @@ pub(crate) enum Form {
     Plain(Plain),
     /// The result, at the end.
     Json(Box<RunResult>),
+    /// What a model is given of the result, at the end.
+    Llm(Box<RunResult>, View),
     /// Each event, as it happens.
     Events,
 }
@@ -42,8 +44,21 @@ impl Follower {
 
     /// The same, with a result that shows long outputs by this policy.
     pub(crate) fn with_policy(mut self, policy: OutputPolicy) -> Follower {
-        if let Form::Json(_) = self.form {
-            self.form = Form::Json(Box::new(RunResult::with_policy(policy)));
+        if let Form::Json(result) | Form::Llm(result, _) = &mut self.form {
+            **result = RunResult::with_policy(policy);
+        }
+        self
+    }
+
+    /// Whether it looks for the files of tables.
+    pub(crate) fn reads_tables(&self) -> bool {
+        matches!(self.form, Form::Llm(..))
+    }
+
+    /// The same, where this is known to have the files of tables.
+    pub(crate) fn with_artifacts(mut self, store: Option<ArtifactStore>) -> Follower {
+        if let Form::Llm(_, view) = &mut self.form {
+            view.artifacts = store;
         }
         self
     }
@@ -63,7 +78,7 @@ impl Follower {
         match &mut self.form {
             Form::Transcript(transcript) => transcript.event(event),
             Form::Plain(plain) => plain.event(event),
-            Form::Json(result) => {
+            Form::Json(result) | Form::Llm(result, _) => {
                 result.apply(event);
                 Ok(())
             }
@@ -79,8 +94,10 @@ impl Follower {
         if !self.is_finished {
             return Err(CliError::BrokeOff);
         }
-        if let Form::Json(result) = &self.form {
-            print_line(&ResultJson::from(&**result))?;
+        match &self.form {
+            Form::Json(result) => print_line(&ResultJson::from(&**result))?,
+            Form::Llm(result, view) => print_line(&OutputsJson::of(result, view))?,
+            _ => {}
         }
         if let Some(notebook) = self.notebook {
             notebook.save()?;

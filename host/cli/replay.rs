@@ -3,7 +3,7 @@
 use std::io;
 
 use cellar_charts::Charts;
-use cellar_engine::Host;
+use cellar_engine::{ArtifactQuota, ArtifactStore, Host};
 
 use crate::{
     args::{Folders, ReplayArguments},
@@ -24,7 +24,10 @@ pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Res
     let mut replay = host.replay(&arguments.file)?.with_renderers(charts.into_iter().collect());
     let options = Options::of_stdout(arguments.output, arguments.images);
     let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
-    let mut follower = Follower::new(form, None);
+    let follower = Follower::new(form, None);
+    // The tables of a replay are kept where nobody gave a store for.
+    let tables = follower.reads_tables().then(|| ArtifactStore::temporary(ArtifactQuota::TEMPORARY)).transpose()?;
+    let mut follower = follower.with_artifacts(tables);
     let mut runs = 0;
     while let Some(replayed) = replay.next().await? {
         runs = replayed.run.max(runs);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cellar_bridges::SOCKET_VARIABLE;
-use cellar_engine::{Cell, Event, EventKind, Language, OutputPolicy, Run, RunResult, Session};
+use cellar_engine::{Cell, Event, EventKind, Language, OutputPolicy, Run, RunResult, Session, View};
 use futures::StreamExt;
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines, Stdin},
@@ -64,6 +64,12 @@ pub(crate) fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) ->
     match output {
         OutputArguments { json: true, .. } => Form::Json(Box::<RunResult>::default()),
         OutputArguments { events: true, .. } => Form::Events,
+        OutputArguments { llm: true, rows, characters, .. } => {
+            let usual = View::default();
+            let characters = characters.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+            let (rows, characters) = (rows.unwrap_or(usual.rows), characters.unwrap_or(usual.characters));
+            Form::Llm(Box::default(), View { rows, characters, ..usual })
+        }
         _ => otherwise(),
     }
 }
@@ -115,7 +121,11 @@ async fn start(
         Running::Local { session, .. } => session.output_policy(),
         Running::Remote(_) => own.granted.output_policy.map(OutputPolicy::from).unwrap_or_default(),
     };
-    let code = follow(running, follower.with_policy(policy)).await?;
+    let artifacts = match &running {
+        Running::Local { session, .. } if follower.reads_tables() => Some(session.artifacts()?),
+        _ => None,
+    };
+    let code = follow(running, follower.with_policy(policy).with_artifacts(artifacts)).await?;
     if let Some(session) = kept {
         session.end_recording()?;
         if own.name.is_some() {

@@ -5,6 +5,7 @@
 //! requests end, runs end properly, and what waits for an answer of the caller fails. Read [`Server`] first.
 
 mod calls;
+mod finished;
 mod lines;
 mod runs;
 mod state;
@@ -33,6 +34,7 @@ use crate::{
     wire::{Answer, Open, OpenSessionJson, Request, request_from_json, request_types},
 };
 use calls::Calls;
+use finished::Finished;
 use lines::{LineRead, Lines};
 use runs::Task;
 use state::Ended;
@@ -64,6 +66,7 @@ struct Server {
     sessions: BTreeMap<String, OpenSession>,
     /// By the ids of the caller, with the session of each and what stops it.
     runs: HashMap<String, (String, watch::Sender<bool>)>,
+    finished: Arc<Finished>,
     calls: Arc<Calls>,
     /// Turns true when the caller will say nothing more.
     is_over: watch::Sender<bool>,
@@ -95,6 +98,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
         host,
         host_config,
         arguments: arguments.granted,
+        finished: Arc::default(),
         calls: Arc::new(Calls::new(answers.downgrade())),
         answers,
         sessions: BTreeMap::new(),
@@ -167,6 +171,10 @@ impl Server {
                 let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
                 (asked, answer)
             }
+            Ok(Ended::Read(asked, outputs)) => {
+                let answer = outputs.map(|outputs| Some(Answer::Outputs { id: asked.id.clone(), outputs }));
+                (asked, answer)
+            }
             Ok(Ended::Forked(asked, forked)) => {
                 let answer = forked.and_then(|(name, open)| {
                     // Another may have been opened meanwhile.
@@ -233,8 +241,10 @@ impl Server {
                 let (cancel, cancelled) = watch::channel(false);
                 self.runs.insert(id.clone(), (name, cancel));
                 let (host, answers) = (self.host_config.clone(), self.answers.clone());
-                let over = self.is_over.subscribe();
-                tasks.spawn(Task { id, line, session, cells, keep_going, host, cancelled, over, answers }.follow());
+                let (over, finished) = (self.is_over.subscribe(), self.finished.clone());
+                finished.forget(&id);
+                let task = Task { id, line, session, cells, keep_going, host, cancelled, over, answers, finished };
+                tasks.spawn(task.follow());
                 return Ok(None);
             }
             Request::Cancel => {
@@ -242,6 +252,13 @@ impl Server {
                 let (_, cancel) = self.runs.get(id).ok_or_else(|| unknown("run", id, "is under way"))?;
                 cancel.send_replace(true);
                 // The id is that of the run, whose result is the answer.
+                return Ok(None);
+            }
+            Request::ToLlm { run, output, view } => {
+                let kept = self.finished.run(&run)?;
+                check_room(tasks)?;
+                let asked = state::Asked { id: id.clone(), line };
+                tasks.spawn(async move { Ended::Read(asked, kept.pages(output, view).await) });
                 return Ok(None);
             }
             Request::Reply { call, result } => {

@@ -7,6 +7,7 @@
 mod artifact;
 mod doctor;
 mod event;
+mod llm;
 mod request;
 mod result;
 mod schema;
@@ -16,11 +17,14 @@ mod stdio;
 pub(crate) use artifact::{ArtifactJson, CollectedJson};
 pub(crate) use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
 pub(crate) use event::EventJson;
+pub(crate) use llm::{OutputJson, OutputsJson, first_outputs, output_page};
 pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub(crate) use result::ResultJson;
 pub(crate) use schema::Shape;
 pub(crate) use session::StoredSessionJson;
-pub(crate) use stdio::{Answer, Open, OpenSessionJson, Request, request_from_json, request_types};
+pub(crate) use stdio::{
+    Answer, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, request_from_json, request_types,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

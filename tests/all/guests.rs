@@ -15,6 +15,7 @@ mod memory;
 mod node;
 mod notebook;
 mod oracle;
+mod outputs;
 mod recordings;
 mod runtime;
 mod secrets;

@@ -6,7 +6,10 @@ use cellar_engine::{Cell, EventKind, HostConfig, Run, RunResult, Session};
 use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-use super::state::Ended;
+use super::{
+    finished::{Finished, Kept},
+    state::{self, Ended},
+};
 use crate::{
     report::CliError,
     setup,
@@ -28,6 +31,8 @@ pub(super) struct Task {
     /// Turns true when the caller will answer nothing more.
     pub(super) over: watch::Receiver<bool>,
     pub(super) answers: mpsc::Sender<Answer>,
+    /// Where it is kept when it has ended.
+    pub(super) finished: Arc<Finished>,
 }
 
 impl Task {
@@ -83,7 +88,16 @@ impl Task {
             let told = Answer::Event { id: self.id.clone(), event: EventJson::from(&event) };
             self.answers.send(told).await.ok()?;
         }
-        Some(Answer::Result { id: self.id.clone(), result: Box::new(ResultJson::from(&result)) })
+        let json = Box::new(ResultJson::from(&result));
+        self.keep(result).await;
+        Some(Answer::Result { id: self.id.clone(), result: json })
+    }
+
+    /// Keeps what the run came to, before its caller can ask for it.
+    async fn keep(&self, result: RunResult) {
+        let session = self.session.clone();
+        let artifacts = state::on_a_thread(move || Ok(session.artifacts()?)).await;
+        self.finished.keep(&self.id, Kept { result, artifacts: artifacts.ok() });
     }
 
     fn end_input(&self, request_id: &str) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cellar_engine::Session;
 
 use super::OpenSession;
-use crate::{report::CliError, sessions::write_snapshot};
+use crate::{report::CliError, sessions::write_snapshot, wire::OutputJson};
 
 /// What a task leaves when it ends.
 pub(super) enum Ended {
@@ -14,6 +14,8 @@ pub(super) enum Ended {
     Run(String),
     /// A request to write a snapshot.
     Saved(Asked, Result<(), CliError>),
+    /// A request for what a model is given of a run.
+    Read(Asked, Result<Vec<OutputJson>, CliError>),
     /// A request for a fork, and its name.
     Forked(Asked, Result<(String, Box<OpenSession>), CliError>),
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
-    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, ResultJson, StoredSessionJson,
+    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, OutputsJson, ResultJson, StoredSessionJson,
     request::RunJson,
     stdio::{Answer, RequestJson},
 };
@@ -21,6 +21,8 @@ pub(crate) enum Shape {
     Event,
     /// What `cellar run --json` prints
     Result,
+    /// What `cellar run --llm` prints
+    Outputs,
     /// A line that a session's socket answers with
     Line,
     /// A line that `cellar stdio` reads
@@ -57,6 +59,7 @@ impl Shape {
             Shape::Answer => written::<Answer>(),
             Shape::Event => written::<EventJson>(),
             Shape::Result => written::<ResultJson>(),
+            Shape::Outputs => written::<OutputsJson>(),
             Shape::Line => written::<Line>(),
             Shape::Doctor => written::<DoctorJson>(),
             Shape::Sessions => written::<Vec<StoredSessionJson>>(),

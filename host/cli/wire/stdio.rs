@@ -1,15 +1,15 @@
 //! What `cellar stdio` reads and writes: one JSON object a line, told apart by `type`.
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
 use cellar_bridges::list;
-use cellar_engine::{Cell, Language, ToolSpec, limits};
+use cellar_engine::{Cell, Language, ToolSpec, View, limits};
 use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    EventJson, Refusal, ResultJson,
+    EventJson, OutputJson, Refusal, ResultJson,
     request::{CellJson, LANGUAGES, language, run_fields},
 };
 use crate::{
@@ -24,6 +24,11 @@ const ID_BYTES_MAX: usize = 256;
 const FILE: &str = "the path of a file";
 /// Tools that one session may be given by its caller.
 const TOOLS_MAX: usize = 1_000;
+
+/// Rows of a table on a page.
+pub(crate) const PAGE_ROWS: RangeInclusive<u64> = 1..=10_000;
+/// Characters of a text, bytes of a table's rows on a page.
+pub(crate) const PAGE_CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
 
 /// A line that Cellar writes.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,6 +55,8 @@ pub(crate) enum Answer {
     Event { id: String, event: EventJson },
     /// A run has ended.
     Result { id: String, result: Box<ResultJson> },
+    /// What a model is given of a run that has ended.
+    Outputs { id: Option<String>, outputs: Vec<OutputJson> },
     /// A cell calls a tool of the caller, who answers with `reply`.
     Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
     /// Nobody waits for the answer to a call any more.
@@ -102,6 +109,25 @@ pub(super) enum RequestJson {
     },
     /// Stops the run with this id, which goes on to its proper end.
     Cancel { id: String },
+    /// Asks for what a model is given of a run that has ended, one of the latest, and is answered by `outputs`.
+    ToLlm {
+        id: Option<String>,
+        /// The id of the run.
+        run: String,
+        /// The number of the only output, unless the first page of each.
+        output: Option<usize>,
+        /// Where the output's page begins: a row of a table, a character of a text.
+        from: Option<u64>,
+        /// Rows of a table on a page.
+        #[schemars(range(min = *PAGE_ROWS.start(), max = *PAGE_ROWS.end()))]
+        rows: Option<u64>,
+        /// Characters of a text, bytes of a table's rows on a page.
+        #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
+        characters: Option<u64>,
+        /// Characters of one value of a table.
+        #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
+        value_characters: Option<u64>,
+    },
     /// Answers a `call`: with any value as `result`, or with why it failed.
     Reply {
         id: Option<String>,
@@ -183,6 +209,8 @@ pub(crate) enum Request {
     Run { session: Option<String>, cells: Vec<Cell>, keep_going: bool },
     /// Stops a run, which goes on to its proper end.
     Cancel,
+    /// Asks for a page of one output of a run that has ended, or for the first of each.
+    ToLlm { run: String, output: Option<usize>, view: View },
     /// Answers a `call`: with any value, or with why it failed.
     Reply { call: String, result: Result<String, String> },
     /// Answers an `input_request` event; no value is the end of the input.
@@ -219,10 +247,11 @@ pub(crate) struct Open {
 }
 
 /// The types of requests, with the fields of each besides `type` and `id`.
-pub(super) static REQUESTS: [(&str, &[&str]); 11] = [
+pub(super) static REQUESTS: [(&str, &[&str]); 12] = [
     ("open", &["session", "grants", "workspace", "tools", "input", "snapshot"]),
     ("run", &["session", "cells", "keep_going"]),
     ("cancel", &[]),
+    ("to_llm", &["run", "output", "from", "rows", "characters", "value_characters"]),
     ("reply", &["call", "result", "error"]),
     ("submit_input", &["session", "request_id", "value"]),
     ("reset", &["session", "language"]),
@@ -283,6 +312,7 @@ fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Opt
             Some(Request::Run { session: session(problems), cells: run_fields(&fields, problems)?, keep_going })
         }
         "cancel" => Some(Request::Cancel),
+        "to_llm" => to_llm(&fields, problems),
         "reply" => reply(&fields, problems),
         "submit_input" => {
             let session = session(problems);
@@ -351,6 +381,25 @@ fn tool(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
     let description = fields.get("description").and_then(|at| at.text(problems)).unwrap_or_default().to_owned();
     let schema = fields.get("schema").and_then(|at| Config::schema_from_json(&at, problems));
     Some(ToolSpec { name: name?, description, schema: schema.map(|schema| schema.to_string()) })
+}
+
+fn to_llm(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
+    let run = fields.required("run", "the id of a run", problems)?.text(problems)?.to_owned();
+    let mut number = |field, range| fields.get(field).and_then(|at| at.integer(range, problems));
+    let (output, from) = (number("output", 0..=u64::from(u32::MAX)), number("from", 0..=u64::from(u32::MAX)));
+    let usual = View::default();
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let view = View {
+        from: from.unwrap_or_default(),
+        rows: number("rows", PAGE_ROWS).unwrap_or(usual.rows),
+        characters: number("characters", PAGE_CHARACTERS).map_or(usual.characters, size),
+        value_characters: number("value_characters", PAGE_CHARACTERS).map_or(usual.value_characters, size),
+        ..usual
+    };
+    if from.is_some() && output.is_none() {
+        problems.add("$", "expected `output` beside `from`: pages behind the first are those of one output");
+    }
+    Some(Request::ToLlm { run, output: output.map(size), view })
 }
 
 fn reply(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {

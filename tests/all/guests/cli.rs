@@ -277,6 +277,7 @@ fn flags_that_would_mean_nothing_are_refused() {
         ["stdio", "--record", "x"],
         ["stdio", "--connect", "x"],
         ["repl", "--connect", "x"],
+        ["repl", "--llm", "x"],
     ] {
         let ended = run(&mut cellar(arguments));
         assert_eq!(ended.code, 2, "{arguments:?}");

@@ -40,8 +40,20 @@ fn check(case: &str) {
     assert!(lines.lines().count() > 2, "{lines}");
 }
 
-const REQUESTS: [&str; 11] =
-    ["open", "run", "cancel", "reply", "submit_input", "reset", "snapshot", "restore", "fork", "sessions", "close"];
+const REQUESTS: [&str; 12] = [
+    "open",
+    "run",
+    "cancel",
+    "to_llm",
+    "reply",
+    "submit_input",
+    "reset",
+    "snapshot",
+    "restore",
+    "fork",
+    "sessions",
+    "close",
+];
 
 #[test]
 fn runs_and_events() {

@@ -153,6 +153,33 @@ pub enum Block {
     },
 }
 
+/// Bytes that [`first_pages`] have together, but for the page that goes beyond it.
+pub const FIRST_PAGES_BYTES_MAX: usize = 4 << 20;
+
+/// The first page of each output. Those that there is no room for have one without blocks, and begin with the next.
+pub fn first_pages(outputs: &[Output], view: &View) -> Vec<LlmPage> {
+    let view = View { from: 0, ..view.clone() };
+    let mut room = FIRST_PAGES_BYTES_MAX;
+    let page = |output: &Output| match room {
+        0 => LlmPage { blocks: Vec::new(), next: Some(0) },
+        _ => {
+            let page = output.to_llm(&view);
+            room = room.saturating_sub(page.blocks.iter().map(Block::bytes).sum());
+            page
+        }
+    };
+    outputs.iter().map(page).collect()
+}
+
+impl Block {
+    fn bytes(&self) -> usize {
+        match self {
+            Block::Text(text) => text.len(),
+            Block::Image { data, .. } => data.len(),
+        }
+    }
+}
+
 type Handler = dyn Fn(&MimeBundle) -> Option<Arc<dyn TypedOutput>> + Send + Sync;
 
 /// The types of output that there are: those of [`Output`], and what the host adds.
@@ -212,11 +239,23 @@ impl CellResult {
 }
 
 impl RunResult {
-    /// The first page of every output of every cell.
+    /// The [first pages](first_pages) of the outputs of all cells.
     pub fn to_llm(&self, types: &OutputTypes, view: &View) -> Vec<Block> {
-        let view = View { from: 0, ..view.clone() };
-        let outputs = self.cells.iter().flat_map(|cell| cell.outputs(types));
-        outputs.flat_map(|output| output.to_llm(&view).blocks).collect()
+        let outputs: Vec<Output> = self.cells.iter().flat_map(|cell| cell.outputs(types)).collect();
+        let pages = first_pages(&outputs, view);
+        let left_out = pages.iter().filter(|page| page.blocks.is_empty()).count();
+        let more = (left_out > 0).then(|| Block::Text(format!("[{left_out} more outputs]")));
+        pages.into_iter().flat_map(|page| page.blocks).chain(more).collect()
+    }
+
+    /// Bytes that it takes to keep, about.
+    pub fn size_bytes(&self) -> usize {
+        let cell = |cell: &CellResult| {
+            let texts = cell.displays.iter().map(|display| &display.text_before).chain([&cell.text]);
+            let failure = cell.failure.as_ref().map_or(0, |failure| failure.traceback.len() + failure.message.len());
+            cell.cell.code.len() + failure + texts.map(super::Window::kept_bytes).sum::<usize>()
+        };
+        self.used.display_bytes + self.used.status_bytes + self.cells.iter().map(cell).sum::<usize>()
     }
 }
 
@@ -280,10 +319,13 @@ impl DataFrameObject {
         let end = view.from.min(total) + rows;
         let types: Vec<String> =
             self.schema.fields.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();
-        let what = format!("{total} rows × {} columns, {path}", self.columns);
+        let what = format!("{} × {}, {path}", counted(total, "row"), counted(self.columns, "column"));
         let types = crate::outcome::prefix(&types.join(", "), view.characters as u64).to_owned();
         let mut blocks = vec![Block::Text(format!("DataFrame of {what}\n{types}"))];
-        let more = if end < total { format!("[{} more rows, from row {end}]", total - end) } else { String::new() };
+        let more = match total - end {
+            0 => String::new(),
+            more => format!("[{}, from row {end}]", counted(more, "more row")),
+        };
         blocks.push(Block::Text(format!("{header}{text}{more}")));
         Ok(LlmPage { blocks, next: (end < total).then_some(end) })
     }
@@ -315,6 +357,11 @@ impl FigureObject {
     }
 }
 
+/// `1 row`, `2 rows`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Characters of a text from [`View::from`] on.
 fn page_of_text(text: &str, view: &View) -> LlmPage {
     let from = usize::try_from(view.from).unwrap_or(usize::MAX);
@@ -323,8 +370,8 @@ fn page_of_text(text: &str, view: &View) -> LlmPage {
         return LlmPage { blocks: vec![Block::Text(rest.to_owned())], next: None };
     };
     let next = from + view.characters.max(1);
-    let more = rest[end..].chars().count();
-    let shown = format!("{}\n[{more} more characters, from character {next}]", &rest[..end]);
+    let more = counted(rest[end..].chars().count() as u64, "more character");
+    let shown = format!("{}\n[{more}, from character {next}]", &rest[..end]);
     LlmPage { blocks: vec![Block::Text(shown)], next: Some(next as u64) }
 }
 

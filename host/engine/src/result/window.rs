@@ -132,6 +132,11 @@ impl Window {
         }
     }
 
+    /// Bytes of the text that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
     /// Gives back memory that only a longer text would need.
     pub(super) fn shrink(&mut self) {
         self.keep_tail(WINDOW_BYTES);

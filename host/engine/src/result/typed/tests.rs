@@ -47,7 +47,7 @@ fn tables_have_pages_of_rows() {
     loop {
         let page = output.to_llm(&view);
         let [head, text] = blocks(&page)[..] else { panic!("{page:?}") };
-        assert!(head.starts_with("DataFrame of 120 rows × 1 columns, artifact://"), "{head}");
+        assert!(head.starts_with("DataFrame of 120 rows × 1 column, artifact://"), "{head}");
         assert!(head.ends_with("\nn uint16"), "{head}");
         assert!(text.starts_with("n\n"), "{text}");
         rows.extend(text.lines().skip(1).filter(|line| !line.starts_with('[')).map(str::to_owned));
@@ -108,6 +108,16 @@ fn what_is_displayed_has_a_kind() {
     chart.0.push(("image/png".to_owned(), MimeData::Binary(vec![1])));
     let image = Block::Image { mime_type: "image/png".to_owned(), data: vec![1] };
     assert_eq!(types.output(&chart).to_llm(&View::default()).blocks, [image]);
+}
+
+#[test]
+fn first_pages_end_when_there_is_enough_of_them() {
+    let text = Output::Primitive(PrimitiveObject { text: "x".repeat(FIRST_PAGES_BYTES_MAX / 2) });
+    let view = View { from: 3, characters: FIRST_PAGES_BYTES_MAX, ..View::default() };
+    let pages = first_pages(&vec![text; 4], &view);
+    let lengths: Vec<usize> = pages.iter().map(|page| page.blocks.iter().map(Block::bytes).sum()).collect();
+    assert_eq!(lengths, [FIRST_PAGES_BYTES_MAX / 2, FIRST_PAGES_BYTES_MAX / 2, 0, 0]);
+    assert_eq!(pages.iter().map(|page| page.next).collect::<Vec<_>>(), [None, None, Some(0), Some(0)]);
 }
 
 #[derive(Debug)]

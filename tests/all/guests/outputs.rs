@@ -1,0 +1,60 @@
+//! What cells display, by way of the command line: tables and charts as a model is given them.
+
+use serde_json::{Value, json};
+
+use crate::support::{cellar_with_guests, check_shape, root, run};
+
+/// What `--llm` prints, with these flags.
+fn shown(code: &str, flags: &[&str]) -> (i32, Value) {
+    let arguments = ["eval", "--guest", "python-data", "-l", "py", code, "--llm"];
+    let ended = run(&mut cellar_with_guests(arguments.iter().chain(flags)));
+    let given = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    check_shape("outputs", &given);
+    (ended.code, given)
+}
+
+#[test]
+fn a_model_is_given_blocks() {
+    let code = "print('first')\npd.DataFrame({'n': np.arange(5)}, index=pd.Index(list('abcde'), name='key'))";
+    let (exit, given) = shown(code, &["--rows", "2"]);
+    let outputs = given["outputs"].as_array().expect("outputs");
+    assert_eq!((exit, &given["isError"], outputs.len()), (0, &json!(false), 2));
+    assert_eq!(outputs[0]["blocks"], json!([{"type": "text", "text": "first\n"}]));
+    let path = outputs[1]["path"].as_str().expect("a path");
+    let head = format!("DataFrame of 5 rows × 1 column, {path}\nkey str, n int64");
+    let rows = "key,n\na,0\nb,1\n[3 more rows, from row 2]";
+    let expected = json!({
+        "output": 1, "index": 0, "kind": "dataframe", "path": path, "next": 2,
+        "blocks": [{"type": "text", "text": head}, {"type": "text", "text": rows}],
+    });
+    assert_eq!(outputs[1], expected);
+    let (exit, given) = shown("print('x' * 100)\n1 / 0", &["--characters", "30"]);
+    let outputs = given["outputs"].as_array().expect("outputs");
+    assert_eq!((exit, &given["isError"]), (1, &json!(true)));
+    assert_eq!((&outputs[0]["next"], &outputs[1]["kind"]), (&json!(30), &json!("exception")));
+    let text = format!("{}\n[71 more characters, from character 30]", "x".repeat(30));
+    assert_eq!(outputs[0]["blocks"], json!([{"type": "text", "text": text}]));
+}
+
+#[test]
+fn a_model_is_given_pictures_of_charts() {
+    let chart = "alt.Chart(pd.DataFrame({'a': [1, 2]})).mark_bar().encode(x='a:Q')";
+    let (_, given) = shown(chart, &[]);
+    let url = given["outputs"][0]["blocks"][0]["image_url"]["url"].as_str().expect("an image");
+    // How every PNG begins.
+    assert!(url.starts_with("data:image/png;base64,iVBORw0KGgo"), "{url:.60}");
+    let (_, given) = shown(chart, &["--no-charts"]);
+    let output = &given["outputs"][0];
+    let text = output["blocks"][0]["text"].as_str().expect("a specification");
+    assert!(output["kind"] == "figure" && text.contains("vega-lite") && text.contains("\"bar\""), "{text}");
+}
+
+#[test]
+fn a_replay_gives_a_model_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("run.cellar");
+    let path = recording.to_str().expect("text");
+    let (_, expected) = shown("pd.DataFrame({'n': np.arange(70)})", &["--record", path]);
+    let ended = run(cellar_with_guests(["replay", path, "--llm"]).current_dir(root()));
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).ok(), Some(expected), "{}", ended.stderr);
+}
