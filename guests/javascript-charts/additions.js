@@ -60,13 +60,19 @@
     return { load: refuse, sanitize: refuse, http: refuse, file: refuse };
   }
 
-  // Keeps the first error. Vega goes on after errors that it logs, with half a chart.
+  // Keeps the first error. Vega goes on after errors that it logs, with half a chart. A lack of
+  // memory is no fault of the specification, and is kept as it is.
   function logger() {
     const text = (values) => values.map((value) => value?.message ?? String(value)).join(" ");
     const log = {
       first: undefined,
+      memory: undefined,
       level: () => log,
-      error: (...values) => ((log.first ??= text(values)), log),
+      error: (...values) => {
+        log.memory ??= values.find(kit.isOutOfMemory);
+        log.first ??= text(values);
+        return log;
+      },
       warn: () => log,
       info: () => log,
       debug: () => log,
@@ -91,10 +97,11 @@
       view.finalize();
       if (refused.length === 0 && log.first === undefined) return drawn;
     } catch (error) {
-      // What a cell must stop for is no fault of the specification.
+      // What ends a cell is no error.
       if (!(error instanceof Error)) throw error;
-      log.first ??= error.message;
+      log.error(error);
     }
+    if (log.memory !== undefined) throw log.memory;
     if (refused.length > 0) throw new ChartResourceError(`charts load nothing, and this one asks for \`${String(refused[0]).slice(0, 200)}\`; put its data under \`values\``);
     throw new ChartSpecificationError(log.first);
   }
@@ -103,7 +110,7 @@
     try {
       return JSON.parse(specification);
     } catch (error) {
-      if (!(error instanceof Error)) throw error;
+      if (!(error instanceof Error) || kit.isOutOfMemory(error)) throw error;
       throw new ChartSpecificationError(`it is no JSON that can be read: ${error.message}`);
     }
   }

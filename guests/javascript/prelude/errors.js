@@ -177,12 +177,15 @@
     return { name, message, traceback: [`${name}: ${message}`, ...frameLines(frames)].join("\n") };
   }
 
+  // Whether it is the engine's own error for a lack of memory.
+  kit.isOutOfMemory = (error) => error instanceof InternalError && messageOf(error) === "out of memory";
+
   function describeError(error, frames) {
     return {
       name: nameOf(error),
       message: messageOf(error),
       traceback: traceback(error, frames, []),
-      memory: error instanceof InternalError && messageOf(error) === "out of memory",
+      memory: kit.isOutOfMemory(error),
       stdin: kit.isStdinError(error),
     };
   }
