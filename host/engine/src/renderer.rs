@@ -44,21 +44,23 @@ pub struct RenderError {
 /// The events that are to be heard of in the place of one.
 pub(crate) type Rendering = Pin<Box<dyn Future<Output = Vec<EventKind>> + Send>>;
 
-/// Begins to render what an event displays; gives the event back when nobody has anything to add. `tables` is where its
-/// table goes, if it has one.
-pub(crate) fn begin(
-    renderers: &[Arc<dyn Renderer>],
-    tables: impl FnOnce() -> Tables,
-    mut event: EventKind,
-) -> Result<Rendering, EventKind> {
+/// What becomes of an event.
+pub(crate) enum Begun {
+    Rendering(Rendering),
+    /// Nobody has anything to add to it.
+    AsItIs(EventKind),
+}
+
+/// Begins to render what an event displays. `tables` is where its table goes, if it has one.
+pub(crate) fn begin(renderers: &[Arc<dyn Renderer>], tables: impl FnOnce() -> Tables, mut event: EventKind) -> Begun {
     let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &mut event else {
-        return Err(event);
+        return Begun::AsItIs(event);
     };
     let table = tables::take(data).map(|table| (tables(), table));
     let begun: Vec<RenderFuture> = renderers.iter().filter_map(|renderer| renderer.render(data)).collect();
     match begun.is_empty() && table.is_none() {
-        true => Err(event),
-        false => Ok(Box::pin(rendered(event, table, begun))),
+        true => Begun::AsItIs(event),
+        false => Begun::Rendering(Box::pin(rendered(event, table, begun))),
     }
 }
 
@@ -115,8 +117,10 @@ mod tests {
 
     fn shouted(event: EventKind) -> Vec<EventKind> {
         let renderers: [Arc<dyn Renderer>; 1] = [Arc::new(Shout)];
-        begin(&renderers, || unreachable!("no table"), event)
-            .map_or_else(|event| vec![event], |rendering| futures::executor::block_on(rendering))
+        match begin(&renderers, || unreachable!("no table"), event) {
+            Begun::Rendering(rendering) => futures::executor::block_on(rendering),
+            Begun::AsItIs(event) => vec![event],
+        }
     }
 
     #[test]

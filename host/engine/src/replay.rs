@@ -27,7 +27,7 @@ use crate::{
     limits::{Limits, TIMEOUT_MAX},
     meter::lock,
     record::{Birth, CellHead, Entry, Item, Playback, Progress, Tape, item_of},
-    renderer::{self, Renderer},
+    renderer::{self, Begun, Renderer},
     snapshot::Snapshot,
     store::{Binding, LiveCell},
     store_state::data_of,
@@ -178,13 +178,13 @@ impl Replay {
                 Step::Born(birth) => self.begin(stream, birth)?,
                 Step::Said(run) => match self.progress(stream).await? {
                     Progress::Said(event) => match renderer::begin(&self.renderers, || self.tables(), event) {
-                        Ok(rendering) => {
+                        Begun::Rendering(rendering) => {
                             for event in rendering.await {
                                 let event = self.event(run, event);
                                 self.rendered.push_back(event);
                             }
                         }
-                        Err(event) => return Ok(Some(self.event(run, event))),
+                        Begun::AsItIs(event) => return Ok(Some(self.event(run, event))),
                     },
                     Progress::Left => return Err(out_of_order()),
                 },

@@ -24,7 +24,7 @@ use crate::{
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX},
     meter::StopFlag,
     outcome::{Failure, FailureKind, Outcome, Usage},
-    renderer::{self, Rendering},
+    renderer::{self, Begun, Rendering},
     result::RunResult,
     session::{RunMarks, Session},
 };
@@ -283,8 +283,8 @@ impl Run {
                         self.ending = Some(end);
                     }
                     Some(kind) => match renderer::begin(self.session.renderers(), || self.session.tables(), kind) {
-                        Ok(rendering) => self.rendering = Some(rendering),
-                        Err(kind) => {
+                        Begun::Rendering(rendering) => self.rendering = Some(rendering),
+                        Begun::AsItIs(kind) => {
                             self.note(&kind);
                             return Poll::Ready(Some(kind));
                         }
