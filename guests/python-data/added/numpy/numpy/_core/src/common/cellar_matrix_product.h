@@ -1,6 +1,7 @@
 /* Products of matrices, for one type of number. Where no BLAS is built in, NumPy multiplies element by element, which
    reads the second matrix from memory as often as the first has rows. Here both are copied, a block that fits a cache
-   at a time, into the order in which a kernel of 4 rows by 2 vectors reads them.
+   at a time, into the order in which a kernel of 4 rows by 2 vectors reads them. `scale` is a factor of the product;
+   what `adds` adds it to the result instead of replacing it.
 
    Include it with `REAL` (float or double) and `NAMED(name)`, which makes a name the type's own. Strides are in bytes. */
 #include <stddef.h>
@@ -30,6 +31,16 @@ typedef struct {
     ptrdiff_t row, column;
 } NAMED(matrix);
 
+/* What begins at a row and a column. */
+static inline NAMED(matrix) NAMED(part)(NAMED(matrix) from, ptrdiff_t row, ptrdiff_t column) {
+    from.data += row * from.row + column * from.column;
+    return from;
+}
+
+static inline NAMED(matrix) NAMED(transposed)(NAMED(matrix) from) {
+    return (NAMED(matrix)){from.data, from.column, from.row};
+}
+
 /* The sum of products of two vectors, in four chains that do not wait for each other. */
 static inline REAL NAMED(dot)(const char *a, ptrdiff_t a_step, const char *b, ptrdiff_t b_step, ptrdiff_t n) {
     VECTOR sums[4] = {{0}};
@@ -50,37 +61,61 @@ static inline REAL NAMED(dot)(const char *a, ptrdiff_t a_step, const char *b, pt
     return sum;
 }
 
-/* A matrix times a vector: row by row, or where its columns lie in memory in one piece, column by column. */
-static void NAMED(times_vector)(NAMED(matrix) a, const char *x, ptrdiff_t x_step, char *y, ptrdiff_t y_step,
-                                ptrdiff_t rows, ptrdiff_t depth) {
-    if (a.row != sizeof(REAL) || a.column == sizeof(REAL) || y_step != sizeof(REAL)) {
+/* Adds a matrix times a vector to a vector in one piece, four columns at a time: the vector is read and written as
+   often as there are columns otherwise. Each column is in one piece. */
+static void NAMED(add_columns)(NAMED(matrix) a, const char *x, ptrdiff_t x_step, REAL *restrict y, ptrdiff_t rows,
+                               ptrdiff_t depth, REAL scale) {
+    ptrdiff_t k = 0;
+    for (; k + 4 <= depth; k += 4) {
+        const REAL *c0 = (const REAL *)(a.data + k * a.column), *c1 = (const REAL *)((const char *)c0 + a.column);
+        const REAL *c2 = (const REAL *)((const char *)c1 + a.column), *c3 = (const REAL *)((const char *)c2 + a.column);
+        REAL x0 = scale * AT(x, k * x_step), x1 = scale * AT(x, (k + 1) * x_step);
+        REAL x2 = scale * AT(x, (k + 2) * x_step), x3 = scale * AT(x, (k + 3) * x_step);
         for (ptrdiff_t i = 0; i < rows; i++)
-            AT(y, i * y_step) = NAMED(dot)(a.data + i * a.row, a.column, x, x_step, depth);
-        return;
+            y[i] += (c0[i] * x0 + c1[i] * x1) + (c2[i] * x2 + c3[i] * x3);
     }
-    memset(y, 0, rows * sizeof(REAL));
-    for (ptrdiff_t k = 0; k < depth; k++) {
+    for (; k < depth; k++) {
         const REAL *column = (const REAL *)(a.data + k * a.column);
-        REAL factor = AT(x, k * x_step), *restrict sums = (REAL *)y;
+        REAL factor = scale * AT(x, k * x_step);
         for (ptrdiff_t i = 0; i < rows; i++)
-            sums[i] += column[i] * factor;
+            y[i] += column[i] * factor;
     }
 }
 
-/* Copies a block in panels of `width` rows, each column of a panel in one piece; rows that are missing are zeros. */
-static void NAMED(pack)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t width, REAL *to) {
+/* A matrix times a vector: row by row, or where its columns lie in memory in one piece, by columns. */
+static void NAMED(times_vector)(NAMED(matrix) a, const char *x, ptrdiff_t x_step, char *y, ptrdiff_t y_step,
+                                ptrdiff_t rows, ptrdiff_t depth, REAL scale, int adds) {
+    if (a.row == sizeof(REAL) && a.column != sizeof(REAL) && y_step == sizeof(REAL)) {
+        if (!adds)
+            memset(y, 0, rows * sizeof(REAL));
+        NAMED(add_columns)(a, x, x_step, (REAL *)y, rows, depth, scale);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < rows; i++) {
+        REAL sum = scale * NAMED(dot)(a.data + i * a.row, a.column, x, x_step, depth), *at = &AT(y, i * y_step);
+        *at = adds ? *at + sum : sum;
+    }
+}
+
+/* Copies a block, times `scale`, in panels of `width` rows, each column of a panel in one piece; rows that are missing
+   are zeros. */
+static inline void NAMED(pack)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t width, REAL scale,
+                               REAL *to) {
     for (ptrdiff_t first = 0; first < rows; first += width) {
         ptrdiff_t there = rows - first < width ? rows - first : width;
         const char *panel = from.data + first * from.row;
         if (there < width)
             memset(to, 0, width * columns * sizeof(REAL));
         if (from.row == sizeof(REAL) && there == width) {
-            for (ptrdiff_t k = 0; k < columns; k++)
-                memcpy(to + k * width, panel + k * from.column, width * sizeof(REAL));
+            for (ptrdiff_t k = 0; k < columns; k++) {
+                const VECTOR *column = (const VECTOR *)(panel + k * from.column);
+                for (ptrdiff_t part = 0; part < width / LANES; part++)
+                    ((VECTOR *)(to + k * width))[part] = scale * column[part];
+            }
         } else {
             for (ptrdiff_t i = 0; i < there; i++)
                 for (ptrdiff_t k = 0; k < columns; k++)
-                    to[k * width + i] = AT(panel, i * from.row + k * from.column);
+                    to[k * width + i] = scale * AT(panel, i * from.row + k * from.column);
         }
         to += width * columns;
     }
@@ -106,8 +141,8 @@ static inline void NAMED(tile)(const REAL *a, const REAL *b, ptrdiff_t depth, VE
 /* Writes a tile into the result, or adds it, as far as it lies within `rows` and `columns`. */
 static inline void NAMED(put_tile)(NAMED(matrix) c, VECTOR sums[TILE_ROWS][2], ptrdiff_t rows, ptrdiff_t columns,
                                    int adds) {
-    if (rows >= TILE_ROWS && columns >= TILE_COLUMNS && c.column == sizeof(REAL)) {
-        for (int i = 0; i < TILE_ROWS; i++)
+    if (columns >= TILE_COLUMNS && c.column == sizeof(REAL)) {
+        for (int i = 0; i < TILE_ROWS && i < rows; i++)
             for (int half = 0; half < 2; half++) {
                 VECTOR *at = (VECTOR *)(c.data + i * c.row) + half;
                 *at = adds ? *at + sums[i][half] : sums[i][half];
@@ -129,8 +164,7 @@ static void NAMED(blocks)(const REAL *a, const REAL *b, NAMED(matrix) c, ptrdiff
         for (ptrdiff_t i = 0; i < rows; i += TILE_ROWS) {
             VECTOR sums[TILE_ROWS][2];
             NAMED(tile)(a + i * depth, b + j * depth, depth, sums);
-            NAMED(matrix) at = {c.data + i * c.row + j * c.column, c.row, c.column};
-            NAMED(put_tile)(at, sums, rows - i, columns - j, adds);
+            NAMED(put_tile)(NAMED(part)(c, i, j), sums, rows - i, columns - j, adds);
         }
 }
 
@@ -138,20 +172,24 @@ static inline ptrdiff_t NAMED(least)(ptrdiff_t a, ptrdiff_t b) {
     return a < b ? a : b;
 }
 
-/* c = a b. Returns 0, with nothing done, where element by element is as good, or there is no memory for the copies. */
+/* c = scale a b, or c += scale a b. Returns 0, with nothing done, where element by element is as good, or there is no
+   memory for the copies. */
 static int NAMED(product)(NAMED(matrix) a, NAMED(matrix) b, NAMED(matrix) c, ptrdiff_t rows, ptrdiff_t depth,
-                          ptrdiff_t columns) {
+                          ptrdiff_t columns, REAL scale, int adds) {
     if (columns == 1) {
-        NAMED(times_vector)(a, b.data, b.row, c.data, c.row, rows, depth);
+        NAMED(times_vector)(a, b.data, b.row, c.data, c.row, rows, depth, scale, adds);
         return 1;
     }
     if (rows == 1) {
-        NAMED(matrix) transposed = {b.data, b.column, b.row};
-        NAMED(times_vector)(transposed, a.data, a.column, c.data, c.column, columns, depth);
+        NAMED(times_vector)(NAMED(transposed)(b), a.data, a.column, c.data, c.column, columns, depth, scale, adds);
         return 1;
     }
     if (depth == 0 || (double)rows * depth * columns < SMALL_PRODUCT)
         return 0;
+    /* Tiles are written by rows. */
+    if (c.row == sizeof(REAL) && c.column != sizeof(REAL))
+        return NAMED(product)(NAMED(transposed)(b), NAMED(transposed)(a), NAMED(transposed)(c), columns, depth, rows,
+                              scale, adds);
     ptrdiff_t deep = NAMED(least)(depth, BLOCK_DEPTH);
     ptrdiff_t high = NAMED(least)((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, BLOCK_ROWS);
     ptrdiff_t wide = NAMED(least)((columns + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS, BLOCK_COLUMNS);
@@ -162,14 +200,12 @@ static int NAMED(product)(NAMED(matrix) a, NAMED(matrix) b, NAMED(matrix) c, ptr
         ptrdiff_t width = NAMED(least)(wide, columns - j);
         for (ptrdiff_t k = 0; k < depth; k += deep) {
             ptrdiff_t thickness = NAMED(least)(deep, depth - k);
-            NAMED(matrix) from_b = {b.data + k * b.row + j * b.column, b.column, b.row};
-            NAMED(pack)(from_b, width, thickness, TILE_COLUMNS, b_block);
+            NAMED(matrix) from_b = NAMED(transposed)(NAMED(part)(b, k, j));
+            NAMED(pack)(from_b, width, thickness, TILE_COLUMNS, 1, b_block);
             for (ptrdiff_t i = 0; i < rows; i += high) {
                 ptrdiff_t height = NAMED(least)(high, rows - i);
-                NAMED(matrix) from_a = {a.data + i * a.row + k * a.column, a.row, a.column};
-                NAMED(pack)(from_a, height, thickness, TILE_ROWS, a_block);
-                NAMED(matrix) to = {c.data + i * c.row + j * c.column, c.row, c.column};
-                NAMED(blocks)(a_block, b_block, to, height, thickness, width, k > 0);
+                NAMED(pack)(NAMED(part)(a, i, k), height, thickness, TILE_ROWS, scale, a_block);
+                NAMED(blocks)(a_block, b_block, NAMED(part)(c, i, j), height, thickness, width, adds || k > 0);
             }
         }
     }
