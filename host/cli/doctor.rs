@@ -316,7 +316,7 @@ impl Lines {
     }
 
     fn item(&mut self, name: &str, value: &str) {
-        let _ = writeln!(self.text, "  {name:<14}{value}");
+        let _ = writeln!(self.text, "  {name:<18}{value}");
     }
 }
 
