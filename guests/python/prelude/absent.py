@@ -40,6 +40,7 @@ _PACKAGES = (
     "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
     "(pip install --target DIR, then --packages DIR)"
 )
+_DATA = "the guest `python-data` has it built in; the host chooses the guest of a session (--guest python-data)"
 
 # Modules that cannot be imported. Programs have learnt to do without most of them, because Windows lacks them too.
 _ABSENT = {
@@ -53,6 +54,8 @@ _ABSENT = {
     "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
     "grp": _USERS,
     "idlelib": _SCREEN,
+    "numpy": _DATA,
+    "pandas": _DATA,
     "pip": _PACKAGES,
     "pwd": _USERS,
     "readline": _TERMINAL,
@@ -78,13 +81,17 @@ def _refuse(owner, message, *names):
         setattr(owner, name, refuse)
 
 
+# What asks the finders when a module is imported.
+_IMPORT = importlib._bootstrap._find_and_load_unlocked.__code__
+
+
 class _Absent:
     """The finder that is asked when no other knows a module."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
-        """A hollow module, or the reason why there is none."""
-        if fullname in _ABSENT:
+        """A hollow module, or the reason why there is none; whoever only asks whether it is there gets no reason."""
+        if fullname in _ABSENT and sys._getframe(2).f_code is _IMPORT:
             raise ModuleNotFoundError(f"No module named '{fullname}': {_ABSENT[fullname]}", name=fullname)
         if fullname in _HOLLOW:
             return importlib.machinery.ModuleSpec(fullname, _HollowLoader, is_package=fullname == "ctypes")
