@@ -115,7 +115,7 @@ def _shape(frame):
 
 def _resource(frame):
     """The table as a Tabular Data Resource."""
-    parts = _index_parts(frame.index)
+    parts = _index_parts(frame)
     keys = [_short(name, NAME) for name, _label, _values in parts]
     names = [*keys, *(_short(name, NAME) for name in _names(frame))]
     rows, columns = frame.shape
@@ -182,21 +182,26 @@ def _word(dtype):
 # Columns for the host
 
 
-def _index_parts(index):
-    """Name, label and values of what names the rows; nothing where that is numbers in steps."""
+def _index_parts(frame):
+    """Name, label and values of what names the rows; nothing where that is numbers in steps.
+
+    A label that something else has as well is no name, as pandas has it: columns keep theirs.
+    """
+    index = frame.index
     if isinstance(index, pd.RangeIndex):
         return []
-    parts = []
-    for level in range(index.nlevels):
-        label = index.names[level]
-        name = f"__index_level_{level}__" if label is None else str(label)
-        parts.append((name, None if label is None else str(label), index.get_level_values(level)))
+    parts, taken = [], {None, *map(str, frame.columns)}
+    for level, label in enumerate(index.names):
+        label = None if label is None else str(label)
+        name = f"__index_level_{level}__" if label in taken else label
+        taken.add(label)
+        parts.append((name, label, index.get_level_values(level)))
     return parts
 
 
 def _names(frame):
     """Names of the columns, each once, and none that names the rows."""
-    taken = {name for name, _label, _values in _index_parts(frame.index)}
+    taken = {name for name, _label, _values in _index_parts(frame)}
     names = []
     for label in frame.columns:
         name = wanted = str(label)
@@ -216,7 +221,7 @@ def _columns(frame):
     if not len(frame.columns):
         raise _NotKept("it has no columns")
     index = frame.index
-    parts = _index_parts(index)
+    parts = _index_parts(frame)
     if parts:
         head = {"kind": "columns", "names": [label for _name, label, _values in parts]}
     else:
@@ -238,8 +243,9 @@ def _columns(frame):
         if budget["bytes"] < 0:
             raise _NotKept(_too_large())
         buffers += made
+    label = None if frame.columns.name is None else str(frame.columns.name)
     numbered = frame.columns.dtype.kind in "iu" and frame_names == [str(label) for label in frame.columns]
-    text = json.dumps({"rows": len(frame), "index": head, "numbered": numbered, "columns": described}).encode()
+    text = json.dumps({"rows": len(frame), "index": head, "label": label, "numbered": numbered, "columns": described}).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *buffers])
 
 

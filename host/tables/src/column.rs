@@ -12,8 +12,8 @@ use arrow_array::{
     types::{
         ArrowTimestampType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
         DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-        UInt16Type, UInt32Type, UInt64Type,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
+        UInt64Type,
     },
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -122,7 +122,8 @@ impl<'b> Taking<'_, 'b> {
             Kind::Timestamp { unit, zone } => {
                 let zone = self.zone(zone.as_deref())?;
                 match unit {
-                    Unit::Second => self.moments::<TimestampSecondType>(rows, nulls, zone)?,
+                    // The file has no such type.
+                    Unit::Second => self.seconds(rows, nulls, zone)?,
                     Unit::Millisecond => self.moments::<TimestampMillisecondType>(rows, nulls, zone)?,
                     Unit::Microsecond => self.moments::<TimestampMicrosecondType>(rows, nulls, zone)?,
                     Unit::Nanosecond => self.moments::<TimestampNanosecondType>(rows, nulls, zone)?,
@@ -198,6 +199,20 @@ impl<'b> Taking<'_, 'b> {
         zone: Option<Arc<str>>,
     ) -> Result<ArrayRef, TableError> {
         Ok(Arc::new(self.times::<T>(rows, nulls)?.with_timezone_opt(zone)))
+    }
+
+    /// Moments in seconds, as milliseconds.
+    fn seconds(
+        &mut self,
+        rows: u32,
+        nulls: Option<NullBuffer>,
+        zone: Option<Arc<str>>,
+    ) -> Result<ArrayRef, TableError> {
+        let seconds = self.times::<DurationSecondType>(rows, nulls)?;
+        let moments = seconds.try_unary::<_, TimestampMillisecondType, TableError>(|second| {
+            second.checked_mul(1_000).ok_or_else(|| self.fault("has moments that are too far away"))
+        })?;
+        Ok(Arc::new(moments.with_timezone_opt(zone)))
     }
 
     fn zone(&self, name: Option<&str>) -> Result<Option<Arc<str>>, TableError> {

@@ -18,18 +18,23 @@ use std::{
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
 use parquet::{
-    arrow::ArrowWriter,
+    arrow::{
+        ArrowWriter,
+        arrow_writer::{ArrowColumnWriter, compute_leaves},
+    },
     basic::Compression,
-    file::{metadata::KeyValue, properties::WriterProperties},
+    file::{metadata::KeyValue, properties::WriterProperties, writer::SerializedFileWriter},
 };
 use serde::Deserialize;
 
-use crate::{column, column::Kind, error::TableError, pandas};
+use crate::{categories, column, column::Kind, error::TableError, pandas};
 
 /// Columns that a table may have: each takes memory of its own while the file is written.
 pub const COLUMNS_MAX: usize = 2_000;
 /// Bytes of a column's name, of its type and of its time zone.
 pub const NAME_BYTES_MAX: usize = 1 << 10;
+/// Rows that a reader can take by themselves.
+const GROUP_ROWS: usize = 1 << 20;
 /// Bytes of the head: room for all columns with names of a common length.
 const HEAD_BYTES_MAX: usize = 4 << 20;
 
@@ -39,6 +44,9 @@ const HEAD_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Head {
     pub(crate) rows: u32,
     pub(crate) index: Index,
+    /// What the columns' names are together.
+    #[serde(default)]
+    pub(crate) label: Option<String>,
     /// Whether the columns' names are numbers in the guest.
     #[serde(default)]
     pub(crate) numbered: bool,
@@ -145,8 +153,12 @@ impl Table {
             .set_created_by("Cellar".to_owned())
             .set_key_value_metadata(Some(vec![KeyValue::new(pandas::KEY.to_owned(), self.metadata.clone())]))
             .build();
-        let mut writer = ArrowWriter::try_new(out, self.batch.schema(), Some(properties))?;
-        writer.write(&self.batch)?;
+        let writer = ArrowWriter::try_new(out, self.batch.schema(), Some(properties))?;
+        let (mut writer, columns) = writer.into_serialized_writer()?;
+        for (group, from) in (0..self.rows()).step_by(GROUP_ROWS).enumerate() {
+            let rows = self.batch.slice(from, GROUP_ROWS.min(self.rows() - from));
+            write_group(&mut writer, columns.create_column_writers(group)?, &rows)?;
+        }
         writer.close()?;
         Ok(())
     }
@@ -155,6 +167,31 @@ impl Table {
     pub(crate) fn batch(&self) -> &RecordBatch {
         &self.batch
     }
+}
+
+/// Writes rows as one group: column by column.
+fn write_group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    columns: Vec<ArrowColumnWriter>,
+    rows: &RecordBatch,
+) -> Result<(), TableError> {
+    let descriptors = writer.schema_descr().columns().to_vec();
+    let mut group = writer.next_row_group()?;
+    let fields = rows.schema();
+    let arrays = rows.columns().iter().zip(fields.fields());
+    for (((array, field), mut column), descriptor) in arrays.zip(columns).zip(descriptors) {
+        if let Some(parts) = categories::parts(array) {
+            let (bytes, close) = categories::chunk(descriptor, parts)?;
+            group.append_column(&bytes, close)?;
+        } else {
+            for leaf in compute_leaves(field, array)? {
+                column.write(&leaf)?;
+            }
+            column.close()?.append_to_row_group(&mut group)?;
+        }
+    }
+    group.close()?;
+    Ok(())
 }
 
 impl Head {

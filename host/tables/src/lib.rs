@@ -1,6 +1,7 @@
 //! Tables that cells display: taken from a guest as buffers of columns, checked, kept as Parquet, read back a page at a
 //! time. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
 
+mod categories;
 mod column;
 mod error;
 mod frame;

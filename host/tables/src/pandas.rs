@@ -38,7 +38,9 @@ pub(crate) fn metadata(head: &Head) -> String {
         })
         .collect();
     let (names, numpy) = if head.numbered { ("int64", "int64") } else { ("unicode", "object") };
-    let names = json!({"name": null, "field_name": null, "pandas_type": names, "numpy_type": numpy, "metadata": null});
+    let label = &head.label;
+    let names =
+        json!({"name": label, "field_name": label, "pandas_type": names, "numpy_type": numpy, "metadata": null});
     json!({
         "index_columns": index_columns,
         "column_indexes": [names],

@@ -153,6 +153,52 @@ fn rows_are_read_a_page_at_a_time() {
     assert!(short.starts_with("10,1,1,1,0.1,fal… 2 more characters,202… "), "{short}");
 }
 
+/// A column of so many categories in so many rows, every seventh without one.
+fn groups(rows: i32, count: i32) -> Table {
+    let names: Vec<String> = (0..count).map(|number| format!("ø{}", count - number)).collect();
+    let ends = names.iter().scan(0, |end, name| {
+        *end += i32::try_from(name.len()).expect("short");
+        Some(*end)
+    });
+    let ends: Vec<i32> = std::iter::once(0).chain(ends).collect();
+    let codes: Vec<i32> = (0..rows).map(|row| if row % 7 == 3 { -1 } else { (row * 31 + count - 1) % count }).collect();
+    let mut head = one(json!({"kind": "category", "count": count, "bytes": ends[names.len()], "ordered": false}));
+    head["rows"] = rows.into();
+    Table::parse(&frame(&head, &[&offsets(&codes), &offsets(&ends), names.concat().as_bytes()])).expect("a table")
+}
+
+#[test]
+fn categories_keep_their_order_and_all_of_them() {
+    // One page and several, one bit and several, one category, and those of which there is no row.
+    for (rows, count) in [(3, 40), (2, 1), (1, 2), (9, 2), (200_000, 300), (70_000, 3), (16, 70_000)] {
+        let table = groups(rows, count);
+        let builder = ParquetRecordBatchReaderBuilder::try_new(parquet(&table)).expect("a Parquet file");
+        let batches: Vec<_> =
+            builder.with_batch_size(1 << 20).build().expect("a reader").collect::<Result<_, _>>().expect("rows");
+        let [batch] = batches.as_slice() else { panic!("{} batches", batches.len()) };
+        assert_eq!(batch.column(0).to_data(), table.batch().column(0).to_data(), "{rows} of {count}");
+    }
+}
+
+#[test]
+fn a_large_table_is_several_groups_of_rows() {
+    let table = groups((1 << 20) + 5, 9);
+    let page = Page::read(parquet(&table), PageRequest { skip: 1 << 20, rows: 9, bytes: 1 << 10, value_chars: None });
+    let page = page.expect("a page");
+    assert_eq!((page.rows, page.total), (5, (1 << 20) + 5));
+    assert_eq!(page.text, "ø3\nø8\nø4\nø9\nø5\n");
+}
+
+#[test]
+fn moments_in_seconds_are_kept_in_milliseconds() {
+    let kind = json!({"kind": "timestamp", "unit": "s", "zone": null});
+    let table = Table::parse(&frame(&one(kind.clone()), &[&integers(&[-1, i64::MIN])])).expect("a table");
+    let page = Page::read(parquet(&table), PageRequest { skip: 0, rows: 9, bytes: 1 << 10, value_chars: None });
+    assert_eq!(page.expect("a page").text, "1969-12-31T23:59:59\n\n");
+    let far = refusal(&one(kind), &[&integers(&[0, i64::MAX / 1_000 + 1])]);
+    assert_eq!(far, "column `a` has moments that are too far away");
+}
+
 fn refusal(head: &Value, buffers: &[&[u8]]) -> String {
     Table::parse(&frame(head, buffers)).expect_err("refused").to_string()
 }
