@@ -16,6 +16,7 @@ mod node;
 mod notebook;
 mod oracle;
 mod outputs;
+mod parquet;
 mod recordings;
 mod runtime;
 mod secrets;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// The checkout; commands run there, so that paths in messages are relative.
 pub(crate) fn root() -> &'static Path {
@@ -84,6 +85,39 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
     let _ = stdin.write_all(input);
     drop(stdin);
     child.wait_with_output().expect("cellar ends").into()
+}
+
+/// A folder with the Python packages that a file of requirements pins, installed unless the cache has it.
+pub(crate) fn python_packages(name: &str, requirements: &str) -> PathBuf {
+    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder");
+    let requirements = root().join(requirements);
+    let digest = format!("{:x}", Sha256::digest(std::fs::read(&requirements).expect("requirements")));
+    let folder = cache.join("oracle").join(format!("{name}-{}", &digest[..16]));
+    if folder.exists() {
+        return folder;
+    }
+    std::fs::create_dir_all(cache.join("oracle")).expect("a folder");
+    let work = tempfile::tempdir_in(cache.join("oracle")).expect("a folder");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
+    pip.args(["--no-compile", "--only-binary", ":all:", "--python-version", "3.13", "--requirement"]);
+    pip.arg(requirements).arg("--target").arg(work.path());
+    let ended = pip.stdin(Stdio::null()).output().expect("python3 starts");
+    assert!(ended.status.success(), "pip: {}", String::from_utf8_lossy(&ended.stderr));
+    // Another test may have been faster.
+    if std::fs::rename(work.path(), &folder).is_ok() {
+        let _ = work.keep();
+    }
+    folder
+}
+
+/// The native Python that a guest is compared with.
+pub(crate) fn native_python(guest: &str) -> String {
+    let guests = Path::new(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
+    let ended = run(Command::new(guests).args(["native", guest]).current_dir(root()).stdout(Stdio::piped()));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    ended.stdout.trim().to_owned()
 }
 
 /// Runs cells of one language, given by their source, and returns the result as JSON.

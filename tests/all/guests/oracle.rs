@@ -8,11 +8,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::support::{cellar_with_guests, root, run, run_with_input};
-
-const REQUIREMENTS: &str = include_str!("../../../fixtures/oracle/requirements.txt");
+use crate::support::{cellar_with_guests, native_python, python_packages, root, run_with_input};
 
 /// What a cell of a fixture is, and why it differs when it must.
 struct OracleCell {
@@ -38,42 +35,12 @@ fn cells(path: &Path) -> Vec<OracleCell> {
     cells
 }
 
-/// A folder with IPython in it, installed unless the cache has it.
-fn ipython() -> PathBuf {
-    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder");
-    let digest = format!("{:x}", Sha256::digest(REQUIREMENTS));
-    let folder = cache.join("oracle").join(format!("ipython-{}", &digest[..16]));
-    if folder.exists() {
-        return folder;
-    }
-    fs::create_dir_all(cache.join("oracle")).expect("a folder");
-    let work = tempfile::tempdir_in(cache.join("oracle")).expect("a folder");
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
-    pip.args(["--no-compile", "--only-binary", ":all:", "--python-version", "3.13", "--requirement"]);
-    pip.arg(root().join("fixtures/oracle/requirements.txt")).arg("--target").arg(work.path());
-    let ended = pip.stdin(Stdio::null()).output().expect("python3 starts");
-    assert!(ended.status.success(), "pip: {}", String::from_utf8_lossy(&ended.stderr));
-    // Another test may have been faster.
-    if fs::rename(work.path(), &folder).is_ok() {
-        let _ = work.keep();
-    }
-    folder
-}
-
-/// The Python that the guest is built with.
-fn python() -> String {
-    let guests = Path::new(env!("CARGO_BIN_EXE_cellar")).with_file_name("cellar-guests");
-    let ended = run(Command::new(guests).args(["native", "python"]).current_dir(root()));
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    ended.stdout.trim().to_owned()
-}
-
 fn in_ipython(cells: &[OracleCell]) -> Vec<Value> {
     let sources: Vec<&str> = cells.iter().map(|cell| cell.code.as_str()).collect();
-    let mut command = Command::new(python());
-    command.arg(root().join("fixtures/oracle/ipython_cells.py")).env("PYTHONPATH", ipython());
+    let mut command = Command::new(native_python("python"));
+    command
+        .arg(root().join("fixtures/oracle/ipython_cells.py"))
+        .env("PYTHONPATH", python_packages("ipython", "fixtures/oracle/requirements.txt"));
     command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     let ended = run_with_input(&mut command, json!(sources).to_string().as_bytes());
     assert_eq!(ended.code, 0, "{}", ended.stderr);

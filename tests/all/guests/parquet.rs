@@ -1,0 +1,64 @@
+//! Files of tables, read by pandas with pyarrow: see `fixtures/oracle/README.md`.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{cellar_with_guests, native_python, python_packages, root, run, run_with_input};
+
+const RESOURCE: &str = "application/vnd.dataresource+json";
+
+/// Titles and code of the cells of a fixture.
+fn cells(text: &str) -> Vec<(String, String)> {
+    let cells = text.split("\n# %% ").skip(1);
+    cells
+        .map(|cell| cell.split_once('\n').map(|(title, code)| (title.to_owned(), code.to_owned())).expect("code"))
+        .collect()
+}
+
+/// What each cell displayed.
+fn displays(cells: &[(String, String)], store: &str) -> Vec<Value> {
+    let cell = |(_, code): &(String, String)| json!({"language": "py", "code": format!("{code}\nframe")});
+    let request = json!({"cells": cells.iter().map(cell).collect::<Vec<_>>()});
+    let mut command = cellar_with_guests(["run", "-", "--events", "--guest", "python-data", "--store", store]);
+    let ended = run_with_input(&mut command, request.to_string().as_bytes());
+    let failed = || ended.stdout.lines().find(|line| line.contains("\"traceback\"")).unwrap_or_default();
+    assert_eq!(ended.code, 0, "{}{}", ended.stderr, failed());
+    let events = ended.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    events.filter(|event| event["type"] == "display").map(|mut event| event["data"].take()).collect()
+}
+
+#[test]
+fn pyarrow_reads_the_table_that_was_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store").to_str().expect("text").to_owned();
+    let fixture = fs::read_to_string(root().join("fixtures/oracle/tables/frames.py")).expect("a fixture");
+    let cells = cells(&fixture);
+    let displays = displays(&cells, &store);
+    assert_eq!(displays.len(), cells.len());
+    let cases = cells.iter().zip(&displays).enumerate().map(|(number, ((title, code), shown))| {
+        let resource = &shown[RESOURCE];
+        let uri = resource["path"].as_str().unwrap_or_else(|| panic!("{title}: {}", resource["notice"]));
+        let file = folder.path().join(format!("{number}.parquet")).to_str().expect("text").to_owned();
+        let got = run(&mut cellar_with_guests(["artifact", "get", uri, &file, "--store", &store]));
+        assert_eq!(got.code, 0, "{}", got.stderr);
+        let fields = resource["schema"]["fields"].as_array().expect("fields");
+        let types: Vec<&Value> = fields.iter().map(|field| &field["dtype"]).collect();
+        json!({"code": code, "file": file, "types": types, "text": shown["text/plain"]})
+    });
+    let cases: Value = cases.collect();
+    let mut python = Command::new(native_python("python-data"));
+    python.arg(root().join("fixtures/oracle/tables/read.py"));
+    python.arg(python_packages("pyarrow", "fixtures/oracle/tables/requirements.txt"));
+    let ended = run_with_input(python.stdout(Stdio::piped()).stderr(Stdio::piped()), cases.to_string().as_bytes());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let found: Vec<Option<String>> = serde_json::from_str(&ended.stdout).expect("a list");
+    assert_eq!(found.len(), cells.len());
+    let differences =
+        found.iter().zip(&cells).filter_map(|(why, (title, _))| Some(format!("{title}: {}", why.as_ref()?)));
+    let differences: Vec<String> = differences.collect();
+    assert!(differences.is_empty(), "{} tables differ\n\n{}", differences.len(), differences.join("\n\n"));
+}
