@@ -48,7 +48,7 @@ impl Guest for PythonData {
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
         let folder = folder(workshop);
         let mut additions = Additions {
-            own: vec![folder.join("fenv.c"), folder.join("exceptions.c")],
+            own: vec![folder.join("fenv.c"), folder.join("exceptions.c"), folder.join("hypot.c")],
             includes: vec![folder.join("include")],
             library: vec![packages::pure(workshop)?],
             prelude: Some(folder.join("prelude")),

@@ -1,4 +1,4 @@
-/* Sorts numbers of 32 and 64 bits by their bytes, from the last one to the first. Where vectors have 128 bits, this is
+/* Sorts integers, moments, `float32` and `float64` by their bytes, from the last one to the first. Where vectors have 128 bits, this is
    several times as fast as what compares: nothing depends on which way a comparison goes. It is stable, so it serves
    every kind of sort. */
 #ifndef CELLAR_RADIX_SORT_HPP
@@ -19,13 +19,14 @@ constexpr npy_intp kFewest = 256, kMost = UINT32_MAX;
 
 template <class Tag>
 constexpr bool is_sorted_by_bytes() {
-    if constexpr (std::is_base_of_v<npy::integral_tag, Tag> || std::is_base_of_v<npy::date_tag, Tag>) {
-        return sizeof(typename Tag::type) >= 4;
-    }
-    else {
-        return std::is_same_v<Tag, npy::float_tag> || std::is_same_v<Tag, npy::double_tag>;
-    }
+    return std::is_base_of_v<npy::integral_tag, Tag> || std::is_base_of_v<npy::date_tag, Tag> ||
+            std::is_same_v<Tag, npy::float_tag> || std::is_same_v<Tag, npy::double_tag>;
 }
+
+/* Bits of so many bytes. */
+template <size_t size>
+using Bits = std::conditional_t<size == 8, uint64_t,
+        std::conditional_t<size == 4, uint32_t, std::conditional_t<size == 2, uint16_t, uint8_t>>>;
 
 /* A number as bits whose order, as that of integers without sign, is the order of the numbers. */
 template <class Tag, bool reverse>
@@ -33,20 +34,20 @@ static inline auto
 key_of(typename Tag::type number)
 {
     using T = typename Tag::type;
-    using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    using Key = Bits<sizeof(T)>;
     constexpr Key sign = Key(1) << (sizeof(Key) * 8 - 1);
     Key bits;
     if constexpr (std::is_floating_point_v<T>) {
         /* Both zeros are equal. */
         number += 0;
         std::memcpy(&bits, &number, sizeof bits);
-        bits ^= (bits & sign) ? ~Key(0) : sign;
+        bits ^= (bits & sign) ? Key(~Key(0)) : sign;
         /* What is not a number comes last, whichever way the rest is sorted. */
-        return number != number ? ~Key(0) : reverse ? Key(~bits) : bits;
+        return number != number ? Key(~Key(0)) : reverse ? Key(~bits) : bits;
     }
     else {
         std::memcpy(&bits, &number, sizeof bits);
-        bits ^= std::is_signed_v<T> ? sign : 0;
+        bits ^= std::is_signed_v<T> ? sign : Key(0);
         if constexpr (std::is_base_of_v<npy::date_tag, Tag>) {
             /* The lowest number stands for no time, which comes last too. */
             return reverse ? Key(~bits) : Key(bits - 1);
