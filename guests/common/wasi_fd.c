@@ -187,8 +187,12 @@ static wasi_result_t write_at(wasi_file_t *file, uint64_t *offset, bool append, 
         uint32_t written = 0;
         bool ok;
         if (append) {
-            ok = cellar_kernel_files_append(file->host, &data, offset, &error);
-            written = (uint32_t)data.len;
+            kernel_tuple2_u32_u64_t appended;
+            ok = cellar_kernel_files_append(file->host, &data, &appended, &error);
+            if (ok) {
+                written = appended.f0;
+                *offset = appended.f1;
+            }
         } else {
             ok = cellar_kernel_files_write(file->host, *offset, &data, &written, &error);
             if (ok)

@@ -127,11 +127,11 @@ impl Files {
         self.slot(file)?.file_to_write()?.write(offset, data)
     }
 
-    /// Writes at the end: at most 1 MiB. Returns the offset behind what was written.
+    /// Writes at the end: at most 1 MiB. Returns how many bytes were written, and the offset behind them.
     ///
     /// # Errors
     /// As [`Files::write`].
-    pub(crate) fn append(&mut self, file: Descriptor, data: &[u8]) -> Result<u64, FileError> {
+    pub(crate) fn append(&mut self, file: Descriptor, data: &[u8]) -> Result<(u32, u64), FileError> {
         self.slot(file)?.file_to_write()?.append(data)
     }
 

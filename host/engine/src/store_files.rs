@@ -112,7 +112,7 @@ impl files::Host for StoreData {
         self.taped(Import::Write, (file, offset, &data), |host| answer(host.binding.files.write(file, offset, &data)))
     }
 
-    fn append(&mut self, file: Descriptor, data: Vec<u8>) -> Answer<u64> {
+    fn append(&mut self, file: Descriptor, data: Vec<u8>) -> Answer<(u32, u64)> {
         self.taped(Import::Append, (file, &data), |host| answer(host.binding.files.append(file, &data)))
     }
 

@@ -66,12 +66,12 @@ impl Handle {
 
     /// # Errors
     /// As [`Handle::write`].
-    pub(super) fn append(&self, data: &[u8]) -> Result<u64, FileError> {
+    pub(super) fn append(&self, data: &[u8]) -> Result<(u32, u64), FileError> {
         // Under the lock the end stays where it is. O_APPEND would not do: it makes Linux ignore every offset.
         let mut ledger = self.quota.lock();
         let size = Stat::of(&self.file)?.size;
         let written = self.write_locked(&mut ledger, size, size, data)?;
-        Ok(size.saturating_add(u64::from(written)))
+        Ok((written, size.saturating_add(u64::from(written))))
     }
 
     fn write_locked(&self, ledger: &mut Ledger, size: u64, offset: u64, data: &[u8]) -> Result<u32, FileError> {

@@ -94,8 +94,11 @@ fn reads_and_writes_are_positional_and_bounded() {
     let file = bed.files.open(ROOT, "/workspace/f", WRITE).unwrap();
     let data = vec![7; (1 << 20) + 5];
     assert_eq!(bed.files.write(file, 0, &data), Ok(1 << 20));
-    assert_eq!(bed.files.append(file, b"end"), Ok((1 << 20) + 3));
+    assert_eq!(bed.files.append(file, b"end"), Ok((3, (1 << 20) + 3)));
     assert_eq!(bed.files.read(file, 1 << 20, u32::MAX).unwrap(), b"end");
+    let other = bed.files.open(ROOT, "/workspace/g", WRITE).unwrap();
+    assert_eq!(bed.files.append(other, &data), Ok((1 << 20, 1 << 20)));
+    assert_eq!(bed.files.append(other, b"end"), Ok((3, (1 << 20) + 3)));
     assert_eq!(bed.files.read(file, 0, u32::MAX).unwrap().len(), 1 << 20);
     assert_eq!(bed.files.read(file, 5, 3).unwrap(), [7, 7, 7]);
     assert_eq!(bed.files.read(file, u64::from(u32::MAX), 10).unwrap(), b"");
@@ -115,7 +118,7 @@ fn reads_and_writes_are_positional_and_bounded() {
     assert_eq!(bed.files.read(mute, 0, 1), Err(FileError::BadDescriptor));
     // Appending and writing at an offset go together.
     let append = bed.files.open(ROOT, "/workspace/f", OpenHow { append: true, ..READ }).unwrap();
-    assert_eq!(bed.files.append(append, b"z"), Ok(3));
+    assert_eq!(bed.files.append(append, b"z"), Ok((1, 3)));
     assert_eq!(bed.files.write(append, 0, b"y"), Ok(1));
     assert_eq!(bed.files.get("/workspace/f").unwrap(), "yaz");
 }

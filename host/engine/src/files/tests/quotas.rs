@@ -15,7 +15,7 @@ fn growth_counts_and_shrinking_gives_back() {
     assert_eq!(files.usage(), (700, 1));
     assert_eq!(files.write(file, 700, &[3; 301]), Err(FileError::Quota));
     assert_eq!(files.append(file, &[3; 301]), Err(FileError::Quota));
-    assert_eq!(files.append(file, &[3; 300]), Ok(1000));
+    assert_eq!(files.append(file, &[3; 300]), Ok((300, 1000)));
     files.write(file, 0, &[4; 1000]).unwrap();
     assert_eq!(files.write(file, 1000, &[5]), Err(FileError::Quota));
     files.set_size(file, 10).unwrap();
