@@ -7,6 +7,8 @@ told on standard error and does not fail the cell, as in IPython.
 import base64
 import binascii
 import json
+import math
+import numbers
 import re
 import sys
 import types
@@ -83,6 +85,31 @@ def _json_text(value):
     return text if len(text) <= LIMIT else None
 
 
+def _document(mime, data):
+    """The JSON of a representation; None when it cannot be made, which is told."""
+    try:
+        try:
+            return json.dumps(data, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError):
+            return json.dumps(_simple(data), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        print(f"{mime} was left out of a display: {error}", file=sys.stderr)
+        return None
+
+
+def _simple(value):
+    """A copy with words of JSON for what has some: numbers that are none become null, as in JavaScript, days texts."""
+    if isinstance(value, dict):
+        return {key: _simple(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_simple(each) for each in value]
+    if isinstance(value, numbers.Integral):
+        return value if isinstance(value, int) else int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
 def _data(mime, data):
     """What a representation returned, as str or bytes; None when there is nothing. Metadata is dropped."""
     if isinstance(data, tuple) and len(data) == 2:
@@ -92,10 +119,7 @@ def _data(mime, data):
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     if mime == "application/json" or mime.endswith("+json"):
-        try:
-            return _json_text(data)
-        except RecursionError:
-            return None
+        return _document(mime, data)
     if isinstance(data, str):
         if _BINARY.match(mime):
             try:

@@ -153,7 +153,7 @@ fn a_specification_that_a_cell_displays_becomes_an_image() {
 
 #[test]
 fn charts_of_altair_are_drawn() {
-    let code = "table = pd.DataFrame({'a': ['x', 'y'], 'b': [1.5, 3.0]})\n\
+    let code = "table = pd.DataFrame({'a': ['x', None], 'b': [1.5, float('nan')]})\n\
                 alt.Chart(table, title='Two bars').mark_bar().encode(x='a', y='b')";
     let result = result_of("py", &[code], &["--guest", "python-data"]);
     assert_eq!(display(&result)["mimeType"], "image/png", "{result}");
