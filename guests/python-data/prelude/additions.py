@@ -31,6 +31,8 @@ def names():
     from _cellar_prelude import documents, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
+    # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
+    sys.modules["numpy._core._internal"].ctypes = None
     # Charts are displayed as specifications, which the host draws.
     modules["altair"].renderers.enable("mimetype")
     tables.begin()
