@@ -1,6 +1,7 @@
 //! Tests that run cells on the Python and the JavaScript guest.
 
 mod agents;
+mod analyses;
 mod bridges;
 mod charts;
 mod cli;
