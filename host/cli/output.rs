@@ -186,7 +186,10 @@ impl Plain {
 
     fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
         self.end_line()?;
-        if let Some(text) = bundle.visible_text().or_else(|| bundle.text("text/plain")) {
+        // Text that only names a picture, or a type, says less than what else there is.
+        let is_name = |text: &str| text.starts_with('<') && text.ends_with('>');
+        let plain = || bundle.text("text/plain").filter(|text| bundle.image().is_none() && !is_name(text));
+        if let Some(text) = bundle.visible_text().or_else(plain) {
             self.write(text)?;
             return self.end_line();
         }

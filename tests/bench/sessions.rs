@@ -134,6 +134,11 @@ fn data(plan: &Plan) -> Vec<Line> {
             Some(2_000.0),
         ),
         ("Data: first DataFrame, shown", "pd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})", None),
+        (
+            "Data: first chart, as a specification",
+            "alt.Chart(pd.DataFrame({'a': [1, 2]})).mark_bar().encode(x='a')",
+            None,
+        ),
     ] {
         let samples = plan.sample(what, || lab.time_in_new(cell));
         lines.push(Line::time(what, &samples, target));

@@ -21,6 +21,8 @@ CELLS = [
     "frame.merge(frame, on='b').pivot_table(index='b', values='a_x')",
     "import io\npd.read_csv(io.StringIO(frame.to_csv(index=False)))",
     "pd.Series(pd.date_range('2024-01-01', periods=3)).dt.day_name()",
+    "alt.Chart(frame).mark_bar().encode(x='a', y='b')",
+    "alt.Chart(frame).mark_line().encode(alt.X('a:Q').title('a'), alt.Y('sum(c):Q'), color='b:N').properties(title='c')",
 ]
 
 
@@ -33,7 +35,9 @@ def names():
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
     sys.modules["numpy._core._internal"].ctypes = None
-    # Charts are displayed as specifications, which the host draws.
+    # Charts are displayed as specifications, which the host draws. Their text would tell how to set up a notebook.
+    display = importlib.import_module("altair.vegalite.v5.display")
+    display.DEFAULT_DISPLAY = display.DEFAULT_DISPLAY.partition("\n")[0]
     modules["altair"].renderers.enable("mimetype")
     tables.begin()
     return {

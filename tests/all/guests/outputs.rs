@@ -58,3 +58,37 @@ fn a_replay_gives_a_model_the_same() {
     let ended = run(cellar_with_guests(["replay", path, "--llm"]).current_dir(root()));
     assert_eq!(serde_json::from_str::<Value>(&ended.stdout).ok(), Some(expected), "{}", ended.stderr);
 }
+
+#[test]
+fn a_chart_is_told_of_as_a_picture_or_printed_as_a_specification() {
+    let chart = "alt.Chart(pd.DataFrame({'a': [1, 2]})).mark_bar().encode(x='a:Q')";
+    let arguments = ["eval", "--guest", "python-data", "-l", "py", chart];
+    let drawn = run(&mut cellar_with_guests(arguments));
+    assert!(drawn.stdout.is_empty() && drawn.stderr.starts_with("[image/png, "), "{drawn:?}");
+    let plain = run(&mut cellar_with_guests(arguments.iter().chain(&["--no-charts"])));
+    let specification: Value = serde_json::from_str(&plain.stdout).unwrap_or_else(|error| panic!("{error}: {plain:?}"));
+    assert_eq!(specification["mark"], json!({"type": "bar"}));
+}
+
+#[test]
+fn a_notebook_keeps_tables_and_charts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("n.ipynb");
+    let code = |source: &str| json!({"cell_type": "code", "metadata": {}, "execution_count": null, "outputs": [], "source": source});
+    let cells = [
+        code("import altair, pandas\nframe = pandas.DataFrame({'a': [1, 2]})\nframe"),
+        code("altair.Chart(frame).mark_bar().encode(x='a')"),
+    ];
+    let notebook = json!({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells});
+    std::fs::write(&path, notebook.to_string()).expect("written");
+    let mut command = cellar_with_guests(["run", "--inplace", "--guest", "python-data"]);
+    let ended = run(command.arg(&path));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stdout.contains("| 0 | 1 |") && ended.stdout.contains("[image/png, "), "{}", ended.stdout);
+    let saved: Value = serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+    let shown = |cell: usize| saved["cells"][cell]["outputs"][0]["data"].as_object().expect("a bundle").clone();
+    let types = |cell: usize| shown(cell).keys().cloned().collect::<Vec<_>>();
+    assert_eq!(types(0), ["application/vnd.dataresource+json", "text/html", "text/markdown", "text/plain"]);
+    assert_eq!(types(1), ["application/vnd.vegalite.v5+json", "image/png", "image/svg+xml", "text/plain"]);
+    assert_eq!(shown(0)["application/vnd.dataresource+json"]["data"], json!([{"a": 1}, {"a": 2}]));
+}
