@@ -9,7 +9,8 @@
 //! ```
 //!
 //! An artifact's id is the start of the SHA-256 of its bytes: what is stored twice is stored once. Bytes are written
-//! beside, synced and renamed, so that an object is whole or not there. A store never outgrows its [`ArtifactQuota`]:
+//! beside, synced and renamed, so that an object is whole or not there; only temporary stores, which a crash of the machine
+//! may damage, do not wait for the disk. A store never outgrows its [`ArtifactQuota`]:
 //! what was used longest ago makes room. Whoever knows an id can read it, so a store belongs to one tenant.
 
 mod collect;
@@ -240,6 +241,24 @@ impl ArtifactStore {
         Ok(store)
     }
 
+    /// Has the disk keep what was written to a file or a folder. It is most of what a small artifact costs, and nothing that
+    /// temporary ones are promised.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        if self.is_temporary() { Ok(()) } else { file.sync_all() }
+    }
+
+    /// Writes a small file whole.
+    fn write_json(&self, folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ArtifactError> {
+        let write = || {
+            let mut file = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
+            file.write_all(&serde_json::to_vec(value)?)?;
+            self.sync(file.as_file())?;
+            file.persist(folder.join(name))?;
+            self.sync(&File::open(folder)?)
+        };
+        write().map_err(failed(folder, "write in"))
+    }
+
     /// What it may hold.
     pub fn quota(&self) -> ArtifactQuota {
         self.inner.quota
@@ -288,7 +307,7 @@ impl ArtifactStore {
                 None => break,
             }
         }
-        write_json(&folder, &key(&name), &Label { label: name.clone(), id: artifact.id })?;
+        self.write_json(&folder, &key(&name), &Label { label: name.clone(), id: artifact.id })?;
         Ok(name)
     }
 
@@ -509,18 +528,6 @@ fn names_in(folder: &Path) -> Result<Vec<String>, ArtifactError> {
 /// What a file says, if it is there and says it.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-/// Writes a small file whole.
-fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ArtifactError> {
-    let write = || {
-        let mut file = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
-        file.as_file().sync_all()?;
-        file.persist(folder.join(name))?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(failed(folder, "write in"))
 }
 
 fn remove_file(path: &Path) -> Result<(), ArtifactError> {

@@ -64,6 +64,15 @@ fn the_same_bytes_are_stored_once_and_stay_while_somebody_refers_to_them() {
 }
 
 #[test]
+fn what_a_crash_cut_short_is_stored_again() {
+    let (_folder, store) = store(ArtifactQuota::default());
+    let artifact = store.put(b"abc", of("s")).expect("stored");
+    fs::write(&artifact.path, b"").expect("cut");
+    store.put(b"abc", of("s")).expect("stored");
+    assert_eq!(text(&store, &artifact.id), "abc");
+}
+
+#[test]
 fn what_was_used_longest_ago_makes_room_in_its_session_first_and_then_in_all() {
     let quota = ArtifactQuota { session_count: 2, total_count: 3, ..ArtifactQuota::default() };
     let (_folder, store) = store(quota);

@@ -6,9 +6,7 @@ use fs2::FileExt;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::{
-    Artifact, ArtifactError, ArtifactStore, Description, Note, failed, id_of, key, make_folder, touch, word, write_json,
-};
+use super::{Artifact, ArtifactError, ArtifactStore, Description, Note, failed, id_of, key, make_folder, touch, word};
 
 /// Takes the bytes of an artifact. Dropped before [`ArtifactWriter::finish`], it leaves nothing.
 #[derive(Debug)]
@@ -68,19 +66,19 @@ impl ArtifactWriter {
         if size_bytes > max {
             return Err(ArtifactError::TooLarge { max });
         }
-        if !store.is_temporary() {
-            file.as_file().sync_all().map_err(failed(file.path(), "sync"))?;
-        }
+        store.sync(file.as_file()).map_err(failed(file.path(), "sync"))?;
         let id = id_of(digest);
         let path = store.objects().join(&id);
         let _lock = store.lock()?;
         store.make_room(description.session, &id, size_bytes)?;
-        if let Ok(same) = File::open(&path) {
+        // One of another size was damaged by a crash of the machine.
+        let same = File::open(&path).ok().filter(|same| same.metadata().is_ok_and(|found| found.len() == size_bytes));
+        if let Some(same) = same {
             touch(&same);
         } else {
             file.persist(&path).map_err(|error| failed(&path, "store")(error.error))?;
             let folder = store.objects();
-            File::open(&folder).and_then(|folder| folder.sync_all()).map_err(failed(&folder, "sync"))?;
+            File::open(&folder).and_then(|folder| store.sync(&folder)).map_err(failed(&folder, "sync"))?;
         }
         let notes = store.notes().join(key(description.session));
         make_folder(&notes).map_err(failed(&notes, "make"))?;
@@ -89,7 +87,7 @@ impl ArtifactWriter {
             mime_type: word(description.mime_type),
             title: description.title.map(word),
         };
-        write_json(&notes, &id, &note)?;
+        store.write_json(&notes, &id, &note)?;
         store.get(&id)
     }
 }
