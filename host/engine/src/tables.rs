@@ -186,6 +186,26 @@ mod tests {
     }
 
     #[test]
+    fn a_display_has_one_table_and_a_note_where_rows_are_left_out() {
+        let mut bundle = display(MimeData::Binary(frame()));
+        bundle.0.push((FRAME_TYPE.to_owned(), MimeData::Text("another".to_owned())));
+        assert_eq!(take(&mut bundle), Some(MimeData::Binary(frame())));
+        assert!(bundle.get(FRAME_TYPE).is_none());
+        let artifact = |store: ArtifactStore| {
+            let description = Description { session: "s", mime_type: PARQUET_TYPE, title: None };
+            store.put(b"rows", description).expect("stored")
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept =
+            artifact(ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store"));
+        for whole in ["| a |\n| --- |\n| 1 |", "Series of 0 rows"] {
+            let mut bundle = MimeBundle(vec![("text/markdown".to_owned(), MimeData::Text(whole.to_owned()))]);
+            note(&mut bundle, Ok(&kept));
+            assert_eq!(bundle.text("text/markdown"), Some(whole));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_kept_is_told() {
         let notice = |frame: MimeData, quota| {
             let (bundle, artifacts) = kept(frame, quota);

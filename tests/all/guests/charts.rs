@@ -298,6 +298,10 @@ fn a_chart_that_cannot_be_drawn_fails_no_cell() {
     let status = &result["details"]["statusEvents"][0];
     assert_eq!(status["op"], "render_failed", "{result}");
     assert!(result["details"]["jsonOutputs"][0]["mark"] == "bar", "{result}");
+    // One that brings its own pictures is not drawn again.
+    let own = "display({'application/vnd.vegalite.v5+json': {'mark': 3}, 'image/svg+xml': '<svg/>', 'image/png': 'iVBORw0KGgo='}, raw=True)";
+    let result = result_of("py", &[own], &[]);
+    assert_eq!(text(&result), "(displayed 1 image(s); no text output)");
 }
 
 #[test]
