@@ -142,6 +142,8 @@ static inline void NAMED(tile)(const REAL *a, const REAL *b, ptrdiff_t depth, VE
 static inline void NAMED(put_tile)(NAMED(matrix) c, VECTOR sums[TILE_ROWS][2], ptrdiff_t rows, ptrdiff_t columns,
                                    int adds) {
     if (columns >= TILE_COLUMNS && c.column == sizeof(REAL)) {
+        /* With constant places, a tile stays in registers. */
+#pragma clang loop unroll(full)
         for (int i = 0; i < TILE_ROWS && i < rows; i++)
             for (int half = 0; half < 2; half++) {
                 VECTOR *at = (VECTOR *)(c.data + i * c.row) + half;
@@ -157,8 +159,8 @@ static inline void NAMED(put_tile)(NAMED(matrix) c, VECTOR sums[TILE_ROWS][2], p
         }
 }
 
-/* The product of two packed blocks. */
-static void NAMED(blocks)(const REAL *a, const REAL *b, NAMED(matrix) c, ptrdiff_t rows, ptrdiff_t depth,
+/* The product of two packed blocks. A function of its own, so that the loop in it has all registers. */
+static __attribute__((noinline)) void NAMED(blocks)(const REAL *a, const REAL *b, NAMED(matrix) c, ptrdiff_t rows, ptrdiff_t depth,
                           ptrdiff_t columns, int adds) {
     for (ptrdiff_t j = 0; j < columns; j += TILE_COLUMNS)
         for (ptrdiff_t i = 0; i < rows; i += TILE_ROWS) {
