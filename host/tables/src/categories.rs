@@ -43,7 +43,6 @@ pub(crate) fn chunk(
         let page = numbers(&rows.slice(from, PAGE_ROWS.min(rows.len() - from)), width)?;
         uncompressed += write(&mut writer, page)?;
     }
-    drop(writer);
     let bytes = out.into_inner()?;
     let size = |bytes: u64| i64::try_from(bytes).map_err(|error| ParquetError::External(error.into()));
     let metadata = ColumnChunkMetaData::builder(descriptor)
