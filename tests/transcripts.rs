@@ -194,22 +194,20 @@ struct Header {
 fn parse(source: &str, default: Language) -> Result<(Header, Vec<Cell>), Failed> {
     let mut header = Header::default();
     header.config.bridges = Arc::new(TestTools::default());
-    let mut cells: Vec<Cell> = Vec::new();
+    let mut cells: Vec<(Cell, String)> = Vec::new();
     for line in source.lines() {
         let comment = line.strip_prefix("# ").or(line.strip_prefix("// "));
         if let Some(marker) = comment.and_then(|comment| comment.strip_prefix("%%")) {
-            cells.push(new_cell(marker.trim(), default));
-        } else if let Some(cell) = cells.last_mut() {
-            cell.code.push_str(line);
-            cell.code.push('\n');
+            cells.push((new_cell(marker.trim(), default), String::new()));
+        } else if let Some((_, code)) = cells.last_mut() {
+            code.push_str(line);
+            code.push('\n');
         } else if let Some((key, value)) = comment.and_then(|comment| comment.split_once(": ")) {
             header.set(key, value)?;
         }
     }
-    for cell in &mut cells {
-        cell.code.truncate(cell.code.trim_end().len());
-    }
-    Ok((header, cells))
+    let finished = |(cell, code): (Cell, String)| Cell { code: code.trim_end().into(), ..cell };
+    Ok((header, cells.into_iter().map(finished).collect()))
 }
 
 /// `%% [language] [reset] [timeout=SECONDS] [title]`

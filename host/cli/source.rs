@@ -176,7 +176,7 @@ mod tests {
 
     fn check(text: &str, language: Language, expected: &[(Option<&str>, &str)]) {
         let cells = cells(text, language);
-        let found: Vec<_> = cells.iter().map(|cell| (cell.title.as_deref(), cell.code.as_str())).collect();
+        let found: Vec<_> = cells.iter().map(|cell| (cell.title.as_deref(), &*cell.code)).collect();
         assert_eq!(found, expected, "{text:?}");
     }
 

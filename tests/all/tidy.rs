@@ -8,57 +8,6 @@ use std::{
 
 use crate::support::root;
 
-/// The engine's modules from the bottom up: a module uses only what stands above it in this list.
-const LAYERS: &[&str] = &[
-    "cell",
-    "mime",
-    "outcome",
-    "event",
-    "limits",
-    "prefix",
-    "artifacts",
-    "history",
-    "remembered",
-    "result",
-    "bridge",
-    "files",
-    "snapshot",
-    "tape",
-    "error",
-    "config",
-    "tables",
-    "renderer",
-    "bindings",
-    "introspection",
-    "meter",
-    "record",
-    "manifest",
-    "workspace",
-    "vault",
-    "locals",
-    "calls",
-    "audit",
-    "input",
-    "store",
-    "store_files",
-    "store_imports",
-    "store_state",
-    "memory",
-    "artifact",
-    "kernel",
-    "guest",
-    "sweep",
-    "host",
-    "checkpoint",
-    "reactor",
-    "session",
-    "run",
-    "replay",
-];
-
-/// The one way up: a bridge call carries its session, so that an agent can run cells in it.
-const EXCEPTIONS: &[(&str, &str)] = &[("bridge", "session"), ("store", "session")];
-
 /// Largest source file, in lines before its tests.
 const LINES_MAX: usize = 600;
 /// Largest file of any kind, in bytes.
@@ -69,6 +18,25 @@ fn tracked_files() -> Vec<PathBuf> {
     assert!(output.status.success(), "git ls-files failed");
     let names = String::from_utf8(output.stdout).expect("names are text");
     names.split_terminator('\0').map(|name| root().join(name)).filter(|path| path.is_file()).collect()
+}
+
+/// The layers as `host/ARCHITECTURE.md` states them, in a block that is marked with `name`: each line begins with a
+/// layer, which uses only layers of lines above it.
+fn layers(name: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(root().join("host/ARCHITECTURE.md")).expect("the page");
+    let block =
+        page.split(&format!("```{name}\n")).nth(1).and_then(|rest| rest.split("```").next()).expect("the block");
+    block.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// What does not hold of `used` by `user`, if anything.
+fn breach(layers: &[String], user: &str, used: &str) -> Option<String> {
+    let rank = |name: &str| layers.iter().position(|layer| layer == name);
+    match (rank(user), rank(used)) {
+        (None, _) => Some(format!("`{user}` is in no layer")),
+        (Some(_), None) => None,
+        (Some(own), Some(other)) => (other > own).then(|| format!("`{user}` uses `{used}`, which lies above it")),
+    }
 }
 
 fn module_of(source: &Path, file: &Path) -> String {
@@ -92,30 +60,39 @@ fn uses(text: &str) -> HashSet<String> {
 }
 
 #[test]
-fn modules_of_the_engine_use_only_what_lies_below() {
+fn folders_of_the_engine_use_only_what_lies_below() {
     let source = root().join("host/engine/src");
+    let layers = layers("engine-layers");
     let mut breaches = Vec::new();
-    let rank = |module: &str| LAYERS.iter().position(|layer| *layer == module);
     for file in tracked_files().into_iter().filter(|file| file.starts_with(&source)) {
         let module = module_of(&source, &file);
         if module == "lib" {
             continue;
         }
-        let Some(own) = rank(&module) else {
-            breaches.push(format!("`{module}` is not in the list of layers"));
-            continue;
-        };
         let text = std::fs::read_to_string(&file).expect("source is text");
         let code: String = text
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
             .fold(String::new(), |all, line| all + line + "\n");
-        for used in uses(&code) {
-            let allowed = EXCEPTIONS.contains(&(module.as_str(), used.as_str()));
-            if rank(&used).is_some_and(|used| used > own) && !allowed {
-                breaches.push(format!("`{module}` uses `{used}`, which lies above it"));
-            }
-        }
+        breaches.extend(uses(&code).iter().filter_map(|used| breach(&layers, &module, used)));
+    }
+    assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+}
+
+#[test]
+fn crates_use_only_what_lies_below() {
+    let layers = layers("crate-layers");
+    let mut breaches = Vec::new();
+    let manifests = tracked_files()
+        .into_iter()
+        .filter(|file| file.ends_with("Cargo.toml") && file.starts_with(root().join("host")));
+    for manifest in manifests {
+        let text = std::fs::read_to_string(&manifest).expect("a manifest");
+        let name = text.split("name = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a name").to_owned();
+        let dependencies =
+            text.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap_or_default();
+        let used = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        breaches.extend(used.filter_map(|used| breach(&layers, &name, used)));
     }
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
 }
@@ -123,7 +100,7 @@ fn modules_of_the_engine_use_only_what_lies_below() {
 #[test]
 fn only_the_loader_of_machine_code_is_unsafe() {
     for file in tracked_files() {
-        let is_loader = file.ends_with("host/engine/src/artifact.rs");
+        let is_loader = file.ends_with("host/engine/src/kernel/image.rs");
         if file.extension().is_none_or(|extension| extension != "rs") || is_loader || file.ends_with("tidy.rs") {
             continue;
         }

@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
-    ARTIFACT_SCHEME, Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, KeptText, Language, MimeBundle,
-    MimeData, Outcome, Scalar, Usage,
+    ARTIFACT_SCHEME, Bridge, Cell, CellId, Event, EventKind, Failure, FailureCode, FailureKind, KeptText, Language,
+    MimeBundle, MimeData, Outcome, Scalar, Usage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -157,6 +157,10 @@ pub(super) struct UsageJson {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct FailureJson {
     kind: String,
+    /// What stopped the cell, where it was not its own doing: `busy`, which may pass, `deadlock`, `start`, `audit`, `seed`,
+    /// `closed`, `lost`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    code: Option<String>,
     #[serde(rename = "type")]
     name: String,
     message: String,
@@ -166,6 +170,17 @@ pub(super) struct FailureJson {
     pointer: Option<String>,
     summary: String,
     traceback: String,
+    /// Whether the session keeps all that its cells made. It is said where it does not.
+    #[serde(rename = "stateKept", skip_serializing_if = "is_true", default = "yes")]
+    state_kept: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 impl From<&Event> for EventJson {
@@ -284,7 +299,7 @@ impl From<&Cell> for CellJson {
     fn from(cell: &Cell) -> CellJson {
         CellJson {
             language: cell.language.code().to_owned(),
-            code: cell.code.clone(),
+            code: cell.code.to_string(),
             title: cell.title.clone(),
             timeout: cell.timeout.map(|timeout| timeout.as_secs()),
             reset: cell.reset,
@@ -296,7 +311,7 @@ impl From<CellJson> for Cell {
     fn from(cell: CellJson) -> Cell {
         Cell {
             language: Language::from_code(&cell.language).unwrap_or(Language::Probe),
-            code: cell.code,
+            code: cell.code.into(),
             title: cell.title,
             timeout: cell.timeout.map(Duration::from_secs),
             reset: cell.reset,
@@ -320,6 +335,7 @@ impl From<&Failure> for FailureJson {
     fn from(failure: &Failure) -> FailureJson {
         FailureJson {
             kind: failure.kind.as_str().to_owned(),
+            code: failure.code.map(|code| code.as_str().to_owned()),
             name: failure.name.clone(),
             message: failure.message.clone(),
             line: failure.line,
@@ -328,6 +344,7 @@ impl From<&Failure> for FailureJson {
             pointer: failure.pointer.clone(),
             summary: failure.summary(),
             traceback: failure.traceback.clone(),
+            state_kept: failure.state_kept,
         }
     }
 }
@@ -336,6 +353,7 @@ impl From<FailureJson> for Failure {
     fn from(failure: FailureJson) -> Failure {
         Failure {
             kind: kind_from_json(&failure.kind),
+            code: failure.code.as_deref().and_then(code_from_json),
             name: failure.name,
             message: failure.message,
             line: failure.line,
@@ -343,8 +361,7 @@ impl From<FailureJson> for Failure {
             snippet: failure.snippet,
             pointer: failure.pointer,
             traceback: failure.traceback,
-            // The wire says it in the message and in a status event.
-            state_kept: true,
+            state_kept: failure.state_kept,
         }
     }
 }
@@ -361,6 +378,10 @@ fn kind_from_json(word: &str) -> FailureKind {
         FailureKind::Trap,
     ];
     KINDS.into_iter().find(|kind| kind.as_str() == word).unwrap_or(FailureKind::Raised)
+}
+
+fn code_from_json(word: &str) -> Option<FailureCode> {
+    FailureCode::ALL.into_iter().find(|code| code.as_str() == word)
 }
 
 fn bridge_from_json(word: &str) -> Bridge {

@@ -57,7 +57,7 @@ pub(super) struct CellJson {
 pub(crate) fn run_json(cells: &[Cell]) -> Value {
     let cell = |cell: &Cell| CellJson {
         language: cell.language.code().to_owned(),
-        code: cell.code.clone(),
+        code: cell.code.to_string(),
         title: cell.title.clone(),
         timeout: cell.timeout.map(|timeout| timeout.as_secs()),
         reset: cell.reset,
@@ -115,7 +115,7 @@ fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
     let reset = fields.get("reset").map(|at| at.boolean(problems));
     Some(Cell {
         language: language?,
-        code: code?,
+        code: code?.into(),
         title: lift(title)?,
         timeout: lift(timeout)?,
         reset: lift(reset)?.unwrap_or_default(),

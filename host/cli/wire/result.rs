@@ -150,7 +150,7 @@ fn cell_result(index: usize, result: &CellResult) -> CellResultJson {
         index,
         title: result.cell.title.clone(),
         language: result.cell.language.code().to_owned(),
-        code: result.cell.code.clone(),
+        code: result.cell.code.to_string(),
         status: result.status.as_str().to_owned(),
         output: result.output().text,
         duration_ms: result.duration.map(milliseconds),

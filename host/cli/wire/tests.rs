@@ -1,8 +1,8 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use cellar_engine::{
-    Bridge, Cell, CellId, Event, EventKind, Failure, FailureKind, KeptText, Language, MimeBundle, MimeData, Outcome,
-    RunResult, Scalar, Usage,
+    Bridge, Cell, CellId, Event, EventKind, Failure, FailureCode, FailureKind, KeptText, Language, MimeBundle,
+    MimeData, Outcome, RunResult, Scalar, Usage,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -35,6 +35,7 @@ fn bundle() -> MimeBundle {
 
 fn failure() -> Failure {
     Failure {
+        code: Some(FailureCode::Busy),
         kind: FailureKind::Raised,
         name: "ZeroDivisionError".to_owned(),
         message: "division by zero".to_owned(),
@@ -45,7 +46,7 @@ fn failure() -> Failure {
         traceback:
             "Traceback (most recent call last):\n  File \"<cell 2>\", line 2\nZeroDivisionError: division by zero"
                 .to_owned(),
-        state_kept: true,
+        state_kept: false,
     }
 }
 

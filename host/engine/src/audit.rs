@@ -14,20 +14,20 @@ use std::{
     time::Duration,
 };
 
+use cellar_core::{
+    cell::RunId,
+    limits::Limits,
+    outcome::{Outcome, Usage},
+    text::hex,
+    time::wall_nanos,
+};
+use cellar_files::{Access, Mount};
 use chrono::{DateTime, SecondsFormat};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{
-    bridge::{BridgeGrants, Response},
-    calls::CallResult,
-    cell::RunId,
-    files::{Access, Mount},
-    limits::Limits,
-    meter::wall_nanos,
-    outcome::{Outcome, Usage},
-};
+use crate::contract::bridge::{BridgeGrants, CallResult, Response};
 
 mod file;
 mod open;
@@ -393,6 +393,17 @@ impl Auditor {
             cannot(&error)
         })
     }
+
+    /// Writes an entry that nobody waits for: where there is a runtime, on a thread of it that may block. What is lost is
+    /// in the host's log.
+    pub(crate) fn write_later(self: &Arc<Auditor>, run: Option<RunId>, kind: AuditKind) {
+        let auditor = self.clone();
+        let write = move || drop(auditor.write_now(run, kind));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(write)),
+            Err(_) => write(),
+        }
+    }
 }
 
 fn cannot(error: &dyn fmt::Display) -> String {
@@ -401,7 +412,7 @@ fn cannot(error: &dyn fmt::Display) -> String {
 
 /// SHA-256 of a source, in hexadecimal.
 pub(crate) fn code_digest(code: &str) -> String {
-    Sha256::digest(code.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(code.as_bytes()))
 }
 
 /// The word for what a call came to, and the bytes of its answer.

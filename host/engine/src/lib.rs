@@ -33,79 +33,56 @@
 
 #![deny(unsafe_code)]
 
-mod artifact;
-mod artifacts;
 mod audit;
-mod bindings;
-mod bridge;
-mod calls;
-mod cell;
-mod checkpoint;
-mod config;
-mod error;
-mod event;
-mod files;
-mod guest;
-mod history;
-mod host;
-mod input;
-mod introspection;
+mod contract;
+mod formats;
 mod kernel;
-pub mod limits;
-mod locals;
-mod manifest;
-mod memory;
-mod meter;
-mod mime;
-mod outcome;
-mod prefix;
-mod reactor;
-mod record;
-mod remembered;
-mod renderer;
-mod replay;
-mod result;
-mod run;
 mod session;
-mod snapshot;
-mod store;
-mod store_files;
-mod store_imports;
-mod store_state;
-mod sweep;
-mod tables;
-mod tape;
-mod vault;
-mod workspace;
+mod storage;
 
-pub use artifact::{BakeReport, bake};
-pub use artifacts::*;
 pub use audit::*;
-pub use bridge::{
-    AgentCall, BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, HttpCall, HttpResponse,
-    NoBridges, PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+pub use cellar_core::{
+    cell::{Cell, CellId, GuestName, Language, RunId},
+    event::{Bridge, Event, EventKind, KeptText, Scalar},
+    limits,
+    limits::Limits,
+    mime::{MimeBundle, MimeData, RESOURCE_TYPE},
+    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
-pub use cell::{Cell, CellId, GuestName, Language, RunId};
-pub use config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
-pub use error::Error;
-pub use event::{Bridge, Event, EventKind, KeptText, Scalar};
-pub use files::{Access, Mount, MountError};
-pub use history::CellSource;
-pub use host::{GuestState, GuestStatus, Host, guest_status};
-pub use introspection::{Completion, Completions, Variable};
-pub use limits::Limits;
-pub use mime::{MimeBundle, MimeData, RESOURCE_TYPE};
-pub use outcome::{Failure, FailureKind, Outcome, Usage};
-pub use prefix::{FileKind, FormatError};
-pub use remembered::{Experience, Remembered, Summary};
-pub use renderer::{RenderError, RenderFuture, Rendered, Renderer};
-pub use replay::{Replay, Replayed};
-pub use result::*;
-pub use run::{Canceller, Run};
-pub use session::{Session, SessionConfig, selfref_pack};
-pub use snapshot::{Snapshot, SnapshotError};
-pub use tape::ReplayError;
-pub use vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
+pub use cellar_files::{Access, Mount, MountError};
+pub use cellar_results::{
+    artifacts::*,
+    renderer::{RenderError, RenderFuture, Rendered, Renderer},
+    result::*,
+};
+pub use contract::{
+    bridge::{
+        AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, HttpCall, HttpResponse, PackSpec,
+        PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+    },
+    config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE},
+    error::Error,
+};
+pub use formats::{
+    header::{FileKind, FormatError},
+    remembered::{Experience, Remembered, Summary},
+    snapshot::{Snapshot, SnapshotError},
+    tape::ReplayError,
+};
+pub use kernel::{
+    host::{GuestState, GuestStatus, Host, guest_status},
+    image::{BakeReport, bake},
+    introspection::{Completion, Completions, Variable},
+};
+pub use session::{
+    Session, SessionConfig,
+    granted::{Bridges, Caller, NoBridges},
+    history::CellSource,
+    replay::{Replay, Replayed},
+    run::{Canceller, Run},
+    selfref_pack,
+};
+pub use storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -12,53 +12,67 @@ use std::{
     time::Instant,
 };
 
+use cellar_core::{
+    cell::{Cell, CellId, GuestName, Language, RunId},
+    event::EventKind,
+    limits::{CODE_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX, Limits},
+    mime::MimeBundle,
+    sync::lock,
+};
+use cellar_files::{Access, FileLimits, Files, Mount, OpenMount, Quota};
 use rand::Rng;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::Span;
 
 use crate::{
-    artifact::Flavour,
     audit::{Auditor, OpenCalls},
-    bindings::types,
-    calls::{Calls, Lineage, Permits},
-    cell::{Cell, CellId, GuestName, Language, RunId},
-    checkpoint::Slot,
-    config::{KernelMode, Rests, Seed, WORKSPACE},
-    error::Error,
-    event::EventKind,
-    files::{Access, FileLimits, Files, Mount, OpenMount, Quota},
-    history::{CellSource, History},
-    host::Host,
-    input::Requests,
-    introspection::{Answer, Completions, Question, Variable},
-    limits::{CODE_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX, Limits},
-    locals::Locals,
-    meter::{StopFlag, lock},
-    mime::MimeBundle,
-    reactor::{self, Command, Setting},
-    record::{Recorder, RunRecord},
-    remembered::Remembered,
-    snapshot::Snapshot,
-    store::{Binding, Block, KernelLink, LiveCell},
-    vault::StoredSession,
-    workspace::PrivateFolder,
+    contract::{
+        config::{KernelMode, Rests, Seed, WORKSPACE},
+        error::Error,
+    },
+    formats::{remembered::Remembered, snapshot::Snapshot},
+    kernel::{
+        bindings::types,
+        calls::{Calls, Lineage, Permits},
+        host::Host,
+        image::Flavour,
+        input::Requests,
+        introspection::{Answer, Completions, Question, Variable},
+        meter::StopFlag,
+        record::{Recorder, RunRecord},
+        state::{Binding, Block, KernelLink, LiveCell},
+    },
+    session::{
+        checkpoint::Slot,
+        history::{CellSource, History},
+        locals::Locals,
+        reactor::{Command, Setting},
+    },
+    storage::{vault::StoredSession, workspace::PrivateFolder},
 };
 
 mod auditing;
+mod bridges;
+mod checkpoint;
 mod forks;
+pub(crate) mod granted;
 mod grants;
+pub(crate) mod history;
 mod input;
+mod locals;
+mod reactor;
 mod reading;
 mod recording;
+pub(crate) mod replay;
+pub(crate) mod run;
 mod selfref;
 mod state;
 
+use bridges::SessionBridges;
 use forks::{Forks, Kin};
 
 pub use grants::SessionConfig;
-pub(crate) use reading::{READ_TOOL, read_tool};
 pub use selfref::selfref_pack;
-pub(crate) use selfref::{SELFREF, Site};
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -348,12 +362,12 @@ impl Session {
         self.ask(language, Command::Clear).await
     }
 
-    /// The names that cells of a language have bound, at most [`NAMES_MAX`](crate::limits::NAMES_MAX).
+    /// The names that cells of a language have bound, at most [`NAMES_MAX`](cellar_core::limits::NAMES_MAX).
     ///
     /// This, like [`value`](Session::value), [`complete`](Session::complete) and [`inspect`](Session::inspect), looks
     /// into the kernel between two steps of its cells: while a cell awaits it is answered at once, while one computes
     /// it waits for its turn. The user's code may have a say in the answer (`__repr__`, a getter), for
-    /// [`LOOK_TIMEOUT`](crate::limits::LOOK_TIMEOUT) at most; what it prints or calls then is dropped. A session with
+    /// [`LOOK_TIMEOUT`](cellar_core::limits::LOOK_TIMEOUT) at most; what it prints or calls then is dropped. A session with
     /// no kernel of the language gets one.
     ///
     /// # Errors
@@ -402,9 +416,9 @@ impl Session {
         self.look_for_bundle(language, Question::Inspect(code.to_owned(), cursor)).await
     }
 
-    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](crate::limits::HISTORY_CELLS_MAX) are
+    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](cellar_core::limits::HISTORY_CELLS_MAX) are
     /// kept, over resets as well, as far as they have
-    /// [`HISTORY_BYTES_MAX`](crate::limits::HISTORY_BYTES_MAX) together.
+    /// [`HISTORY_BYTES_MAX`](cellar_core::limits::HISTORY_BYTES_MAX) together.
     pub fn source(&self, cell: CellId) -> Option<CellSource> {
         lock(&self.inner.history).get(cell).cloned()
     }
@@ -485,12 +499,11 @@ impl Session {
             // Any other call that holds the kernel ends by itself, and the cell has its turn.
             self.check_block(language, kernel)?;
             stop.watch(kernel.link.wake.clone());
-            let place = kernel.commands.try_reserve().map_err(|error| Error::Kernel {
-                language,
-                source: match error {
-                    mpsc::error::TrySendError::Full(()) => format!("{COMMANDS_MAX} cells are waiting for it").into(),
-                    mpsc::error::TrySendError::Closed(()) => "the kernel died before the cell began".into(),
-                },
+            let place = kernel.commands.try_reserve().map_err(|error| match error {
+                mpsc::error::TrySendError::Full(()) => Error::CellsWaiting { language, count: COMMANDS_MAX },
+                mpsc::error::TrySendError::Closed(()) => {
+                    Error::Kernel { language, source: "the kernel died before the cell began".into() }
+                }
             })?;
             if let Some(record) = &live.record {
                 record.told(&EventKind::CellStarted { index, cell: id });
@@ -516,7 +529,7 @@ impl Session {
     fn number(&self, cell: &Cell) -> CellId {
         let mut history = lock(&self.inner.history);
         let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
-        history.add(CellSource { id, language: cell.language, code: cell.code.as_str().into() });
+        history.add(CellSource { id, language: cell.language, code: cell.code.clone() });
         id
     }
 
@@ -549,11 +562,11 @@ impl Session {
         let inner = &self.inner;
         let guest = inner.host.guest(self.guest(language), self.flavour())?;
         let link = Arc::<KernelLink>::default();
+        let weak = WeakSession(Arc::downgrade(inner));
         let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
         let binding = Binding {
-            session: WeakSession(Arc::downgrade(inner)),
             limits: inner.config.limits.clone(),
-            bridges: inner.config.bridges.clone(),
+            answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone())),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
             open_calls: OpenCalls::new(inner.auditor.clone()),
@@ -581,7 +594,7 @@ impl Session {
             let inner = inner.clone();
             tokio::task::spawn_blocking(move || inner.store())
         });
-        let setting = Setting { slot, rests, sweep: inner.host.sweep(), seed, once, storing };
+        let setting = Setting { session: weak, slot, rests, sweep: inner.host.sweep(), seed, once, storing };
         tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
         Ok(KernelHandle { commands, link })
     }

@@ -8,10 +8,11 @@ use std::{
     sync::Mutex,
 };
 
+use cellar_core::sync::lock;
 use rustix::fs::OFlags;
 
 use super::{AuditEntry, AuditKind, AuditSink};
-use crate::{error::Error, meter::lock};
+use crate::contract::error::Error;
 
 /// An append-only file that only its owner may read; processes may share it. Each entry is one write: entries of several
 /// writers do not mix, and one that has been written outlives this process. With `syncs`, the entries of runs (not of

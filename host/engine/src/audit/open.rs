@@ -6,16 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cellar_core::{cell::RunId, event::Bridge, text::prefix};
 use tracing::Span;
 
 use super::{AuditKind, Auditor, CallEntry, NAME_BYTES_MAX, bare_url, call_outcome, fractional_millis};
-use crate::{
-    bridge::{Call, CallError, CallErrorKind},
-    calls::CallResult,
-    cell::RunId,
-    event::Bridge,
-    outcome::prefix,
-};
+use crate::contract::bridge::{Call, CallError, CallErrorKind, CallResult};
 
 /// How a call began.
 #[derive(Debug)]

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use cellar_core::cell::Cell;
+use cellar_files::{Access, Mount};
+
 use super::Session;
 use crate::{
     audit::{Audit, Auditor, CallSite, CellAsked, FolderGrant, Grants, RunStarted, SeedGrant, code_digest},
-    cell::Cell,
-    config::{KernelMode, WORKSPACE},
-    error::Error,
-    files::{Access, Mount},
+    contract::{
+        config::{KernelMode, WORKSPACE},
+        error::Error,
+    },
 };
 
 /// Makes sure that no cell can write to the audit log.

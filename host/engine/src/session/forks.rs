@@ -10,6 +10,15 @@ use std::{
     time::Duration,
 };
 
+use cellar_core::{
+    cell::{Cell, Language},
+    event::EventKind,
+    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
+    sync::lock,
+    text::describe,
+};
+use cellar_files::Quota;
+use cellar_results::result::RunResult;
 use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,18 +27,17 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Session, selfref::Site};
+use super::{Session, granted::Caller};
 use crate::{
-    bridge::{AgentCall, Call, CallError, CallErrorKind, Caller, Response},
-    calls::Permits,
-    cell::{Cell, Language},
-    error::{Error, describe},
-    event::EventKind,
-    files::Quota,
-    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
-    locals::Locals,
-    meter::{StopFlag, lock},
-    result::RunResult,
+    contract::{
+        bridge::{AgentCall, Call, CallError, CallErrorKind, Response},
+        error::Error,
+    },
+    kernel::{
+        calls::{Permits, Site},
+        meter::StopFlag,
+    },
+    session::locals::Locals,
 };
 
 /// What a session shares with the forks that its cells make, so that those widen nothing.

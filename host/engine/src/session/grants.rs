@@ -2,17 +2,20 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{
-    artifacts::ArtifactStore,
-    audit::Audit,
-    bridge::{Bridges, NoBridges},
+use cellar_core::{
     cell::{GuestName, Language},
-    config::{KernelMode, PACKAGES, Seed},
-    error::Error,
-    files::{Access, Mount},
     limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
-    renderer::Renderer,
-    result::OutputPolicy,
+};
+use cellar_files::{Access, Mount};
+use cellar_results::{artifacts::ArtifactStore, renderer::Renderer, result::OutputPolicy};
+
+use super::granted::{Bridges, NoBridges};
+use crate::{
+    audit::Audit,
+    contract::{
+        config::{KernelMode, PACKAGES, Seed},
+        error::Error,
+    },
 };
 
 /// What a session is granted. The default grants nothing but an empty private workspace.
@@ -34,7 +37,7 @@ pub struct SessionConfig {
     /// Tools, models, agents.
     pub bridges: Arc<dyn Bridges>,
     /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
-    /// is refused. See [`INPUT_IDLE_TIMEOUT`](crate::limits::INPUT_IDLE_TIMEOUT).
+    /// is refused. See [`INPUT_IDLE_TIMEOUT`](cellar_core::limits::INPUT_IDLE_TIMEOUT).
     pub input: Option<Duration>,
     /// Guests in the place of those that languages have else; of several for a language the last.
     pub guests: Vec<GuestName>,

@@ -1,7 +1,9 @@
 //! Answers to the requests of cells for input.
 
+use cellar_core::limits::CALL_BYTES_MAX;
+
 use super::Session;
-use crate::{error::Error, limits::CALL_BYTES_MAX};
+use crate::contract::error::Error;
 
 impl Session {
     /// Answers a request for input, which a run told of by an `InputRequest` event: with a line, without its end.

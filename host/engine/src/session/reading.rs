@@ -6,20 +6,23 @@ use std::{
     io::{self, Read},
 };
 
+use cellar_core::{mime::MimeBundle, text::describe};
+use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT};
+use cellar_results::{
+    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactStore},
+    result::OutputPolicy,
+    tables::{self, Tables},
+};
 use cellar_tables::{PARQUET_TYPE, Page, PageRequest, TableError};
 use serde::Deserialize;
 
 use super::Session;
 use crate::{
-    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactStore},
-    bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
-    calls::{Begun, KeptOutput, KeptSlot},
-    config::WORKSPACE,
-    error::describe,
-    files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT},
-    mime::MimeBundle,
-    result::OutputPolicy,
-    tables::{self, Tables},
+    contract::{
+        bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
+        config::WORKSPACE,
+    },
+    kernel::calls::{Begun, KeptOutput, KeptSlot},
 };
 
 /// What the tool is called. A tool of that name that the embedder grants takes its place.

@@ -2,14 +2,19 @@
 
 use std::{path::Path, sync::Arc};
 
+use cellar_core::{
+    limits::{Limits, RECORDING_BYTES_MAX},
+    time::wall_nanos,
+};
+
 use super::Session;
 use crate::{
-    bindings::WORLD_VERSION,
-    error::Error,
-    limits::{Limits, RECORDING_BYTES_MAX},
-    meter::wall_nanos,
-    record::{Recorder, RunRecord},
-    tape::Head,
+    contract::error::Error,
+    formats::tape::Head,
+    kernel::{
+        bindings::WORLD_VERSION,
+        record::{Recorder, RunRecord},
+    },
 };
 
 impl Session {

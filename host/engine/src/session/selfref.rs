@@ -1,28 +1,18 @@
 //! The pack `selfref`, which every session has: what the session remembers, and forks of it.
 
+use cellar_core::{cell::CellId, limits::MESSAGES_MAX, sync::lock};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{Session, forks::Order};
 use crate::{
-    bridge::{CallError, CallErrorKind, CallFuture, PackSpec, PrimitiveSpec, Response},
-    cell::CellId,
-    limits::MESSAGES_MAX,
-    meter::lock,
-    remembered::{Remembered, Summary},
+    contract::bridge::{CallError, CallErrorKind, CallFuture, PackSpec, PrimitiveSpec, Response},
+    formats::remembered::{Remembered, Summary},
+    kernel::calls::Site,
 };
 
 /// What the pack is called. One of that name that the embedder grants takes its place.
 pub(crate) const SELFREF: &str = "selfref";
-
-/// Where a call of the pack comes from.
-pub(crate) struct Site {
-    pub(crate) cell: CellId,
-    /// Agents and forks between the session's owner and the cell.
-    pub(crate) depth: u32,
-    /// Set when the run that calls is stopped.
-    pub(crate) stop: Option<std::sync::Arc<crate::meter::StopFlag>>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,7 +222,7 @@ impl Session {
     pub(super) fn messages(&self, covered: u32) -> Vec<Value> {
         let sources = self.sources();
         let later: Vec<_> = sources.iter().filter(|source| source.id.0 > covered).collect();
-        let message = |source: &&crate::history::CellSource| json!({"cell": source.id.0, "language": source.language.code(), "content": &*source.code});
+        let message = |source: &&crate::session::history::CellSource| json!({"cell": source.id.0, "language": source.language.code(), "content": &*source.code});
         later[later.len().saturating_sub(MESSAGES_MAX)..].iter().map(message).collect()
     }
 

@@ -2,20 +2,17 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use cellar_core::{cell::Language, sync::lock, time::wall_nanos};
+use cellar_files::{Access, Mount};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Command, Inner, Kernels, Origin, Session, SessionConfig, forks::Kin};
+use super::{Command, Inner, Kernels, Origin, Session, SessionConfig, forks::Kin, granted::Bridges};
 use crate::{
-    bridge::Bridges,
-    cell::Language,
-    checkpoint::{Kept, Slot, check},
-    error::Error,
-    files::{Access, Mount},
-    host::Host,
-    meter::{lock, wall_nanos},
-    snapshot::{KernelImage, Snapshot},
-    vault::StoredSession,
-    workspace::PrivateFolder,
+    contract::error::Error,
+    formats::snapshot::{KernelImage, Snapshot},
+    kernel::host::Host,
+    session::checkpoint::{Kept, Slot, check},
+    storage::{vault::StoredSession, workspace::PrivateFolder},
 };
 
 impl Host {
@@ -74,7 +71,9 @@ impl Session {
                 images.push(image?);
             }
         }
-        self.inner.snapshot_of(images)
+        let inner = self.inner.clone();
+        let made = tokio::task::spawn_blocking(move || inner.snapshot_of(images)).await;
+        made.map_err(|error| Error::Engine(error.into()))?
     }
 
     /// Puts the session's kernels to sleep: their memory is compressed and given back, and stored if the session is
@@ -220,7 +219,7 @@ impl Inner {
         let slots = lock(&self.kernels).slots.clone();
         for language in Language::ALL {
             let is_there = kernels.iter().any(|image| image.state.language() == Some(language));
-            let kept = slots.get(&language).filter(|_| !is_there).map(|slot| slot.load()).transpose()?.flatten();
+            let kept = slots.get(&language).filter(|_| !is_there).map(|slot| slot.load_now()).transpose()?.flatten();
             if let Some(kept) = kept {
                 is_fork |= kept.is_fork;
                 kernels.push(kept.image);
@@ -268,7 +267,7 @@ impl Inner {
             Err(error) => {
                 tracing::warn!(
                     session = self.id,
-                    error = crate::error::describe(&error),
+                    error = cellar_core::text::describe(&error),
                     "a checkpoint was not stored"
                 );
             }

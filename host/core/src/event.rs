@@ -1,0 +1,144 @@
+//! The stream of a run.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cell::{Cell, CellId},
+    mime::MimeBundle,
+    outcome::{Outcome, Usage},
+};
+
+/// One thing that happened in a run. `seq` rises by one from 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Place in the run's stream.
+    pub seq: u64,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened. `index` is the cell's place in its run, from 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
+pub enum EventKind {
+    /// First event of every run.
+    RunStarted { session: String, cells: Vec<Cell> },
+    /// A cell is about to run as `<cell id>`.
+    CellStarted { index: usize, cell: CellId },
+    /// Text on standard output.
+    Stdout { index: usize, text: String },
+    /// Text on standard error.
+    Stderr { index: usize, text: String },
+    /// A displayed value.
+    Display { index: usize, data: MimeBundle, display_id: Option<String> },
+    /// Replaces the display of that id.
+    UpdateDisplay { index: usize, data: MimeBundle, display_id: String },
+    /// Drops the cell's output so far; with `wait`, when the next output comes.
+    ClearOutput { index: usize, wait: bool },
+    /// What a helper or the engine did.
+    Status { index: usize, op: String, fields: Vec<(String, Scalar)> },
+    /// A bridge call left the cell.
+    CallStarted { index: usize, call: u64, bridge: Bridge, name: String },
+    /// It came back. `error` is its message.
+    CallFinished { index: usize, call: u64, duration: Duration, error: Option<String> },
+    /// The cell waits for a line of input: answer with `Session::submit_input`.
+    InputRequest { index: usize, request_id: String, prompt: String, idle_timeout: Duration },
+    /// A cell ended.
+    CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },
+    /// Last event of every run that was not dropped. A run of one cell keeps no text besides that of its cell.
+    RunFinished { is_error: bool, kept: Option<KeptText> },
+}
+
+/// The whole text of a cell or of a run that is too long for a result: an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptText {
+    /// The artifact: `artifact://<id>`.
+    pub id: String,
+    /// Bytes that were kept.
+    pub bytes: u64,
+    /// Whether that is all there was. What is larger than an artifact may be is kept to that size.
+    pub is_complete: bool,
+    /// The file it is in, where nobody gave a store that could be asked for it.
+    pub path: Option<PathBuf>,
+}
+
+impl EventKind {
+    /// Bytes of what the event carries for its cell, near enough.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => text.len(),
+            EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
+            EventKind::Status { fields, .. } => {
+                fields.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Which door a call went through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bridge {
+    /// `tool.<name>(…)`
+    Tool,
+    /// `llm(…)`
+    Llm,
+    /// `agent(…)`
+    Agent,
+    /// `input(…)`
+    Input,
+    /// `fetch(…)` and its kin
+    Http,
+    /// `runtime.<pack>.<primitive>(…)`
+    Runtime,
+}
+
+impl Bridge {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bridge::Tool => "tool",
+            Bridge::Llm => "llm",
+            Bridge::Agent => "agent",
+            Bridge::Input => "input",
+            Bridge::Http => "http",
+            Bridge::Runtime => "runtime",
+        }
+    }
+}
+
+/// A typed value in a status event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Scalar {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// Any number.
+    Number(f64),
+    /// Yes or no.
+    Boolean(bool),
+}
+
+impl Scalar {
+    /// Bytes of its text; numbers have none.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Scalar::Text(text) => text.len(),
+            Scalar::Integer(_) | Scalar::Number(_) | Scalar::Boolean(_) => 0,
+        }
+    }
+}
+
+impl KeptText {
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        let what = if self.is_complete { "all of it" } else { "its beginning" };
+        match &self.path {
+            Some(path) => format!("{what} is in {}, artifact://{}", path.display(), self.id),
+            None => format!("{what} is artifact://{}", self.id),
+        }
+    }
+}

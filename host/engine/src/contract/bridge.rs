@@ -1,0 +1,254 @@
+//! What a cell may reach beyond its folders, as data: tools, models, agents, input, hosts.
+//!
+//! The engine carries calls; whoever embeds it answers them, through [`Bridges`](crate::Bridges). The engine knows no
+//! HTTP, starts no process and holds no credential.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use cellar_core::event::Bridge;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What some bridges grant, as an audit log tells it: names and rules, no credential.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BridgeGrants {
+    /// Tools, by the names that cells call.
+    pub tools: Vec<String>,
+    /// Servers of tools, which are asked for them when a cell first needs one.
+    pub mcp: Vec<String>,
+    /// Tiers of models, each with its model.
+    pub llm: Vec<String>,
+    /// Types of agents.
+    pub agents: Vec<String>,
+    /// Packs of primitives, but for those of the engine.
+    pub packs: Vec<String>,
+    /// Rules for hosts.
+    pub http: Vec<String>,
+}
+
+/// A tool as cells see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSpec {
+    /// The `name` in `tool.<name>(…)`.
+    pub name: String,
+    /// What it does, for people and models.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub schema: Option<String>,
+}
+
+/// What the name of a primitive begins with where tools and primitives are in one list, and in `runtime.<pack>.<name>`.
+pub(crate) const RUNTIME: &str = "runtime.";
+
+/// A pack of primitives as cells see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackSpec {
+    /// The `pack` in `runtime.<pack>.<primitive>(…)`.
+    pub name: String,
+    /// Its version, for people.
+    pub version: Option<String>,
+    /// What it is for, for people and models.
+    pub description: String,
+    /// What is in it.
+    pub primitives: Vec<PrimitiveSpec>,
+}
+
+/// A primitive as cells see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrimitiveSpec {
+    /// The `primitive` in `runtime.<pack>.<primitive>(…)`. It may have dots.
+    pub name: String,
+    /// What it does, for people and models.
+    pub description: String,
+    /// JSON Schema of its arguments. The order of the properties is that of arguments without names.
+    pub schema: Option<String>,
+    /// JSON Schema of its result.
+    pub result: Option<String>,
+}
+
+/// One call, with typed arguments. JSON appears only where a tool, a model or an agent wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the calls in the cell")]
+pub enum Call {
+    /// `tool.<name>(…)`; `arguments` is a JSON object.
+    Tool { name: String, arguments: String },
+    /// `runtime.<name>(…)`, `name` being that of the pack, a dot, and that of the primitive; `arguments` is a JSON object.
+    Primitive { name: String, arguments: String },
+    /// `llm(prompt, …)`
+    Llm { prompt: String, model: String, system: Option<String>, schema: Option<String> },
+    /// `agent(prompt, …)`
+    Agent(AgentCall),
+    /// `input(prompt)`
+    Input { prompt: String },
+    /// `fetch(url, …)`
+    Http(HttpCall),
+}
+
+impl Call {
+    /// Which door it goes through.
+    pub fn bridge(&self) -> Bridge {
+        match self {
+            Call::Tool { .. } => Bridge::Tool,
+            Call::Primitive { .. } => Bridge::Runtime,
+            Call::Llm { .. } => Bridge::Llm,
+            Call::Agent(_) => Bridge::Agent,
+            Call::Input { .. } => Bridge::Input,
+            Call::Http(_) => Bridge::Http,
+        }
+    }
+
+    /// What is called: the tool, the primitive, the tier, the agent type, the URL.
+    pub fn name(&self) -> &str {
+        match self {
+            Call::Tool { name, .. } | Call::Primitive { name, .. } => name,
+            Call::Llm { model, .. } => model,
+            Call::Agent(call) => &call.agent_type,
+            Call::Input { .. } => "",
+            Call::Http(call) => &call.url,
+        }
+    }
+}
+
+/// Arguments of `agent(…)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of the call in the cell")]
+pub struct AgentCall {
+    pub prompt: String,
+    pub agent_type: String,
+    pub model: Option<String>,
+    pub context: Option<String>,
+    pub label: Option<String>,
+    pub schema: Option<String>,
+}
+
+/// A request to a granted host. Where its answer redirects to is another request. Characters of headers stand for bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of an HTTP request")]
+pub struct HttpCall {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Vec<u8>>,
+    /// How long the answer may take, where that is less than the host allows.
+    pub timeout: Option<Duration>,
+}
+
+/// What a call returns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Response {
+    /// A JSON text: from tools and primitives, and from models and agents that were given a schema.
+    Json(String),
+    /// Text: from models, agents and input.
+    Text(String),
+    /// From a granted host.
+    Http(HttpResponse),
+}
+
+impl Response {
+    /// Bytes of payload.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Response::Json(text) | Response::Text(text) => text.len(),
+            Response::Http(response) => {
+                let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
+                response.body.len() + response.url.len() + headers.sum::<usize>()
+            }
+        }
+    }
+}
+
+/// An answer of a granted host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of an HTTP response")]
+pub struct HttpResponse {
+    pub status: u16,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Why a call failed. The message reaches the cell as an exception: no credential and no host path belongs in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct CallError {
+    /// The class of failure.
+    pub kind: CallErrorKind,
+    /// What was tried, what was found, what to do.
+    pub message: String,
+}
+
+impl CallError {
+    /// An error of this kind.
+    pub fn new(kind: CallErrorKind, message: impl Into<String>) -> CallError {
+        CallError { kind, message: message.into() }
+    }
+}
+
+/// Class of a [`CallError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallErrorKind {
+    /// The call was made and failed.
+    Failed,
+    /// The session has no grant for it.
+    Denied,
+    /// No such tool, primitive, tier or agent.
+    Unknown,
+    /// The arguments do not fit.
+    Invalid,
+    /// It was cancelled.
+    Cancelled,
+    /// It went past a limit.
+    Limit,
+}
+
+impl CallErrorKind {
+    /// The word used in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallErrorKind::Failed => "failed",
+            CallErrorKind::Denied => "denied",
+            CallErrorKind::Unknown => "unknown",
+            CallErrorKind::Invalid => "invalid",
+            CallErrorKind::Cancelled => "cancelled",
+            CallErrorKind::Limit => "limit",
+        }
+    }
+}
+
+/// How a call ended.
+pub(crate) type CallResult = Result<Response, CallError>;
+
+/// The answer to a call, to be polled on the engine's runtime.
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Response, CallError>> + Send>>;
+
+/// The list of tools, to be polled on the engine's runtime.
+pub type ToolsFuture = Pin<Box<dyn Future<Output = Vec<ToolSpec>> + Send>>;
+
+/// The refusal for a bridge that a session was not granted.
+pub fn denied(call: &Call) -> CallError {
+    let (kind, message) = match call {
+        Call::Tool { name, .. } => {
+            (CallErrorKind::Unknown, format!("no tool named `{name}`; tools are granted under [tools] in cellar.toml"))
+        }
+        Call::Primitive { name, .. } => (
+            CallErrorKind::Unknown,
+            format!("no primitive named `{name}`; packs of them are granted under [runtime] in cellar.toml"),
+        ),
+        Call::Llm { .. } => (
+            CallErrorKind::Denied,
+            "no language model is granted; set [llm] endpoint and [llm.tiers] in cellar.toml".to_owned(),
+        ),
+        Call::Agent(call) => (
+            CallErrorKind::Unknown,
+            format!("no agent named `{}`; agents are granted under [agents] in cellar.toml", call.agent_type),
+        ),
+        Call::Input { .. } => {
+            (CallErrorKind::Denied, "Kernel requested stdin; interactive input is not supported".to_owned())
+        }
+        Call::Http(_) => (
+            CallErrorKind::Denied,
+            "the network is off; hosts are granted under [http] allow in cellar.toml".to_owned(),
+        ),
+    };
+    CallError::new(kind, message)
+}

@@ -1,0 +1,190 @@
+//! The captured state of a session: what a snapshot holds, and its bytes.
+//!
+//! A kernel between two entries has no native frame, so its linear memory and what the host keeps for it are all there
+//! is: closures, generators, pending promises and awaiting cells are in that memory. Of the memory only the pages that
+//! differ from the baked image are kept.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use cellar_core::cell::Language;
+use cellar_files::OpenFile;
+use serde::{Deserialize, Serialize};
+
+use crate::formats::{header::FormatError, remembered::Remembered};
+
+mod format;
+mod image;
+mod pages;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use format::SNAPSHOT;
+pub(crate) use image::Image;
+pub(crate) use pages::{Collector, PAGE_BYTES, Pages, fingerprint};
+
+/// The state of a session at one moment: its kernels, their cells, what they have open. Not its files, which are
+/// granted again by whoever restores it. Cheap to clone.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) session: String,
+    /// Since the Unix epoch.
+    pub(crate) taken_at_nanos: u64,
+    pub(crate) next_cell: u32,
+    /// Bytes and names that the session has added to its folders.
+    pub(crate) disk_usage: (u64, u64),
+    /// Kernels made of it get new seeds.
+    pub(crate) is_fork: bool,
+    /// What the session remembers besides its kernels.
+    pub(crate) remembered: Remembered,
+    pub(crate) kernels: Vec<Arc<KernelImage>>,
+}
+
+/// The state of one kernel.
+#[derive(Debug)]
+pub(crate) struct KernelImage {
+    pub(crate) state: KernelState,
+    pub(crate) pages: Pages,
+}
+
+/// What the host keeps for a kernel. All times are the guest's own, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelState {
+    /// Its short code.
+    pub(crate) language: String,
+    /// SHA-256 of the baked component.
+    pub(crate) guest: String,
+    /// Version of the kernel world.
+    pub(crate) world: String,
+    /// When it was captured, since the Unix epoch.
+    pub(crate) wall_clock: u64,
+    /// When it was captured, on the guest's monotonic clock.
+    pub(crate) monotonic_clock: u64,
+    pub(crate) cpu_time: u64,
+    pub(crate) memory_peak: u64,
+    pub(crate) wake_at: Option<u64>,
+    pub(crate) next_call: u64,
+    /// Calls whose completion the guest has not seen, and the cells that made them.
+    pub(crate) calls: Vec<(u64, u32)>,
+    pub(crate) cells: Vec<CellState>,
+    /// Cells that were given up although the guest never reported their end.
+    pub(crate) abandoned: Vec<u32>,
+    pub(crate) deepest: u32,
+    /// Fingerprint of what it was configured with, but for the seed.
+    pub(crate) configuration: u128,
+    pub(crate) files: Vec<OpenFile>,
+}
+
+/// A cell that awaits something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CellState {
+    pub(crate) id: u32,
+    /// Time it may still take.
+    pub(crate) time_left: u64,
+    pub(crate) output_left: Option<u64>,
+    pub(crate) fuel_left: Option<u64>,
+    pub(crate) depth: u32,
+}
+
+impl KernelState {
+    /// Which interpreter it belongs to.
+    pub(crate) fn language(&self) -> Option<Language> {
+        Language::from_code(&self.language)
+    }
+}
+
+/// Why bytes are no snapshot that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are named in the messages")]
+pub enum SnapshotError {
+    /// They are none, or none that this host can use.
+    #[error(transparent)]
+    File(#[from] FormatError),
+    /// They end early.
+    #[error("the snapshot is truncated: {bytes} bytes are not all of it")]
+    Truncated { bytes: u64 },
+    /// It needs more than the session may have.
+    #[error("the snapshot needs {wanted_bytes} bytes of memory, the session may have {limit_bytes}")]
+    Memory { wanted_bytes: u64, limit_bytes: u64 },
+}
+
+impl Snapshot {
+    /// The snapshot as bytes: compressed, with a checksum. Blocks for about a millisecond a MiB.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        format::encode(self)
+    }
+
+    /// Reads what [`Snapshot::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// When the bytes are no snapshot of this version, end early or are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+        format::decode(bytes)
+    }
+
+    /// The state of a session that has done nothing.
+    pub(crate) fn empty(session: &str) -> Snapshot {
+        Snapshot {
+            session: session.to_owned(),
+            taken_at_nanos: 0,
+            next_cell: 1,
+            disk_usage: (0, 0),
+            is_fork: false,
+            remembered: Remembered::default(),
+            kernels: Vec::new(),
+        }
+    }
+
+    /// The state of one kernel of a session.
+    pub(crate) fn of_kernel(image: Arc<KernelImage>) -> Snapshot {
+        Snapshot { kernels: vec![image], ..Snapshot::empty("") }
+    }
+
+    /// The languages of a snapshot of which only the beginning is read, unchecked.
+    pub(crate) fn read_head(from: impl std::io::Read) -> Result<Vec<Language>, SnapshotError> {
+        format::languages(from)
+    }
+
+    /// The same state under another session's name.
+    #[must_use]
+    pub fn named(&self, session: &str) -> Snapshot {
+        Snapshot { session: session.to_owned(), ..self.clone() }
+    }
+
+    /// The session it was taken of.
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// When it was taken.
+    pub fn taken_at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.taken_at_nanos)
+    }
+
+    /// The languages that have a kernel in it.
+    pub fn languages(&self) -> Vec<Language> {
+        self.kernels.iter().filter_map(|kernel| kernel.state.language()).collect()
+    }
+
+    /// Bytes of memory that differ from that of a new session.
+    pub fn changed_bytes(&self) -> u64 {
+        self.kernels.iter().map(|kernel| (kernel.pages.len() * PAGE_BYTES) as u64).sum()
+    }
+
+    /// The same state for another session: its kernels get new seeds, so that the two do not draw the same numbers.
+    #[must_use]
+    pub fn forked(&self) -> Snapshot {
+        Snapshot { is_fork: true, ..self.clone() }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("session", &self.session).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,474 @@
+//! Bridge calls of one kernel: begun by the guest, answered through [`Answers`].
+//!
+//! Every call runs as a task of its own and never on the guest's stack: a bridge may use as much stack as it likes,
+//! and a bridge that panics fails its call alone. Dropping [`Calls`] aborts whatever still runs.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::Future,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cellar_core::{
+    cell::CellId,
+    limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
+};
+use tokio::{
+    sync::Semaphore,
+    task::{AbortHandle, Id, JoinError, JoinSet},
+};
+
+use crate::{
+    contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult, ToolsFuture, denied},
+    kernel::meter::StopFlag,
+};
+
+/// Limits the calls that run at the same time, over all kernels of a session. Each depth of agents has as many: an
+/// agent holds its own while the cells that it runs need more.
+#[derive(Clone, Debug)]
+pub(crate) struct Permits(Arc<[Arc<Semaphore>]>);
+
+impl Permits {
+    pub(crate) fn new(calls_in_flight: usize) -> Permits {
+        Permits((0..=AGENT_DEPTH_MAX).map(|_| Arc::new(Semaphore::new(calls_in_flight))).collect())
+    }
+
+    /// Those of calls by code at this depth.
+    fn at(&self, depth: u32) -> Arc<Semaphore> {
+        self.0[depth.min(AGENT_DEPTH_MAX) as usize].clone()
+    }
+}
+
+/// Whom a run serves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lineage {
+    /// The calls, the owner's first, each by its cell and its number: of an agent that runs a cell, the call that started
+    /// it, and the call that started the agent that made that call.
+    calls: Option<Arc<Vec<(u32, u64)>>>,
+    /// The type of the agent that makes the run.
+    agent: Option<Arc<str>>,
+}
+
+impl Lineage {
+    /// That of what serves this call; of an agent, with its type.
+    pub(crate) fn with(&self, cell: u32, call: u64, agent: Option<&str>) -> Lineage {
+        let calls = self.calls.iter().flat_map(|calls| calls.iter().copied());
+        let calls = Some(Arc::new(calls.chain([(cell, call)]).collect()));
+        Lineage { calls, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
+    }
+
+    /// The call that the run itself serves.
+    pub(crate) fn last(&self) -> Option<(u32, u64)> {
+        self.calls.as_ref()?.last().copied()
+    }
+
+    /// Whether the run serves this call.
+    pub(crate) fn contains(&self, site: (u32, u64)) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.contains(&site))
+    }
+
+    /// The type of the agent that makes the run; none when the session's owner does.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// That of the same agent, or of this one, in another session, whose kernels know nothing of these calls.
+    pub(crate) fn elsewhere(&self, agent: Option<&str>) -> Lineage {
+        Lineage { calls: None, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
+    }
+}
+
+/// An agent's output that is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptOutput {
+    /// The type of the agent.
+    pub(crate) agent_type: String,
+    /// `agent://<name>`.
+    pub(crate) uri: String,
+    pub(crate) bytes: u64,
+}
+
+/// Where a call leaves word of what it kept, before its answer.
+pub(crate) type KeptSlot = Arc<OnceLock<KeptOutput>>;
+
+/// A call that was begun.
+pub(crate) struct Begun {
+    pub(crate) future: CallFuture,
+    /// Of an agent.
+    pub(crate) kept: Option<KeptSlot>,
+}
+
+impl From<CallFuture> for Begun {
+    fn from(future: CallFuture) -> Begun {
+        Begun { future, kept: None }
+    }
+}
+
+/// The place in a session from which a call is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) cell: CellId,
+    /// The number of the call.
+    pub(crate) call: u64,
+    /// Agents and forks between the session's owner and the cell.
+    pub(crate) depth: u32,
+    /// The calls that the calling run serves.
+    pub(crate) lineage: Lineage,
+    /// Set when the run that calls is stopped; absent for code that outlived its cell.
+    pub(crate) stop: Option<Arc<StopFlag>>,
+}
+
+/// Answers the calls of a kernel's cells. A kernel knows neither its session nor what the embedder grants: this is all
+/// that it sees of either.
+pub(crate) trait Answers: Send + Sync {
+    /// Every tool that cells may call, the primitives of packs among them.
+    fn tools(&self) -> ToolsFuture;
+
+    /// Begins a call, or refuses it. No permit has been awaited yet: the work is done by the future.
+    fn call(&self, call: Call, site: Site) -> Result<Begun, CallError>;
+}
+
+/// Answers the calls of a kernel that belongs to no session yet: each is denied.
+#[derive(Debug)]
+pub(crate) struct NoAnswers;
+
+impl Answers for NoAnswers {
+    fn tools(&self) -> ToolsFuture {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
+    fn call(&self, call: Call, _site: Site) -> Result<Begun, CallError> {
+        Err(denied(&call))
+    }
+}
+
+/// Where a call comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallOrigin {
+    pub(crate) call: u64,
+    pub(crate) cell: u32,
+    /// Agents between the session's owner and the cell.
+    pub(crate) depth: u32,
+    /// Bytes of its arguments.
+    pub(crate) size_bytes: usize,
+    /// No run hears of it.
+    pub(crate) is_unheard: bool,
+}
+
+/// Room for an answer among all that the guest has not seen; given back when dropped.
+#[derive(Debug)]
+struct Room {
+    taken: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Room {
+    /// Takes it, if there is as much.
+    fn take(taken: &Arc<AtomicUsize>, bytes: usize) -> Option<Room> {
+        let room = Room { taken: taken.clone(), bytes };
+        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= CALLS_BYTES_MAX).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// An answer with the room it takes.
+type Answer = (CallResult, Option<Room>);
+
+/// A call that ended.
+#[derive(Debug)]
+pub(crate) struct CallEnd {
+    pub(crate) call: u64,
+    /// The cell that made it.
+    pub(crate) cell: u32,
+    pub(crate) duration: Duration,
+    pub(crate) result: CallResult,
+    /// Whether its run has heard of it.
+    pub(crate) reported: bool,
+    /// What was kept of it.
+    pub(crate) kept: Option<KeptSlot>,
+    /// Held until the guest has the answer.
+    _room: Option<Room>,
+}
+
+impl CallEnd {
+    /// One that takes no room and is to be reported.
+    pub(crate) fn new(call: u64, cell: u32, duration: Duration, result: CallResult) -> CallEnd {
+        CallEnd { call, cell, duration, result, reported: false, kept: None, _room: None }
+    }
+}
+
+/// A call whose completion the guest has not seen.
+#[derive(Debug)]
+struct OpenCall {
+    cell: u32,
+    /// Bytes of its arguments.
+    size_bytes: usize,
+    began: Instant,
+    task: AbortHandle,
+    kept: Option<KeptSlot>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    permits: Permits,
+    next_call: u64,
+    running: JoinSet<Answer>,
+    open: HashMap<u64, OpenCall>,
+    /// Bytes of the arguments of all open calls.
+    open_bytes: usize,
+    /// Bytes of the answers that the guest has not seen.
+    answer_bytes: Arc<AtomicUsize>,
+    by_task: HashMap<Id, u64>,
+    /// Calls that ended and were not handed out: refused, cancelled, or taken in by [`Calls::reap`].
+    ended: VecDeque<CallEnd>,
+}
+
+impl Calls {
+    pub(crate) fn new(permits: Permits) -> Calls {
+        Calls {
+            permits,
+            next_call: 1,
+            running: JoinSet::new(),
+            open: HashMap::new(),
+            open_bytes: 0,
+            answer_bytes: Arc::default(),
+            by_task: HashMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Goes on with the numbers of a kernel that was captured. The calls that it had under way are lost: the guest,
+    /// which still awaits them, is told that they were cancelled.
+    pub(crate) fn go_on_from(&mut self, next_call: u64, lost: &[(u64, u32)]) {
+        self.next_call = next_call;
+        let message = "the session was restored while the call was under way";
+        let lost = lost.iter().take(CALLS_QUEUED_MAX).map(|(call, cell)| {
+            let result = Err(CallError::new(CallErrorKind::Cancelled, message));
+            CallEnd { reported: true, ..CallEnd::new(*call, *cell, Duration::ZERO, result) }
+        });
+        self.deliver(lost);
+    }
+
+    /// The number of the next call.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_call
+    }
+
+    /// The calls whose completion the guest has not seen, with the cells that made them, in order.
+    pub(crate) fn unseen(&self) -> Vec<(u64, u32)> {
+        let open = self.open.iter().map(|(call, open)| (*call, open.cell));
+        let mut unseen: Vec<_> = open.chain(self.ended.iter().map(|end| (end.call, end.cell))).collect();
+        unseen.sort_unstable();
+        unseen
+    }
+
+    /// A number for a new call.
+    pub(crate) fn number(&mut self) -> u64 {
+        let call = self.next_call;
+        self.next_call += 1;
+        call
+    }
+
+    /// Begins a call, or refuses it as `begun` says. Its completion will come out of [`Calls::next`].
+    ///
+    /// # Errors
+    /// When the guest keeps beginning calls although they are being refused: it must be stopped.
+    pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) -> Result<(), TooManyCalls> {
+        let CallOrigin { call, cell, depth, size_bytes, is_unheard } = from;
+        self.reap();
+        let unanswered = self.open.len() + self.ended.len();
+        if unanswered >= 2 * CALLS_QUEUED_MAX {
+            return Err(TooManyCalls);
+        }
+        // Tasks of calls that were given up count until the runtime has got round to ending them.
+        let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
+        let error = match begun {
+            Err(error) => error,
+            Ok(_) if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX => {
+                limit(format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer"))
+            }
+            Ok(_) if self.open_bytes + size_bytes > CALLS_BYTES_MAX => {
+                let what = "the bridge calls that wait for an answer have more than";
+                limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
+            }
+            Ok(Begun { future, kept }) => {
+                let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
+                self.by_task.insert(task.id(), call);
+                self.open_bytes += size_bytes;
+                self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task, kept });
+                return Ok(());
+            }
+        };
+        let end = CallEnd { reported: is_unheard, ..CallEnd::new(call, cell, Duration::ZERO, Err(error)) };
+        self.ended.push_back(end);
+        Ok(())
+    }
+
+    /// Runs a call to its end. The guest is suspended meanwhile.
+    ///
+    /// # Cancel safety
+    /// Dropping the future aborts the call.
+    pub(crate) fn block_on(&self, depth: u32, future: CallFuture) -> impl Future<Output = CallResult> + Send + 'static {
+        let mut task = JoinSet::new();
+        task.spawn(with_permit(self.permits.at(depth), future));
+        async move { task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed)) }
+    }
+
+    /// Gives up a call. No completion comes; the end is to be reported.
+    pub(crate) fn cancel(&mut self, call: u64, why: &str) -> Option<CallEnd> {
+        let open = self.open.get(&call)?;
+        self.by_task.remove(&open.task.id());
+        open.task.abort();
+        self.close(call, (Err(CallError::new(CallErrorKind::Cancelled, why)), None))
+    }
+
+    /// Cancels the open calls of a cell. Returns their ends and those that were not reported yet, to be reported and
+    /// given to [`Calls::deliver`].
+    pub(crate) fn cancel_cell(&mut self, cell: u32) -> Vec<CallEnd> {
+        self.reap();
+        let is_unreported = |end: &CallEnd| end.cell == cell && !end.reported;
+        let (ends, others) = std::mem::take(&mut self.ended).into_iter().partition(is_unreported);
+        self.ended = others;
+        let mut ends = Vec::from(ends);
+        let calls: Vec<u64> = self.open.iter().filter(|(_, open)| open.cell == cell).map(|(call, _)| *call).collect();
+        ends.extend(calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")));
+        ends.sort_by_key(|end| end.call);
+        ends
+    }
+
+    /// Queues ends for [`Calls::next`].
+    pub(crate) fn deliver(&mut self, ends: impl IntoIterator<Item = CallEnd>) {
+        self.ended.extend(ends);
+    }
+
+    /// The next call to end; waits for ever when none is open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an end that was not returned is returned by the next call.
+    pub(crate) async fn next(&mut self) -> CallEnd {
+        loop {
+            if let Some(end) = self.ended.pop_front() {
+                return end;
+            }
+            let joined = match self.running.join_next_with_id().await {
+                Some(joined) => joined,
+                None => std::future::pending().await,
+            };
+            if let Some(end) = self.joined(joined) {
+                return end;
+            }
+        }
+    }
+
+    /// Another call that has ended already.
+    pub(crate) fn try_next(&mut self) -> Option<CallEnd> {
+        self.reap();
+        self.ended.pop_front()
+    }
+
+    /// Takes in the tasks that have ended. Those of calls that were given up would pile up otherwise.
+    fn reap(&mut self) {
+        while let Some(joined) = self.running.try_join_next_with_id() {
+            let end = self.joined(joined);
+            self.ended.extend(end);
+        }
+    }
+
+    /// The end of a call whose task ended; none for a call that was given up.
+    fn joined(&mut self, joined: Result<(Id, Answer), JoinError>) -> Option<CallEnd> {
+        let (id, answer) = match joined {
+            Ok((id, answer)) => (id, answer),
+            Err(error) => (error.id(), (failed(error), None)),
+        };
+        let call = self.by_task.remove(&id)?;
+        self.close(call, answer)
+    }
+
+    fn close(&mut self, call: u64, (result, room): Answer) -> Option<CallEnd> {
+        let open = self.open.remove(&call)?;
+        self.open_bytes -= open.size_bytes;
+        let end = CallEnd::new(call, open.cell, open.began.elapsed(), result);
+        Some(CallEnd { kept: open.kept, _room: room, ..end })
+    }
+}
+
+/// The guest begins calls faster than refusals can be delivered.
+#[derive(Debug, thiserror::Error)]
+#[error("the guest began more than {} bridge calls without awaiting any", 2 * CALLS_QUEUED_MAX)]
+pub(crate) struct TooManyCalls;
+
+/// A call whose answer may have to wait for its guest.
+async fn answered(permits: Arc<Semaphore>, answer_bytes: Arc<AtomicUsize>, future: CallFuture) -> Answer {
+    let result = with_permit(permits, future).await;
+    let size = match &result {
+        Ok(response) => response.size_bytes(),
+        Err(error) => error.message.len(),
+    };
+    match Room::take(&answer_bytes, size) {
+        Some(room) => (result, Some(room)),
+        None => {
+            let message = format!("the answers that wait for the cell have more than {CALLS_BYTES_MAX} bytes");
+            (Err(CallError::new(CallErrorKind::Limit, message)), None)
+        }
+    }
+}
+
+async fn with_permit(permits: Arc<Semaphore>, future: CallFuture) -> CallResult {
+    let Ok(_permit) = permits.acquire_owned().await else { return Err(aborted()) };
+    let response = future.await?;
+    if response.size_bytes() > CALL_BYTES_MAX {
+        let message = format!("the answer has {} bytes, at most {CALL_BYTES_MAX} are allowed", response.size_bytes());
+        return Err(CallError::new(CallErrorKind::Limit, message));
+    }
+    Ok(response)
+}
+
+fn aborted() -> CallError {
+    CallError::new(CallErrorKind::Cancelled, "the call was cancelled")
+}
+
+fn failed(error: JoinError) -> CallResult {
+    if error.is_cancelled() {
+        return Err(aborted());
+    }
+    tracing::error!(%error, "a bridge panicked");
+    Err(CallError::new(CallErrorKind::Failed, "the host failed while answering the call"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::bridge::Response;
+
+    #[test]
+    fn answers_that_wait_are_bounded_together() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let taken = Arc::<AtomicUsize>::default();
+            let answer = async || {
+                let large = Response::Text("x".repeat(CALL_BYTES_MAX - 1_000));
+                answered(Permits::new(1).at(0), taken.clone(), Box::pin(async { Ok(large) })).await
+            };
+            let mut waiting = Vec::new();
+            for _ in 0..CALLS_BYTES_MAX / CALL_BYTES_MAX {
+                waiting.push(answer().await);
+            }
+            assert!(waiting.iter().all(|(result, _)| result.is_ok()));
+            let (refused, room) = answer().await;
+            assert_eq!(refused.expect_err("no room").kind, CallErrorKind::Limit);
+            drop(room);
+            waiting.pop();
+            assert!(answer().await.0.is_ok(), "the guest has seen one");
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! What the host keeps for a kernel, as a snapshot tells it, and made again from that.
+
+use std::time::{Duration, Instant};
+
+use cellar_core::{cell::Language, limits::TIMEOUT_MAX, time::wall_nanos};
+use tokio::sync::mpsc;
+
+use crate::{
+    formats::snapshot::{CellState, KernelState},
+    kernel::{
+        bindings::WORLD_VERSION,
+        meter::{CpuMeter, GuestClock},
+        state::{Binding, LiveCell, StoreData},
+    },
+};
+
+/// Cells that can be live in a kernel: more than its sessions have commands and completions for.
+const CELLS_MAX: usize = 4_096;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Tells what the host keeps for a kernel of the guest with this digest.
+pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_at: Option<Instant>) -> KernelState {
+    let now = Instant::now();
+    let cell = |(id, cell): (&u32, &LiveCell)| CellState {
+        id: *id,
+        time_left: nanos(cell.time_left(now)),
+        output_left: cell.output_left,
+        fuel_left: cell.fuel_left,
+        depth: cell.depth,
+    };
+    KernelState {
+        language: language.code().to_owned(),
+        guest: guest.to_owned(),
+        world: WORLD_VERSION.to_owned(),
+        wall_clock: wall_nanos(),
+        monotonic_clock: data.clock.nanos(now),
+        cpu_time: nanos(data.cpu.total()),
+        memory_peak: data.limiter.peak_bytes,
+        wake_at: wake_at.map(|wake_at| data.clock.nanos(wake_at)),
+        next_call: data.binding.calls.next_number(),
+        calls: data.binding.calls.unseen(),
+        cells: data.cells.iter().map(cell).collect(),
+        abandoned: Vec::new(),
+        deepest: data.deepest,
+        configuration: 0,
+        files: data.binding.files.table(),
+    }
+}
+
+/// Makes the host's side of a kernel again, with what its session grants now, but for what it had open.
+///
+/// Cells that awaited something go on without a reader: their runs are those of another life. Their calls fail as
+/// cancelled. The guest's clock goes on by the time that has passed since.
+pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
+    binding.calls.go_on_from(state.next_call, &state.calls);
+    let mut data = StoreData::new(binding);
+    let elapsed = wall_nanos().saturating_sub(state.wall_clock);
+    data.clock = GuestClock::showing(state.monotonic_clock.saturating_add(elapsed));
+    data.cpu = CpuMeter::starting_at(Duration::from_nanos(state.cpu_time));
+    data.limiter.peak_bytes = state.memory_peak;
+    data.deepest = state.deepest;
+    let cpu_before = data.cpu.total();
+    for cell in state.cells.iter().take(CELLS_MAX) {
+        if let Some(mut live) = orphan(cell, cpu_before) {
+            // Whoever wrote the snapshot does not widen what the session may use now.
+            let limits = &data.binding.limits;
+            live.output_left = live.output_left.map(|left| left.min(limits.output_bytes));
+            live.fuel_left = limits.fuel.map(|limit| cell.fuel_left.unwrap_or(limit).min(limit));
+            data.cells.insert(cell.id, live);
+        }
+    }
+    data
+}
+
+/// A cell whose run is gone.
+fn orphan(state: &CellState, cpu_before: Duration) -> Option<LiveCell> {
+    // Open for as long as it takes to reserve the place of the last event.
+    let (events, _unread) = mpsc::channel(1);
+    let last = events.clone().try_reserve_owned().ok()?;
+    Some(LiveCell {
+        cpu_before,
+        output_left: state.output_left,
+        fuel_left: state.fuel_left,
+        depth: state.depth,
+        ..LiveCell::unheard(events, last, Duration::from_nanos(state.time_left).min(TIMEOUT_MAX))
+    })
+}

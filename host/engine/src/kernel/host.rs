@@ -1,0 +1,160 @@
+//! The door to the engine: guests, wasmtime engines and sessions of one process.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use cellar_core::{
+    cell::{GuestName, Language},
+    sync::lock,
+};
+
+use crate::{
+    contract::{
+        config::{HostConfig, Rests},
+        error::Error,
+    },
+    kernel::{
+        guest::{Guest, SpareMaker},
+        image::{Artifacts, Flavour, compiling_engine, wasm_engine},
+        meter::start_ticker,
+        sweep::Sweep,
+    },
+};
+
+/// A process's engine. A cheap handle; everything ends with the last one and the last session.
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: HostConfig,
+    /// One engine per flavour, in the order of [`Flavour::ALL`]. The ticker holds them weakly.
+    engines: Arc<Vec<wasmtime::Engine>>,
+    guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
+    maker: SpareMaker,
+    sweep: Arc<Sweep>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Opens the engine. Guests are loaded when they are first needed.
+    ///
+    /// # Errors
+    /// `Engine` when the address space cannot be reserved or the ticker's thread cannot be started.
+    pub fn open(config: HostConfig) -> Result<Host, Error> {
+        let engines: Result<Vec<_>, Error> =
+            Flavour::ALL.into_iter().map(|flavour| wasm_engine(flavour, config.kernels_max)).collect();
+        let engines = Arc::new(engines?);
+        start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
+        let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
+        let sweep = Arc::new(Sweep::new(config.rests.awake_max));
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
+    }
+
+    /// How it was opened.
+    pub fn config(&self) -> &HostConfig {
+        &self.inner.config
+    }
+
+    /// Loads a guest and begins to make warm spares of it.
+    ///
+    /// # Errors
+    /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
+    pub fn preload(&self, guest: GuestName) -> Result<(), Error> {
+        self.guest(guest, Flavour::Epoch)?.refill();
+        Ok(())
+    }
+
+    /// Kernels that hold memory now: those of sessions, warm spares, and those that are being given back. Sleeping ones
+    /// hold none.
+    pub fn kernels(&self) -> usize {
+        let held =
+            |engine: &wasmtime::Engine| engine.pooling_allocator_metrics().map_or(0, |metrics| metrics.memories());
+        self.inner.engines.iter().map(held).sum()
+    }
+
+    /// What kernels do while nothing asks anything of them.
+    pub(crate) fn rests(&self) -> Rests {
+        self.inner.config.rests
+    }
+
+    /// The kernels that are awake.
+    pub(crate) fn sweep(&self) -> Arc<Sweep> {
+        self.inner.sweep.clone()
+    }
+
+    /// Which build of a guest is here; see [`Guest::digest`].
+    pub(crate) fn guest_digest(&self, guest: GuestName) -> Result<String, Error> {
+        Artifacts::locate(&self.inner.config, guest)?.digest()
+    }
+
+    /// A guest, loaded at first use.
+    pub(crate) fn guest(&self, name: GuestName, flavour: Flavour) -> Result<Arc<Guest>, Error> {
+        let mut guests = lock(&self.inner.guests);
+        if let Some(guest) = guests.get(&(name, flavour.name())) {
+            return Ok(guest.clone());
+        }
+        let artifacts = Artifacts::locate(&self.inner.config, name)?;
+        // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
+        let wanted = if name.language() == Language::JavaScript { 0 } else { self.inner.config.spares };
+        let spares = (wanted, self.inner.maker.clone());
+        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares)?;
+        guests.insert((name, flavour.name()), guest.clone());
+        Ok(guest)
+    }
+}
+
+/// What a guest's folder and the cache hold, for people who wonder.
+#[derive(Clone, Debug)]
+pub struct GuestStatus {
+    /// Its name.
+    pub guest: GuestName,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Whether it can be used.
+    pub state: GuestState,
+    /// SHA-256 of its component, when its manifest can be read.
+    pub digest: Option<String>,
+    /// Version of the kernel world it implements.
+    pub world: Option<String>,
+}
+
+/// Whether a guest can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuestState {
+    /// It was not built.
+    Missing,
+    /// It was built and cannot be used, for this reason.
+    Broken(String),
+    /// It must be baked first, for this reason.
+    NotBaked(String),
+    /// It is ready.
+    Ready,
+}
+
+/// Looks at a guest without starting anything.
+pub fn guest_status(config: &HostConfig, guest: GuestName) -> GuestStatus {
+    let path = config.guests.join(guest.name());
+    let (state, digest, world) = match Artifacts::locate(config, guest) {
+        Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
+        Err(error) => (GuestState::Broken(error.to_string()), None, None),
+        Ok(artifacts) => {
+            let problem = Flavour::ALL.into_iter().find_map(|flavour| {
+                let engine = compiling_engine(flavour).map_err(|error| error.to_string());
+                engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
+            });
+            let state = problem.map_or(GuestState::Ready, GuestState::NotBaked);
+            (state, Some(artifacts.manifest.digest), Some(artifacts.manifest.world))
+        }
+    };
+    GuestStatus { guest, path, state, digest, world }
+}

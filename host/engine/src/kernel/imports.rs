@@ -1,0 +1,274 @@
+//! The answers to the guest's imports, but for files (see [`crate::kernel::file_imports`]).
+//!
+//! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
+//! without end.
+
+use std::time::Instant;
+
+use cellar_core::{
+    event::{EventKind, Scalar},
+    limits::Limits,
+    mime::{MimeBundle, MimeData},
+    text::prefix,
+    time::wall_nanos,
+};
+use cellar_results::tables;
+use cellar_tables::FRAME_TYPE;
+use rand::TryRngCore;
+use wasmtime::{StoreContextMut, component::Linker};
+
+use crate::{
+    contract::bridge::{Call, CallError, CallErrorKind, CallResult, RUNTIME},
+    kernel::{
+        bindings::{
+            WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools,
+            types::{self, StopReason},
+        },
+        record::Import,
+        state::{StoreData, word},
+    },
+};
+
+/// Random bytes the guest may ask for at once.
+const RANDOM_BYTES_MAX: u32 = 64 << 10;
+/// Fields of a status event.
+const STATUS_FIELDS_MAX: usize = 64;
+
+/// What of a display is too large.
+struct LeftOut {
+    what: &'static str,
+    size: usize,
+    limit: usize,
+}
+
+/// Holds a display against the limits, and takes out of it a table that goes past them: that is left out alone.
+fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), LeftOut> {
+    let table = data.get(FRAME_TYPE).map_or(0, MimeData::len);
+    let (size, limit) = (data.size_bytes() - table + named, limits.display_bytes);
+    if size > limit {
+        return Err(LeftOut { what: "display", size, limit });
+    }
+    let limit = limits.table_bytes();
+    if table > limit {
+        tables::take(data);
+        return Err(LeftOut { what: "table", size: table, limit });
+    }
+    Ok(())
+}
+
+impl output::Host for StoreData {
+    async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
+        self.note_running(cell);
+        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
+        let Some(left) = live.output_left else { return Ok(()) };
+        let size = text.len() as u64;
+        live.output_left = left.checked_sub(size);
+        if live.output_left.is_none() {
+            text.truncate(prefix(&text, left).len());
+        }
+        self.print(cell, matches!(to, output::StreamName::Stderr), &text).await;
+        Ok(())
+    }
+
+    async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
+        let mut data = mime_bundle(display.data);
+        let named = display.display_id.as_ref().map_or(0, String::len);
+        let limits = &self.binding.limits;
+        if let Err(LeftOut { what, size, limit }) = within(&mut data, named, limits) {
+            let text = format!("a {what} of {size} bytes was left out; at most {limit} are allowed\n");
+            output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
+            if what == "display" {
+                return Ok(());
+            }
+        }
+        let display_id = display.display_id;
+        self.send(cell, |index| match (display.update, display_id) {
+            (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
+            (_, display_id) => EventKind::Display { index, data, display_id },
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn clear(&mut self, cell: u32, wait: bool) -> wasmtime::Result<()> {
+        self.send(cell, |index| EventKind::ClearOutput { index, wait }).await;
+        Ok(())
+    }
+
+    async fn status(&mut self, cell: u32, op: String, fields: Vec<(String, types::Scalar)>) -> wasmtime::Result<()> {
+        let value = |value| match value {
+            types::Scalar::Text(text) => Scalar::Text(word(&text)),
+            other => other.into(),
+        };
+        let fields = fields.into_iter().take(STATUS_FIELDS_MAX);
+        let fields = fields.map(|(name, scalar)| (word(&name), value(scalar))).collect();
+        let op = word(&op);
+        self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+        Ok(())
+    }
+}
+
+type JsonResult = Result<String, types::CallError>;
+type ResponseResult = Result<types::Response, types::CallError>;
+
+fn response(result: CallResult) -> ResponseResult {
+    result.map(Into::into).map_err(Into::into)
+}
+
+impl tools::Host for StoreData {
+    async fn granted(&mut self) -> wasmtime::Result<Vec<tools::Tool>> {
+        let cell = self.executing;
+        let tools = match self.binding.tape.is_replaying() {
+            true => Vec::new(),
+            false => {
+                let granted = self.binding.answers.tools();
+                self.wait_for(cell, granted).await.unwrap_or_default()
+            }
+        };
+        self.taped(Import::ToolsGranted, (), |_| Ok(tools.into_iter().map(Into::into).collect::<Vec<_>>()))
+    }
+
+    async fn call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<JsonResult> {
+        let result = self.block_call(cell, named(name, arguments)).await?;
+        Ok(match result {
+            Ok(crate::contract::bridge::Response::Json(json)) => Ok(json),
+            Ok(_) => Err(CallError::new(CallErrorKind::Failed, "the tool did not return JSON").into()),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    async fn start_call(&mut self, cell: u32, name: String, arguments: String) -> wasmtime::Result<u64> {
+        StoreData::start_call(self, cell, named(name, arguments)).await
+    }
+
+    async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
+        if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
+            self.report_end(&mut end).await;
+        }
+        Ok(())
+    }
+}
+
+/// A call of a tool, or of a primitive, which is told by its name.
+fn named(name: String, arguments: String) -> Call {
+    match name.strip_prefix(RUNTIME) {
+        Some(name) => Call::Primitive { name: name.to_owned(), arguments },
+        None => Call::Tool { name, arguments },
+    }
+}
+
+/// The bridges whose calls differ in nothing but the request.
+macro_rules! bridge_host {
+    ($interface:ident, $request:ty, $to_call:expr) => {
+        impl $interface::Host for StoreData {
+            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
+                Ok(response(self.block_call(cell, $to_call(request)).await?))
+            }
+
+            async fn start_call(&mut self, cell: u32, request: $request) -> wasmtime::Result<u64> {
+                StoreData::start_call(self, cell, $to_call(request)).await
+            }
+        }
+    };
+}
+
+bridge_host!(llm, types::LlmRequest, Call::from);
+bridge_host!(agents, types::AgentRequest, Call::from);
+bridge_host!(http, types::HttpRequest, Call::from);
+bridge_host!(input, String, |prompt| Call::Input { prompt });
+
+impl StoreData {
+    /// Waits for a moment of the guest's clock, or until `cell` must stop.
+    async fn wait_until(&mut self, cell: u32, until: u64) {
+        let wake = self.binding.link.wake.clone();
+        let until = self.clock.instant(until);
+        let deadline = self.deadline(cell);
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
+                return;
+            }
+            let next = until.map_or(deadline, |until| until.min(deadline));
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = wake.notified() => {}
+            }
+        }
+    }
+
+    /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
+    fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> wasmtime::Result<Option<StopReason>> {
+        self.note_running(cell);
+        self.flush_old_text();
+        self.taped(Import::ShouldStop, cell, |data| {
+            let reason = data.stop_reason(cell, fuel_left);
+            data.note_stop(cell, reason);
+            Ok(reason)
+        })
+    }
+}
+
+/// Replaces `should-stop` in a linker for the fuel flavour, where the answer depends on the store's fuel: a cell that
+/// is told in time that its fuel is spent keeps its state.
+pub(crate) fn link_fuel(linker: &mut Linker<StoreData>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let control = format!("{WORLD_PACKAGE}control@{WORLD_VERSION}");
+    linker.instance(&control)?.func_wrap(
+        "should-stop",
+        |mut context: StoreContextMut<'_, StoreData>, (cell,): (u32,)| {
+            let mut left = context.get_fuel()?;
+            let data = context.data_mut();
+            if data.payer.0 != cell && data.cells.contains_key(&cell) && !data.is_looking() {
+                data.charge(left);
+                left = data.begin_to_pay(cell);
+                context.set_fuel(left)?;
+            }
+            Ok((context.data_mut().poll_stop(cell, Some(left))?,))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+impl control::Host for StoreData {
+    fn should_stop(&mut self, cell: u32) -> wasmtime::Result<Option<StopReason>> {
+        self.poll_stop(cell, None)
+    }
+
+    fn wall_clock(&mut self) -> wasmtime::Result<u64> {
+        self.taped(Import::WallClock, (), |_| Ok(wall_nanos()))
+    }
+
+    fn monotonic_clock(&mut self) -> wasmtime::Result<u64> {
+        self.taped(Import::MonotonicClock, (), |data| Ok(data.clock.nanos(Instant::now())))
+    }
+
+    fn cpu_clock(&mut self) -> wasmtime::Result<u64> {
+        self.taped(Import::CpuClock, (), |data| Ok(data.cpu.now()))
+    }
+
+    async fn sleep_until(&mut self, cell: u32, until: u64) -> wasmtime::Result<()> {
+        self.note_running(cell);
+        self.flush_text().await;
+        if !self.binding.tape.is_replaying() {
+            self.wait_until(cell, until).await;
+        }
+        self.taped(Import::SleepUntil, (cell, until), |_| Ok(()))
+    }
+
+    fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
+        self.taped(Import::Random, length, |_| {
+            let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];
+            rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(wasmtime::Error::new)?;
+            Ok(bytes)
+        })
+    }
+
+    fn log(&mut self, message: String) -> wasmtime::Result<()> {
+        if self.may_log() {
+            tracing::info!(target: "cellar::guest", "{}", prefix(&message, 8 << 10));
+        }
+        Ok(())
+    }
+}
+
+impl types::Host for StoreData {}

@@ -1,0 +1,351 @@
+//! One live interpreter: one store and one instance, owned by one task, entered by one caller at a time.
+//!
+//! A kernel that trapped, or whose call was dropped, is dead and must be dropped: wasmtime closes its store for good.
+//! The session outlives it.
+
+use std::{sync::Arc, time::Duration};
+
+use cellar_core::{
+    cell::Language,
+    limits::CROSSING_BYTES_MAX,
+    outcome::{FailureCode, FailureKind},
+};
+use wasmtime::{Store, Trap, UpdateDeadline};
+
+use crate::{
+    contract::{config::WORKSPACE, error::Error},
+    formats::snapshot::{Image, Pages},
+    kernel::{
+        bindings::{
+            KernelPre, stop_kind, stop_name,
+            types::{self, StopReason},
+        },
+        image::Flavour,
+        introspection::{Answer, Question},
+        memory::Live,
+        meter::CpuMeter,
+        record::{Entry, Fall, Item, mark},
+        state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
+    },
+};
+
+/// The code of a failure whose kernel was killed.
+pub(crate) const LOST: Option<FailureCode> = Some(FailureCode::Lost);
+
+/// Why a kernel died.
+#[derive(Clone, Debug)]
+pub(crate) struct Death {
+    pub(crate) kind: FailureKind,
+    /// What an exception of that kind would be called.
+    pub(crate) name: &'static str,
+    pub(crate) message: String,
+    /// What became of the kernel, or why there is none.
+    pub(crate) code: Option<FailureCode>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Kernel {
+    life: Life,
+    flavour: Flavour,
+    language: Language,
+    cpu: Arc<CpuMeter>,
+}
+
+/// Whether there is an instance.
+enum Life {
+    Awake(Box<Live>),
+    /// Its memory was captured and given back; what the host keeps is all that is left.
+    Asleep(Box<StoreData>),
+}
+
+impl Kernel {
+    /// Instantiates a guest.
+    ///
+    /// # Errors
+    /// `KernelsExhausted` when every slot of the pool is in use, `Kernel` when the guest traps.
+    pub(crate) async fn start(
+        engine: &wasmtime::Engine,
+        linked: &KernelPre<StoreData>,
+        language: Language,
+        flavour: Flavour,
+        binding: Binding,
+    ) -> Result<Kernel, Error> {
+        let data = StoreData::new(binding);
+        let cpu = data.cpu.clone();
+        let mut store = Store::new(engine, data);
+        store.limiter(|data| &mut data.limiter);
+        store.set_hostcall_fuel(CROSSING_BYTES_MAX);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut context| match context.data_mut().must_trap() {
+            true => Ok(UpdateDeadline::Interrupt),
+            // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes
+            // itself keeps them waiting for 61 ticks.
+            false => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
+        });
+        if flavour == Flavour::Fuel {
+            store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
+        }
+        let (instance, exports) = linked.start(&mut store).await.map_err(|error| {
+            match error.downcast_ref::<wasmtime::PoolConcurrencyLimitError>() {
+                Some(_) => Error::KernelsExhausted,
+                None => Error::Kernel { language, source: error.into() },
+            }
+        })?;
+        let live = Box::new(Live { store, instance, exports });
+        Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
+    }
+
+    /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell
+    /// finds its memory in place.
+    pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
+        let language = self.language;
+        let died = |death: Death| Error::Kernel { language, source: death.message.into() };
+        let configuration = types::Configuration {
+            seed: 0,
+            environment: Vec::new(),
+            working_directory: WORKSPACE.to_owned(),
+            packages: Vec::new(),
+        };
+        self.configure(&configuration).await.map_err(died)?;
+        let cell = types::Cell { id: 0, code: String::new() };
+        self.step(Entry::Start(cell)).await.map_err(died)?;
+        Ok(())
+    }
+
+    /// Makes the kernel a session's own. It must be configured next.
+    pub(crate) fn bind(&mut self, binding: Binding) {
+        let data = self.data();
+        data.limiter.set_limit(binding.limits.memory_bytes);
+        data.binding = binding;
+    }
+
+    pub(crate) async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
+        self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Configure, configuration);
+        let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_configure(store, configuration)).await;
+        self.left(result, |()| 0)
+    }
+
+    /// Makes the random numbers that come others than those that would have come, and changes nothing else.
+    pub(crate) async fn reseed(&mut self, seed: u64) -> Result<(), Death> {
+        self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Reseed, &seed);
+        let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_reseed(store, seed)).await;
+        self.left(result, |()| 0)
+    }
+
+    /// Enters the guest, charges the cell at hand, and reports what happened.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping the future kills the kernel.
+    pub(crate) async fn step(&mut self, entry: Entry) -> Result<types::Step, Death> {
+        let cell = entry.cell();
+        self.data().enter(cell);
+        self.data().go_on();
+        self.fill_up(cell);
+        let head = self.data().cells.get(&cell).map(LiveCell::head);
+        self.data().binding.tape.enter(Item::Enter(head), &entry);
+        let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
+        let result = match &entry {
+            Entry::Seed(bindings, cell) => cpu.measure(exports.call_seed(store, bindings, cell)).await,
+            Entry::Start(cell) => cpu.measure(exports.call_start(store, cell)).await,
+            Entry::Resume(_, completions) => cpu.measure(exports.call_resume(store, completions)).await,
+            Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
+        };
+        self.charge();
+        self.data().flush_text().await;
+        self.data().leave();
+        self.left(result, mark)
+    }
+
+    /// Forgets every name and task; the kernel lives on.
+    pub(crate) async fn clear(&mut self) -> Result<(), Death> {
+        self.enter_uncharged();
+        self.data().binding.tape.enter(Item::Clear, &());
+        let cpu = self.cpu.clone();
+        let Live { store, exports, .. } = self.live()?;
+        let result = cpu.measure(exports.call_reset(store)).await;
+        self.data().flush_text().await;
+        self.left(result, |()| 0)
+    }
+
+    /// Asks the guest about the session. The inner error is an answer that is of no use: too long in the coming, or
+    /// too large.
+    pub(crate) async fn look(&mut self, question: &Question) -> Result<Result<Answer, String>, Death> {
+        self.enter_uncharged();
+        self.data().begin_look();
+        self.data().binding.tape.enter(Item::Look, question);
+        let cpu = self.cpu.clone();
+        let result = cpu.measure(answer(self.live()?, question)).await;
+        let result = self.left(result, |_| 0)?;
+        let data = self.data();
+        let limit = data.unowned_timeout();
+        Ok(if data.end_look() { Err(format!("it took longer than {limit:?} and was stopped")) } else { result })
+    }
+
+    /// The pages of its memory that may have been written since it was instantiated.
+    pub(crate) async fn written(&mut self) -> Result<Vec<u32>, Death> {
+        self.enter_uncharged();
+        let written = self.live()?.written().await;
+        written.map_err(|error| self.death(&error))
+    }
+
+    /// Copies those of the pages that differ from the image; see [`Live::capture`].
+    pub(crate) async fn capture(
+        &mut self,
+        image: &Image,
+        earlier: Option<&Pages>,
+        pages: &[u32],
+    ) -> Result<Pages, Death> {
+        self.enter_uncharged();
+        let captured = self.live()?.capture(image, earlier, pages).await;
+        captured.map_err(|error| self.death(&error))
+    }
+
+    /// Makes the memory of a new kernel what was captured.
+    pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> Result<(), Death> {
+        self.enter_uncharged();
+        let restored = self.live()?.restore(pages, image).await;
+        restored.map_err(|error| self.death(&error))
+    }
+
+    /// Gives back the instance and its memory, which must have been captured.
+    pub(crate) fn sleep(&mut self) {
+        if let Life::Awake(live) = &mut self.life {
+            let data = std::mem::replace(live.store.data_mut(), StoreData::nobodys());
+            self.life = Life::Asleep(Box::new(data));
+        }
+    }
+
+    /// Gives a new kernel the host side of another one, which is left with none.
+    pub(crate) fn take_over(&mut self, data: &mut StoreData) {
+        self.cpu = data.cpu.clone();
+        std::mem::swap(self.data(), data);
+    }
+
+    /// Whether it must be woken before it is entered.
+    pub(crate) fn is_asleep(&self) -> bool {
+        matches!(self.life, Life::Asleep(_))
+    }
+
+    /// The instance. Whoever enters a kernel has made sure that it is awake.
+    fn live(&mut self) -> Result<&mut Live, Death> {
+        match &mut self.life {
+            Life::Awake(live) => Ok(live),
+            Life::Asleep(_) => {
+                let message = "the kernel was entered although it sleeps".to_owned();
+                Err(Death { kind: FailureKind::Trap, name: "Trap", message, code: LOST })
+            }
+        }
+    }
+
+    /// What the host keeps for this kernel.
+    pub(crate) fn data(&mut self) -> &mut StoreData {
+        match &mut self.life {
+            Life::Awake(live) => live.store.data_mut(),
+            Life::Asleep(data) => data,
+        }
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.cpu.total()
+    }
+
+    /// Notes an entry that no cell is charged for. What the last cell left of its fuel must not matter to it.
+    fn enter_uncharged(&mut self) {
+        self.data().enter(0);
+        if let Life::Awake(live) = &mut self.life {
+            // Only fails when the engine counts no fuel.
+            let _ = live.store.set_fuel(FUEL_UNCHARGED);
+        }
+    }
+
+    /// Sets the fuel for an entry on behalf of `cell`.
+    fn fill_up(&mut self, cell: u32) {
+        if let Life::Awake(live) = &mut self.life
+            && self.flavour == Flavour::Fuel
+        {
+            let fuel = live.store.data_mut().begin_to_pay(cell);
+            // Only fails when the engine counts no fuel, which this flavour does.
+            let _ = live.store.set_fuel(fuel);
+        }
+    }
+
+    /// Charges what was burned since.
+    fn charge(&mut self) {
+        if let Life::Awake(live) = &mut self.life
+            && let Ok(left) = live.store.get_fuel()
+        {
+            live.store.data_mut().charge(left);
+        }
+    }
+
+    /// Takes in how an entry ended; `mark` is the fingerprint of what the guest reported.
+    fn left<T>(&mut self, result: wasmtime::Result<T>, mark: impl FnOnce(&T) -> u64) -> Result<T, Death> {
+        // What the host has against a guest is no trap of wasm.
+        let is_trap = result.as_ref().err().is_some_and(|error| error.is::<Trap>());
+        let result = result.map_err(|error| self.death(&error));
+        let data = self.data();
+        if data.binding.tape.is_on() {
+            let was_killed = data.killed.is_some() || !is_trap;
+            let left = match &result {
+                Ok(report) => Ok(mark(report)),
+                Err(death) => Err(Fall { was_killed, message: &death.message }),
+            };
+            data.binding.tape.left(data.executing, left);
+        }
+        result
+    }
+
+    fn death(&self, error: &wasmtime::Error) -> Death {
+        let data = match &self.life {
+            Life::Awake(live) => live.store.data(),
+            Life::Asleep(data) => data,
+        };
+        let grace = data.binding.limits.grace;
+        let who = if data.is_looking() { "a value that was looked at" } else { "the cell" };
+        if let Some(reason) = data.killed {
+            let what = match reason {
+                StopReason::Timeout => "ran past its deadline",
+                StopReason::Interrupted => "was interrupted",
+                StopReason::Fuel => "used up its fuel",
+                StopReason::Output => "printed more than it may",
+            };
+            let message = format!("{who} {what} and did not stop within {grace:?}; its kernel was killed");
+            return Death { kind: stop_kind(reason), name: stop_name(reason), message, code: LOST };
+        }
+        let (kind, name, what) = match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => (FailureKind::Fuel, "CellOutOfFuel", "the cell used up its fuel".to_owned()),
+            Some(Trap::StackOverflow) => (FailureKind::Trap, "StackOverflow", "the native stack overflowed".to_owned()),
+            Some(_) if data.limiter.refused => {
+                let megabytes = data.binding.limits.memory_bytes >> 20;
+                (FailureKind::Memory, "OutOfMemory", format!("memory ran out at {megabytes} MiB"))
+            }
+            Some(trap) => (FailureKind::Trap, "Trap", format!("the interpreter crashed ({trap})")),
+            None => (FailureKind::Trap, "Trap", format!("the interpreter broke its contract ({})", error.root_cause())),
+        };
+        Death { kind, name, message: format!("{what}; its kernel was killed"), code: LOST }
+    }
+}
+
+/// What the guest says to a question.
+async fn answer(live: &mut Live, question: &Question) -> wasmtime::Result<Result<Answer, String>> {
+    let Live { store, exports, .. } = live;
+    let bytes_max = store.data().binding.limits.display_bytes;
+    Ok(match question {
+        Question::Variables => Ok(Answer::variables(exports.call_variables(store).await?)),
+        Question::Value(name) => Answer::bundle(exports.call_value(store, name).await?, bytes_max),
+        Question::Inspect(code, cursor) => Answer::bundle(exports.call_inspect(store, code, *cursor).await?, bytes_max),
+        Question::Complete(code, cursor) => {
+            let length = u32::try_from(code.chars().count()).unwrap_or(u32::MAX);
+            let cursor = length.min(*cursor);
+            Ok(Answer::completions(exports.call_complete(store, code, cursor).await?, length))
+        }
+    })
+}

@@ -1,0 +1,142 @@
+//! A kernel's linear memory as its host sees it: read by views of it, written in place.
+
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+
+use wasmtime::{
+    Store,
+    component::{Instance, TypedFunc, WasmList},
+};
+
+use crate::{
+    formats::snapshot::{Collector, Image, PAGE_BYTES, Pages},
+    kernel::{bindings, state::StoreData},
+};
+
+/// Bytes looked at in one crossing. Below what the host lets a guest hand over at once.
+const WINDOW_BYTES: u64 = 64 << 20;
+
+/// A live kernel's store, and the ways into its guest.
+pub(crate) struct Live {
+    pub(crate) store: Store<StoreData>,
+    /// Finds exports whose results are not to be copied.
+    pub(crate) instance: Instance,
+    pub(crate) exports: bindings::Kernel,
+}
+
+impl Live {
+    /// Hands every window of memory to `look`, with its offset. Returns the size of the memory.
+    async fn windows(&mut self, mut look: impl FnMut(u64, &[u8])) -> wasmtime::Result<u64> {
+        let store = &mut self.store;
+        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
+        let size = self.exports.call_memory_size(&mut *store).await?;
+        let mut offset = 0;
+        while offset < size {
+            let length = WINDOW_BYTES.min(size - offset);
+            let (list,) = read.call_async(&mut *store, (offset, length)).await?;
+            let window = list.as_le_slice(&*store);
+            if window.len() as u64 != length {
+                wasmtime::bail!("memory-read gave {} bytes instead of {length}", window.len());
+            }
+            look(offset, window);
+            offset += length;
+        }
+        Ok(size)
+    }
+
+    /// The pages that may have been written since the kernel was instantiated, in rising order.
+    pub(crate) async fn written(&mut self) -> wasmtime::Result<Vec<u32>> {
+        let pagemap = File::open("/proc/self/pagemap").ok();
+        let mut written = Vec::new();
+        self.windows(|offset, window| {
+            let map = pagemap.as_ref().and_then(|pagemap| PageMap::of(pagemap, window));
+            let pages = (0..window.len() / PAGE_BYTES).filter(|page| map.as_ref().is_none_or(|map| map.written(*page)));
+            written.extend(pages.map(|page| page_number(offset) + page_number((page * PAGE_BYTES) as u64)));
+        })
+        .await?;
+        Ok(written)
+    }
+
+    /// Hands some pages to `look`, which are in rising order; one beyond the memory is empty. Returns the size of the
+    /// memory.
+    async fn pages(&mut self, pages: &[u32], mut look: impl FnMut(u32, &[u8])) -> wasmtime::Result<u64> {
+        let mut left = pages;
+        let size = self
+            .windows(|offset, window| {
+                while let Some((page, rest)) = left.split_first() {
+                    let begin = u64::from(*page) * PAGE_BYTES as u64 - offset;
+                    let begin = usize::try_from(begin).unwrap_or(usize::MAX);
+                    let Some(bytes) = window.get(begin..begin.saturating_add(PAGE_BYTES)) else { break };
+                    look(*page, bytes);
+                    left = rest;
+                }
+            })
+            .await?;
+        left.iter().for_each(|page| look(*page, &[]));
+        Ok(size)
+    }
+
+    /// Copies those of the pages that differ from the image, but for what is as it was `earlier`.
+    pub(crate) async fn capture(
+        &mut self,
+        image: &Image,
+        earlier: Option<&Pages>,
+        pages: &[u32],
+    ) -> wasmtime::Result<Pages> {
+        let mut collector = Collector::new(image, earlier);
+        let size = self.pages(pages, |page, bytes| collector.page(page, bytes)).await?;
+        Ok(collector.finish(size))
+    }
+
+    /// Makes the memory of a new kernel what was captured.
+    pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> wasmtime::Result<()> {
+        let (store, exports) = (&mut self.store, &self.exports);
+        if !exports.call_memory_grow(&mut *store, pages.memory_bytes).await? {
+            wasmtime::bail!("memory cannot grow to {} bytes", pages.memory_bytes);
+        }
+        let mut runs = pages.runs(image).map_err(damaged)?;
+        while let Some((page, bytes)) = runs.next().map_err(damaged)? {
+            exports.call_memory_target(&mut *store, u64::from(page) * PAGE_BYTES as u64).await?;
+            exports.call_memory_write(&mut *store, bytes).await?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(reason: String) -> wasmtime::Error {
+    wasmtime::format_err!("the snapshot is damaged: {reason}")
+}
+
+/// A guest of 4 GiB has a million pages.
+fn page_number(offset: u64) -> u32 {
+    u32::try_from(offset / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+/// What the host's kernel tells of the pages of a window. It may call more pages written than were, never fewer.
+struct PageMap(Vec<u8>);
+
+impl PageMap {
+    /// Bytes that `/proc/self/pagemap` has about a page.
+    const ENTRY_BYTES: usize = 8;
+    /// The page is in memory.
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    /// The page is that of the mapped file, not a private copy.
+    const FILE: u64 = 1 << 61;
+
+    /// `None` when nothing can be told: then every page is looked at.
+    fn of(pagemap: &File, window: &[u8]) -> Option<PageMap> {
+        let address = window.as_ptr() as usize;
+        if rustix::param::page_size() != PAGE_BYTES || !address.is_multiple_of(PAGE_BYTES) {
+            return None;
+        }
+        let mut entries = vec![0; window.len() / PAGE_BYTES * Self::ENTRY_BYTES];
+        let offset = (address / PAGE_BYTES * Self::ENTRY_BYTES) as u64;
+        pagemap.read_exact_at(&mut entries, offset).ok()?;
+        Some(PageMap(entries))
+    }
+
+    fn written(&self, page: usize) -> bool {
+        let entry = self.0.as_chunks().0.get(page).map_or(u64::MAX, |entry| u64::from_ne_bytes(*entry));
+        entry & Self::SWAPPED != 0 || (entry & Self::PRESENT != 0 && entry & Self::FILE == 0)
+    }
+}

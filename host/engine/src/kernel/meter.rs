@@ -1,0 +1,244 @@
+//! Time and memory of kernels: the one epoch ticker of a host, stop flags, processor time, the memory limiter.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, LazyLock, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use cellar_core::{limits::EPOCH_TICK, sync::lock};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
+use wasmtime::ResourceLimiter;
+
+/// Advances the epoch of every engine of a host, for as long as the host lives.
+///
+/// There is one ticker, and stores compare clocks instead of counting ticks: the epoch belongs to the engine, so a
+/// ticker per run would shorten every other run's deadline.
+pub(crate) fn start_ticker(engines: Weak<Vec<wasmtime::Engine>>) -> std::io::Result<()> {
+    std::thread::Builder::new().name("cellar-epoch".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(EPOCH_TICK);
+            let Some(engines) = engines.upgrade() else { return };
+            engines.iter().for_each(wasmtime::Engine::increment_epoch);
+        }
+    })?;
+    Ok(())
+}
+
+/// Asks one run to stop. Held by the run, read by the kernel that works for it.
+#[derive(Debug)]
+pub(crate) struct StopFlag {
+    stopped: AtomicBool,
+    /// Wakes the kernel that works for the run; replaced when the run moves to another one.
+    kernel: std::sync::Mutex<Option<Arc<Notify>>>,
+    /// Wakes what goes on besides the kernel.
+    others: Notify,
+}
+
+impl StopFlag {
+    pub(crate) fn new() -> Arc<StopFlag> {
+        let (stopped, kernel) = (AtomicBool::new(false), std::sync::Mutex::new(None));
+        Arc::new(StopFlag { stopped, kernel, others: Notify::new() })
+    }
+
+    /// Whether somebody asked.
+    pub(crate) fn is_set(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Asks. The kernel notices at its next poll, or at once when it waits.
+    pub(crate) fn set(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        if let Some(kernel) = &*lock(&self.kernel) {
+            kernel.notify_one();
+        }
+        self.others.notify_waiters();
+    }
+
+    /// Waits until somebody asks.
+    pub(crate) async fn stopped(&self) {
+        let notified = self.others.notified();
+        let mut notified = std::pin::pin!(notified);
+        // From here on nothing is missed.
+        notified.as_mut().enable();
+        if !self.is_set() {
+            notified.await;
+        }
+    }
+
+    /// Names the kernel to wake.
+    pub(crate) fn watch(&self, kernel: Arc<Notify>) {
+        *lock(&self.kernel) = Some(kernel);
+    }
+}
+
+/// Monotonic time as one guest sees it, in nanoseconds. It goes on over a restore, also in another process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GuestClock {
+    /// What the guest's clock shows beyond this process's.
+    ahead: i64,
+}
+
+/// This process's clock shows a second when it is first read, so that no guest sees a time of 0.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(|| Instant::now() - Duration::from_secs(1));
+
+impl GuestClock {
+    /// A clock that shows `nanos` now.
+    pub(crate) fn showing(nanos: u64) -> GuestClock {
+        GuestClock { ahead: i64::try_from(nanos).unwrap_or(i64::MAX).saturating_sub(since_origin(Instant::now())) }
+    }
+
+    /// What it shows at a moment.
+    pub(crate) fn nanos(self, instant: Instant) -> u64 {
+        u64::try_from(since_origin(instant).saturating_add(self.ahead)).unwrap_or(0)
+    }
+
+    /// When it shows `nanos`; `None` is never.
+    pub(crate) fn instant(self, nanos: u64) -> Option<Instant> {
+        let since = i64::try_from(nanos).ok()?.saturating_sub(self.ahead);
+        ORIGIN.checked_add(Duration::from_nanos(u64::try_from(since).unwrap_or(0)))
+    }
+}
+
+fn since_origin(instant: Instant) -> i64 {
+    i64::try_from(instant.saturating_duration_since(*ORIGIN).as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What a kernel tells of its sleep, and is told.
+#[derive(Debug, Default)]
+pub(crate) struct Drowsiness {
+    /// When it was last entered, on this process's clock.
+    pub(crate) last_used: AtomicU64,
+    /// It has nothing to do but to wait.
+    pub(crate) is_idle: AtomicBool,
+    pub(crate) sleep_wanted: AtomicBool,
+}
+
+impl Drowsiness {
+    /// Notes that the kernel begins to wait.
+    pub(crate) fn idle(&self) {
+        self.last_used.store(GuestClock::default().nanos(Instant::now()), Ordering::Relaxed);
+        self.is_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that it has something to do.
+    pub(crate) fn busy(&self) {
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to fall asleep since this was last asked.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.sleep_wanted.load(Ordering::Relaxed) && self.sleep_wanted.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Processor time that a kernel has used, over whatever threads it ran on.
+#[derive(Debug, Default)]
+pub(crate) struct CpuMeter {
+    /// Nanoseconds of finished polls.
+    total: AtomicU64,
+    /// Thread time at which the poll that now runs began.
+    began: AtomicU64,
+}
+
+/// Processor time of the calling thread, in nanoseconds.
+pub(crate) fn thread_time() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+impl CpuMeter {
+    /// The meter of a kernel that has used so much already.
+    pub(crate) fn starting_at(total: Duration) -> Arc<CpuMeter> {
+        let nanos = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
+        Arc::new(CpuMeter { total: AtomicU64::new(nanos), began: AtomicU64::new(0) })
+    }
+
+    /// Time of finished polls.
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.total.load(Ordering::Relaxed))
+    }
+
+    /// Time up to now; only meaningful on the thread that polls the kernel.
+    pub(crate) fn now(&self) -> u64 {
+        let running = thread_time().saturating_sub(self.began.load(Ordering::Relaxed));
+        self.total.load(Ordering::Relaxed) + running
+    }
+
+    /// Counts the polls of `future`.
+    pub(crate) fn measure<F: Future>(self: &Arc<CpuMeter>, future: F) -> Measured<F> {
+        Measured { meter: self.clone(), future: Box::pin(future) }
+    }
+}
+
+/// A future whose polls are counted; see [`CpuMeter::measure`].
+pub(crate) struct Measured<F> {
+    meter: Arc<CpuMeter>,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Measured<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let began = thread_time();
+        self.meter.began.store(began, Ordering::Relaxed);
+        let poll = self.future.as_mut().poll(cx);
+        self.meter.total.fetch_add(thread_time().saturating_sub(began), Ordering::Relaxed);
+        poll
+    }
+}
+
+/// Lets linear memory grow to a limit, and tells the guest no beyond it.
+#[derive(Debug)]
+pub(crate) struct MemoryLimiter {
+    limit_bytes: u64,
+    /// The largest size so far.
+    pub(crate) peak_bytes: u64,
+    /// Whether growth was refused since the flag was last cleared: tells an abort for lack of memory from others.
+    pub(crate) refused: bool,
+}
+
+impl MemoryLimiter {
+    pub(crate) fn new(limit_bytes: u64) -> MemoryLimiter {
+        MemoryLimiter { limit_bytes, peak_bytes: 0, refused: false }
+    }
+
+    /// Changes the limit of a kernel that passes to a session.
+    pub(crate) fn set_limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+    }
+}
+
+/// Largest table of a guest, in elements. Guests do not grow theirs.
+const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let desired_bytes = u64::try_from(desired).unwrap_or(u64::MAX);
+        if desired_bytes > self.limit_bytes || maximum.is_some_and(|maximum| desired > maximum) {
+            self.refused = true;
+            return Ok(false);
+        }
+        self.peak_bytes = self.peak_bytes.max(desired_bytes);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+}
+
+/// The earlier of two moments, either of which may be absent.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

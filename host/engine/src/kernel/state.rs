@@ -1,0 +1,472 @@
+//! What belongs to one kernel's store: its cells, its budgets, its calls, and what its session lent it.
+//!
+//! The guest's imports are answered in [`crate::kernel::imports`] and [`crate::kernel::file_imports`], with what is here.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cellar_core::{
+    cell::RunId,
+    event::{Bridge, EventKind, Scalar},
+    limits::{LOOK_TIMEOUT, Limits},
+    text::prefix,
+};
+use cellar_files::{FileLimits, Files, Quota};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::{Notify, mpsc};
+use tracing::Span;
+
+use crate::{
+    audit::OpenCalls,
+    kernel::{
+        bindings::types::StopReason,
+        calls::{Answers, Calls, Lineage, NoAnswers, Permits},
+        input::Requests,
+        meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag},
+        record::{CellHead, Import, RunRecord, Tape},
+    },
+    storage::{vault::StoredSession, workspace::PrivateFolder},
+};
+
+mod asking;
+mod gathered;
+mod sending;
+
+use gathered::Gathered;
+
+/// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
+pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
+/// Fuel for code that no cell is charged for: warm-up, configuration, introspection.
+pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
+/// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
+const WORD_BYTES_MAX: u64 = 4 << 10;
+/// Lines that a guest may add to the host's log in a second; the others are dropped.
+const LOGS_A_SECOND_MAX: u32 = 20;
+
+/// A cell that was started and has not ended.
+#[derive(Debug)]
+pub(crate) struct LiveCell {
+    /// Place in its run.
+    pub(crate) index: usize,
+    /// The run's end of the event stream; the run holds the other end.
+    pub(crate) events: mpsc::Sender<EventKind>,
+    /// The place of its last event, taken beforehand: a reader that is behind must not hold up the kernel.
+    pub(crate) last: mpsc::OwnedPermit<EventKind>,
+    pub(crate) stop: Arc<StopFlag>,
+    pub(crate) began: Instant,
+    pub(crate) deadline: Instant,
+    /// When its code was first seen running although it must stop, and why it must. Cleared at entry.
+    pub(crate) stop_seen: Option<(Instant, StopReason)>,
+    /// When it will be given up, once it was told to stop.
+    pub(crate) give_up: Option<Instant>,
+    /// Processor time of its kernel when it began.
+    pub(crate) cpu_before: Duration,
+    /// Bytes it may still print; `None` once it went past.
+    pub(crate) output_left: Option<u64>,
+    /// Fuel it may still burn; `None` is unlimited.
+    pub(crate) fuel_left: Option<u64>,
+    /// Agents between the session's owner and this run.
+    pub(crate) depth: u32,
+    /// The calls that this run serves.
+    pub(crate) lineage: Lineage,
+    /// Its events but the last go nowhere.
+    pub(crate) is_muted: bool,
+    /// Where its events are recorded, if they are.
+    pub(crate) record: Option<RunRecord>,
+    /// The run that it belongs to, if that is not of another life.
+    pub(crate) run: Option<RunId>,
+    /// Of it in the host's trace.
+    pub(crate) span: Span,
+    /// Its requests for input that wait for an answer.
+    pub(crate) asks: HashSet<u64>,
+    /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
+    pub(crate) rests_since: Option<Instant>,
+}
+
+impl LiveCell {
+    /// A cell of no run, whose events but the last are dropped. Its budgets are as they were left.
+    pub(crate) fn unheard(
+        events: mpsc::Sender<EventKind>,
+        last: mpsc::OwnedPermit<EventKind>,
+        timeout: Duration,
+    ) -> LiveCell {
+        let began = Instant::now();
+        LiveCell {
+            index: 0,
+            events,
+            last,
+            stop: StopFlag::new(),
+            began,
+            deadline: began + timeout,
+            stop_seen: None,
+            give_up: None,
+            cpu_before: Duration::ZERO,
+            output_left: None,
+            fuel_left: None,
+            depth: 0,
+            lineage: Lineage::default(),
+            is_muted: true,
+            record: None,
+            run: None,
+            span: Span::none(),
+            asks: HashSet::new(),
+            rests_since: None,
+        }
+    }
+
+    /// What a recording says of it.
+    pub(crate) fn head(&self) -> CellHead {
+        let LiveCell { index, output_left, fuel_left, depth, is_muted, .. } = *self;
+        CellHead { index, output_left, fuel_left, depth, is_muted }
+    }
+
+    /// When something must be done about it, if nothing happens before; never while it rests.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.give_up.or_else(|| self.rests_since.is_none().then_some(self.deadline))
+    }
+
+    /// Whether something must be done about it now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| due <= now) || (self.give_up.is_none() && self.stop.is_set())
+    }
+
+    /// What is left of its time at `now`.
+    pub(crate) fn time_left(&self, now: Instant) -> Duration {
+        self.give_up.unwrap_or(self.deadline).saturating_duration_since(self.rests_since.unwrap_or(now))
+    }
+
+    /// Notes that the guest has come to rest: a cell that waits for input rests with it.
+    fn rest(&mut self) {
+        self.rests_since = (!self.asks.is_empty()).then(Instant::now);
+    }
+
+    /// Notes that the guest goes on.
+    fn go_on(&mut self) {
+        if let Some(since) = self.rests_since.take() {
+            self.deadline += since.elapsed();
+        }
+    }
+}
+
+/// What a kernel gets from its session. A spare has that of [`Binding::spare`].
+pub(crate) struct Binding {
+    pub(crate) limits: Limits,
+    /// What answers the calls of its cells.
+    pub(crate) answers: Arc<dyn Answers>,
+    pub(crate) files: Files,
+    pub(crate) calls: Calls,
+    pub(crate) open_calls: OpenCalls,
+    pub(crate) link: Arc<KernelLink>,
+    pub(crate) tape: Tape,
+    /// Where requests for input wait, and how long; absent when the session answers none.
+    pub(crate) input: Option<(Arc<Requests>, Duration)>,
+    /// Goes when nobody can write to it any more.
+    pub(crate) _private: Option<Arc<PrivateFolder>>,
+    /// Nobody else may have the session while a kernel works for it.
+    pub(crate) _home: Option<Arc<StoredSession>>,
+}
+
+/// What a session and its kernel's task share.
+#[derive(Debug, Default)]
+pub(crate) struct KernelLink {
+    /// Wakes the kernel when a stop flag was set.
+    pub(crate) wake: Arc<Notify>,
+    /// The session gave the kernel up: end its cells as interrupted.
+    pub(crate) closing: AtomicBool,
+    /// The synchronous call that holds the kernel, and may need the kernel itself.
+    pub(crate) block: Mutex<Option<Block>>,
+    pub(crate) drowsiness: Drowsiness,
+}
+
+/// A synchronous call that holds a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// `agent` or `runtime`.
+    pub(crate) bridge: Bridge,
+    /// Its cell and its number.
+    pub(crate) site: (u32, u64),
+}
+
+/// The store data of a kernel.
+pub(crate) struct StoreData {
+    pub(crate) binding: Binding,
+    pub(crate) limiter: MemoryLimiter,
+    pub(crate) cpu: Arc<CpuMeter>,
+    pub(crate) clock: GuestClock,
+    pub(crate) cells: BTreeMap<u32, LiveCell>,
+    /// The greatest depth of any cell so far: that of code that outlived its cell, which may be anybody's.
+    pub(crate) deepest: u32,
+    /// The agent that ran that cell, if one did in this life of the session.
+    pub(crate) deepest_agent: Lineage,
+    /// The cell whose code runs now, as far as is known; 0 is none.
+    pub(crate) executing: u32,
+    /// The cell that pays for fuel, and what the store had when it began to.
+    pub(crate) payer: (u32, u64),
+    /// When the guest was entered.
+    pub(crate) entered: Instant,
+    /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
+    stop_seen: Option<(Instant, StopReason)>,
+    /// Whether the guest answers a question of the host, in nobody's name.
+    is_looking: bool,
+    /// Text of a cell that was not sent yet.
+    gathered: Option<Gathered>,
+    /// When the second began in which the guest last logged, and how much it has logged since.
+    logged: (Instant, u32),
+    /// Set when the epoch callback traps the guest.
+    pub(crate) killed: Option<StopReason>,
+}
+
+impl Binding {
+    /// For a kernel that belongs to nobody yet: no folder, no bridge.
+    pub(crate) fn spare(limits: Limits, files: Files) -> Binding {
+        Binding {
+            limits,
+            answers: Arc::new(NoAnswers),
+            files,
+            calls: Calls::new(Permits::new(0)),
+            open_calls: OpenCalls::default(),
+            link: Arc::default(),
+            tape: Tape::Off,
+            input: None,
+            _private: None,
+            _home: None,
+        }
+    }
+}
+
+impl StoreData {
+    pub(crate) fn new(binding: Binding) -> StoreData {
+        let limiter = MemoryLimiter::new(binding.limits.memory_bytes);
+        StoreData {
+            binding,
+            limiter,
+            cpu: Arc::default(),
+            clock: GuestClock::default(),
+            cells: BTreeMap::new(),
+            deepest: 0,
+            deepest_agent: Lineage::default(),
+            executing: 0,
+            payer: (0, 0),
+            entered: Instant::now(),
+            stop_seen: None,
+            is_looking: false,
+            gathered: None,
+            logged: (Instant::now(), 0),
+            killed: None,
+        }
+    }
+
+    /// What a kernel has whose host side was taken away.
+    pub(crate) fn nobodys() -> StoreData {
+        StoreData::new(Binding::spare(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
+    }
+
+    /// Whether one more line of the guest goes to the log; see [`LOGS_A_SECOND_MAX`].
+    pub(crate) fn may_log(&mut self) -> bool {
+        let (since, count) = &mut self.logged;
+        if since.elapsed() >= Duration::from_secs(1) {
+            (*since, *count) = (Instant::now(), 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= LOGS_A_SECOND_MAX
+    }
+
+    /// Takes in a cell that is about to start.
+    pub(crate) fn add_cell(&mut self, id: u32, cell: LiveCell) {
+        if cell.depth > 0 && cell.depth >= self.deepest {
+            self.deepest = cell.depth;
+            self.deepest_agent = cell.lineage.elsewhere(None);
+        }
+        self.cells.insert(id, cell);
+    }
+
+    /// Notes that the guest is entered on behalf of `cell`.
+    pub(crate) fn enter(&mut self, cell: u32) {
+        self.executing = cell;
+        self.entered = Instant::now();
+        self.stop_seen = None;
+        for live in self.cells.values_mut() {
+            live.stop_seen = None;
+        }
+        self.limiter.refused = false;
+    }
+
+    /// Notes that cells go on in the guest. Those that rest do so while it is entered for nobody: a checkpoint or a look
+    /// is not their time.
+    pub(crate) fn go_on(&mut self) {
+        self.cells.values_mut().for_each(LiveCell::go_on);
+    }
+
+    /// Notes that the guest has returned.
+    pub(crate) fn leave(&mut self) {
+        self.cells.values_mut().for_each(LiveCell::rest);
+    }
+
+    /// Notes that the guest is entered to answer a question. Whatever cell it names, it does not work for it.
+    pub(crate) fn begin_look(&mut self) {
+        self.enter(0);
+        self.is_looking = true;
+    }
+
+    /// Notes that it has answered; whether it was told to hurry.
+    pub(crate) fn end_look(&mut self) -> bool {
+        self.is_looking = false;
+        self.stop_seen.is_some()
+    }
+
+    /// Whether the guest answers a question.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.is_looking
+    }
+
+    /// The cell of this number, unless the guest names it while it works for none.
+    fn live(&self, cell: u32) -> Option<&LiveCell> {
+        self.cells.get(&cell).filter(|_| !self.is_looking)
+    }
+
+    /// Time that code of no live cell may take.
+    pub(crate) fn unowned_timeout(&self) -> Duration {
+        let timeout = self.binding.limits.timeout;
+        if self.is_looking { timeout.min(LOOK_TIMEOUT) } else { timeout }
+    }
+
+    /// When code that runs for `cell` must end.
+    pub(crate) fn deadline(&self, cell: u32) -> Instant {
+        self.live(cell).map_or(self.entered + self.unowned_timeout(), |live| live.deadline)
+    }
+
+    /// Makes `cell` the one that pays; returns the fuel that the store gets for it. Several cells may run in one entry.
+    pub(crate) fn begin_to_pay(&mut self, cell: u32) -> u64 {
+        let limit = self.binding.limits.fuel;
+        let left = self.cells.get(&cell).map_or(limit, |live| live.fuel_left);
+        let fuel = left.map_or(FUEL_UNCHARGED, |left| left.saturating_add(FUEL_RESERVE));
+        self.payer = (cell, fuel);
+        fuel
+    }
+
+    /// Charges the cell that pays, now that the store has `left`.
+    pub(crate) fn charge(&mut self, left: u64) {
+        let (cell, fuel) = self.payer;
+        if let Some(fuel_left) = self.cells.get_mut(&cell).and_then(|live| live.fuel_left.as_mut()) {
+            *fuel_left = fuel_left.saturating_sub(fuel.saturating_sub(left));
+        }
+    }
+
+    /// Notes that the guest says it runs code of `cell`.
+    pub(crate) fn note_running(&mut self, cell: u32) {
+        if self.live(cell).is_some() {
+            self.executing = cell;
+        }
+    }
+
+    /// Why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
+    /// default timeout, counted from the entry.
+    pub(crate) fn stop_reason(&self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
+        if self.binding.link.closing.load(Ordering::Relaxed) {
+            return Some(StopReason::Interrupted);
+        }
+        let Some(live) = self.live(cell) else {
+            return (self.entered.elapsed() > self.unowned_timeout()).then_some(StopReason::Timeout);
+        };
+        if live.stop.is_set() {
+            Some(StopReason::Interrupted)
+        } else if live.output_left.is_none() {
+            Some(StopReason::Output)
+        } else if live.fuel_left.is_some() && fuel_left.is_some_and(|left| left <= FUEL_RESERVE) {
+            Some(StopReason::Fuel)
+        } else if Instant::now() >= live.deadline {
+            Some(StopReason::Timeout)
+        } else {
+            None
+        }
+    }
+
+    /// Notes whether `cell` must stop; returns when that was first noted, and why it must. Each cell has a grace of
+    /// its own: several may run in one entry.
+    pub(crate) fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
+        let live = self.cells.get_mut(&cell).filter(|_| !self.is_looking);
+        let seen = live.map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
+        *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
+        *seen
+    }
+
+    /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
+    pub(crate) fn must_trap(&mut self) -> bool {
+        self.flush_old_text();
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.is_over(self.executing);
+        }
+        let reason = self.stop_reason(self.executing, None);
+        match self.note_stop(self.executing, reason) {
+            Some((since, reason)) if since.elapsed() >= self.binding.limits.grace => {
+                self.killed = Some(reason);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The cell that an event of `cell` goes to: its own run, or the latest one for a task that outlived its cell.
+    /// What is said while a question is answered goes nowhere.
+    pub(crate) fn route(&self, cell: u32) -> Option<u32> {
+        if self.is_looking {
+            return None;
+        }
+        if self.cells.contains_key(&cell) { Some(cell) } else { self.cells.last_key_value().map(|(id, _)| *id) }
+    }
+
+    /// Answers an import, or has the recording answer it.
+    ///
+    /// # Errors
+    /// As `live`; when the guest asks something else than it did.
+    pub(crate) fn taped<T: Serialize + DeserializeOwned>(
+        &mut self,
+        import: Import,
+        arguments: impl Serialize,
+        live: impl FnOnce(&mut StoreData) -> wasmtime::Result<T>,
+    ) -> wasmtime::Result<T> {
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.answer(self.executing, import, &arguments);
+        }
+        let answer = live(self)?;
+        if let Tape::Recording(record) = &self.binding.tape {
+            record.answer(import, &arguments, &answer);
+        }
+        Ok(answer)
+    }
+
+    /// Waits while the guest is suspended; `None` when `cell` must stop before.
+    pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
+        let wake = self.binding.link.wake.clone();
+        let deadline = self.deadline(cell);
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut future => return Some(result),
+                () = wake.notified() => {}
+                () = tokio::time::sleep_until(deadline.into()) => {}
+            }
+            if self.stop_reason(cell, None).is_some() {
+                return None;
+            }
+        }
+    }
+
+    /// Tells the run of `cell` what the engine did.
+    pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, Scalar)>) {
+        let op = op.to_owned();
+        self.tell(cell, |index| EventKind::Status { index, op, fields }).await;
+    }
+}
+
+/// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].
+pub(crate) fn word(text: &str) -> String {
+    prefix(text, WORD_BYTES_MAX).to_owned()
+}

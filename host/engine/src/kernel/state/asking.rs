@@ -1,0 +1,226 @@
+//! Bridge calls of a kernel's cells: begun, awaited or waited for, and told to their runs.
+
+use std::time::{Duration, Instant};
+
+use cellar_core::{
+    cell::{CellId, SEED_CELL},
+    event::{Bridge, EventKind, Scalar},
+    limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
+    sync::lock,
+    text::prefix,
+};
+use tracing::{Instrument, Span};
+
+use super::{Block, StoreData, word};
+use crate::{
+    audit::CalledAs,
+    contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult},
+    kernel::{
+        calls::{Begun, CallEnd, CallOrigin, Site},
+        record::{Import, Tape, mark},
+    },
+};
+
+/// Bytes of the prompt of a request for input.
+const PROMPT_BYTES_MAX: u64 = 64 << 10;
+
+impl StoreData {
+    /// Makes the future of a call, or the refusal.
+    fn prepare(&self, cell: u32, number: u64, call: Call) -> Result<Begun, CallError> {
+        if self.is_looking {
+            return Err(CallError::new(CallErrorKind::Denied, "nothing can be called while a value is looked at"));
+        }
+        let size = call_bytes(&call);
+        if size > CALL_BYTES_MAX {
+            let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
+            return Err(CallError::new(CallErrorKind::Limit, message));
+        }
+        let live = self.cells.get(&cell);
+        let site = Site {
+            cell: CellId(cell),
+            call: number,
+            depth: self.depth_of(cell),
+            lineage: live.map_or(&self.deepest_agent, |live| &live.lineage).clone(),
+            stop: live.map(|live| live.stop.clone()),
+        };
+        self.binding.answers.call(call, site)
+    }
+
+    /// Agents between the session's owner and the code of `cell`.
+    fn depth_of(&self, cell: u32) -> u32 {
+        self.cells.get(&cell).map_or(self.deepest, |live| live.depth)
+    }
+
+    /// Makes the future of a call, or the refusal, and tells the run of it. A replay makes none.
+    async fn announce(
+        &mut self,
+        cell: u32,
+        number: u64,
+        call: Call,
+    ) -> wasmtime::Result<Option<Result<Begun, CallError>>> {
+        let is_live = !self.binding.tape.is_replaying();
+        let (bridge, name) = (call.bridge(), word(call.name()));
+        let span = self.trace(cell, number, &call);
+        let refusal = self.binding.open_calls.refusal();
+        let asked = match (&call, &self.binding.input) {
+            (Call::Input { prompt }, Some((requests, idle_timeout))) if refusal.is_none() && self.is_heard(cell) => {
+                let (request_id, future) = requests.open(*idle_timeout);
+                Some((future, (request_id, prefix(prompt, PROMPT_BYTES_MAX).to_owned(), *idle_timeout)))
+            }
+            _ => None,
+        };
+        let is_input = bridge == Bridge::Input;
+        let (future, request) = match asked {
+            Some((future, request)) => (is_live.then_some(Ok(future.into())), Some(request)),
+            None => (is_live.then(|| refusal.map_or_else(|| self.prepare(cell, number, call), Err)), None),
+        };
+        let future: Option<Result<Begun, _>> = match future {
+            Some(Ok(Begun { future, kept })) if !span.is_disabled() => {
+                Some(Ok(Begun { future: Box::pin(future.instrument(span)), kept }))
+            }
+            future => future,
+        };
+        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        let request = if is_input { self.taped(Import::InputRequest, cell, |_| Ok(request))? } else { None };
+        if let Some((request_id, prompt, idle_timeout)) = request {
+            self.send(cell, |index| EventKind::InputRequest { index, request_id, prompt, idle_timeout }).await;
+        }
+        Ok(future)
+    }
+
+    /// Notes that a call begins, for the audit log and the host's trace. Returns its span.
+    fn trace(&mut self, cell: u32, number: u64, call: &Call) -> Span {
+        if self.is_looking || self.binding.tape.is_replaying() || !self.binding.open_calls.is_on() {
+            return Span::none();
+        }
+        let live = self.cells.get(&cell);
+        let maker = (cell != SEED_CELL).then_some(cell);
+        let parent = live.map_or(Span::none(), |live| live.span.clone());
+        let run = live.and_then(|live| live.run);
+        self.binding.open_calls.begun(number, CalledAs::new(call, call_bytes(call), maker, run, &parent))
+    }
+
+    /// Whether somebody hears what `cell` asks.
+    fn is_heard(&self, cell: u32) -> bool {
+        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.is_muted)
+    }
+
+    pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
+        let number = self.binding.calls.number();
+        let (bridge, size) = (call.bridge(), call_bytes(&call));
+        let asked = self.mark_of(&call);
+        let future = self.announce(cell, number, call).await?;
+        if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
+            live.asks.insert(number);
+        }
+        if let Some(future) = future {
+            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
+            let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
+            self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
+        }
+        self.taped(Import::StartCall, (cell, asked), |_| Ok(number))
+    }
+
+    /// # Errors
+    /// When a replay has no such call.
+    pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<CallResult> {
+        self.note_running(cell);
+        let number = self.binding.calls.number();
+        let bridge = call.bridge();
+        let began = Instant::now();
+        let asked = self.mark_of(&call);
+        let future = self.announce(cell, number, call).await?;
+        let (result, kept) = match future {
+            Some(Ok(begun)) => (self.block_on(cell, number, bridge, begun.future).await, begun.kept),
+            Some(Err(error)) => (Err(error), None),
+            None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
+        };
+        let mut end = CallEnd::new(number, cell, began.elapsed(), result);
+        end.kept = kept;
+        self.binding.open_calls.ended(number, end.duration, &mut end.result).await;
+        if let Tape::Recording(record) = &self.binding.tape {
+            record.answer(Import::Call, &(cell, asked), &end.result);
+        }
+        self.report_end(&mut end).await;
+        Ok(end.result)
+    }
+
+    /// Fingerprint of a call, where it matters.
+    fn mark_of(&self, call: &Call) -> u64 {
+        if self.binding.tape.is_on() { mark(&format!("{call:?}")) } else { 0 }
+    }
+
+    /// Waits for a call, its cell's deadline or its cancellation.
+    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
+        let link = self.binding.link.clone();
+        if matches!(bridge, Bridge::Agent | Bridge::Runtime) {
+            *lock(&link.block) = Some(Block { bridge, site: (cell, number) });
+        }
+        let future = self.binding.calls.block_on(self.depth_of(cell), future);
+        let began = Instant::now();
+        if bridge == Bridge::Input {
+            self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
+        }
+        let result = self.wait_for(cell, future).await.unwrap_or_else(|| {
+            Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"))
+        });
+        if bridge == Bridge::Input {
+            self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
+        }
+        *lock(&link.block) = None;
+        result
+    }
+
+    /// Gives code that runs for `cell` more time, because it is about to wait for people.
+    fn defer(&mut self, cell: u32, by: Duration) {
+        match self.cells.get_mut(&cell) {
+            Some(live) => live.deadline += by,
+            None => self.entered += by,
+        }
+    }
+
+    /// Takes back what of that it did not need.
+    fn hasten(&mut self, cell: u32, by: Duration) {
+        let deadline = match self.cells.get_mut(&cell) {
+            Some(live) => &mut live.deadline,
+            None => &mut self.entered,
+        };
+        *deadline = deadline.checked_sub(by).unwrap_or(*deadline);
+    }
+
+    /// Emits the `call_finished` event of a call, once, and before it what was kept of an agent's output.
+    pub(crate) async fn report_end(&mut self, end: &mut CallEnd) {
+        if std::mem::replace(&mut end.reported, true) {
+            return;
+        }
+        let (call, duration) = (end.call, end.duration);
+        self.binding.open_calls.ended(call, duration, &mut end.result).await;
+        if let Some(live) = self.cells.get_mut(&end.cell) {
+            live.asks.remove(&call);
+        }
+        let error = end.result.as_ref().err().map(|error| word(&error.message));
+        if let Some(kept) = end.kept.as_ref().and_then(|slot| slot.get()) {
+            let fields = vec![
+                ("agent_type".to_owned(), Scalar::Text(word(&kept.agent_type))),
+                ("id".to_owned(), Scalar::Text(word(&kept.uri))),
+                ("bytes".to_owned(), Scalar::Integer(i64::try_from(kept.bytes).unwrap_or(i64::MAX))),
+            ];
+            self.report_status(end.cell, "agent", fields).await;
+        }
+        self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
+    }
+}
+
+fn call_bytes(call: &Call) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match call {
+        Call::Tool { name, arguments } | Call::Primitive { name, arguments } => name.len() + arguments.len(),
+        Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
+        Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
+        Call::Input { prompt } => prompt.len(),
+        Call::Http(call) => {
+            let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+            call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
+        }
+    }
+}

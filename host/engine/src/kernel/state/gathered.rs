@@ -1,0 +1,95 @@
+//! Text on its way out: pieces that follow one another closely leave as one event.
+//!
+//! What a cell writes is held until the guest is left, another event comes, the other stream is written, there is much
+//! of it, or it has waited for [`PATIENCE`], whichever is first. Nothing is ever held while no guest code runs.
+
+use std::time::{Duration, Instant};
+
+use cellar_core::event::EventKind;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::{
+    StoreData,
+    sending::{Maker, try_send},
+};
+
+/// Longest wait, as far as the guest polls. Guests may gather text themselves, which must fit into 50 ms with this.
+const PATIENCE: Duration = Duration::from_millis(8);
+/// Largest text of one event, in bytes.
+const TEXT_BYTES_MAX: usize = 256 << 10;
+
+/// Text that was not sent yet.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// The live cell whose run it goes to.
+    cell: u32,
+    is_stderr: bool,
+    text: String,
+    since: Instant,
+}
+
+impl Gathered {
+    fn event(self, index: usize) -> EventKind {
+        let text = self.text;
+        if self.is_stderr { EventKind::Stderr { index, text } } else { EventKind::Stdout { index, text } }
+    }
+}
+
+impl StoreData {
+    /// Takes in a text that a cell writes.
+    pub(crate) async fn print(&mut self, cell: u32, is_stderr: bool, text: &str) {
+        if self.binding.tape.is_on() {
+            // When text leaves is a matter of time, and what is recorded must come again.
+            let text = text.to_owned();
+            return self
+                .send(cell, |index| match is_stderr {
+                    true => EventKind::Stderr { index, text },
+                    false => EventKind::Stdout { index, text },
+                })
+                .await;
+        }
+        let Some(cell) = self.route(cell) else { return };
+        if self.gathered.as_ref().is_some_and(|held| (held.cell, held.is_stderr) != (cell, is_stderr)) {
+            self.flush_text().await;
+        }
+        let mut rest = text;
+        while !rest.is_empty() {
+            let held = self.gathered.get_or_insert_with(|| Gathered {
+                cell,
+                is_stderr,
+                text: String::new(),
+                since: Instant::now(),
+            });
+            let (piece, left) = rest.split_at(rest.floor_char_boundary(TEXT_BYTES_MAX - held.text.len()));
+            held.text.push_str(piece);
+            rest = left;
+            if !rest.is_empty() {
+                self.flush_text().await;
+            }
+        }
+    }
+
+    /// Sends what is held. Waits for the reader as [`StoreData::send`] does.
+    pub(crate) async fn flush_text(&mut self) {
+        if let Some(held) = self.gathered.take() {
+            let cell = held.cell;
+            self.emit(cell, Maker::Guest, |index| held.event(index)).await;
+        }
+    }
+
+    /// Sends what has waited for long, if the reader has room for it. Called wherever the guest polls the host.
+    pub(crate) fn flush_old_text(&mut self) {
+        let Some(held) = self.gathered.take_if(|held| held.since.elapsed() >= PATIENCE) else { return };
+        let Some(live) = self.cells.get(&held.cell).filter(|live| !live.is_muted) else { return };
+        let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);
+        match try_send(live, held.event(live.index)) {
+            Err(TrySendError::Full(event)) => {
+                if let EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } = *event {
+                    self.gathered = Some(Gathered { cell, is_stderr, text, since });
+                }
+            }
+            Err(TrySendError::Closed(_)) => live.stop.set(),
+            Ok(()) => {}
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Events on their way to the reader of their run, which may be slow.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use cellar_core::{
+    event::EventKind,
+    limits::{EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
+};
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::{LiveCell, StoreData};
+use crate::kernel::{meter::earlier, record::Tape};
+
+/// Who makes an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    Guest,
+    Host,
+}
+
+impl StoreData {
+    /// Until when the reader of the cell `id` is waited for; `None` is not at all. All cells of the kernel wait with
+    /// it, so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
+    fn patience(&self, id: u32, stopped: &mut Option<Instant>) -> Option<Instant> {
+        let is_over = |live: &LiveCell| live.stop.is_set();
+        if self.binding.link.closing.load(Ordering::Relaxed) || self.cells.get(&id).is_none_or(is_over) {
+            return None;
+        }
+        if self.cells.values().any(is_over) {
+            stopped.get_or_insert_with(Instant::now);
+        }
+        let deadline = self.cells.values().map(|live| live.deadline).min();
+        Some(earlier(*stopped, deadline)? + self.binding.limits.grace)
+    }
+
+    /// Sends an event that the guest made, behind the text that is held; waits while the reader is behind, but not longer than
+    /// [`StoreData::patience`]. A run whose reader is too far behind for the other cells of its kernel is cancelled.
+    pub(crate) async fn send(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.flush_text().await;
+        self.emit(cell, Maker::Guest, event).await;
+    }
+
+    /// Sends an event that the host made, as [`StoreData::send`] does.
+    pub(super) async fn tell(&mut self, cell: u32, event: impl FnOnce(usize) -> EventKind) {
+        self.flush_text().await;
+        self.emit(cell, Maker::Host, event).await;
+    }
+
+    pub(super) async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
+        let wake = self.binding.link.wake.clone();
+        let Some(id) = self.route(cell) else { return };
+        let Some(event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
+            return;
+        };
+        if let Tape::Replaying(playback) = &mut self.binding.tape {
+            return playback.said(cell, event).await;
+        }
+        let mut stopped = None;
+        let places = places(&event);
+        while let Some(live) = self.cells.get(&id) {
+            match live.events.try_reserve_many(places) {
+                Ok(mut free) => {
+                    // Whoever reads it may go on at once: it is recorded before.
+                    match (&self.binding.tape, maker, &live.record) {
+                        (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), &event),
+                        (_, Maker::Host, Some(record)) => record.told(&event),
+                        _ => {}
+                    }
+                    if let Some(place) = free.next() {
+                        place.send(event);
+                    }
+                    return;
+                }
+                Err(TrySendError::Closed(())) => {
+                    live.stop.set();
+                    break;
+                }
+                Err(TrySendError::Full(())) => {}
+            }
+            let Some(until) = self.patience(id, &mut stopped) else { break };
+            let now = Instant::now();
+            if until <= now {
+                if now < live.deadline {
+                    live.stop.set();
+                }
+                break;
+            }
+            tokio::select! {
+                _ = live.events.reserve_many(places) => {}
+                () = wake.notified() => {}
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
+        }
+        if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
+            tape.said(None, &event);
+        }
+    }
+}
+
+/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
+/// size together.
+fn places(event: &EventKind) -> usize {
+    match event.size_bytes() {
+        size if size > EVENT_BYTES_HUGE => EVENTS_QUEUED_MAX,
+        size if size > EVENT_BYTES_LARGE => EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1,
+        _ => 1,
+    }
+}
+
+/// Sends an event if the reader has room for it, and gives it back otherwise.
+pub(super) fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<Box<EventKind>>> {
+    match live.events.try_reserve_many(places(&event)) {
+        Ok(mut permits) => {
+            if let Some(permit) = permits.next() {
+                permit.send(event);
+            }
+            Ok(())
+        }
+        Err(TrySendError::Full(())) => Err(TrySendError::Full(Box::new(event))),
+        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(Box::new(event))),
+    }
+}

@@ -1,0 +1,89 @@
+//! The calls that a session answers itself, in front of those that its embedder answers.
+//!
+//! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves `tool.read` and the pack `selfref` unless the
+//! embedder grants its own, hands each call a handle of the session, and keeps what agents say.
+
+use std::sync::Arc;
+
+use super::{
+    WeakSession,
+    granted::{Bridges, Caller},
+    reading::{READ_TOOL, read_tool},
+    selfref::{SELFREF, selfref_pack},
+};
+use crate::{
+    contract::bridge::{Call, CallError, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, ToolsFuture, denied},
+    kernel::calls::{Answers, Begun, Site},
+};
+
+/// What answers the calls of a session's kernels.
+pub(crate) struct SessionBridges {
+    session: WeakSession,
+    granted: Arc<dyn Bridges>,
+}
+
+impl SessionBridges {
+    pub(crate) fn new(session: WeakSession, granted: Arc<dyn Bridges>) -> SessionBridges {
+        SessionBridges { session, granted }
+    }
+}
+
+impl Answers for SessionBridges {
+    fn tools(&self) -> ToolsFuture {
+        let (granted, asked) = (self.granted.clone(), self.granted.tools());
+        Box::pin(async move {
+            let mut tools = asked.await;
+            // A name that begins so would be taken for that of a primitive.
+            tools.retain(|tool| !tool.name.starts_with(RUNTIME));
+            if !tools.iter().any(|tool| tool.name == READ_TOOL) {
+                tools.push(read_tool());
+            }
+            let own = (!granted.has_pack(SELFREF)).then(selfref_pack);
+            tools.extend(granted.packs().into_iter().chain(own).flat_map(primitives));
+            tools
+        })
+    }
+
+    fn call(&self, call: Call, site: Site) -> Result<Begun, CallError> {
+        let spawned = if let Call::Agent(asked) = &call { Some(asked.agent_type.as_str()) } else { None };
+        let lineage = site.lineage.with(site.cell.0, site.call, spawned);
+        let Some(session) = self.session.upgrade(lineage) else { return Err(denied(&call)) };
+        if let Call::Tool { name, arguments } = &call
+            && name == READ_TOOL
+            && !self.granted.has_tool(READ_TOOL)
+        {
+            return Ok(session.call_read(arguments.clone()).into());
+        }
+        if let Call::Primitive { name, arguments } = &call
+            && let Some(own) = name.strip_prefix(SELFREF).and_then(|rest| rest.strip_prefix('.'))
+            && !self.granted.has_pack(SELFREF)
+        {
+            return Ok(session.call_selfref(own, arguments.clone(), site).into());
+        }
+        let agent = site.lineage.agent().map(str::to_owned);
+        let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent };
+        let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
+        let future = self.granted.call(call, caller);
+        Ok(match asked {
+            Some(asked) => session.keeping_output(asked, future),
+            None => future.into(),
+        })
+    }
+}
+
+/// The primitives of a pack as they stand among the tools. Their schema says more than that of a tool.
+fn primitives(pack: PackSpec) -> Vec<ToolSpec> {
+    let PackSpec { name: of, version, description, primitives } = pack;
+    let pack = serde_json::json!({"name": of, "version": version, "description": description});
+    let value = |schema: Option<String>| schema.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let spec = |primitive: PrimitiveSpec| {
+        let told = serde_json::json!({
+            "pack": pack,
+            "schema": value(primitive.schema),
+            "result": value(primitive.result),
+        });
+        let name = format!("{RUNTIME}{of}.{}", primitive.name);
+        ToolSpec { name, description: primitive.description, schema: Some(told.to_string()) }
+    };
+    primitives.into_iter().map(spec).collect()
+}

@@ -1,0 +1,263 @@
+//! The state that a language of a session goes back to when it has no kernel: its last checkpoint, what it slept
+//! with, or the snapshot it was restored from.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use cellar_core::{cell::Language, event::Scalar, limits::Limits, sync::lock, time::wall_nanos};
+use cellar_files::{Descriptor, FileError};
+
+use crate::{
+    contract::error::Error,
+    formats::snapshot::{KernelImage, SNAPSHOT, SnapshotError, fingerprint},
+    kernel::{
+        bindings::{WORLD_VERSION, types},
+        capture::data_of,
+        guest::Guest,
+        instance::{Death, Kernel},
+        state::Binding,
+        sweep::Sweep,
+    },
+    storage::vault::StoredSession,
+};
+
+/// A captured kernel, and what to do when one is made of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) image: Arc<KernelImage>,
+    /// It gets new seeds, so that it does not draw the numbers that the kernel it was forked from draws.
+    pub(crate) is_fork: bool,
+    /// Its cells have been told of their end since, or will have been when it is used.
+    pub(crate) is_checkpoint: bool,
+    /// The last cell that it knows of; 0 is none.
+    pub(crate) last_cell: u32,
+    /// Kernels made of it that have died since.
+    pub(crate) deaths: u32,
+}
+
+/// The last state of a language, shared by its session and the kernel that works for it.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    held: Mutex<Held>,
+    /// Where the session is stored.
+    home: Option<Arc<StoredSession>>,
+}
+
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Here(Kept),
+    /// In the stored state of the session.
+    Stored(Stored),
+}
+
+/// What is known of a state that is not in memory.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    language: Language,
+    captured_at: u64,
+    is_fork: bool,
+    is_checkpoint: bool,
+    last_cell: u32,
+    deaths: u32,
+}
+
+impl Slot {
+    /// An empty one of a session that is stored there, if it is.
+    pub(crate) fn new(home: Option<Arc<StoredSession>>) -> Slot {
+        Slot { held: Mutex::default(), home }
+    }
+
+    /// What is kept, from memory, or from disk on a thread that may block.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) async fn load(self: &Arc<Slot>) -> Result<Option<Kept>, Error> {
+        if !matches!(&*lock(&self.held), Held::Stored(_)) {
+            return Ok(self.peek());
+        }
+        let slot = self.clone();
+        let read = tokio::task::spawn_blocking(move || slot.load_now()).await;
+        read.unwrap_or_else(|error| Err(Error::Engine(error.into())))
+    }
+
+    /// The same, from a thread that may block.
+    pub(crate) fn load_now(&self) -> Result<Option<Kept>, Error> {
+        let stored = match &*lock(&self.held) {
+            Held::Nothing => return Ok(None),
+            Held::Here(kept) => return Ok(Some(kept.clone())),
+            Held::Stored(stored) => *stored,
+        };
+        let snapshot = self.home.as_ref().map(|home| home.load()).transpose()?.flatten();
+        let images = snapshot.map(|snapshot| snapshot.kernels).unwrap_or_default();
+        let image = images.into_iter().find(|image| image.state.language() == Some(stored.language));
+        let image =
+            image.ok_or_else(|| SnapshotError::from(SNAPSHOT.corrupt("the stored state of a kernel is gone")))?;
+        let Stored { is_fork, is_checkpoint, last_cell, deaths, .. } = stored;
+        Ok(Some(Kept { image, is_fork, is_checkpoint, last_cell, deaths }))
+    }
+
+    /// What is kept in memory.
+    pub(crate) fn peek(&self) -> Option<Kept> {
+        match &*lock(&self.held) {
+            Held::Here(kept) => Some(kept.clone()),
+            Held::Nothing | Held::Stored(_) => None,
+        }
+    }
+
+    /// Replaces what is kept.
+    pub(crate) fn set(&self, kept: Kept) {
+        *lock(&self.held) = Held::Here(kept);
+    }
+
+    /// Compresses what is kept, if it is not. Blocks.
+    pub(crate) fn pack(&self) {
+        let Some(Kept { image, .. }) = self.peek().filter(|kept| !kept.image.pages.is_packed()) else { return };
+        let packed = Arc::new(KernelImage { state: image.state.clone(), pages: image.pages.pack() });
+        if let Held::Here(kept) = &mut *lock(&self.held)
+            && Arc::ptr_eq(&kept.image, &image)
+        {
+            kept.image = packed;
+        }
+    }
+
+    /// Gives back the memory of what was stored just now as `images`, unless a live kernel needs it to tell what it has
+    /// changed.
+    pub(crate) fn release(&self, images: &[Arc<KernelImage>]) {
+        let mut held = lock(&self.held);
+        if let Held::Here(kept) = &*held
+            && !kept.is_checkpoint
+            && images.iter().any(|image| Arc::ptr_eq(image, &kept.image))
+            && let Some(language) = kept.image.state.language()
+        {
+            let Kept { is_fork, is_checkpoint, last_cell, deaths, .. } = *kept;
+            let captured_at = kept.image.state.wall_clock;
+            *held = Held::Stored(Stored { language, captured_at, is_fork, is_checkpoint, last_cell, deaths });
+        }
+    }
+
+    /// Forgets what is kept.
+    pub(crate) fn clear(&self) {
+        *lock(&self.held) = Held::Nothing;
+    }
+
+    /// Notes that a cell succeeded: what is kept does no harm.
+    pub(crate) fn absolve(&self) {
+        match &mut *lock(&self.held) {
+            Held::Nothing => {}
+            Held::Here(kept) => kept.deaths = 0,
+            Held::Stored(stored) => stored.deaths = 0,
+        }
+    }
+
+    /// Notes that a kernel died, which goes back to what is kept: its last cell, its age, and how many have died since a
+    /// cell succeeded.
+    pub(crate) fn blame(&self) -> Option<(u32, Duration, u32)> {
+        let mut held = lock(&self.held);
+        let (captured_at, is_checkpoint, last_cell, deaths) = match &mut *held {
+            Held::Nothing => return None,
+            Held::Here(Kept { image, is_checkpoint, last_cell, deaths, .. }) => {
+                (image.state.wall_clock, is_checkpoint, *last_cell, deaths)
+            }
+            Held::Stored(Stored { captured_at, is_checkpoint, last_cell, deaths, .. }) => {
+                (*captured_at, is_checkpoint, *last_cell, deaths)
+            }
+        };
+        *is_checkpoint = true;
+        *deaths += 1;
+        Some((last_cell, Duration::from_nanos(wall_nanos().saturating_sub(captured_at)), *deaths))
+    }
+}
+
+/// Checks that a kernel can be made of an image.
+///
+/// # Errors
+/// `Snapshot`, with what was found and what is wanted.
+pub(crate) fn check(image: &KernelImage, guest: &str, limits: &Limits) -> Result<(), Error> {
+    let state = &image.state;
+    let fits = || {
+        let language = SNAPSHOT.language(&state.language)?;
+        SNAPSHOT.check_world(&state.world, WORLD_VERSION)?;
+        SNAPSHOT.check_guest(language, &state.guest, guest)
+    };
+    fits().map_err(SnapshotError::from)?;
+    let (wanted_bytes, limit_bytes) = (image.pages.memory_bytes, limits.memory_bytes);
+    if wanted_bytes > limit_bytes {
+        return Err(SnapshotError::Memory { wanted_bytes, limit_bytes }.into());
+    }
+    Ok(())
+}
+
+/// Fingerprint of a configuration, but for its seed.
+pub(crate) fn configured_as(configuration: &types::Configuration) -> u128 {
+    let types::Configuration { seed: _, environment, working_directory, packages } = configuration;
+    fingerprint(format!("{environment:?} {working_directory:?} {packages:?}").as_bytes())
+}
+
+/// A kernel that cannot be had.
+pub(crate) fn failed(error: Error) -> Death {
+    let failure = error.into_failure();
+    Death { kind: failure.kind, name: "KernelError", message: failure.message, code: failure.code }
+}
+
+/// Fields of status events, one for each file that could not be opened again.
+pub(crate) type LostFiles = Vec<Vec<(String, Scalar)>>;
+
+/// A kernel that goes on from what was kept.
+pub(crate) async fn revive(
+    guest: &Arc<Guest>,
+    sweep: &Sweep,
+    kept: &Kept,
+    binding: Binding,
+    configuration: &types::Configuration,
+) -> Result<(Kernel, LostFiles), Death> {
+    let digest = guest.digest().map_err(failed)?;
+    check(&kept.image, digest, &binding.limits).map_err(failed)?;
+    let mut kernel = sweep.kernel(guest, true).await.map_err(failed)?;
+    let mut data = data_of(&kept.image.state, binding);
+    kernel.take_over(&mut data);
+    kernel.restore(&kept.image.pages, guest.image().map_err(failed)?).await?;
+    if kept.image.state.configuration != configured_as(configuration) {
+        // A session that is granted something else learns of it, at the price of new seeds, and of the working directory
+        // and the environment that its cells have set.
+        kernel.configure(configuration).await?;
+    } else if kept.is_fork {
+        kernel.reseed(configuration.seed).await?;
+    }
+    if kept.is_checkpoint {
+        kernel.data().cells.values().for_each(|cell| cell.stop.set());
+    }
+    let lost = reopen(&mut kernel, &kept.image);
+    Ok((kernel, lost))
+}
+
+/// Gives a kernel that sleeps an instance with the memory it slept with.
+pub(crate) async fn wake(
+    kernel: &mut Kernel,
+    guest: &Arc<Guest>,
+    sweep: &Sweep,
+    slot: &Arc<Slot>,
+) -> Result<LostFiles, Death> {
+    let gone = || failed(Error::SessionClosed("a kernel that was reset".to_owned()));
+    let kept = slot.load().await.map_err(failed)?.ok_or_else(gone)?;
+    let mut fresh = sweep.kernel(guest, true).await.map_err(failed)?;
+    fresh.take_over(kernel.data());
+    // From here on it has the cells, whatever happens.
+    *kernel = fresh;
+    kernel.restore(&kept.image.pages, guest.image().map_err(failed)?).await?;
+    Ok(reopen(kernel, &kept.image))
+}
+
+fn reopen(kernel: &mut Kernel, image: &KernelImage) -> LostFiles {
+    let files = &image.state.files;
+    let lost = kernel.data().binding.files.reopen(files);
+    let fields = |(descriptor, error): (Descriptor, FileError)| {
+        let open = files.iter().find(|open| open.descriptor == descriptor);
+        let path = open.map_or_else(String::new, |open| open.path.clone());
+        vec![("path".to_owned(), Scalar::Text(path)), ("reason".to_owned(), Scalar::Text(error.to_string()))]
+    };
+    lost.into_iter().map(fields).collect()
+}

@@ -1,0 +1,70 @@
+//! The sources of a session's cells, as far back as they are kept.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use cellar_core::{
+    cell::{CellId, Language},
+    limits::{HISTORY_BYTES_MAX, HISTORY_CELLS_MAX},
+};
+
+/// What a cell was given to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellSource {
+    /// The cell's number in the session.
+    pub id: CellId,
+    /// Its language.
+    pub language: Language,
+    /// Its source.
+    pub code: Arc<str>,
+}
+
+/// The latest cells, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    cells: VecDeque<CellSource>,
+    bytes: usize,
+}
+
+impl History {
+    /// Takes in a cell and lets the oldest go. The source of a cell that is larger than all that is kept is not.
+    pub(crate) fn add(&mut self, cell: CellSource) {
+        self.bytes += cell.code.len();
+        self.cells.push_back(cell);
+        while self.bytes > HISTORY_BYTES_MAX || self.cells.len() > HISTORY_CELLS_MAX {
+            let Some(oldest) = self.cells.pop_front() else { return };
+            self.bytes -= oldest.code.len();
+        }
+    }
+
+    /// The cell of this number, if it is kept.
+    pub(crate) fn get(&self, id: CellId) -> Option<&CellSource> {
+        let place = self.cells.binary_search_by_key(&id, |cell| cell.id).ok()?;
+        self.cells.get(place)
+    }
+
+    /// All that are kept, oldest first.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &CellSource> {
+        self.cells.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(id: u32, bytes: usize) -> CellSource {
+        CellSource { id: CellId(id), language: Language::Python, code: "x".repeat(bytes).into() }
+    }
+
+    #[test]
+    fn the_latest_are_kept_by_count_and_by_size() {
+        let mut history = History::default();
+        (1..=HISTORY_CELLS_MAX as u32 + 5).for_each(|id| history.add(cell(id, 1)));
+        assert_eq!(history.cells().count(), HISTORY_CELLS_MAX);
+        assert_eq!((history.get(CellId(5)), history.get(CellId(6)).map(|cell| cell.id)), (None, Some(CellId(6))));
+        history.add(cell(20_000, HISTORY_BYTES_MAX - 10));
+        assert_eq!(history.cells().count(), 11);
+        history.add(cell(20_001, HISTORY_BYTES_MAX + 1));
+        assert_eq!((history.cells().count(), history.bytes), (0, 0));
+    }
+}

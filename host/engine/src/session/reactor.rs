@@ -1,0 +1,479 @@
+//! The task that owns a kernel: takes cells in, feeds completions and timers to the guest, stops what must stop.
+//!
+//! Nothing here blocks while a cell awaits: the loop sleeps until a command, a completion, a timer or a deadline comes.
+//! The guest is entered for one thing at a time, so steps of different runs interleave only where cells await.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use cellar_core::{
+    cell::{Language, SEED_CELL},
+    event::{EventKind, Scalar},
+    limits::CELLS_LIVE_MAX,
+    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+use tracing::Span;
+
+use crate::{
+    contract::{
+        config::{Rests, Seed},
+        error::Error,
+    },
+    formats::snapshot::{KernelImage, Snapshot},
+    kernel::{
+        bindings::types,
+        calls::CallEnd,
+        guest::Guest,
+        instance::{Death, Kernel, LOST},
+        introspection::{Answer, Question},
+        meter::earlier,
+        record::{Birth, Entry},
+        state::{Binding, KernelLink, LiveCell},
+        sweep::Sweep,
+    },
+    session::{
+        WeakSession,
+        checkpoint::{Kept, Slot, configured_as, failed, revive},
+    },
+};
+
+mod endings;
+mod rest;
+
+use endings::{death_outcome, finish, refuse};
+use rest::Rest;
+
+/// Completions handed to the guest in one entry.
+const COMPLETIONS_MAX: usize = 256;
+/// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
+const IDLE_SPINS_MAX: u32 = 16;
+
+/// What a session asks of its kernel.
+pub(crate) enum Command {
+    /// Run a cell; its events, `CellFinished` last, go to its own channel.
+    Start { id: u32, code: Arc<str>, cell: Box<LiveCell> },
+    /// Forget all names and tasks.
+    Clear(oneshot::Sender<()>),
+    /// Answer a question about the session, or say why not.
+    Look(Question, oneshot::Sender<Result<Answer, String>>),
+    /// Capture all state.
+    Snapshot(oneshot::Sender<Result<Arc<KernelImage>, Error>>),
+    /// Keep all state.
+    Checkpoint(oneshot::Sender<Result<(), Error>>),
+    /// Give the memory back until there is something to do.
+    Sleep(oneshot::Sender<Result<(), Error>>),
+}
+
+/// See the module's documentation.
+pub(crate) struct Reactor {
+    session: WeakSession,
+    kernel: Kernel,
+    guest: Arc<Guest>,
+    commands: mpsc::Receiver<Command>,
+    link: Arc<KernelLink>,
+    slot: Arc<Slot>,
+    sweep: Arc<Sweep>,
+    /// Fingerprint of its configuration.
+    configured_as: u128,
+    rest: Rest,
+    seed: Option<Arc<Seed>>,
+    /// Brings the end of the seed while it runs; commands wait for it.
+    seeding: Option<mpsc::Receiver<EventKind>>,
+    once: bool,
+    /// The kernel goes on from a checkpoint that another one has died with, and was not entered yet.
+    is_suspect: bool,
+    /// See [`Setting`].
+    storing: Option<JoinHandle<()>>,
+    /// Whether a command has come.
+    was_used: bool,
+    wake_at: Option<Instant>,
+    abandoned: VecDeque<u32>,
+    idle_spins: u32,
+    /// Status events for the next cell: an operation and its fields.
+    notices: Vec<(&'static str, Vec<(String, Scalar)>)>,
+}
+
+/// What a kernel's task shares with others of its kind.
+pub(crate) struct Setting {
+    pub(crate) session: WeakSession,
+    /// What its language goes on from.
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) rests: Rests,
+    /// The kernels of its host that are awake.
+    pub(crate) sweep: Arc<Sweep>,
+    /// What a kernel begins with that does not go on from anything.
+    pub(crate) seed: Option<Arc<Seed>>,
+    /// The kernel ends with its first cell, or its first answer.
+    pub(crate) once: bool,
+    /// Stores that the kernel before was reset: no cell has ended before that is done.
+    pub(crate) storing: Option<JoinHandle<()>>,
+}
+
+/// What the loop woke up for.
+enum Wake {
+    Command(Command),
+    Call(CallEnd),
+    Timer,
+    /// A deadline passed or a stop flag was set.
+    Stop,
+    /// Nothing has happened for a while.
+    Rest,
+    /// Other kernels need the room.
+    Sleep,
+    /// The session gave the kernel up.
+    Close,
+}
+
+/// Starts a kernel and works for a session until the session gives it up or the guest dies.
+///
+/// Events of cells that were sent but never started are closed unanswered; the run sees that its channel ended.
+pub(crate) async fn run(
+    guest: Arc<Guest>,
+    mut commands: mpsc::Receiver<Command>,
+    binding: Binding,
+    configuration: types::Configuration,
+    setting: Setting,
+) {
+    let Setting { session, slot, rests, sweep, seed, once, mut storing } = setting;
+    let link = binding.link.clone();
+    let language = guest.language;
+    let kept = match slot.load().await {
+        Ok(kept) => kept,
+        Err(error) => return refuse(&mut commands, &death_outcome(&failed(error))).await,
+    };
+    if binding.tape.is_on()
+        && let Err(error) = record_birth(&guest, &binding, kept.as_ref())
+    {
+        return refuse(&mut commands, &death_outcome(&failed(error))).await;
+    }
+    let configured_as = configured_as(&configuration);
+    let started = match &kept {
+        None => start(&guest, &sweep, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
+        Some(kept) => revive(&guest, &sweep, kept, binding, &configuration).await,
+    };
+    let (mut kernel, lost) = match started {
+        Ok(started) => started,
+        Err(death) => {
+            finished(&mut storing).await;
+            return refuse(&mut commands, &death_outcome(&death)).await;
+        }
+    };
+    let clock = kernel.data().clock;
+    let state = kept.as_ref().map(|kept| &kept.image.state);
+    let mut rest = Rest::new(rests);
+    rest.last_cell = kept.as_ref().map_or(0, |kept| kept.last_cell);
+    let mut reactor = Reactor {
+        session,
+        kernel,
+        guest,
+        commands,
+        link,
+        slot,
+        sweep,
+        configured_as,
+        rest,
+        seed,
+        seeding: None,
+        once,
+        is_suspect: kept.as_ref().is_some_and(|kept| kept.deaths > 0),
+        storing,
+        was_used: false,
+        wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
+        abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
+        idle_spins: 0,
+        notices: lost.into_iter().map(|fields| ("file_lost", fields)).collect(),
+    };
+    reactor.sweep.woke(&reactor.link);
+    let worked = reactor.live(kept.is_none()).await;
+    reactor.sweep.slept(&reactor.link);
+    if let Err(mut death) = worked {
+        if reactor.seeding.is_some() {
+            death.message = format!("{}: {}", seed_failed(language), death.message);
+        }
+        let data = reactor.kernel.data();
+        let span = data.cells.get(&data.executing).map_or(Span::none(), |cell| cell.span.clone());
+        tracing::info!(parent: &span, %language, kind = death.kind.as_str(), "kernel died");
+        reactor.bury(&death).await;
+    }
+}
+
+/// A kernel as new.
+async fn start(
+    guest: &Arc<Guest>,
+    sweep: &Sweep,
+    binding: Binding,
+    configuration: types::Configuration,
+) -> Result<Kernel, Death> {
+    let mut kernel = sweep.kernel(guest, binding.tape.is_on()).await.map_err(failed)?;
+    kernel.bind(binding);
+    kernel.configure(&configuration).await?;
+    Ok(kernel)
+}
+
+/// Records how a kernel begins.
+fn record_birth(guest: &Guest, binding: &Binding, kept: Option<&Kept>) -> Result<(), Error> {
+    let image = kept.map(|kept| Snapshot::of_kernel(kept.image.clone()).to_bytes());
+    let birth =
+        Birth { language: guest.language.code().to_owned(), has_fuel: binding.limits.fuel.is_some(), image_parts: 0 };
+    binding.tape.born(birth, guest.digest()?, image.as_deref());
+    Ok(())
+}
+
+/// Waits for a state to be stored, or not to be: then whoever stores has said why in the log.
+async fn finished(storing: &mut Option<JoinHandle<()>>) {
+    if let Some(storing) = storing.take() {
+        let _ = storing.await;
+    }
+}
+
+fn seed_failed(language: Language) -> String {
+    format!("the session's {} seed failed", language.title())
+}
+
+impl Reactor {
+    /// Works until the session gives the kernel up (`Ok`) or the kernel dies.
+    async fn live(&mut self, is_new: bool) -> Result<(), Death> {
+        if is_new {
+            self.sow().await?;
+        }
+        if self.is_suspect {
+            // What awaits in it has its turn before any cell, so that neither is blamed for the other.
+            self.stop_cells().await?;
+            self.tick().await?;
+            self.is_suspect = false;
+            // Another checkpoint of the same would hide how many kernels have died with it.
+            self.rest.settled();
+        }
+        loop {
+            if let Some(failure) = self.seed_failure() {
+                refuse(&mut self.commands, &Outcome::Failed(Box::new(failure))).await;
+                return Ok(());
+            }
+            if self.once && self.was_used && self.kernel.data().cells.is_empty() {
+                return Ok(());
+            }
+            self.link.drowsiness.idle();
+            let wake = self.next().await;
+            self.link.drowsiness.busy();
+            if let Wake::Command(Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_))
+            | Wake::Rest
+            | Wake::Sleep
+            | Wake::Stop
+            | Wake::Close = wake
+            {
+                // The guest is not entered, or not for certain.
+            } else if let Err(death) = self.wake_up().await {
+                // Its state stays where it sleeps, but whoever asked must hear of it.
+                if let Wake::Command(Command::Start { cell, .. }) = wake {
+                    finish(*cell, death_outcome(&death), Usage::default());
+                }
+                return Err(death);
+            }
+            match wake {
+                Wake::Rest => self.rest().await?,
+                Wake::Sleep => drop(self.sleep().await?),
+                Wake::Command(command) => self.command(command).await?,
+                Wake::Call(end) => self.resume(end).await?,
+                Wake::Timer => self.tick().await?,
+                Wake::Stop => self.stop_cells().await?,
+                Wake::Close => {
+                    let death = Death {
+                        kind: FailureKind::Interrupted,
+                        name: "CellInterrupted",
+                        message: "the kernel was reset".to_owned(),
+                        code: None,
+                    };
+                    self.bury(&death).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Begins to make the names that the session begins with.
+    async fn sow(&mut self) -> Result<(), Death> {
+        let Some(seed) = self.seed.clone() else { return Ok(()) };
+        let (events, ended) = mpsc::channel(1);
+        let Ok(last) = events.clone().try_reserve_owned() else { return Ok(()) };
+        let cpu = self.kernel.cpu_time();
+        let limits = &self.kernel.data().binding.limits;
+        let mut cell = LiveCell::unheard(events, last, limits.timeout);
+        (cell.output_left, cell.fuel_left, cell.cpu_before) = (Some(limits.output_bytes), limits.fuel, cpu);
+        self.kernel.data().add_cell(SEED_CELL, cell);
+        self.seeding = Some(ended);
+        let cell = types::Cell { id: SEED_CELL, code: seed.source.clone() };
+        let step = self.kernel.step(Entry::Seed(seed.bindings.clone(), cell)).await?;
+        self.apply(step).await
+    }
+
+    /// Why the seed failed, if it has just ended and did.
+    fn seed_failure(&mut self) -> Option<Failure> {
+        let Ok(EventKind::CellFinished { outcome, .. }) = self.seeding.as_mut()?.try_recv() else { return None };
+        self.seeding = None;
+        let mut failure = outcome.failure()?;
+        let what = seed_failed(self.guest.language);
+        // Its place is none of the cell that is told.
+        (failure.line, failure.column, failure.snippet, failure.pointer) = (None, None, None, None);
+        failure.traceback = format!("{what}:\n{}", failure.traceback);
+        failure.message = format!("{what}: {}", failure.message);
+        failure.state_kept = false;
+        failure.code = Some(FailureCode::Seed);
+        Some(failure)
+    }
+
+    async fn next(&mut self) -> Wake {
+        if self.link.closing.load(Ordering::Relaxed) {
+            return Wake::Close;
+        }
+        // Half a seed is nothing to go on from.
+        if self.seeding.is_none() && self.link.drowsiness.is_wanted() {
+            return Wake::Sleep;
+        }
+        let rest_at = self.rest_at().filter(|_| self.seeding.is_none());
+        let data = self.kernel.data();
+        let now = Instant::now();
+        if data.cells.values().any(|cell| cell.is_due(now)) {
+            return Wake::Stop;
+        }
+        let deadline = data.cells.values().filter_map(LiveCell::due).min();
+        let wake_at = self.wake_at;
+        let next = earlier(earlier(deadline, wake_at), rest_at);
+        let sleep = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            command = self.commands.recv(), if self.seeding.is_none() => command.map_or(Wake::Close, Wake::Command),
+            () = self.link.wake.notified() => Wake::Stop,
+            end = data.binding.calls.next() => Wake::Call(end),
+            () = sleep => match wake_at {
+                Some(wake_at) if wake_at <= Instant::now() => Wake::Timer,
+                _ if deadline.is_some_and(|deadline| deadline <= Instant::now()) => Wake::Stop,
+                _ => Wake::Rest,
+            },
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Result<(), Death> {
+        self.was_used = true;
+        if self.kernel.data().cells.len() >= CELLS_LIVE_MAX {
+            // Those whose run has gone make room.
+            self.stop_cells().await?;
+        }
+        match command {
+            Command::Start { cell, .. } if self.kernel.data().cells.len() >= CELLS_LIVE_MAX => {
+                let message =
+                    format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
+                let failure = Failure::refused(FailureCode::Busy, "KernelError", message);
+                finish(*cell, Outcome::Failed(Box::new(failure)), Usage::default());
+                Ok(())
+            }
+            Command::Start { id, code, mut cell } => {
+                self.checkpoint_before_cell().await?;
+                self.rest.last_cell = id;
+                // The time it waited for its turn belongs to those that ran meanwhile.
+                cell.deadline += cell.began.elapsed();
+                cell.cpu_before = self.kernel.cpu_time();
+                self.kernel.data().add_cell(id, *cell);
+                for (op, fields) in std::mem::take(&mut self.notices) {
+                    self.kernel.data().report_status(id, op, fields).await;
+                }
+                let step = self.kernel.step(Entry::Start(types::Cell { id, code: code.as_ref().to_owned() })).await?;
+                self.apply(step).await
+            }
+            // Whoever asked may have gone away; that is no concern here.
+            Command::Clear(reply) => {
+                self.kernel.clear().await?;
+                self.rest.stirred();
+                self.end_cleared().await;
+                self.sow().await?;
+                let _ = reply.send(());
+                Ok(())
+            }
+            Command::Look(_, reply) if reply.is_closed() => Ok(()),
+            Command::Look(question, reply) => {
+                let (answer, end) = match self.kernel.look(&question).await {
+                    Ok(answer) => (answer, Ok(())),
+                    Err(death) => (Err(death.message.clone()), Err(death)),
+                };
+                self.rest.stirred();
+                let _ = reply.send(answer);
+                end
+            }
+            Command::Sleep(reply) => {
+                let _ = reply.send(self.sleep().await?);
+                Ok(())
+            }
+            Command::Checkpoint(reply) => {
+                let _ = reply.send(self.save().await?);
+                Ok(())
+            }
+            Command::Snapshot(reply) => {
+                let _ = reply.send(self.capture().await?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands over a completion, and with it all that are there already.
+    async fn resume(&mut self, first: CallEnd) -> Result<(), Death> {
+        let cell = first.cell;
+        let mut completions = Vec::new();
+        let mut next = Some(first);
+        while let Some(mut end) = next {
+            self.kernel.data().report_end(&mut end).await;
+            let response = end.result.map(Into::into).map_err(Into::into);
+            completions.push(types::Completion { call: end.call, response });
+            next = if completions.len() < COMPLETIONS_MAX { self.kernel.data().binding.calls.try_next() } else { None };
+        }
+        let step = self.kernel.step(Entry::Resume(cell, completions)).await?;
+        self.apply(step).await
+    }
+
+    async fn tick(&mut self) -> Result<(), Death> {
+        // A guest that is always due must not keep its thread.
+        self.idle_spins += 1;
+        if self.idle_spins.is_multiple_of(IDLE_SPINS_MAX) {
+            tokio::task::yield_now().await;
+        }
+        let waiting = self.kernel.data().cells.first_key_value().map_or(0, |(id, _)| *id);
+        let step = self.kernel.step(Entry::Resume(waiting, Vec::new())).await?;
+        self.apply(step).await
+    }
+
+    /// Takes in what an entry led to.
+    async fn apply(&mut self, step: types::Step) -> Result<(), Death> {
+        self.rest.stirred();
+        let clock = self.kernel.data().clock;
+        self.wake_at = step.wake_at.and_then(|nanos| clock.instant(nanos));
+        if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
+            self.idle_spins = 0;
+        }
+        // All is checked before any end is told: a run that hears of one starts its next cell at once.
+        for (place, (id, _)) in step.finished.iter().enumerate() {
+            let is_known = self.kernel.data().cells.contains_key(id) || self.abandoned.contains(id);
+            if !is_known || step.finished[..place].iter().any(|(earlier, _)| earlier == id) {
+                let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
+                return Err(Death { kind: FailureKind::Trap, name: "Trap", message, code: LOST });
+            }
+        }
+        for (id, outcome) in step.finished {
+            if self.kernel.data().cells.contains_key(&id) {
+                self.end_cell(id, outcome.into()).await;
+            } else {
+                self.abandoned.retain(|abandoned| *abandoned != id);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! How cells end that do not end themselves, and what is said of every end.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use cellar_core::{
+    event::{EventKind, Scalar},
+    outcome::{Failure, FailureKind, Outcome, Usage},
+};
+use tokio::sync::mpsc;
+
+use super::{Command, Reactor, finished};
+use crate::{
+    audit::fractional_millis,
+    kernel::{
+        bindings::{stop_kind, stop_name, types::StopReason},
+        instance::{Death, LOST},
+        record::Entry,
+        state::LiveCell,
+    },
+};
+
+/// Cells that were given up on although the guest never reported their end.
+const ABANDONED_MAX: usize = 1_024;
+
+/// Fails all that is asked for.
+pub(super) async fn refuse(commands: &mut mpsc::Receiver<Command>, outcome: &Outcome) {
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        match command {
+            Command::Start { cell, .. } => finish(*cell, outcome.clone(), Usage::default()),
+            Command::Look(_, reply) => {
+                let reason = outcome.failure().map(|failure| failure.message);
+                // Whoever asked may have gone away; that is no concern here.
+                let _ = reply.send(Err(reason.unwrap_or_default()));
+            }
+            Command::Clear(_) | Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) => {}
+        }
+    }
+}
+
+pub(super) fn death_outcome(death: &Death) -> Outcome {
+    let mut failure = Failure::new(death.kind, death.name, death.message.clone());
+    failure.state_kept = false;
+    failure.code = death.code;
+    Outcome::Failed(Box::new(failure))
+}
+
+/// Sends the last event of a cell. A reader that went away is no concern.
+pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
+    let duration = cell.began.elapsed();
+    let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
+    tracing::info!(parent: &cell.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
+    let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
+    cell.last.send(event);
+}
+
+impl Reactor {
+    /// Stops the cells that wait although they must not any more. A cell that awaits something on its way out gets
+    /// the grace for it.
+    pub(super) async fn stop_cells(&mut self) -> Result<(), Death> {
+        let now = Instant::now();
+        let data = self.kernel.data();
+        let due: Vec<u32> = data.cells.iter().filter(|(_, cell)| cell.is_due(now)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.wake_up().await?;
+            let data = self.kernel.data();
+            let Some(reason) = data.stop_reason(id, None) else { continue };
+            let give_up = Instant::now() + data.binding.limits.grace;
+            match data.cells.get_mut(&id) {
+                Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
+                Some(cell) => {
+                    cell.give_up = Some(give_up);
+                    self.cancel_calls(id).await;
+                    let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
+                    self.apply(step).await?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels the calls of a cell that is stopped. The guest hears of it once it was told to stop.
+    async fn cancel_calls(&mut self, id: u32) {
+        let mut ends = self.kernel.data().binding.calls.cancel_cell(id);
+        for end in &mut ends {
+            self.kernel.data().report_end(end).await;
+        }
+        self.kernel.data().binding.calls.deliver(ends);
+    }
+
+    /// Ends a cell that does not end itself. Its kernel lives on.
+    async fn abandon(&mut self, id: u32, reason: StopReason) {
+        let message = "the cell went on awaiting after it was told to stop, and was given up";
+        let failure = Failure::new(stop_kind(reason), stop_name(reason), message);
+        if self.abandoned.len() >= ABANDONED_MAX {
+            self.abandoned.pop_front();
+        }
+        self.abandoned.push_back(id);
+        self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+    }
+
+    /// Ends the cells that awaited when all tasks were forgotten.
+    pub(super) async fn end_cleared(&mut self) {
+        self.wake_at = None;
+        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        for id in cells {
+            let message = "the names and tasks of its kernel were cleared";
+            let failure = Failure::new(FailureKind::Interrupted, "CellInterrupted", message);
+            self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
+        }
+    }
+
+    pub(super) async fn end_cell(&mut self, id: u32, mut outcome: Outcome) {
+        let cpu = self.kernel.cpu_time();
+        if let Outcome::Failed(failure) = &mut outcome {
+            // An exception on the way out of a stopped cell is the stop's doing, whatever it says.
+            if failure.kind == FailureKind::Raised
+                && let Some(reason) = self.kernel.data().stop_reason(id, None)
+            {
+                failure.kind = stop_kind(reason);
+            }
+            if failure.kind != FailureKind::Raised {
+                self.cancel_calls(id).await;
+            }
+        }
+        let data = self.kernel.data();
+        let Some(cell) = data.cells.remove(&id) else { return };
+        data.binding.tape.ended(id);
+        let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
+        if outcome.is_success() {
+            self.slot.absolve();
+        }
+        finished(&mut self.storing).await;
+        let data = self.kernel.data();
+        let usage =
+            Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
+        finish(cell, outcome, usage);
+    }
+
+    /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.
+    pub(super) async fn bury(&mut self, death: &Death) {
+        self.commands.close();
+        let mut death = death.clone();
+        let mut age = None;
+        // A kernel that its session has given up has no state to go back to.
+        if !self.link.closing.load(Ordering::Relaxed) {
+            let (fate, since) = self.fate();
+            (death.message, age) = (format!("{}, {fate}", death.message), since);
+        }
+        let death = &death;
+        let culprit = self.kernel.data().executing;
+        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        for id in cells {
+            let bystander = Death {
+                kind: FailureKind::Interrupted,
+                name: "CellInterrupted",
+                message: format!("the kernel died under it: {}", death.message),
+                code: LOST,
+            };
+            let death = if id == culprit || death.kind == FailureKind::Interrupted { death } else { &bystander };
+            let fields = vec![("reason".to_owned(), Scalar::Text(death.message.clone()))];
+            self.kernel.data().report_status(id, "kernel_lost", fields).await;
+            if let Some(age) = age {
+                self.report_fate(id, age).await;
+            }
+            self.end_cell(id, death_outcome(death)).await;
+        }
+        refuse(&mut self.commands, &death_outcome(death)).await;
+    }
+}

@@ -1,0 +1,240 @@
+//! What a kernel does between cells: it takes checkpoints, goes to sleep and wakes up.
+//!
+//! A checkpoint costs about a third of a millisecond, and more the more has changed since the last one. It is taken when
+//! nothing has happened for a while, and before a cell that comes at once, as far as a small share of the kernel's time
+//! pays for it. It is compressed on another thread.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cellar_core::event::Scalar;
+
+use super::Reactor;
+use crate::{
+    contract::{config::Rests, error::Error},
+    formats::snapshot::KernelImage,
+    kernel::{
+        capture::state_of,
+        instance::Death,
+        meter::{earlier, thread_time},
+    },
+    session::checkpoint::{Kept, failed, wake},
+};
+
+/// One part in so many of a kernel's time may go into checkpoints before cells.
+const SHARE: u32 = 50;
+/// What the first is expected to cost.
+const COST_EXPECTED: Duration = Duration::from_micros(300);
+/// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
+/// for breath.
+const PATIENCE: u32 = 20;
+/// Kernels that die one after another without a cell that succeeds: from then on it is said how to be rid of the
+/// checkpoint, which may be what they die of.
+const DEATHS_SUSPECT: u32 = 3;
+
+/// What a kernel knows of its rests.
+#[derive(Debug)]
+pub(super) struct Rest {
+    rules: Rests,
+    /// The guest was entered since its state was last captured.
+    is_dirty: bool,
+    /// When it was last entered.
+    quiet_since: Instant,
+    /// The number of the last cell that was started.
+    pub(super) last_cell: u32,
+    credit: Duration,
+    credited: Instant,
+    cost: Duration,
+}
+
+impl Rest {
+    pub(super) fn new(rules: Rests) -> Rest {
+        let now = Instant::now();
+        Rest {
+            rules,
+            is_dirty: false,
+            quiet_since: now,
+            last_cell: 0,
+            credit: rules.checkpoint_credit,
+            credited: now,
+            cost: COST_EXPECTED,
+        }
+    }
+
+    /// Notes that the guest was entered.
+    pub(super) fn stirred(&mut self) {
+        self.is_dirty = true;
+        self.quiet_since = Instant::now();
+    }
+
+    /// Notes that what has happened since the last checkpoint is no reason for another.
+    pub(super) fn settled(&mut self) {
+        self.is_dirty = false;
+    }
+
+    fn checkpoint_at(&self) -> Option<Instant> {
+        let after = self.rules.checkpoint_after.filter(|_| self.is_dirty)?;
+        Some(self.quiet_since + after.max(self.cost * PATIENCE))
+    }
+
+    fn sleep_at(&self) -> Option<Instant> {
+        Some(self.quiet_since + self.rules.hibernate_after?)
+    }
+
+    /// Whether a checkpoint before a cell that waits is paid for.
+    fn can_afford(&mut self) -> bool {
+        let now = Instant::now();
+        let earned = (now - std::mem::replace(&mut self.credited, now)) / SHARE;
+        self.credit = (self.credit + earned).min(self.rules.checkpoint_credit);
+        self.rules.checkpoint_after.is_some() && self.is_dirty && self.cost <= self.credit
+    }
+}
+
+impl Reactor {
+    /// When an idle kernel has something to do of itself.
+    pub(super) fn rest_at(&self) -> Option<Instant> {
+        if self.kernel.is_asleep() {
+            return None;
+        }
+        earlier(self.rest.checkpoint_at(), self.rest.sleep_at())
+    }
+
+    /// Does what is due of it.
+    pub(super) async fn rest(&mut self) -> Result<(), Death> {
+        if self.rest.sleep_at().is_some_and(|at| at <= Instant::now()) {
+            self.sleep().await.map(drop)
+        } else {
+            self.checkpoint().await
+        }
+    }
+
+    /// Takes a checkpoint before a cell, if there is something to keep and it is cheap enough.
+    pub(super) async fn checkpoint_before_cell(&mut self) -> Result<(), Death> {
+        if self.rest.can_afford() {
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that what is kept is the kernel's present state. Nobody is told: its session stores it now.
+    pub(super) async fn save(&mut self) -> Result<Result<(), Error>, Death> {
+        if self.kernel.is_asleep() {
+            return Ok(Ok(()));
+        }
+        let image = match self.capture().await? {
+            Ok(image) => image,
+            Err(error) => return Ok(Err(error)),
+        };
+        let last_cell = self.rest.last_cell;
+        self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
+        self.rest.is_dirty = false;
+        Ok(Ok(()))
+    }
+
+    async fn checkpoint(&mut self) -> Result<(), Death> {
+        let began = thread_time();
+        match self.capture().await? {
+            Ok(image) => self.keep(image, true),
+            // It is tried again after the next cell.
+            Err(error) => tracing::warn!(error = cellar_core::text::describe(&error), "no checkpoint"),
+        }
+        self.rest.is_dirty = false;
+        // Processor time: what the machine does besides is no reason to take fewer.
+        self.rest.cost = Duration::from_nanos(thread_time().saturating_sub(began));
+        self.rest.credit = self.rest.credit.saturating_sub(self.rest.cost);
+        Ok(())
+    }
+
+    fn keep(&mut self, image: Arc<KernelImage>, is_checkpoint: bool) {
+        let last_cell = self.rest.last_cell;
+        self.slot.set(Kept { image, is_fork: false, is_checkpoint, last_cell, deaths: 0 });
+        self.session.settle();
+    }
+
+    /// Captures all state. Between two entries there is none outside of memory but what the host keeps. What has not
+    /// changed since the last checkpoint is not copied again.
+    pub(super) async fn capture(&mut self) -> Result<Result<Arc<KernelImage>, Error>, Death> {
+        let digest = match self.guest.digest() {
+            Ok(digest) => digest.to_owned(),
+            Err(error) => return Ok(Err(error)),
+        };
+        if self.kernel.is_asleep() {
+            let kept = self.slot.load().await.map_err(failed)?;
+            return Ok(kept
+                .map(|kept| kept.image)
+                .ok_or_else(|| Error::SessionClosed("a kernel that was reset".to_owned())));
+        }
+        let kept = self.slot.peek();
+        let written = self.kernel.written().await?;
+        let image = match self.guest.image() {
+            Ok(image) => image,
+            Err(error) => return Ok(Err(error)),
+        };
+        let earlier = kept.as_ref().map(|kept| &kept.image.pages);
+        let pages = self.kernel.capture(image, earlier, &written).await?;
+        let mut state = state_of(self.kernel.data(), self.guest.language, &digest, self.wake_at);
+        state.configuration = self.configured_as;
+        state.abandoned = self.abandoned.iter().copied().collect();
+        Ok(Ok(Arc::new(KernelImage { state, pages })))
+    }
+
+    /// Gives the kernel's memory back. What it awaits goes on; the next entry wakes it.
+    pub(super) async fn sleep(&mut self) -> Result<Result<(), Error>, Death> {
+        if self.kernel.is_asleep() {
+            return Ok(Ok(()));
+        }
+        let captured = self.capture().await?.map(|image| {
+            self.keep(image, false);
+            self.kernel.data().binding.files.close_all();
+            self.kernel.sleep();
+            self.sweep.slept(&self.link);
+            self.rest.is_dirty = false;
+        });
+        // Where it failed, it is not tried again at once.
+        self.rest.quiet_since = Instant::now();
+        if let Err(error) = &captured {
+            tracing::warn!(error = cellar_core::text::describe(error), "a kernel cannot go to sleep");
+        }
+        Ok(captured)
+    }
+
+    /// Wakes the kernel, if it sleeps.
+    pub(super) async fn wake_up(&mut self) -> Result<(), Death> {
+        if !self.kernel.is_asleep() {
+            return Ok(());
+        }
+        let lost = wake(&mut self.kernel, &self.guest, &self.sweep, &self.slot).await?;
+        self.sweep.woke(&self.link);
+        self.notices.extend(lost.into_iter().map(|fields| ("file_lost", fields)));
+        Ok(())
+    }
+
+    /// What becomes of the session's state when the kernel dies, in words, and the age of the checkpoint it goes back to.
+    pub(super) fn fate(&self) -> (String, Option<Duration>) {
+        let title = self.guest.language.title();
+        let lost = format!("the session's {title} state is lost");
+        let Some((last_cell, age, deaths)) = self.slot.blame() else { return (lost, None) };
+        if self.is_suspect {
+            self.slot.clear();
+            return (format!("{lost}, its checkpoint too: the kernel died of it before it ran a cell"), None);
+        }
+        let which = match last_cell {
+            0 => "that it began with".to_owned(),
+            cell => format!("after <cell {cell}>"),
+        };
+        let hint = match deaths {
+            ..DEATHS_SUSPECT => String::new(),
+            _ => format!("; {deaths} kernels in a row have died, reset the session if that goes on"),
+        };
+        (format!("the session's {title} state goes back to the checkpoint {which}{hint}"), Some(age))
+    }
+
+    /// Tells a cell's run what its session goes back to.
+    pub(super) async fn report_fate(&mut self, id: u32, age: Duration) {
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let fields = vec![("checkpoint_age_ms".to_owned(), Scalar::Integer(age))];
+        self.kernel.data().report_status(id, "kernel_restored", fields).await;
+    }
+}

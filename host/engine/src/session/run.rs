@@ -1,0 +1,394 @@
+//! A run in progress: the stream of its events.
+//!
+//! A run is one task, written from its first event to its last in [`Course::events`]; [`Run`] polls it for its reader.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use async_stream::stream;
+use cellar_core::{
+    cell::{Cell, RunId},
+    event::{Event, EventKind, Scalar},
+    limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
+    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+};
+use cellar_results::{
+    renderer::{self, Begun},
+    result::{OutputPolicy, RunResult},
+};
+use futures::{Stream, StreamExt};
+use rand::Rng;
+use tokio::sync::mpsc;
+use tracing::Span;
+
+mod auditing;
+mod sink;
+
+use auditing::RunAudit;
+use sink::Sink;
+
+use crate::{
+    contract::error::Error,
+    kernel::meter::StopFlag,
+    session::{RunMarks, Session},
+};
+
+/// The events of a run, `RunStarted` first and `RunFinished` last. Cells run in order; the first that fails is the
+/// last that runs, unless [`Run::keep_going`] was asked for.
+///
+/// The run goes on only while it is polled: a reader that stops reading suspends the guest, and dropping the run
+/// cancels it. What its cells have done to the session stays.
+pub struct Run {
+    id: RunId,
+    stop: Arc<StopFlag>,
+    span: Span,
+    policy: OutputPolicy,
+    stage: Stage,
+    seq: u64,
+}
+
+/// How far a run has come.
+enum Stage {
+    /// Nothing was polled yet, so nothing has begun.
+    Prepared(Box<Course>),
+    Going(Pin<Box<dyn Stream<Item = EventKind> + Send>>),
+    /// The last event was read.
+    Over,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("id", &self.id).field("seq", &self.seq).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Prepares a run. Nothing executes before the [`Run`] is polled, and dropping it cancels what does.
+    ///
+    /// # Errors
+    /// `Request` for no cells, too many or too large ones, or a timeout that no cell may have; `GuestMissing`,
+    /// `NotBaked` and their kin when a language of the run is not available; `AgentDepth` on a handle for an agent that
+    /// is nested too deep.
+    pub fn run(&self, cells: Vec<Cell>) -> Result<Run, Error> {
+        if self.depth() > AGENT_DEPTH_MAX {
+            return Err(Error::AgentDepth { depth: self.depth(), max: AGENT_DEPTH_MAX });
+        }
+        if cells.is_empty() || cells.len() > CELLS_MAX {
+            return Err(Error::Request(format!("a run has 1 to {CELLS_MAX} cells, not {}", cells.len())));
+        }
+        for (number, cell) in (1..).zip(&cells) {
+            let size = cell.code.len();
+            if size > CODE_BYTES_MAX {
+                let message = format!("cell {number} has {size} bytes of code, at most {CODE_BYTES_MAX} are allowed");
+                return Err(Error::Request(message));
+            }
+            if let Some(timeout) = cell.timeout.filter(|timeout| !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(timeout)) {
+                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+                let message =
+                    format!("cell {number} asks for a timeout of {timeout:?}; a cell has {least} to {most} s");
+                return Err(Error::Request(message));
+            }
+            self.require(cell.language)?;
+        }
+        Ok(Run::new(self.clone(), cells))
+    }
+}
+
+impl Run {
+    fn new(session: Session, cells: Vec<Cell>) -> Run {
+        let id = RunId(rand::rng().random());
+        let span = tracing::info_span!(parent: None, "run", session = session.id(), run = %id, cells = cells.len());
+        let stop = StopFlag::new();
+        let course = Course {
+            marks: RunMarks { id, span: span.clone(), record: session.run_record() },
+            audit: RunAudit::of(&session, id),
+            stop: stop.clone(),
+            keeps_going: false,
+            is_error: false,
+            cell_text: Sink::new(&session),
+            run_text: (cells.len() > 1).then(|| Sink::new(&session)),
+            cells,
+            session,
+        };
+        let policy = course.session.output_policy();
+        Run { id, stop, span, policy, stage: Stage::Prepared(Box::new(course)), seq: 0 }
+    }
+
+    /// Lets later cells run although one failed, as in a notebook. A cancelled run still ends. Without effect on a run
+    /// that has been polled.
+    pub fn keep_going(mut self) -> Run {
+        if let Stage::Prepared(course) = &mut self.stage {
+            course.keeps_going = true;
+        }
+        self
+    }
+
+    /// Its name in the audit log and the host's trace.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Asks the run to stop and keep its state. The stream goes on to its proper end.
+    pub fn cancel(&self) {
+        self.stop.set();
+    }
+
+    /// Something that can cancel the run from elsewhere while the run itself is being read.
+    pub fn canceller(&self) -> Canceller {
+        Canceller(self.stop.clone())
+    }
+
+    /// Reads the run to its end.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the run.
+    pub async fn collect_result(mut self) -> RunResult {
+        let mut result = RunResult::with_policy(self.policy);
+        while let Some(event) = self.next().await {
+            result.apply(&event);
+        }
+        result
+    }
+}
+
+impl Stream for Run {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        if let Stage::Prepared(_) = &self.stage
+            && let Stage::Prepared(course) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            self.stage = Stage::Going(Box::pin(course.events()));
+        }
+        let Stage::Going(events) = &mut self.stage else { return Poll::Ready(None) };
+        let Some(kind) = ready!(events.as_mut().poll_next(cx)) else {
+            self.stage = Stage::Over;
+            return Poll::Ready(None);
+        };
+        let seq = self.seq;
+        self.seq += 1;
+        if let EventKind::RunFinished { .. } = kind {
+            self.stage = Stage::Over;
+        }
+        Poll::Ready(Some(Event { seq, kind }))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !matches!(self.stage, Stage::Over) {
+            self.stop.set();
+            tracing::info!(parent: &self.span, "run dropped");
+        }
+    }
+}
+
+/// What a run does, and what it needs for that.
+struct Course {
+    session: Session,
+    cells: Vec<Cell>,
+    stop: Arc<StopFlag>,
+    keeps_going: bool,
+    /// Whether a cell failed.
+    is_error: bool,
+    /// The text of the cell that runs.
+    cell_text: Sink,
+    /// The text of all cells, where there are several.
+    run_text: Option<Sink>,
+    marks: RunMarks,
+    audit: Option<RunAudit>,
+}
+
+impl Course {
+    /// All that happens, in order. Text goes to where it is kept before its reader hears of it.
+    fn events(mut self: Box<Course>) -> impl Stream<Item = EventKind> + Send {
+        stream! {
+            yield self.made_here(EventKind::RunStarted {
+                session: self.session.id().to_owned(),
+                cells: self.cells.clone(),
+            });
+            let cells = self.cells.clone();
+            let refusal = self.begin_audit().await.err();
+            let mut index = 0;
+            loop {
+                // A run whose beginning cannot be logged does nothing.
+                let failure = match &refusal {
+                    Some(reason) => Failure::refused(FailureCode::Audit, "AuditError", reason.clone()),
+                    None => match self.start_cell(index, &cells[index]) {
+                        Ok((started, mut events)) => {
+                            // The recording has the start of a cell already, before all that the cell says.
+                            self.note(&started);
+                            yield started;
+                            let end = loop {
+                                self.room().await;
+                                match events.recv().await {
+                                    Some(end @ EventKind::CellFinished { .. }) => break Some(end),
+                                    Some(kind) => match self.rendered(kind) {
+                                        Begun::AsItIs(kind) => {
+                                            self.note(&kind);
+                                            yield kind;
+                                        }
+                                        Begun::Rendering(rendering) => {
+                                            for kind in rendering.await {
+                                                self.note(&kind);
+                                                yield kind;
+                                                self.room().await;
+                                            }
+                                        }
+                                    },
+                                    None => break None,
+                                }
+                            };
+                            match end {
+                                Some(end) => {
+                                    yield self.end_cell(end).await;
+                                    index += 1;
+                                    if index == cells.len() || self.ends_here() {
+                                        break;
+                                    }
+                                    continue;
+                                }
+                                None => Failure::lost("the kernel went away before the cell ended"),
+                            }
+                        }
+                        Err(failure) => failure,
+                    },
+                };
+                self.is_error = true;
+                yield self.made_here(EventKind::CellFinished {
+                    index,
+                    outcome: Outcome::Failed(Box::new(failure)),
+                    duration: std::time::Duration::ZERO,
+                    usage: Usage::default(),
+                    kept: None,
+                });
+                index += 1;
+                if refusal.is_some() || index == cells.len() || self.ends_here() {
+                    break;
+                }
+            }
+            if self.is_error {
+                // What the run has begun elsewhere ends with it.
+                self.stop.set();
+            }
+            tracing::info!(parent: &self.marks.span, is_error = self.is_error, "run ended");
+            let kept = match &mut self.run_text {
+                Some(text) => text.end().await,
+                None => None,
+            };
+            if let Err(reason) = self.end_audit().await {
+                // The run did all that it was to do, and has failed nevertheless.
+                self.is_error = true;
+                let fields = vec![("reason".to_owned(), Scalar::Text(reason))];
+                yield self.made_here(EventKind::Status { index: index - 1, op: "audit_lost".to_owned(), fields });
+            }
+            yield self.made_here(EventKind::RunFinished { is_error: self.is_error, kept });
+        }
+    }
+
+    /// Whether the run ends with the cell that ended last.
+    fn ends_here(&self) -> bool {
+        self.is_error && (!self.keeps_going || self.stop.is_set())
+    }
+
+    /// Starts a cell: gives its first event, and where its others come from.
+    fn start_cell(&self, index: usize, cell: &Cell) -> Result<(EventKind, mpsc::Receiver<EventKind>), Failure> {
+        if self.stop.is_set() {
+            return Err(Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled"));
+        }
+        // One place is for the last event.
+        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX + 1);
+        match self.session.start_cell(index, cell, self.stop.clone(), sender, self.marks.clone()) {
+            Ok(cell) => Ok((EventKind::CellStarted { index, cell }, receiver)),
+            Err(error) => Err(error.into_failure()),
+        }
+    }
+
+    fn rendered(&self, kind: EventKind) -> Begun {
+        renderer::begin(self.session.renderers(), || self.session.tables(), kind)
+    }
+
+    /// Waits until there is room for more text.
+    async fn room(&mut self) {
+        self.cell_text.room().await;
+        if let Some(text) = &mut self.run_text {
+            text.room().await;
+        }
+    }
+
+    async fn begin_audit(&mut self) -> Result<(), String> {
+        match &mut self.audit {
+            Some(audit) => audit.begin(&self.session, &self.cells, self.keeps_going).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn end_audit(&mut self) -> Result<(), String> {
+        match &mut self.audit {
+            Some(audit) => audit.end(self.is_error).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes in an event that the host made, and puts it into the recording at the moment that it is heard: only then
+    /// is it known where its text is kept.
+    fn made_here(&mut self, kind: EventKind) -> EventKind {
+        self.note(&kind);
+        if let Some(record) = &self.marks.record {
+            record.told(&kind);
+        }
+        kind
+    }
+
+    /// The end of a cell, once its text is kept.
+    async fn end_cell(&mut self, mut end: EventKind) -> EventKind {
+        let text = self.cell_text.end().await;
+        if let EventKind::CellFinished { outcome, kept, .. } = &mut end {
+            *kept = text;
+            self.is_error |= !outcome.is_success();
+        }
+        self.made_here(end)
+    }
+
+    /// Takes in the text of an event.
+    fn note(&mut self, kind: &EventKind) {
+        if let Some(audit) = &mut self.audit {
+            audit.note(kind);
+        }
+        match kind {
+            EventKind::CellStarted { index, .. } => {
+                self.cell_text = Sink::new(&self.session);
+                if let (Some(text), Some(cell)) = (&mut self.run_text, self.cells.get(*index)) {
+                    let title = cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
+                    text.push_lines(&format!("[{}/{}]{title}", index + 1, self.cells.len()));
+                }
+            }
+            EventKind::CellFinished { outcome, .. } => {
+                if let (Some(text), Some(failure)) = (&mut self.run_text, outcome.failure()) {
+                    text.push_lines(if failure.traceback.is_empty() { &failure.message } else { &failure.traceback });
+                }
+            }
+            EventKind::ClearOutput { wait, .. } => self.cell_text.clear(*wait),
+            _ => {
+                self.cell_text.add(kind);
+                if let Some(text) = &mut self.run_text {
+                    text.add(kind);
+                }
+            }
+        }
+    }
+}
+
+/// Cancels a run from elsewhere; see [`Run::canceller`].
+#[derive(Clone, Debug)]
+pub struct Canceller(Arc<StopFlag>);
+
+impl Canceller {
+    /// Asks the run to stop and keep its state.
+    pub fn cancel(&self) {
+        self.0.set();
+    }
+}

@@ -1,0 +1,303 @@
+//! Sessions that outlive their processes: who may have one, and what was last stored of it. Where they lie is a
+//! [`Vault`]'s business.
+
+use std::{
+    fmt,
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use cellar_core::{cell::Language, sync::lock};
+
+use crate::{
+    contract::error::Error,
+    formats::{
+        header::FormatError,
+        snapshot::{SNAPSHOT, Snapshot, SnapshotError},
+    },
+    storage::workspace::copy_tree,
+};
+
+mod folder;
+#[cfg(test)]
+mod tests;
+
+/// Longest name of a stored session, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+
+/// A place for stored sessions, by name. Names were checked; all calls block.
+pub trait Vault: fmt::Debug + Send + Sync {
+    /// Takes a session for this process, until the claim is dropped or the process ends, however it does; a new one if
+    /// there is none of that name. No session may ever have two claims.
+    ///
+    /// # Errors
+    /// `SessionBusy`, `Store`.
+    fn claim(&self, name: &str) -> Result<Box<dyn Claim>, Error>;
+
+    /// Whether there is a session of that name.
+    fn contains(&self, name: &str) -> bool;
+
+    /// Whether somebody holds it.
+    fn is_claimed(&self, name: &str) -> bool;
+
+    /// The names of all sessions, and perhaps others.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn names(&self) -> Result<Vec<String>, Error>;
+
+    /// What was last stored of a session, which may be live meanwhile; `None` when nothing was.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn state(&self, name: &str) -> Result<Option<StateFile>, Error>;
+
+    /// A folder with the private workspace as it was last stored, if there is one.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn workspace(&self, name: &str) -> Result<Option<PathBuf>, Error>;
+}
+
+/// A session that this process holds. Nobody else stores it while this is not dropped.
+pub trait Claim: fmt::Debug + Send + Sync {
+    /// As [`Vault::state`].
+    ///
+    /// # Errors
+    /// `Store`.
+    fn state(&self) -> Result<Option<StateFile>, Error>;
+
+    /// Stores a state in place of the one before. When this returns, no crash of the process or the machine loses it.
+    ///
+    /// # Errors
+    /// `Store`; then the state before is still there.
+    fn store(&self, state: &[u8]) -> Result<(), Error>;
+
+    /// A folder on this machine to use as private workspace.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn workspace(&self) -> Result<PathBuf, Error>;
+
+    /// Removes all that is stored of the session.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn remove(&self) -> Result<(), Error>;
+}
+
+/// A stored state, to be read once.
+pub struct StateFile {
+    /// Its size.
+    pub bytes: u64,
+    /// When it was stored, if that is known.
+    pub stored_at: Option<SystemTime>,
+    /// Its contents.
+    pub read: Box<dyn Read>,
+}
+
+impl fmt::Debug for StateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateFile").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl StateFile {
+    fn load(mut self, name: &str) -> Result<Snapshot, Error> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or_default());
+        let doing = |source| Error::Store { doing: "read", path: PathBuf::from(name), source };
+        self.read.read_to_end(&mut bytes).map_err(doing)?;
+        Ok(Snapshot::from_bytes(&bytes)?)
+    }
+}
+
+/// Sessions that outlive their processes. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct SessionStore {
+    vault: Arc<dyn Vault>,
+}
+
+/// What is known of a stored session without opening it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredInfo {
+    /// Its name.
+    pub name: String,
+    /// When its state was last stored; `None` for one that never was.
+    pub stored_at: Option<SystemTime>,
+    /// Bytes of its state.
+    pub state_bytes: u64,
+    /// The languages that have a kernel in it.
+    pub languages: Vec<Language>,
+    /// Whether a process holds it.
+    pub is_live: bool,
+    /// Why its state cannot be used, if it cannot.
+    pub problem: Option<SnapshotError>,
+}
+
+/// A stored session, held by this process until it is dropped.
+#[derive(Debug)]
+pub struct StoredSession {
+    name: String,
+    claim: Box<dyn Claim>,
+    /// Whoever stores goes one after the other.
+    saving: Mutex<()>,
+}
+
+impl SessionStore {
+    /// A store in this folder, which is made for this user alone when it is missing.
+    ///
+    /// # Errors
+    /// `Store` when it cannot be made.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<SessionStore, Error> {
+        Ok(SessionStore::new(Arc::new(folder::FolderVault::open(folder.into())?)))
+    }
+
+    /// A store in any other place.
+    pub fn new(vault: Arc<dyn Vault>) -> SessionStore {
+        SessionStore { vault }
+    }
+
+    /// Takes a session for this process; a new one if there is none of that name.
+    ///
+    /// # Errors
+    /// `SessionName`; `SessionBusy` when another process, or another part of this one, holds it; `Store`.
+    pub fn claim(&self, name: &str) -> Result<StoredSession, Error> {
+        check_name(name)?;
+        let claim = self.vault.claim(name)?;
+        Ok(StoredSession { name: name.to_owned(), claim, saving: Mutex::default() })
+    }
+
+    /// Takes a session that must be there.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, or as [`SessionStore::claim`].
+    pub fn claim_existing(&self, name: &str) -> Result<StoredSession, Error> {
+        self.require(name)?;
+        self.claim(name)
+    }
+
+    /// The last stored state of a session, which may be live meanwhile; `None` when it never was stored.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, `Snapshot` when it is damaged, `Store`.
+    pub fn load(&self, name: &str) -> Result<Option<Snapshot>, Error> {
+        self.require(name)?;
+        self.vault.state(name)?.map(|state| state.load(name)).transpose()
+    }
+
+    /// Makes the session `to` of what was last stored of `from`, with a copy of its private workspace.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, `SessionExists`, `SessionBusy`, `Snapshot`, `Store`.
+    pub fn fork(&self, from: &str, to: &str) -> Result<(), Error> {
+        let snapshot = self.load(from)?;
+        let fork = self.claim_new(to)?;
+        if let Some(workspace) = self.vault.workspace(from)? {
+            let copy = fork.workspace()?;
+            let failed = |source| Error::Store { doing: "copy files to", path: copy.clone(), source };
+            copy_tree(&workspace, &copy).map_err(failed)?;
+        }
+        let snapshot = snapshot.unwrap_or_else(|| Snapshot::empty(to));
+        fork.save(&Snapshot { session: to.to_owned(), ..snapshot.forked() })
+    }
+
+    /// Takes a name for a session that is not there yet.
+    ///
+    /// # Errors
+    /// `SessionExists`, or as [`SessionStore::claim`].
+    pub fn claim_new(&self, name: &str) -> Result<StoredSession, Error> {
+        let session = self.claim(name)?;
+        if session.claim.state()?.is_some() { Err(Error::SessionExists(name.to_owned())) } else { Ok(session) }
+    }
+
+    /// Removes a session, its state and its private workspace.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, `SessionBusy`, `Store`.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        self.claim_existing(name)?.claim.remove()
+    }
+
+    /// All sessions, by name.
+    ///
+    /// # Errors
+    /// `Store` when they cannot be told.
+    pub fn list(&self) -> Result<Vec<StoredInfo>, Error> {
+        let mut names: Vec<String> = self.vault.names()?.into_iter().filter(|name| is_name(name)).collect();
+        names.sort_unstable();
+        Ok(names.into_iter().map(|name| self.info(name)).collect())
+    }
+
+    fn info(&self, name: String) -> StoredInfo {
+        let is_live = self.vault.is_claimed(&name);
+        let mut info =
+            StoredInfo { name, stored_at: None, state_bytes: 0, languages: Vec::new(), is_live, problem: None };
+        match self.vault.state(&info.name) {
+            Ok(None) => {}
+            Ok(Some(state)) => {
+                (info.stored_at, info.state_bytes) = (state.stored_at, state.bytes);
+                match Snapshot::read_head(state.read) {
+                    Ok(languages) => info.languages = languages,
+                    Err(problem) => info.problem = Some(problem),
+                }
+            }
+            Err(Error::Snapshot(problem)) => info.problem = Some(problem),
+            Err(_) => info.problem = Some(FormatError::Other(SNAPSHOT).into()),
+        }
+        info
+    }
+
+    fn require(&self, name: &str) -> Result<(), Error> {
+        check_name(name)?;
+        if self.vault.contains(name) { Ok(()) } else { Err(Error::SessionUnknown(name.to_owned())) }
+    }
+}
+
+impl StoredSession {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The last stored state; `None` when nothing was stored yet.
+    ///
+    /// # Errors
+    /// `Snapshot` when it is damaged or of another version, `Store`.
+    pub fn load(&self) -> Result<Option<Snapshot>, Error> {
+        self.claim.state()?.map(|state| state.load(&self.name)).transpose()
+    }
+
+    /// Stores a state. When this returns, no crash of the process or the machine loses it.
+    ///
+    /// # Errors
+    /// `Store`; then the state before is still there.
+    pub fn save(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.save_latest(|| Ok(snapshot.clone())).map(drop)
+    }
+
+    /// Stores what `latest` gives, which is asked when everybody before has stored theirs. Returns it.
+    pub(crate) fn save_latest(&self, latest: impl FnOnce() -> Result<Snapshot, Error>) -> Result<Snapshot, Error> {
+        let _turn = lock(&self.saving);
+        let latest = latest()?;
+        self.claim.store(&latest.to_bytes())?;
+        Ok(latest)
+    }
+
+    /// Its private workspace.
+    pub(crate) fn workspace(&self) -> Result<PathBuf, Error> {
+        self.claim.workspace()
+    }
+}
+
+/// A name that is safe as that of a folder, and pleasant in a shell.
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) && !name.starts_with(['.', '-'])
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if is_name(name) { Ok(()) } else { Err(Error::SessionName(name.to_owned())) }
+}

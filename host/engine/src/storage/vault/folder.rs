@@ -1,0 +1,186 @@
+//! Sessions on the local disk: one folder each, held by one process at a time.
+//!
+//! ```text
+//! <store>/<name>/lock         locked by the process in which the session lives
+//!               /state        its last snapshot: written beside, synced, renamed, and the folder synced
+//!               /workspace/   its private workspace
+//! ```
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fs2::FileExt;
+
+use super::{Claim, StateFile, Vault};
+use crate::{
+    contract::error::Error,
+    formats::snapshot::{SNAPSHOT, SnapshotError},
+};
+
+const LOCK: &str = "lock";
+const STATE: &str = "state";
+const WORKSPACE: &str = "workspace";
+/// What a state is called while it is written.
+const UNFINISHED: &str = ".unfinished-";
+/// How long, and how many times, it is waited for a lock that is held.
+const LOCK_WAIT: Duration = Duration::from_millis(5);
+const LOCK_ATTEMPTS: u32 = 10;
+/// Largest state that is read: the largest memory of every language, and some.
+const STATE_BYTES_MAX: u64 = 16 << 30;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct FolderVault {
+    folder: PathBuf,
+}
+
+/// A session's folder, locked.
+#[derive(Debug)]
+struct FolderClaim {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl FolderVault {
+    /// One in this folder, which is made for this user alone when it is missing.
+    pub(super) fn open(folder: PathBuf) -> Result<FolderVault, Error> {
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        Ok(FolderVault { folder })
+    }
+}
+
+impl Vault for FolderVault {
+    fn claim(&self, name: &str) -> Result<Box<dyn Claim>, Error> {
+        let folder = self.folder.join(name);
+        loop {
+            make_folder(&folder).map_err(failed(&folder, "make"))?;
+            let path = folder.join(LOCK);
+            let options = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+            let lock = match options {
+                // Somebody removes it just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(failed(&path, "open"))?,
+            };
+            if !try_lock(&lock) {
+                return Err(Error::SessionBusy(name.to_owned()));
+            }
+            // The file that was locked may have been removed before it was.
+            if is_same(&lock, &path) {
+                remove_unfinished(&folder);
+                return Ok(Box::new(FolderClaim { folder, _lock: lock }));
+            }
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.folder.join(name).is_dir()
+    }
+
+    fn is_claimed(&self, name: &str) -> bool {
+        File::open(self.folder.join(name).join(LOCK)).is_ok_and(|lock| lock.try_lock_exclusive().is_err())
+    }
+
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed(&self.folder, "read"))? {
+            let entry = entry.map_err(failed(&self.folder, "read"))?;
+            names.extend(entry.file_name().into_string().ok().filter(|_| entry.path().is_dir()));
+        }
+        Ok(names)
+    }
+
+    fn state(&self, name: &str) -> Result<Option<StateFile>, Error> {
+        state(&self.folder.join(name))
+    }
+
+    fn workspace(&self, name: &str) -> Result<Option<PathBuf>, Error> {
+        Ok(Some(self.folder.join(name).join(WORKSPACE)).filter(|folder| folder.is_dir()))
+    }
+}
+
+impl Claim for FolderClaim {
+    fn state(&self) -> Result<Option<StateFile>, Error> {
+        state(&self.folder)
+    }
+
+    fn store(&self, state: &[u8]) -> Result<(), Error> {
+        let write = || {
+            let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)?;
+            file.write_all(state)?;
+            file.as_file().sync_all()?;
+            file.persist(self.folder.join(STATE))?;
+            File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(failed(&self.folder, "store a state in"))
+    }
+
+    fn workspace(&self) -> Result<PathBuf, Error> {
+        let folder = self.folder.join(WORKSPACE);
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        Ok(folder)
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        let folder = &self.folder;
+        crate::storage::workspace::flatten(folder)
+            .and_then(|()| fs::remove_dir_all(folder))
+            .map_err(failed(folder, "remove"))
+    }
+}
+
+fn state(folder: &Path) -> Result<Option<StateFile>, Error> {
+    let path = folder.join(STATE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&path, "read")(error)),
+    };
+    let metadata = file.metadata().map_err(failed(&path, "read"))?;
+    let bytes = metadata.len();
+    if bytes > STATE_BYTES_MAX {
+        return Err(SnapshotError::from(SNAPSHOT.corrupt(format!("it has {bytes} bytes"))).into());
+    }
+    let read: Box<dyn Read> = Box::new(file.take(STATE_BYTES_MAX));
+    Ok(Some(StateFile { bytes, stored_at: metadata.modified().ok(), read }))
+}
+
+/// Whoever lists sessions, and a kernel on its way out, hold a lock for a moment only.
+fn try_lock(file: &File) -> bool {
+    (0..LOCK_ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(LOCK_WAIT);
+        }
+        file.try_lock_exclusive().is_ok()
+    })
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (file, path) = (file.metadata().map(id), fs::metadata(path).map(id));
+    file.is_ok_and(|file| path.is_ok_and(|path| file == path))
+}
+
+/// Removes what a process left that was killed while it stored. One that cannot be removed does no harm.
+fn remove_unfinished(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Store { doing, path, source }
+}

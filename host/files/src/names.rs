@@ -1,0 +1,260 @@
+//! Operations on names: those that make, move, remove or look at an entry without opening it.
+
+use cap_std::fs::OpenOptions;
+use rustix::fs::{AtFlags, Mode};
+
+use super::error::FileError;
+use super::mount;
+use super::stat::{FileKind, Stat, timestamps};
+use super::tree::{self, Place, Spot};
+use super::{Descriptor, Files};
+
+/// What the host's umask leaves of this becomes the mode of a new folder.
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o777);
+
+impl Files {
+    /// Looks at a path.
+    ///
+    /// # Errors
+    /// `NotFound` for an absolute path that no mount holds, `NotCapable` for what leads out of a mount, and the like.
+    pub fn stat_at(&mut self, dir: Descriptor, path: &str, follow_symlinks: bool) -> Result<Stat, FileError> {
+        match self.resolve(dir, path, follow_symlinks) {
+            Ok(Place::Ancestor(path)) => Ok(Stat::of_ancestor(&path)),
+            Ok(Place::Mounted(spot)) => spot.stat(),
+            // Programs ask whether files are there all the time, and take any other answer for a fault.
+            Err(FileError::NotCapable) if self.tree.is_nowhere(path) => Err(FileError::NotFound),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the times of what a path names; an absent one stays as it is.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NotPermitted` for devices and the like, or as [`Files::stat_at`].
+    pub fn set_times_at(
+        &mut self,
+        dir: Descriptor,
+        path: &str,
+        follow_symlinks: bool,
+        accessed: Option<u64>,
+        modified: Option<u64>,
+    ) -> Result<(), FileError> {
+        let Place::Mounted(spot) = self.resolve(dir, path, follow_symlinks)? else { return Err(FileError::ReadOnly) };
+        spot.mount.writable()?;
+        let times = timestamps(accessed, modified);
+        if !spot.follow && !spot.folder && !spot.is_mount_point() {
+            let entry = spot.entry()?;
+            return Ok(rustix::fs::utimensat(&*entry.folder, entry.name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        let file = match spot.open(OpenOptions::new().read(true)) {
+            // A file that may only be written has times too.
+            Err(FileError::Access) => spot.open(OpenOptions::new().write(true))?,
+            opened => opened?,
+        };
+        let stat = Stat::of(&file)?;
+        if stat.kind == FileKind::Unknown || mount::is_foreign(&spot.mount, &stat, &file) {
+            return Err(FileError::NotPermitted);
+        }
+        Ok(rustix::fs::futimens(&file, &times)?)
+    }
+
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// `Exists`, `ReadOnly`, `Quota`, or as [`Files::stat_at`].
+    pub fn create_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+        // A trailing slash is as good as none here, and must not make a link be followed.
+        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Exists) };
+        // Making all folders of a path ends in places that are there and may not be written: say so first.
+        if spot.is_mount_point() || spot.dots || spot.mount.writable().is_err() {
+            return match spot.stat() {
+                Ok(_) => Err(FileError::Exists),
+                Err(FileError::NotFound) => Err(spot.mount.writable().err().unwrap_or(FileError::NotFound)),
+                Err(error) => Err(error),
+            };
+        }
+        let entry = spot.entry()?;
+        let mut ledger = self.quota.lock();
+        if let Err(full) = ledger.check_name() {
+            return Err(if entry.stat().is_ok() { FileError::Exists } else { full });
+        }
+        rustix::fs::mkdirat(&*entry.folder, entry.name, FOLDER_MODE)?;
+        ledger.named();
+        Ok(())
+    }
+
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `NotDirectory`, `Busy` for a mount point or what holds one, `ReadOnly`, or as [`Files::stat_at`].
+    pub fn remove_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Busy) };
+        self.remove(&spot, AtFlags::REMOVEDIR)
+    }
+
+    /// Removes a name that is not a folder's. What has the file open keeps it.
+    ///
+    /// # Errors
+    /// `IsDirectory`, `ReadOnly`, or as [`Files::stat_at`].
+    pub fn remove_file(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
+        let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::IsDirectory) };
+        if spot.folder {
+            // Fails with `NotDirectory` when it is none.
+            return spot.stat().and(Err(FileError::IsDirectory));
+        }
+        self.remove(&spot, AtFlags::empty())
+    }
+
+    fn remove(&mut self, spot: &Spot, flags: AtFlags) -> Result<(), FileError> {
+        if spot.pinned {
+            return Err(FileError::Busy);
+        }
+        let entry = spot.entry()?;
+        // Removing what is not there fails for that reason, wherever it is not: programs clean up like that.
+        let stat = entry.stat()?;
+        spot.mount.writable()?;
+        let mut ledger = self.quota.lock();
+        // Some systems let a privileged process unlink a folder.
+        if stat.kind == FileKind::Directory && !flags.contains(AtFlags::REMOVEDIR) {
+            return Err(FileError::IsDirectory);
+        }
+        rustix::fs::unlinkat(&*entry.folder, entry.name, flags)?;
+        ledger.unnamed(&stat);
+        Ok(())
+    }
+
+    /// Moves a name within its mount, over what has the new name.
+    ///
+    /// # Errors
+    /// `CrossDevice` between mounts, `Busy` for a mount point or what holds one, `ReadOnly`, or what the host says.
+    pub fn rename(
+        &mut self,
+        dir: Descriptor,
+        path: &str,
+        new_dir: Descriptor,
+        new_path: &str,
+    ) -> Result<(), FileError> {
+        let from = self.resolve(dir, trimmed(path), false)?;
+        let to = self.resolve(new_dir, trimmed(new_path), false)?;
+        let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::Busy) };
+        if !from.mount.is(&to.mount) {
+            return Err(FileError::CrossDevice);
+        }
+        if from.pinned || to.pinned {
+            return Err(FileError::Busy);
+        }
+        from.mount.writable()?;
+        let (old, new) = (from.entry()?, to.entry()?);
+        let mut ledger = self.quota.lock();
+        let moved = old.stat()?;
+        let replaced = match new.stat() {
+            Err(FileError::NotFound) => None,
+            stat => Some(stat?),
+        };
+        if moved.kind != FileKind::Directory && (path.ends_with('/') || new_path.ends_with('/')) {
+            return Err(FileError::NotDirectory);
+        }
+        rustix::fs::renameat(&*old.folder, old.name, &*new.folder, new.name)?;
+        match replaced {
+            // Two names of one file: the host leaves both.
+            Some(replaced) if replaced.id() == moved.id() => return Ok(()),
+            Some(replaced) => ledger.unnamed(&replaced),
+            None => {}
+        }
+        drop(ledger);
+        self.moved(&from.path, &to.path);
+        Ok(())
+    }
+
+    /// Gives a file another name in the same mount.
+    ///
+    /// # Errors
+    /// `CrossDevice` between mounts, `NotPermitted` for what is neither file nor symbolic link, `ReadOnly`, `Quota`, or
+    /// what the host says.
+    pub fn link(&mut self, dir: Descriptor, path: &str, new_dir: Descriptor, new_path: &str) -> Result<(), FileError> {
+        let from = self.resolve(dir, path, false)?;
+        let to = self.resolve(new_dir, new_path, false)?;
+        let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::NotPermitted) };
+        // A name in a writable mount for a file of a read-only one would open a way to change it.
+        if !from.mount.is(&to.mount) {
+            return Err(FileError::CrossDevice);
+        }
+        from.mount.writable()?;
+        if from.folder || to.folder {
+            return Err(FileError::NotPermitted);
+        }
+        let (old, new) = (from.entry()?, to.entry()?);
+        let mut ledger = self.quota.lock();
+        if !matches!(old.stat()?.kind, FileKind::RegularFile | FileKind::SymbolicLink) {
+            return Err(FileError::NotPermitted);
+        }
+        ledger.check_name()?;
+        rustix::fs::linkat(&*old.folder, old.name, &*new.folder, new.name, AtFlags::empty())?;
+        ledger.named();
+        Ok(())
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// `NotCapable` for a target that is absolute or climbs out of the mount, `Exists`, `ReadOnly`, `Quota`, or as
+    /// [`Files::stat_at`].
+    pub fn symlink(&mut self, target: &str, dir: Descriptor, path: &str) -> Result<(), FileError> {
+        tree::check(target)?;
+        let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::Exists) };
+        spot.mount.writable()?;
+        if spot.folder || spot.is_mount_point() {
+            return Err(FileError::Exists);
+        }
+        // The guest could not follow such a link in any case. But a program on the host could, who opens a file that
+        // was left for it here and does not expect it to be one of its own elsewhere; and an absolute target means
+        // different files on the two sides. This is a courtesy to the host: moving folders about can still lead a link
+        // astray, and the boundary is that no resolution ever leaves the mount.
+        if target.starts_with('/') || climbs_out(target, spot.depth()) {
+            return Err(FileError::NotCapable);
+        }
+        let entry = spot.entry()?;
+        let mut ledger = self.quota.lock();
+        if let Err(full) = ledger.check_name() {
+            return Err(if entry.stat().is_ok() { FileError::Exists } else { full });
+        }
+        rustix::fs::symlinkat(target, &*entry.folder, entry.name)?;
+        ledger.named();
+        Ok(())
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `Invalid` when it is none; `NotCapable` when the target is absolute, since it would tell of the host; or as
+    /// [`Files::stat_at`].
+    pub fn read_link(&mut self, dir: Descriptor, path: &str) -> Result<String, FileError> {
+        match self.resolve(dir, path, false)? {
+            Place::Ancestor(_) => Err(FileError::Invalid),
+            Place::Mounted(spot) if spot.folder => spot.stat().and(Err(FileError::Invalid)),
+            Place::Mounted(spot) => spot.read_link(),
+        }
+    }
+}
+
+/// The path without slashes at its end, where they mean nothing.
+fn trimmed(path: &str) -> &str {
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.is_empty() { path } else { trimmed }
+}
+
+/// Does a link target climb out of a mount from a folder so many names deep in it?
+fn climbs_out(target: &str, depth: usize) -> bool {
+    let mut depth = depth;
+    for name in target.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => match depth.checked_sub(1) {
+                Some(up) => depth = up,
+                None => return true,
+            },
+            _ => depth += 1,
+        }
+    }
+    false
+}

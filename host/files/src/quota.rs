@@ -1,0 +1,147 @@
+//! What a session may write, counted over all of its kernels.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::FileError;
+use super::stat::{FileKind, Stat};
+
+/// How much of the host's disk and tables a session may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileLimits {
+    /// Bytes by which files may grow, all in all. Logical sizes: a hole counts like data.
+    pub bytes_max: u64,
+    /// Names that may be made: files, folders and links.
+    pub files_max: u64,
+    /// Descriptors that one kernel may have open.
+    pub descriptors_max: u32,
+}
+
+impl Default for FileLimits {
+    fn default() -> Self {
+        Self { bytes_max: 256 << 20, files_max: 10_000, descriptors_max: 256 }
+    }
+}
+
+/// The counters of one session, shared by its kernels.
+///
+/// Every change to a writable folder is made under this lock, so the sizes read around a change belong to it even when
+/// two kernels write the same file. Growth is counted and shrinking is given back; what was there before the session
+/// never counts, and removing it frees room, but never below zero.
+#[derive(Debug)]
+pub struct Quota {
+    limits: FileLimits,
+    ledger: Mutex<Ledger>,
+}
+
+impl Quota {
+    /// Counters at zero.
+    pub fn new(limits: FileLimits) -> Arc<Self> {
+        Quota::with_usage(limits, (0, 0))
+    }
+
+    /// Counters of a session that goes on: it has used so many bytes and names.
+    pub fn with_usage(limits: FileLimits, (bytes, files): (u64, u64)) -> Arc<Self> {
+        let ledger = Ledger { limits, bytes, files, open: HashMap::new() };
+        Arc::new(Self { limits, ledger: Mutex::new(ledger) })
+    }
+
+    /// Bytes and names in use.
+    pub fn usage(&self) -> (u64, u64) {
+        let ledger = self.lock();
+        (ledger.bytes, ledger.files)
+    }
+
+    /// What the session was given.
+    pub fn limits(&self) -> FileLimits {
+        self.limits
+    }
+
+    /// A kernel that panicked while it held the lock leaves counters that are still right to within one change.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Identifies a file whatever its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+/// A file that some kernel of the session has open.
+#[derive(Debug, Default)]
+struct OpenCount {
+    descriptors: u32,
+    /// Its last name was removed by the session, so its bytes come back with the last descriptor. Without this a loop
+    /// of write, remove, keep open would fill the disk at no charge.
+    removed: bool,
+}
+
+/// The counters themselves; see [`Quota`].
+#[derive(Debug)]
+pub(super) struct Ledger {
+    limits: FileLimits,
+    bytes: u64,
+    files: u64,
+    open: HashMap<FileId, OpenCount>,
+}
+
+impl Ledger {
+    /// # Errors
+    /// `Quota` when a file may not grow from `before` to `after` bytes.
+    pub(super) fn check_growth(&self, before: u64, after: u64) -> Result<(), FileError> {
+        let wanted = self.bytes.saturating_add(after.saturating_sub(before));
+        // A change that grows nothing passes even when a restored session is already over a tightened limit.
+        if after > before && wanted > self.limits.bytes_max { Err(FileError::Quota) } else { Ok(()) }
+    }
+
+    /// A file went from `before` to `after` bytes.
+    pub(super) fn resized(&mut self, before: u64, after: u64) {
+        self.bytes =
+            self.bytes.saturating_add(after.saturating_sub(before)).saturating_sub(before.saturating_sub(after));
+    }
+
+    /// # Errors
+    /// `Quota` when no more names may be made.
+    pub(super) fn check_name(&self) -> Result<(), FileError> {
+        if self.files >= self.limits.files_max { Err(FileError::Quota) } else { Ok(()) }
+    }
+
+    /// A name was made.
+    pub(super) fn named(&mut self) {
+        self.files = self.files.saturating_add(1);
+    }
+
+    /// A name was removed; `last` is what it named, as it was just before.
+    pub(super) fn unnamed(&mut self, last: &Stat) {
+        self.files = self.files.saturating_sub(1);
+        if last.kind != FileKind::RegularFile || last.links > 1 {
+            return;
+        }
+        match self.open.get_mut(&last.id()) {
+            Some(open) => open.removed = true,
+            None => self.resized(last.size, 0),
+        }
+    }
+
+    /// A descriptor of the file was opened.
+    pub(super) fn opened(&mut self, id: FileId) {
+        self.open.entry(id).or_default().descriptors += 1;
+    }
+
+    /// A descriptor of the file is about to close; `size` is asked for only if its bytes come back now.
+    pub(super) fn closed(&mut self, id: FileId, size: impl FnOnce() -> u64) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        open.descriptors = open.descriptors.saturating_sub(1);
+        if open.descriptors > 0 {
+            return;
+        }
+        let removed = open.removed;
+        self.open.remove(&id);
+        if removed {
+            self.resized(size(), 0);
+        }
+    }
+}

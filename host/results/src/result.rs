@@ -1,0 +1,534 @@
+//! The result of a run, folded from its events.
+//!
+//! [`RunResult`] is what a caller that does not follow the stream reads at the end. It is built from nothing but
+//! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
+//! [`RunResult::apply`] first.
+
+mod tokens;
+mod typed;
+mod window;
+
+use std::time::Duration;
+
+use cellar_core::{
+    cell::{Cell, CellId, Language},
+    event::{Event, EventKind, KeptText, Scalar},
+    mime::MimeBundle,
+    outcome::{Failure, Outcome, Usage},
+};
+
+use window::Window;
+
+pub use cellar_core::mime::Image;
+pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
+pub use typed::*;
+pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
+
+/// How much of a long output a result shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputPolicy {
+    /// The head and the tail, [`WINDOW_BYTES`] and [`WINDOW_LINES`] together.
+    #[default]
+    Window,
+    /// All of up to [`TOKENS_MAX`] tokens, the first [`TOKENS_SHOWN`] of more, and where the rest is.
+    Tokens,
+}
+
+impl OutputPolicy {
+    /// Whether a result may leave out some of a text of this size.
+    pub fn may_cut(self, bytes: u64, lines: u64) -> bool {
+        match self {
+            OutputPolicy::Window => bytes > WINDOW_BYTES as u64 || lines > WINDOW_LINES as u64,
+            // Every token has a byte at least.
+            OutputPolicy::Tokens => bytes > TOKENS_MAX as u64,
+        }
+    }
+}
+
+/// Displays that a result keeps.
+pub const DISPLAYS_MAX: usize = 1_000;
+/// Bytes of displays that a result keeps.
+pub const DISPLAYS_BYTES_MAX: usize = 128 << 20;
+/// Status events that a result keeps.
+pub const STATUSES_MAX: usize = 1_000;
+/// Bytes of status events that a result keeps.
+pub const STATUSES_BYTES_MAX: usize = 4 << 20;
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct RunResult {
+    /// The session it ran in.
+    pub session: String,
+    /// Its cells in order, those that never ran included.
+    pub cells: Vec<CellResult>,
+    /// Whether a cell failed or the run was cancelled. `false` until the run has finished.
+    pub is_error: bool,
+    /// Whether the last event has come.
+    pub is_finished: bool,
+    /// Status events that came when the result was full.
+    pub statuses_left_out: u64,
+    /// The whole text of a run of several cells, where a result shows some of it only.
+    pub kept: Option<KeptText>,
+    /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
+    used: Used,
+    policy: OutputPolicy,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    displays: usize,
+    display_bytes: usize,
+    statuses: usize,
+    status_bytes: usize,
+}
+
+/// Where a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellStatus {
+    /// It has not started; after the run has finished, it never will.
+    Pending,
+    /// It runs.
+    Running,
+    /// It ran to its end.
+    Complete,
+    /// It failed or was stopped.
+    Error,
+}
+
+impl CellStatus {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CellStatus::Pending => "pending",
+            CellStatus::Running => "running",
+            CellStatus::Complete => "complete",
+            CellStatus::Error => "error",
+        }
+    }
+}
+
+/// What one cell came to.
+#[derive(Clone, Debug)]
+pub struct CellResult {
+    /// The cell as it was asked for.
+    pub cell: Cell,
+    /// Its number in the session, once it has started.
+    pub id: Option<CellId>,
+    /// Where it stands.
+    pub status: CellStatus,
+    /// How long it took.
+    pub duration: Option<Duration>,
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+    /// The whole text of the cell, where a result shows some of it only.
+    pub kept: Option<KeptText>,
+    /// What its helpers reported.
+    pub statuses: Vec<StatusEvent>,
+    /// Displays in the order in which they came, each with the text before it.
+    displays: Vec<Display>,
+    /// The text behind the last display.
+    text: Window,
+    /// A `clear_output(wait=True)` is due with the next output.
+    clear_is_due: bool,
+    policy: OutputPolicy,
+}
+
+/// What a helper or the engine did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusEvent {
+    /// What was done: `read`, `write`, `tree`.
+    pub op: String,
+    /// To what, and how much.
+    pub fields: Vec<(String, Scalar)>,
+}
+
+#[derive(Clone, Debug)]
+struct Display {
+    text_before: Window,
+    id: Option<String>,
+    bundle: MimeBundle,
+}
+
+impl RunResult {
+    /// A result that shows long outputs by this policy.
+    pub fn with_policy(policy: OutputPolicy) -> RunResult {
+        RunResult { policy, ..RunResult::default() }
+    }
+
+    /// Takes the next event of the run. Events with an index that the run does not have are ignored.
+    pub fn apply(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::RunStarted { session, cells } => {
+                *self = RunResult {
+                    session: session.clone(),
+                    cells: cells.iter().map(|cell| CellResult::new(cell.clone(), self.policy)).collect(),
+                    ..RunResult::with_policy(self.policy)
+                };
+            }
+            EventKind::Display { index, data, display_id } => self.display(*index, data, display_id.as_deref()),
+            EventKind::UpdateDisplay { index, data, display_id } => self.update(*index, data, display_id),
+            EventKind::ClearOutput { index, wait: true } => {
+                if let Some(cell) = self.cells.get_mut(*index) {
+                    cell.clear_is_due = true;
+                }
+            }
+            EventKind::ClearOutput { index, wait: false } => self.clear(*index),
+            EventKind::Stdout { index, text } | EventKind::Stderr { index, text } => self.write(*index, text),
+            EventKind::Status { index, op, fields } => self.status(*index, op, fields),
+            EventKind::CellStarted { index, cell } => {
+                if let Some(result) = self.cells.get_mut(*index) {
+                    result.id = Some(*cell);
+                    result.status = CellStatus::Running;
+                }
+            }
+            EventKind::CellFinished { index, outcome, duration, usage, kept } => {
+                if let Some(result) = self.cells.get_mut(*index) {
+                    result.finish(outcome, *duration, *usage);
+                    result.kept.clone_from(kept);
+                }
+            }
+            EventKind::RunFinished { is_error, kept } => {
+                self.is_error = *is_error;
+                self.kept.clone_from(kept);
+                self.is_finished = true;
+            }
+            EventKind::CallStarted { .. } | EventKind::CallFinished { .. } | EventKind::InputRequest { .. } => {}
+        }
+    }
+
+    /// The languages of the run's cells, in the order of their first use.
+    pub fn languages(&self) -> Vec<Language> {
+        let mut languages = Vec::new();
+        for result in &self.cells {
+            if !languages.contains(&result.cell.language) {
+                languages.push(result.cell.language);
+            }
+        }
+        languages
+    }
+
+    /// The combined text of all cells; see [`RunResult::shown`].
+    pub fn text(&self) -> String {
+        self.shown().text
+    }
+
+    /// The combined text of all cells, as a model or a person reads it, within [`WINDOW_BYTES`] and
+    /// [`WINDOW_LINES`]. Never empty: a run that showed nothing says so.
+    pub fn shown(&self) -> Shown {
+        let mut window = Window::new(self.policy);
+        let mut cut = Totals::default();
+        for (index, result) in self.cells.iter().enumerate() {
+            let output = result.output();
+            cut.add(&output);
+            let block = self.block(index, result, &output.text);
+            if block.is_empty() {
+                continue;
+            }
+            if !window.is_empty() {
+                window.push("\n\n");
+            }
+            window.push(&block);
+        }
+        if window.is_empty() {
+            return Shown { text: self.placeholder(), truncation: None };
+        }
+        cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
+    }
+
+    /// Where all of the combined text is, when some of it is not shown.
+    pub fn kept_text(&self) -> Option<&KeptText> {
+        match self.cells.as_slice() {
+            [cell] => cell.kept.as_ref(),
+            _ => self.kept.as_ref(),
+        }
+    }
+
+    /// The end of the text so far, [`LIVE_TAIL_BYTES`] at most, for whoever looks on while cells run.
+    pub fn live_tail(&self) -> String {
+        let mut tail = String::new();
+        for result in self.cells.iter().rev() {
+            let room = LIVE_TAIL_BYTES - tail.len();
+            tail.insert_str(0, &result.live_tail(room));
+            if tail.len() + WINDOW_BYTES > LIVE_TAIL_BYTES {
+                break;
+            }
+        }
+        tail
+    }
+
+    /// A cell's part of the combined text; empty when the cell showed none.
+    fn block(&self, index: usize, result: &CellResult, output: &str) -> String {
+        let failure = result.failure.as_ref().map(|failure| self.failure_text(index, failure));
+        let parts = [Some(output.to_owned()), failure];
+        let body = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+        if body.is_empty() || self.cells.len() == 1 {
+            return body;
+        }
+        let title = result.cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
+        format!("[{}/{}]{title}\n{body}", index + 1, self.cells.len())
+    }
+
+    /// The traceback, and what the failure means for the other cells.
+    fn failure_text(&self, index: usize, failure: &Failure) -> String {
+        let traceback = failure.traceback.trim_end();
+        let what = if traceback.is_empty() { failure.summary() } else { traceback.to_owned() };
+        let total = self.cells.len();
+        let is_pending = |result: &CellResult| result.status == CellStatus::Pending;
+        let later = match self.cells.iter().skip(index + 1).position(is_pending) {
+            Some(0) if index + 2 == total => format!("; cell {total} did not run"),
+            Some(0) => format!("; cells {} to {total} did not run", index + 2),
+            _ => String::new(),
+        };
+        let earlier = if index > 0 && failure.state_kept { ". What earlier cells made is kept" } else { "" };
+        if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index + 1) }
+    }
+
+    /// What stands where there is no text.
+    fn placeholder(&self) -> String {
+        let images = self.images().count();
+        if images > 0 {
+            format!("(displayed {images} image(s); no text output)")
+        } else if self.jsons().next().is_some() || self.cells.iter().any(CellResult::has_output) {
+            "(no text output)".to_owned()
+        } else {
+            "(no output)".to_owned()
+        }
+    }
+
+    /// All images, in order.
+    pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
+        self.cells.iter().flat_map(CellResult::images)
+    }
+
+    /// All JSON displays, in order, each a JSON text.
+    pub fn jsons(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().flat_map(|result| result.bundles().filter_map(MimeBundle::json))
+    }
+
+    /// All Markdown displays, in order.
+    pub fn markdowns(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().flat_map(|result| result.bundles().filter_map(MimeBundle::markdown))
+    }
+
+    fn write(&mut self, index: usize, text: &str) {
+        self.clear_if_due(index);
+        if let Some(result) = self.cells.get_mut(index) {
+            result.text.push(text);
+        }
+    }
+
+    fn status(&mut self, index: usize, op: &str, fields: &[(String, Scalar)]) {
+        let Some(result) = self.cells.get_mut(index) else { return };
+        let field_bytes = |(name, value): &(String, Scalar)| name.len() + value.size_bytes();
+        let bytes = op.len() + fields.iter().map(field_bytes).sum::<usize>();
+        if self.used.statuses == STATUSES_MAX || self.used.status_bytes + bytes > STATUSES_BYTES_MAX {
+            self.statuses_left_out += 1;
+            return;
+        }
+        self.used.statuses += 1;
+        self.used.status_bytes += bytes;
+        result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
+    }
+
+    fn display(&mut self, index: usize, bundle: &MimeBundle, id: Option<&str>) {
+        self.clear_if_due(index);
+        let Some(result) = self.cells.get_mut(index) else { return };
+        let plain = bundle.visible_text().filter(|_| id.is_none() && !bundle.is_structured());
+        if let Some(text) = plain {
+            result.text.push_lines(text);
+            return;
+        }
+        let bytes = bundle.size_bytes();
+        if self.used.displays == DISPLAYS_MAX || self.used.display_bytes + bytes > DISPLAYS_BYTES_MAX {
+            let note = format!("[a display of {bytes} bytes was left out: the result of this run is full]");
+            result.text.push_lines(&note);
+            return;
+        }
+        self.used.displays += 1;
+        self.used.display_bytes += bytes;
+        let mut text_before = std::mem::replace(&mut result.text, Window::new(self.policy));
+        text_before.shrink();
+        result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone() });
+    }
+
+    /// Replaces the displays of this id, whichever cell made them. An id of an earlier run is shown here, since its
+    /// own result is out of reach.
+    fn update(&mut self, index: usize, bundle: &MimeBundle, wanted: &str) {
+        let mut is_found = false;
+        for display in self.cells.iter_mut().flat_map(|result| &mut result.displays) {
+            if display.id.as_deref() != Some(wanted) {
+                continue;
+            }
+            is_found = true;
+            let bytes = self.used.display_bytes - display.bundle.size_bytes() + bundle.size_bytes();
+            if bytes <= DISPLAYS_BYTES_MAX {
+                self.used.display_bytes = bytes;
+                display.bundle.clone_from(bundle);
+            }
+        }
+        if !is_found {
+            self.display(index, bundle, Some(wanted));
+        }
+    }
+
+    fn clear_if_due(&mut self, index: usize) {
+        if self.cells.get(index).is_some_and(|result| result.clear_is_due) {
+            self.clear(index);
+        }
+    }
+
+    fn clear(&mut self, index: usize) {
+        let Some(result) = self.cells.get_mut(index) else { return };
+        result.clear_is_due = false;
+        for bundle in result.bundles() {
+            self.used.displays -= 1;
+            self.used.display_bytes -= bundle.size_bytes();
+        }
+        result.displays.clear();
+        result.text = Window::new(self.policy);
+    }
+}
+
+impl CellResult {
+    fn new(cell: Cell, policy: OutputPolicy) -> CellResult {
+        CellResult {
+            cell,
+            policy,
+            id: None,
+            status: CellStatus::Pending,
+            duration: None,
+            usage: None,
+            failure: None,
+            kept: None,
+            statuses: Vec::new(),
+            displays: Vec::new(),
+            text: Window::new(policy),
+            clear_is_due: false,
+        }
+    }
+
+    /// 0 when the cell ran to its end, 1 when it failed; `None` before.
+    pub fn exit_code(&self) -> Option<i32> {
+        match self.status {
+            CellStatus::Pending | CellStatus::Running => None,
+            CellStatus::Complete => Some(0),
+            CellStatus::Error => Some(1),
+        }
+    }
+
+    /// Whether part of the output is Markdown.
+    pub fn has_markdown(&self) -> bool {
+        self.bundles().any(|bundle| bundle.markdown().is_some())
+    }
+
+    /// The text it printed and displayed, without blank lines around it and without its traceback.
+    pub fn output(&self) -> Shown {
+        let mut window = Window::new(self.policy);
+        let mut totals = Totals::default();
+        let place = self.kept.as_ref().map(KeptText::place);
+        let mut add = |text: &Window| {
+            let shown = text.shown(place.as_deref());
+            totals.add(&shown);
+            shown.text
+        };
+        for display in &self.displays {
+            window.push(&add(&display.text_before));
+            if let Some(text) = display.bundle.visible_text() {
+                window.push_lines(text);
+            }
+        }
+        window.push(&add(&self.text));
+        let mut shown = totals.apply(window.shown(place.as_deref()));
+        let trimmed = shown.text.trim_end().trim_start_matches(['\n', '\r']);
+        if trimmed.len() < shown.text.len() {
+            shown.text = trimmed.to_owned();
+        }
+        shown
+    }
+
+    /// The end of its text, in pieces from the last display on while they have room.
+    fn live_tail(&self, bytes: usize) -> String {
+        let mut tail = self.text.live_tail(bytes);
+        for display in self.displays.iter().rev() {
+            let mut window = Window::default();
+            window.push(&display.text_before.live_tail(bytes));
+            if let Some(text) = display.bundle.visible_text() {
+                window.push_lines(text);
+            }
+            if tail.len() as u64 + window.total_bytes() > bytes as u64 {
+                break;
+            }
+            tail.insert_str(0, &window.live_tail(bytes));
+        }
+        tail
+    }
+
+    /// Its images, in order.
+    pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
+        self.bundles().filter_map(MimeBundle::image)
+    }
+
+    /// Its displays, in order.
+    pub fn bundles(&self) -> impl Iterator<Item = &MimeBundle> {
+        self.displays.iter().map(|display| &display.bundle)
+    }
+
+    /// Whether it showed anything, text or not.
+    fn has_output(&self) -> bool {
+        !self.displays.is_empty() || !self.text.is_empty()
+    }
+
+    fn finish(&mut self, outcome: &Outcome, duration: Duration, usage: Usage) {
+        self.status = if outcome.is_success() { CellStatus::Complete } else { CellStatus::Error };
+        self.duration = Some(duration);
+        self.usage = Some(usage);
+        self.failure = outcome.failure();
+    }
+}
+
+/// What was cut from the parts of a text before the whole was cut.
+#[derive(Debug, Default)]
+struct Totals {
+    /// Left out, less the lines that say so.
+    bytes: u64,
+    lines: u64,
+    by: Option<TruncatedBy>,
+}
+
+impl Totals {
+    fn add(&mut self, part: &Shown) {
+        if let Some(cut) = part.truncation {
+            let shown = Window::of(&part.text);
+            self.bytes += cut.total_bytes.saturating_sub(shown.total_bytes());
+            self.lines += cut.total_lines.saturating_sub(shown.total_lines());
+            self.by = self.by.or(Some(cut.by));
+        }
+    }
+
+    /// `whole`, with its truncation counting what its parts had lost before.
+    fn apply(self, mut whole: Shown) -> Shown {
+        let cut = whole.truncation.or_else(|| {
+            let text = Window::of(&whole.text);
+            let (bytes, lines) = (text.total_bytes(), text.total_lines());
+            self.by.map(|by| Truncation {
+                by,
+                total_bytes: bytes,
+                total_lines: lines,
+                output_bytes: bytes,
+                output_lines: lines,
+            })
+        });
+        whole.truncation = cut.map(|cut| Truncation {
+            by: self.by.unwrap_or(cut.by),
+            total_bytes: cut.total_bytes + self.bytes,
+            total_lines: cut.total_lines + self.lines,
+            ..cut
+        });
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests;

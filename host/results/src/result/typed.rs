@@ -1,0 +1,379 @@
+//! What cells showed, by what it is: tables, figures, texts, failures; and each of them as blocks for a model, a page at a
+//! time. Read [`CellResult::outputs`] and [`Output::to_llm`] first.
+
+use std::{fmt, sync::Arc};
+
+use cellar_core::{
+    mime::{MimeBundle, MimeData, RESOURCE_TYPE},
+    outcome::Failure,
+};
+use cellar_tables::{Page, PageRequest};
+use serde::Deserialize;
+
+use super::{CellResult, RunResult};
+use crate::artifacts::{ARTIFACT_SCHEME, ArtifactStore};
+
+/// One output of a cell.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// A table, with the file that has all of it.
+    DataFrame(DataFrameObject),
+    /// A picture, with what it was drawn from.
+    Figure(FigureObject),
+    /// Anything that is text: what was printed, a value, JSON, Markdown.
+    Primitive(PrimitiveObject),
+    /// Why the cell failed.
+    Exception(ExceptionObject),
+    /// What a handler of the host made of a display: see [`OutputTypes::register`].
+    Registered(Arc<dyn TypedOutput>),
+}
+
+/// A type of output that the host adds.
+pub trait TypedOutput: fmt::Debug + Send + Sync {
+    /// What it is called.
+    fn kind(&self) -> &str;
+    /// Its blocks; see [`Output::to_llm`].
+    fn to_llm(&self, view: &View) -> LlmPage;
+}
+
+/// A table that was displayed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DataFrameObject {
+    /// All of it, as a Parquet file: `artifact://<id>`. `None` when it was not kept.
+    pub path: Option<String>,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Columns of the table, without those that name its rows.
+    pub columns: u64,
+    /// Rows that are not among the records.
+    #[serde(rename = "rowsLeftOut")]
+    pub rows_left_out: u64,
+    /// Columns that the records have no field for.
+    #[serde(rename = "columnsLeftOut")]
+    pub columns_left_out: u64,
+    /// The columns.
+    pub schema: TableSchema,
+    /// The first and the last rows, each a JSON object.
+    #[serde(rename = "data")]
+    pub records: Vec<serde_json::Value>,
+    /// Why it was not kept.
+    pub notice: Option<String>,
+    /// The rows that the cell's reader saw, as Markdown.
+    #[serde(skip)]
+    pub preview: String,
+}
+
+/// The columns of a table, those that name its rows first.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct TableSchema {
+    /// Name and type of each, as far as they are told.
+    pub fields: Vec<TableField>,
+    /// Names of those that name the rows.
+    #[serde(rename = "primaryKey")]
+    pub primary_key: Vec<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct TableField {
+    /// Its name in the file.
+    pub name: String,
+    /// What the library that made the table calls its type.
+    pub dtype: String,
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FigureObject {
+    /// What it was drawn from, such as a Vega-Lite specification: JSON.
+    pub spec: Option<String>,
+    /// Its type and its file, where it was drawn.
+    pub image: Option<(String, Vec<u8>)>,
+}
+
+/// A text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrimitiveObject {
+    /// All of it, as far as the result has it.
+    pub text: String,
+}
+
+/// Why a cell failed. Its traceback has the user's own frames only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExceptionObject {
+    /// The failure.
+    pub failure: Failure,
+}
+
+/// How much of an output goes into one page.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Where the page begins: a row of a table, a character of a text, from 0.
+    pub from: u64,
+    /// Rows of a table.
+    pub rows: u64,
+    /// Characters of a text, bytes of a table's rows.
+    pub characters: usize,
+    /// Characters of one value of a table.
+    pub value_characters: usize,
+    /// Where tables were kept. Without it, only what was shown of a table can be shown again.
+    pub artifacts: Option<ArtifactStore>,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View { from: 0, rows: 50, characters: 16_384, value_characters: 500, artifacts: None }
+    }
+}
+
+/// A page of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlmPage {
+    /// What a model reads.
+    pub blocks: Vec<Block>,
+    /// [`View::from`] of the next page, where there is one.
+    pub next: Option<u64>,
+}
+
+/// A part of what a model reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// Text.
+    Text(String),
+    /// An image.
+    Image {
+        /// `image/png` and its kin.
+        mime_type: String,
+        /// The image's file.
+        data: Vec<u8>,
+    },
+}
+
+/// Bytes that [`first_pages`] have together, but for the page that goes beyond it.
+pub const FIRST_PAGES_BYTES_MAX: usize = 4 << 20;
+
+/// The first page of each output. Those that there is no room for have one without blocks, and begin with the next.
+pub fn first_pages(outputs: &[Output], view: &View) -> Vec<LlmPage> {
+    let view = View { from: 0, ..view.clone() };
+    let mut room = FIRST_PAGES_BYTES_MAX;
+    let page = |output: &Output| match room {
+        0 => LlmPage { blocks: Vec::new(), next: Some(0) },
+        _ => {
+            let page = output.to_llm(&view);
+            room = room.saturating_sub(page.blocks.iter().map(Block::bytes).sum());
+            page
+        }
+    };
+    outputs.iter().map(page).collect()
+}
+
+impl Block {
+    fn bytes(&self) -> usize {
+        match self {
+            Block::Text(text) => text.len(),
+            Block::Image { data, .. } => data.len(),
+        }
+    }
+}
+
+type Handler = dyn Fn(&MimeBundle) -> Option<Arc<dyn TypedOutput>> + Send + Sync;
+
+/// The types of output that there are: those of [`Output`], and what the host adds.
+#[derive(Clone, Default)]
+pub struct OutputTypes {
+    handlers: Vec<Arc<Handler>>,
+}
+
+impl fmt::Debug for OutputTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputTypes").field("handlers", &self.handlers.len()).finish()
+    }
+}
+
+impl OutputTypes {
+    /// Adds a type: a function that makes an output of the displays that it knows. What was registered last is asked
+    /// first, and all before the types that are built in.
+    pub fn register(&mut self, handler: impl Fn(&MimeBundle) -> Option<Arc<dyn TypedOutput>> + Send + Sync + 'static) {
+        self.handlers.insert(0, Arc::new(handler));
+    }
+
+    /// What a display is, such as one that [`Session::value`](crate::Session::value) gave.
+    pub fn output(&self, bundle: &MimeBundle) -> Output {
+        if let Some(output) = self.handlers.iter().find_map(|handler| handler(bundle)) {
+            return Output::Registered(output);
+        }
+        if let Some(table) = DataFrameObject::of(bundle) {
+            return Output::DataFrame(table);
+        }
+        if let Some(figure) = FigureObject::of(bundle) {
+            return Output::Figure(figure);
+        }
+        let text = bundle.visible_text().or_else(|| bundle.json()).or_else(|| bundle.text("text/plain"));
+        Output::Primitive(PrimitiveObject { text: text.unwrap_or_default().to_owned() })
+    }
+}
+
+impl CellResult {
+    /// What the cell printed and displayed, in order, and why it failed.
+    pub fn outputs(&self, types: &OutputTypes) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        let place = self.kept.as_ref().map(super::KeptText::place);
+        let print = |outputs: &mut Vec<Output>, text: &super::Window| {
+            let text = text.shown(place.as_deref()).text;
+            if !text.trim().is_empty() {
+                outputs.push(Output::Primitive(PrimitiveObject { text }));
+            }
+        };
+        for display in &self.displays {
+            print(&mut outputs, &display.text_before);
+            outputs.push(types.output(&display.bundle));
+        }
+        print(&mut outputs, &self.text);
+        outputs.extend(self.failure.clone().map(|failure| Output::Exception(ExceptionObject { failure })));
+        outputs
+    }
+}
+
+impl RunResult {
+    /// The [first pages](first_pages) of the outputs of all cells.
+    pub fn to_llm(&self, types: &OutputTypes, view: &View) -> Vec<Block> {
+        let outputs: Vec<Output> = self.cells.iter().flat_map(|cell| cell.outputs(types)).collect();
+        let pages = first_pages(&outputs, view);
+        let left_out = pages.iter().filter(|page| page.blocks.is_empty()).count();
+        let more = (left_out > 0).then(|| Block::Text(format!("[{left_out} more outputs]")));
+        pages.into_iter().flat_map(|page| page.blocks).chain(more).collect()
+    }
+
+    /// Bytes that it takes to keep, about.
+    pub fn size_bytes(&self) -> usize {
+        let cell = |cell: &CellResult| {
+            let texts = cell.displays.iter().map(|display| &display.text_before).chain([&cell.text]);
+            let failure = cell.failure.as_ref().map_or(0, |failure| failure.traceback.len() + failure.message.len());
+            cell.cell.code.len() + failure + texts.map(super::Window::kept_bytes).sum::<usize>()
+        };
+        self.used.display_bytes + self.used.status_bytes + self.cells.iter().map(cell).sum::<usize>()
+    }
+}
+
+impl Output {
+    /// What it is called.
+    pub fn kind(&self) -> &str {
+        match self {
+            Output::DataFrame(_) => "dataframe",
+            Output::Figure(_) => "figure",
+            Output::Primitive(_) => "primitive",
+            Output::Exception(_) => "exception",
+            Output::Registered(output) => output.kind(),
+        }
+    }
+
+    /// A page of it for a model: rows of a table as CSV, a part of a text, an image. Reads the file of a table, so call it
+    /// where waiting for the disk is no harm.
+    pub fn to_llm(&self, view: &View) -> LlmPage {
+        match self {
+            Output::DataFrame(table) => table.to_llm(view),
+            Output::Figure(figure) => figure.to_llm(view),
+            Output::Primitive(text) => page_of_text(&text.text, view),
+            Output::Exception(ExceptionObject { failure }) if failure.traceback.trim().is_empty() => {
+                page_of_text(&failure.summary(), view)
+            }
+            Output::Exception(exception) => page_of_text(exception.failure.traceback.trim_end(), view),
+            Output::Registered(output) => output.to_llm(view),
+        }
+    }
+}
+
+impl DataFrameObject {
+    fn of(bundle: &MimeBundle) -> Option<DataFrameObject> {
+        let table: DataFrameObject = serde_json::from_str(bundle.text(RESOURCE_TYPE)?).ok()?;
+        let preview = bundle.markdown().or_else(|| bundle.text("text/plain")).unwrap_or_default().to_owned();
+        Some(DataFrameObject { preview, ..table })
+    }
+
+    /// See [`Output::to_llm`].
+    pub fn to_llm(&self, view: &View) -> LlmPage {
+        let read = view.artifacts.as_ref().zip(self.path.as_deref()).map(|(store, path)| self.page(store, path, view));
+        match read {
+            Some(Ok(page)) => page,
+            Some(Err(reason)) => {
+                page_of_text(&format!("{}\n\n[its rows cannot be read: {reason}]", self.preview), view)
+            }
+            None => page_of_text(&self.preview, view),
+        }
+    }
+
+    fn page(&self, store: &ArtifactStore, path: &str, view: &View) -> Result<LlmPage, String> {
+        let id = path.strip_prefix(ARTIFACT_SCHEME).unwrap_or(path);
+        let file = store.read(id).map_err(|error| error.to_string())?;
+        let value_chars = Some(view.value_characters);
+        let request = PageRequest { skip: view.from, rows: view.rows.max(1), bytes: view.characters, value_chars };
+        let page = Page::read(file, request).map_err(|error| error.to_string())?;
+        let Page { header, text, rows, total } = page;
+        if rows == 0 && view.from < total {
+            return Err(format!("row {} has more than {} characters", view.from + 1, view.characters));
+        }
+        let end = view.from.min(total) + rows;
+        let types: Vec<String> =
+            self.schema.fields.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();
+        let what = format!("{} × {}, {path}", counted(total, "row"), counted(self.columns, "column"));
+        let types = cellar_core::text::prefix(&types.join(", "), view.characters as u64).to_owned();
+        let mut blocks = vec![Block::Text(format!("DataFrame of {what}\n{types}"))];
+        let more = match total - end {
+            0 => String::new(),
+            more => format!("[{}, from row {end}]", counted(more, "more row")),
+        };
+        blocks.push(Block::Text(format!("{header}{text}{more}")));
+        Ok(LlmPage { blocks, next: (end < total).then_some(end) })
+    }
+}
+
+impl FigureObject {
+    /// A picture, or what one is drawn from.
+    fn of(bundle: &MimeBundle) -> Option<FigureObject> {
+        let is_spec = |name: &str| name.starts_with("application/vnd.vega");
+        let spec = bundle.0.iter().find(|(name, _)| is_spec(name)).and_then(|(name, _)| bundle.text(name));
+        let image = bundle.image().and_then(|image| match image.data {
+            MimeData::Binary(bytes) => Some((image.mime_type.to_owned(), bytes.clone())),
+            // A vector image, which no model looks at, is its own specification.
+            MimeData::Text(_) => None,
+        });
+        let spec = spec.or_else(|| image.is_none().then(|| bundle.text("image/svg+xml")).flatten()).map(str::to_owned);
+        (spec.is_some() || image.is_some()).then_some(FigureObject { spec, image })
+    }
+
+    /// See [`Output::to_llm`].
+    pub fn to_llm(&self, view: &View) -> LlmPage {
+        match (&self.image, &self.spec) {
+            (Some((mime_type, data)), _) => {
+                let block = Block::Image { mime_type: mime_type.clone(), data: data.clone() };
+                LlmPage { blocks: vec![block], next: None }
+            }
+            (None, spec) => page_of_text(spec.as_deref().unwrap_or_default(), view),
+        }
+    }
+}
+
+/// `1 row`, `2 rows`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Characters of a text from [`View::from`] on.
+fn page_of_text(text: &str, view: &View) -> LlmPage {
+    let from = usize::try_from(view.from).unwrap_or(usize::MAX);
+    let rest = text.char_indices().nth(from).map_or("", |(start, _)| &text[start..]);
+    let Some((end, _)) = rest.char_indices().nth(view.characters.max(1)) else {
+        return LlmPage { blocks: vec![Block::Text(rest.to_owned())], next: None };
+    };
+    let next = from + view.characters.max(1);
+    let more = counted(rest[end..].chars().count() as u64, "more character");
+    let shown = format!("{}\n[{more}, from character {next}]", &rest[..end]);
+    LlmPage { blocks: vec![Block::Text(shown)], next: Some(next as u64) }
+}
+
+#[cfg(test)]
+mod tests;

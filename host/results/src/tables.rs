@@ -1,0 +1,226 @@
+//! Tables that cells display, kept as Parquet files among the session's artifacts.
+//!
+//! A guest hands a table over as one more representation of what it displays: buffers of columns. Nobody but the host sees
+//! it. What is kept of it is told in the display's Tabular Data Resource, and behind its Markdown when that shows a part of
+//! the rows only. Read [`Tables::keep`] first.
+
+use std::fmt::Write as _;
+
+use cellar_core::{
+    mime::{MimeBundle, MimeData, RESOURCE_TYPE},
+    text::describe,
+};
+use cellar_tables::{FRAME_TYPE, PARQUET_TYPE, Table, TableError};
+use serde_json::{Map, Value};
+
+use crate::artifacts::{Artifact, ArtifactError, ArtifactStore, ArtifactWriter, Description};
+
+/// Where the tables of a session go.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    session: String,
+    artifacts: Option<ArtifactStore>,
+}
+
+/// Why a table was not kept.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error("it is text where bytes were expected")]
+    Text,
+}
+
+impl Tables {
+    /// `artifacts` is the session's own store; without one, they go where nobody gave a store for.
+    pub fn new(session: &str, artifacts: Option<ArtifactStore>) -> Tables {
+        Tables { session: session.to_owned(), artifacts }
+    }
+
+    /// Keeps a table that was [taken](take) from a display, and says in the display where it is, or why it was not kept.
+    /// Works on another thread.
+    pub async fn keep(self, frame: MimeData, bundle: &mut MimeBundle) {
+        let kept = match tokio::task::spawn_blocking(move || self.store(&frame)).await {
+            Ok(kept) => kept.map_err(|refusal| describe(&refusal)),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = &kept {
+            tracing::warn!(reason, "a table was not kept");
+        }
+        note(bundle, kept.as_ref().map_err(String::as_str));
+    }
+
+    fn store(&self, frame: &MimeData) -> Result<Artifact, Refusal> {
+        let MimeData::Binary(bytes) = frame else { return Err(Refusal::Text) };
+        let table = Table::parse(bytes)?;
+        let store = match &self.artifacts {
+            Some(store) => store.clone(),
+            None => ArtifactStore::shared_temporary()?,
+        };
+        let mut out = Pieces { writer: store.writer()?, refused: None };
+        let written = table.write_parquet(&mut out);
+        if let Some(error) = out.refused {
+            return Err(error.into());
+        }
+        written?;
+        let title = format!("table of {} rows and {} columns", table.rows(), table.columns());
+        let description = Description { session: &self.session, mime_type: PARQUET_TYPE, title: Some(&title) };
+        Ok(out.writer.finish(description)?)
+    }
+}
+
+/// An artifact as something that is written to.
+struct Pieces {
+    writer: ArtifactWriter,
+    /// What the store said, which the library in between has no place for.
+    refused: Option<ArtifactError>,
+}
+
+impl std::io::Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.writer.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let message = error.to_string();
+                self.refused.get_or_insert(error);
+                Err(std::io::Error::other(message))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes the table out of a display.
+pub fn take(bundle: &mut MimeBundle) -> Option<MimeData> {
+    let place = bundle.0.iter().position(|(name, _)| name == FRAME_TYPE)?;
+    let (_, frame) = bundle.0.remove(place);
+    // One is enough for anybody.
+    bundle.0.retain(|(name, _)| name != FRAME_TYPE);
+    Some(frame)
+}
+
+/// Says in a display where its table is.
+fn note(bundle: &mut MimeBundle, kept: Result<&Artifact, &str>) {
+    for (name, data) in &mut bundle.0 {
+        let MimeData::Text(text) = data else { continue };
+        match (name.as_str(), kept) {
+            (RESOURCE_TYPE, _) => {
+                if let Ok(mut resource) = serde_json::from_str::<Map<String, Value>>(text) {
+                    describe_in(&mut resource, kept);
+                    *text = Value::from(resource).to_string();
+                }
+            }
+            // The last line is no row of the table: it says how large the whole is.
+            ("text/markdown", Ok(artifact)) if !text.ends_with('|') && text.starts_with('|') => {
+                let _ = write!(text, ": {}", artifact.uri());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn describe_in(resource: &mut Map<String, Value>, kept: Result<&Artifact, &str>) {
+    match kept {
+        Ok(artifact) => {
+            resource.insert("path".to_owned(), artifact.uri().into());
+            resource.insert("format".to_owned(), "parquet".into());
+            resource.insert("mediatype".to_owned(), PARQUET_TYPE.into());
+            resource.insert("bytes".to_owned(), artifact.size_bytes.into());
+        }
+        Err(reason) => {
+            resource.insert("notice".to_owned(), format!("not kept as a file: {reason}").into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifacts::ArtifactQuota;
+
+    fn frame() -> Vec<u8> {
+        let head = r#"{"rows":2,"index":{"kind":"range","name":null,"start":0,"stop":2,"step":1},"columns":
+            [{"name":"a","dtype":"int16","type":{"kind":"integer","bits":16,"signed":true}}]}"#;
+        let mut bytes = u32::try_from(head.len()).expect("short").to_le_bytes().to_vec();
+        bytes.extend(head.as_bytes());
+        bytes.extend([1, 0, 2, 0]);
+        bytes
+    }
+
+    fn display(frame: MimeData) -> MimeBundle {
+        let text = |name: &str, text: &str| (name.to_owned(), MimeData::Text(text.to_owned()));
+        MimeBundle(vec![
+            text("text/markdown", "| a |\n| --- |\n\n2 rows × 1 column"),
+            text(RESOURCE_TYPE, r#"{"rows":2}"#),
+            (FRAME_TYPE.to_owned(), frame),
+        ])
+    }
+
+    fn kept(frame: MimeData, quota: ArtifactQuota) -> (MimeBundle, Vec<Artifact>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = ArtifactStore::open(folder.path().join("store"), quota).expect("a store");
+        let mut bundle = display(frame);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let taken = take(&mut bundle).expect("a table");
+        runtime.block_on(Tables::new("s", Some(store.clone())).keep(taken, &mut bundle));
+        (bundle, store.list().expect("a list"))
+    }
+
+    #[test]
+    fn a_table_is_an_artifact_and_its_display_says_so() {
+        let (bundle, artifacts) = kept(MimeData::Binary(frame()), ArtifactQuota::default());
+        let [artifact] = artifacts.as_slice() else { panic!("{artifacts:?}") };
+        assert_eq!((artifact.mime_type.as_str(), artifact.sessions.as_slice()), (PARQUET_TYPE, &["s".to_owned()][..]));
+        assert_eq!(artifact.title.as_deref(), Some("table of 2 rows and 1 columns"));
+        let (uri, size) = (artifact.uri(), artifact.size_bytes);
+        assert_eq!(bundle.text("text/markdown"), Some(format!("| a |\n| --- |\n\n2 rows × 1 column: {uri}").as_str()));
+        let resource =
+            format!(r#"{{"rows":2,"path":"{uri}","format":"parquet","mediatype":"{PARQUET_TYPE}","bytes":{size}}}"#);
+        assert_eq!(bundle.text(RESOURCE_TYPE), Some(resource.as_str()));
+        assert!(bundle.get(FRAME_TYPE).is_none());
+    }
+
+    #[test]
+    fn a_display_has_one_table_and_a_note_where_rows_are_left_out() {
+        let mut bundle = display(MimeData::Binary(frame()));
+        bundle.0.push((FRAME_TYPE.to_owned(), MimeData::Text("another".to_owned())));
+        assert_eq!(take(&mut bundle), Some(MimeData::Binary(frame())));
+        assert!(bundle.get(FRAME_TYPE).is_none());
+        let artifact = |store: ArtifactStore| {
+            let description = Description { session: "s", mime_type: PARQUET_TYPE, title: None };
+            store.put(b"rows", description).expect("stored")
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept =
+            artifact(ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store"));
+        for whole in ["| a |\n| --- |\n| 1 |", "Series of 0 rows"] {
+            let mut bundle = MimeBundle(vec![("text/markdown".to_owned(), MimeData::Text(whole.to_owned()))]);
+            note(&mut bundle, Ok(&kept));
+            assert_eq!(bundle.text("text/markdown"), Some(whole));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told() {
+        let notice = |frame: MimeData, quota| {
+            let (bundle, artifacts) = kept(frame, quota);
+            assert!(artifacts.is_empty());
+            assert_eq!(bundle.text("text/markdown"), Some("| a |\n| --- |\n\n2 rows × 1 column"));
+            bundle.text(RESOURCE_TYPE).expect("a resource").to_owned()
+        };
+        let quota = ArtifactQuota::default();
+        let mut short = frame();
+        short.pop();
+        let found = notice(MimeData::Binary(short), quota);
+        assert!(found.contains("not kept as a file: the table ends within column `a`"), "{found}");
+        assert!(notice(MimeData::Text("lies".to_owned()), quota).contains("text where bytes were expected"));
+        let small = ArtifactQuota { artifact_bytes: 10, ..quota };
+        let found = notice(MimeData::Binary(frame()), small);
+        assert!(found.contains("an artifact has at most 10 bytes, this one has more"), "{found}");
+    }
+}
