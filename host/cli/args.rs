@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use cellar_engine::{GuestName, Language, OutputPolicy};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::Shell;
 
-use crate::wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
+use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
 #[derive(Debug, Parser)]
@@ -65,6 +68,7 @@ pub(crate) enum Command {
     /// Print the JSON Schema of what Cellar reads and writes
     Schema {
         /// What to describe [default: everything, by name]
+        #[arg(value_parser = shape_parser())]
         shape: Option<Shape>,
     },
     /// Print a completion script for a shell
@@ -72,6 +76,11 @@ pub(crate) enum Command {
         /// Shell to write it for
         shell: Shell,
     },
+}
+
+fn shape_parser() -> impl TypedValueParser<Value = Shape> {
+    let shapes = Shape::ALL.map(|shape| PossibleValue::new(shape.name()).help(shape.about()));
+    PossibleValuesParser::new(shapes).try_map(|name| Shape::from_name(&name).ok_or("no shape has this name"))
 }
 
 #[derive(Debug, Args)]

@@ -12,15 +12,12 @@ use cellar_engine::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collec
 
 use crate::{
     args::{ArtifactArguments, ArtifactCommand, ArtifactPut, Folders},
-    config::Config,
     output,
     report::{CliError, EXIT_COMPLETE},
-    sessions::{age_text, size_text, store_folder},
-    wire::{ArtifactJson, CollectedJson},
+    sessions::{age_text, size_text},
 };
+use cellar_wire::{ArtifactJson, CollectedJson, config::Config};
 
-/// Where artifacts lie in the folder of the sessions, by a name that no session can have.
-const FOLDER: &str = ".artifacts";
 /// What `gc` removes when it is not told.
 const UNUSED_DAYS: u64 = 30;
 /// What `put` stores when it is not told.
@@ -31,7 +28,7 @@ const MIME_TYPE: &str = "application/octet-stream";
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
 pub(crate) fn store(folders: &Folders, quota: ArtifactQuota) -> Result<ArtifactStore, CliError> {
-    Ok(ArtifactStore::open(store_folder(folders)?.join(FOLDER), quota)?)
+    Ok(cellar_setup::Folders::from(folders).artifacts(quota)?)
 }
 
 /// Does what was asked with the store.

@@ -11,13 +11,12 @@ use cellar_engine::{
 
 use crate::{
     args::{DoctorArguments, Folders},
-    config::Config,
     output,
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE},
     setup,
     terminal::Look,
-    wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson},
 };
+use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson, config::Config};
 
 const HEADER: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();

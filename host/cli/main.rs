@@ -3,10 +3,7 @@
 mod args;
 mod artifacts;
 mod bake;
-mod check;
-mod config;
 mod doctor;
-mod json;
 mod notebook;
 mod output;
 mod render;
@@ -20,7 +17,6 @@ mod socket;
 mod source;
 mod stdio;
 mod terminal;
-mod wire;
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -94,7 +90,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Schema { shape } => {
             match shape {
                 Some(shape) => output::print_json(&shape.schema())?,
-                None => output::print_json(&wire::Shape::all())?,
+                None => output::print_json(&cellar_wire::Shape::all())?,
             }
             Ok(EXIT_COMPLETE)
         }

@@ -9,8 +9,8 @@ use crate::{
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
     terminal::{Cleaner, Look},
-    wire::{EventJson, OutputsJson, ResultJson},
 };
+use cellar_wire::{EventJson, OutputsJson, ResultJson};
 
 /// Follows one run.
 #[derive(Debug)]

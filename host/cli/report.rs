@@ -6,12 +6,16 @@ use std::{
     error::Error as _,
     io::{self, Write},
     path::PathBuf,
+    sync::Arc,
 };
 
 use anstyle::{AnsiColor, Style};
 use cellar_engine::{ArtifactError, Error, FormatError, GuestName, ReplayError, SnapshotError};
 
-use crate::{check::Invalid, socket::is_request_fault, wire::Refusal};
+use crate::socket::is_request_fault;
+use cellar_hub::HubError;
+use cellar_setup::SetupError;
+use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
 
 /// All cells ran to their end.
 pub(crate) const EXIT_COMPLETE: u8 = 0;
@@ -68,6 +72,9 @@ pub(crate) enum CliError {
     /// A session of another process refused a run.
     #[error("{}", .0.message)]
     Refused(Refusal),
+    /// The hub of sessions refused.
+    #[error("{}", .0)]
+    Hub(Arc<HubError>),
     /// No folder for guests or caches is known.
     #[error("no {what} folder is known")]
     Folder { what: &'static str, flag: &'static str },
@@ -79,9 +86,39 @@ pub(crate) enum CliError {
     Start(#[source] io::Error),
 }
 
-impl Invalid {
-    /// The stable word for a document that was refused.
-    pub(crate) const CODE: &'static str = "invalid";
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> CliError {
+        match error {
+            ConfigError::Read { path, source } => CliError::Read { path, source },
+            ConfigError::Invalid(invalid) => CliError::Invalid(invalid),
+            other => CliError::usage(other.to_string(), "see the README for its keys"),
+        }
+    }
+}
+
+impl From<HubError> for CliError {
+    fn from(error: HubError) -> CliError {
+        match error {
+            HubError::Engine(error) => CliError::Engine(error),
+            HubError::Artifact(error) => CliError::Artifact(error),
+            HubError::Setup(error) => error.into(),
+            other => CliError::Hub(Arc::new(other)),
+        }
+    }
+}
+
+impl From<SetupError> for CliError {
+    fn from(error: SetupError) -> CliError {
+        match error {
+            SetupError::Engine(error) => CliError::Engine(error),
+            SetupError::Artifact(error) => CliError::Artifact(error),
+            SetupError::Config(error) => error.into(),
+            SetupError::Usage { message, hint } => CliError::usage(message, hint),
+            SetupError::Folder { what, flag } => CliError::Folder { what, flag },
+            SetupError::Start(source) => CliError::Start(source),
+            other => CliError::Start(io::Error::other(other)),
+        }
+    }
 }
 
 impl CliError {
@@ -101,6 +138,11 @@ impl CliError {
             CliError::Save { .. } | CliError::Output(_) => "write",
             CliError::Socket { .. } => "socket",
             CliError::Refused(refusal) => &refusal.code,
+            CliError::Hub(error) => match &**error {
+                HubError::Engine(error) => error.code(),
+                HubError::Artifact(error) => error.code(),
+                _ => "usage",
+            },
             CliError::Folder { .. } => "folder",
             CliError::BrokeOff => "broke-off",
             CliError::Start(_) => "start",
@@ -154,6 +196,12 @@ impl CliError {
             CliError::Engine(error) => return engine_hint(error).map(str::to_owned),
             CliError::Usage { hint, .. } => return hint.clone(),
             CliError::Refused(refusal) => return refusal.hint.clone(),
+            CliError::Hub(error) => {
+                return match &**error {
+                    HubError::Engine(error) => engine_hint(error).map(str::to_owned),
+                    other => other.hint(),
+                };
+            }
             CliError::Folder { what, flag } => return Some(format!("name the {what} folder with {flag}")),
             CliError::Artifact(ArtifactError::Unknown(_) | ArtifactError::Ambiguous(_) | ArtifactError::NotAnId(_)) => {
                 "list them with `cellar artifact list`, those of runs without --session with --temporary"

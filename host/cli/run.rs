@@ -108,7 +108,7 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let session = setup::open_session(folders, own, setup::languages_of(&cells)).await?;
+            let session = setup::open_session(folders, own, cellar_setup::languages_of(&cells)).await?;
             let run = session.run(cells)?;
             Running::Local { run: Box::new(if keep_going { run.keep_going() } else { run }), session }
         }

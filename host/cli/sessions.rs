@@ -4,8 +4,8 @@ use std::{
     fmt::Write as _,
     fs,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    path::Path,
+    time::SystemTime,
 };
 
 use cellar_engine::{ArtifactQuota, Error, SessionStore, Snapshot, StoredInfo};
@@ -14,27 +14,15 @@ use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
     artifacts, output,
     report::{CliError, EXIT_COMPLETE},
-    wire::StoredSessionJson,
 };
+use cellar_wire::StoredSessionJson;
 
 /// Opens the folder of stored sessions.
 ///
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
 pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
-    Ok(SessionStore::open(store_folder(folders)?)?)
-}
-
-/// The folder of stored sessions.
-///
-/// # Errors
-/// No folder was named and the user has none.
-pub(crate) fn store_folder(folders: &Folders) -> Result<PathBuf, CliError> {
-    let folder = folders.store.clone().or_else(|| {
-        let state = dirs::state_dir().or_else(dirs::data_local_dir)?;
-        Some(state.join("cellar").join("sessions"))
-    });
-    folder.ok_or(CliError::Folder { what: "store", flag: "--store" })
+    Ok(cellar_setup::Folders::from(folders).sessions()?)
 }
 
 /// Lists the stored sessions, or removes some.
@@ -92,11 +80,6 @@ pub(crate) fn size_text(bytes: u64) -> String {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
-}
-
-/// Seconds since the Unix epoch.
-pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Writes the stored state of a session into a file.

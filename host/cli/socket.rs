@@ -23,10 +23,10 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use crate::{
-    check::Invalid,
-    report::CliError,
-    wire::{self, EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultJson, ResultLine},
+use crate::report::CliError;
+use cellar_wire::{
+    EventJson, Line, REQUEST_BYTES_MAX, Refusal, RefusalLine, ResultJson, ResultLine, check::Invalid, run_from_json,
+    run_json,
 };
 
 /// Runs that one door serves at the same time; more wait to be let in.
@@ -124,7 +124,7 @@ async fn serve(stream: UnixStream, session: Session) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
     BufReader::new(read.take(REQUEST_BYTES_MAX as u64 + 2)).read_until(b'\n', &mut line).await?;
-    let refusal = match wire::run_from_json(line.trim_ascii_end(), "the run") {
+    let refusal = match run_from_json(line.trim_ascii_end(), "the run") {
         Ok(cells) => match session.run(cells) {
             Ok(run) => return stream_run(run, &mut write).await,
             Err(error) => CliError::Engine(error),
@@ -179,7 +179,7 @@ impl RemoteRun {
         let failed = |source| CliError::Socket { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).await.map_err(failed)?;
         let (read, mut write) = stream.into_split();
-        let mut request = wire::run_json(cells).to_string().into_bytes();
+        let mut request = run_json(cells).to_string().into_bytes();
         request.push(b'\n');
         write.write_all(&request).await.map_err(failed)?;
         Ok(RemoteRun { lines: BufReader::new(read).lines(), _write: write, path: path.to_owned(), is_done: false })

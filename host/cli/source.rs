@@ -12,11 +12,8 @@ use cellar_engine::{
     limits::{TIMEOUT_MAX, TIMEOUT_MIN},
 };
 
-use crate::{
-    notebook::Notebook,
-    report::CliError,
-    wire::{REQUEST_BYTES_MAX, run_from_json},
-};
+use crate::{notebook::Notebook, report::CliError};
+use cellar_wire::{REQUEST_BYTES_MAX, run_from_json};
 
 /// How a file says what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,52 +1,44 @@
 //! `cellar stdio`: sessions for a program that started this one. It writes requests, one JSON object a line, and reads
 //! events and answers the same way; tools that it declares are called by a line and answered by a line.
 //!
-//! A caller that does not read holds up the guests, not memory: every line goes through one bounded queue. When its
-//! requests end, runs end properly, and what waits for an answer of the caller fails. Read [`Server`] first.
+//! This is a translation of the hub's words into lines. A caller that does not read holds up the guests, not memory:
+//! every line goes through one bounded queue. When its requests end, runs end properly, and what waits for an answer of
+//! the caller fails. Read [`Server`] first.
 
-mod calls;
-mod finished;
 mod lines;
-mod runs;
 mod state;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{io::Write, sync::Arc, time::Duration};
 
-use cellar_bridges::{HostBridges, Tools};
-use cellar_charts::Charts;
-use cellar_engine::{Host, HostConfig, Language, Session, SessionConfig, ToolSpec, guest_status};
+use cellar_engine::{HostConfig, RunResult, View};
+use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunHandle, RunRequest};
+use cellar_setup::Overrides;
+use cellar_wire::{
+    Answer, EventJson, Open, OpenSessionJson, OutputJson, Request, ResultJson, first_outputs, output_page,
+    request_from_json, request_types,
+};
 use tokio::{
-    io::AsyncWriteExt,
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::JoinSet,
 };
 
 use crate::{
-    args::{Folders, GrantArguments, StdioArguments},
-    report::{CliError, EXIT_COMPLETE},
+    args::{Folders, StdioArguments},
+    report::{CliError, EXIT_COMPLETE, print_progress},
     sessions::read_snapshot,
     setup,
     socket::SessionDoors,
-    wire::{Answer, Open, OpenSessionJson, Request, request_from_json, request_types},
 };
-use calls::Calls;
-use finished::Finished;
-use lines::{LineRead, Lines};
-use runs::Task;
+use lines::LineRead;
 use state::Ended;
 
 /// Of the protocol that [`Answer`] and [`Request`] are.
 const PROTOCOL: u32 = 1;
 /// Lines that wait for the caller to read them; more suspend the guests.
 const LINES_QUEUED_MAX: usize = 64;
-/// Runs under way.
-const RUNS_MAX: usize = 256;
-/// Sessions that are open.
-const SESSIONS_MAX: usize = 1_024;
+/// Requests under way that wait for something, runs among them.
+const TASKS_MAX: usize = 256;
 /// Live kernels of each flavour.
 const KERNELS_MAX: u32 = 64;
 /// The session of requests that name none; it is opened by the first of them.
@@ -55,31 +47,11 @@ const DEFAULT_SESSION: &str = "default";
 /// What a shell reports of a command that was interrupted.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// The sessions and runs of one caller.
+/// Translates for one caller.
 struct Server {
-    charts: Charts,
-    host: Host,
-    host_config: Arc<HostConfig>,
-    arguments: GrantArguments,
+    hub: Hub,
+    answerer: Answerer,
     answers: mpsc::Sender<Answer>,
-    /// Ordered, so that lists of them are.
-    sessions: BTreeMap<String, OpenSession>,
-    /// By the ids of the caller, with the session of each and what stops it.
-    runs: HashMap<String, (String, watch::Sender<bool>)>,
-    finished: Arc<Finished>,
-    calls: Arc<Calls>,
-    /// Turns true when the caller will say nothing more.
-    is_over: watch::Sender<bool>,
-    /// Sessions whose names were made up.
-    unnamed: u64,
-}
-
-/// A session, and what its forks need of it.
-struct OpenSession {
-    session: Session,
-    /// The bridges without the tools of the caller, which are called with the session's name.
-    bridges: HostBridges,
-    tools: Vec<ToolSpec>,
 }
 
 /// Serves standard input and output.
@@ -87,86 +59,103 @@ struct OpenSession {
 /// # Errors
 /// The configuration is not valid, or the streams fail.
 pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Result<u8, CliError> {
-    // Faults of the configuration are told before the first line.
-    setup::Granted::new(&arguments.granted, None)?;
-    let host_config = Arc::new(HostConfig { kernels_max: KERNELS_MAX, ..setup::host_config(folders)? });
-    let host = Host::open(HostConfig::clone(&host_config))?;
+    let host_config = HostConfig { kernels_max: KERNELS_MAX, ..setup::host_config(folders)? };
+    let mut config = HubConfig::default();
+    config.runs_max = TASKS_MAX;
+    config.overrides = Overrides::from(&arguments.granted);
+    config.progress = print_progress;
+    let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
     let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
-    let mut writer = tokio::spawn(write_lines(queue));
-    let server = Server {
-        charts: Charts::new(host.clone()),
-        host,
-        host_config,
-        arguments: arguments.granted,
-        finished: Arc::default(),
-        calls: Arc::new(Calls::new(answers.downgrade())),
-        answers,
-        sessions: BTreeMap::new(),
-        runs: HashMap::new(),
-        is_over: watch::Sender::new(false),
-        unnamed: 0,
-    };
+    let (written, mut writer) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || written.send(write_lines(queue)));
+    let server = Server { hub, answerer: answerer(answers.downgrade()), answers };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Start)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Start)?;
     tokio::select! {
         served = server.serve() => served?,
-        written = &mut writer => return written.map_err(|error| CliError::Output(error.into()))?.map(|()| EXIT_COMPLETE),
+        written = &mut writer => return written.unwrap_or(Ok(())).map(|()| EXIT_COMPLETE),
         _ = interrupt.recv() => return Ok(EXIT_INTERRUPTED),
         _ = terminate.recv() => return Ok(EXIT_INTERRUPTED),
     }
-    writer.await.map_err(|error| CliError::Output(error.into()))??;
+    writer.await.unwrap_or(Ok(()))?;
     Ok(EXIT_COMPLETE)
 }
 
-/// Writes the queue to standard output, to its end.
-async fn write_lines(mut queue: mpsc::Receiver<Answer>) -> Result<(), CliError> {
-    let mut stdout = tokio::io::stdout();
-    while let Some(answer) = queue.recv().await {
-        let mut line = serde_json::to_vec(&answer).map_err(|error| CliError::Output(error.into()))?;
-        line.push(b'\n');
-        stdout.write_all(&line).await.map_err(CliError::Output)?;
-        if queue.is_empty() {
-            stdout.flush().await.map_err(CliError::Output)?;
+/// Asks the caller, by lines. Weak, because what holds this may outlive its session a little, and the output ends with
+/// its last writer.
+fn answerer(answers: mpsc::WeakSender<Answer>) -> Answerer {
+    Answerer::new(move |ask| {
+        let answers = answers.upgrade();
+        Box::pin(async move {
+            let line = match ask {
+                Ask::Call { call, session, cell, tool, arguments } => {
+                    Answer::Call { call, session, cell: cell.0, tool, arguments }
+                }
+                Ask::Cancelled { call } => Answer::CallCancelled { call },
+            };
+            match answers {
+                Some(answers) => answers.send(line).await.is_ok(),
+                None => false,
+            }
+        })
+    })
+}
+
+/// Writes the queue to standard output, to its end. A thread of its own waits for the caller, so that no task does.
+fn write_lines(mut queue: mpsc::Receiver<Answer>) -> Result<(), CliError> {
+    let mut stdout = std::io::stdout().lock();
+    let mut lines = Vec::new();
+    while let Some(answer) = queue.blocking_recv() {
+        serde_json::to_writer(&mut lines, &answer).map_err(|error| CliError::Output(error.into()))?;
+        lines.push(b'\n');
+        if queue.is_empty() || lines.len() >= WRITE_BYTES {
+            stdout.write_all(&lines).and_then(|()| stdout.flush()).map_err(CliError::Output)?;
+            lines.clear();
         }
     }
-    stdout.flush().await.map_err(CliError::Output)
+    stdout.write_all(&lines).and_then(|()| stdout.flush()).map_err(CliError::Output)
 }
+
+/// Bytes of lines that are gathered before they are written.
+const WRITE_BYTES: usize = 64 << 10;
 
 impl Server {
     /// Serves requests until there are no more, and then lets the runs end.
-    async fn serve(mut self) -> Result<(), CliError> {
-        let languages = [Language::Python, Language::JavaScript].into_iter();
-        let languages = languages.filter(|language| guest_status(&self.host_config, language.guest()).digest.is_some());
+    async fn serve(self) -> Result<(), CliError> {
         let hello = Answer::Hello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION"),
-            languages: languages.map(|language| language.code()).collect(),
+            languages: self.hub.languages().into_iter().map(|language| language.code()).collect(),
             requests: request_types(),
         };
         self.say(hello).await;
-        let mut lines = Lines::new(tokio::io::stdin());
+        let mut lines = lines::read();
         let mut tasks = JoinSet::new();
+        let mut count = 0;
         loop {
             tokio::select! {
                 Some(ended) = tasks.join_next() => self.ended(ended).await,
-                line = lines.next() => match line.map_err(|source| CliError::Read { path: "-".into(), source })? {
-                    Some(line) => self.line(line, lines.count(), &mut tasks).await,
+                line = lines.recv() => match line {
+                    Some(line) => {
+                        count += 1;
+                        let line = line.map_err(|source| CliError::Read { path: "-".into(), source })?;
+                        self.line(line, count, &mut tasks).await;
+                    }
                     None => break,
                 },
             }
         }
         // The runs hear of it, and what they still have to say is said.
-        self.is_over.send_replace(true);
-        self.calls.end();
+        self.answerer.end();
         while let Some(ended) = tasks.join_next().await {
             self.ended(ended).await;
         }
         Ok(())
     }
 
-    async fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+    async fn ended(&self, ended: Result<Ended, tokio::task::JoinError>) {
         let (asked, answer) = match ended {
-            Ok(Ended::Run(id)) => return drop(self.runs.remove(&id)),
+            Ok(Ended::Run) => return,
             Ok(Ended::Saved(asked, saved)) => {
                 let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
                 (asked, answer)
@@ -176,12 +165,7 @@ impl Server {
                 (asked, answer)
             }
             Ok(Ended::Forked(asked, forked)) => {
-                let answer = forked.and_then(|(name, open)| {
-                    // Another may have been opened meanwhile.
-                    self.check_new_session(&name)?;
-                    self.sessions.insert(name.clone(), *open);
-                    Ok(Some(Answer::Opened { id: asked.id.clone(), session: name }))
-                });
+                let answer = forked.map(|session| Some(Answer::Opened { id: asked.id.clone(), session }));
                 (asked, answer)
             }
             Err(error) => return tracing::error!(%error, "a task of a request failed"),
@@ -194,7 +178,7 @@ impl Server {
         let _ = self.answers.send(answer).await;
     }
 
-    async fn line(&mut self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
+    async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
         let (id, request) = match line {
             LineRead::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
             LineRead::Whole(bytes) => request_from_json(&bytes, &format!("line {number}")),
@@ -220,198 +204,152 @@ impl Server {
     /// # Errors
     /// Why not; nothing has changed then.
     async fn request(
-        &mut self,
+        &self,
         request: Request,
         id: &Option<String>,
         line: u64,
         tasks: &mut JoinSet<Ended>,
     ) -> Result<Option<Answer>, CliError> {
-        let done = |id: &Option<String>| id.is_some().then(|| Answer::Done { id: id.clone() });
+        let asked = || state::Asked { id: id.clone(), line };
+        let known = |name: Option<String>| self.hub.session(name.as_deref().unwrap_or(DEFAULT_SESSION));
         match request {
             Request::Open(open) => {
                 let session = self.open(*open).await?;
                 return Ok(Some(Answer::Opened { id: id.clone(), session }));
             }
             Request::Run { session, cells, keep_going } => {
-                let id = id.clone().unwrap_or_default();
-                self.check_new_run(&id)?;
                 check_room(tasks)?;
                 let name = session.unwrap_or_else(|| DEFAULT_SESSION.to_owned());
-                let session = self.session(&name).await?;
-                let (cancel, cancelled) = watch::channel(false);
-                self.runs.insert(id.clone(), (name, cancel));
-                let (host, answers) = (self.host_config.clone(), self.answers.clone());
-                let (over, finished) = (self.is_over.subscribe(), self.finished.clone());
-                finished.forget(&id);
-                let task = Task { id, line, session, cells, keep_going, host, cancelled, over, answers, finished };
-                tasks.spawn(task.follow());
+                if name == DEFAULT_SESSION && self.hub.session(&name).is_err() {
+                    self.open(Open { session: Some(name.clone()), ..Open::default() }).await?;
+                }
+                let id = id.clone().unwrap_or_default();
+                let on_disconnect = OnDisconnect::Cancel(Duration::ZERO);
+                let run = self.hub.start(&name, RunRequest { id, cells, keep_going, is_owned: true, on_disconnect })?;
+                tasks.spawn(follow(run, line, self.answers.clone()));
                 return Ok(None);
             }
             Request::Cancel => {
                 let id = id.as_deref().unwrap_or_default();
-                let (_, cancel) = self.runs.get(id).ok_or_else(|| unknown("run", id, "is under way"))?;
-                cancel.send_replace(true);
+                let run = self.hub.run(id).ok().filter(|run| !run.is_ended());
+                run.ok_or_else(|| cellar_hub::HubError::RunUnknown(id.to_owned()))?.cancel();
                 // The id is that of the run, whose result is the answer.
                 return Ok(None);
             }
             Request::ToLlm { run, output, view } => {
-                let kept = self.finished.run(&run)?;
+                let run = self.hub.ended_run(&run)?;
                 check_room(tasks)?;
-                let asked = state::Asked { id: id.clone(), line };
-                tasks.spawn(async move { Ended::Read(asked, kept.pages(output, view).await) });
+                let asked = asked();
+                tasks.spawn(async move { Ended::Read(asked, pages(run, output, view).await) });
                 return Ok(None);
             }
             Request::Reply { call, result } => {
-                if !self.calls.reply(&call, result) {
-                    return Err(unknown("call", &call, "waits for an answer"));
+                if !self.answerer.reply(&call, result) {
+                    return Err(cellar_hub::HubError::CallUnknown(call).into());
                 }
             }
             Request::SubmitInput { session, request_id, value } => {
-                let session = self.known(session.as_deref())?;
+                let session = known(session)?.session;
                 match value {
                     Some(value) => session.submit_input(&request_id, value)?,
                     None => session.end_input(&request_id)?,
                 }
             }
             Request::Reset { session, languages } => {
-                let session = self.known(session.as_deref())?;
+                let session = known(session)?.session;
                 languages.into_iter().for_each(|language| session.reset(language));
             }
             Request::Snapshot { session, file } => {
-                let session = self.known(session.as_deref())?.clone();
+                let session = known(session)?.session;
                 check_room(tasks)?;
-                tasks.spawn(state::save(session, file, state::Asked { id: id.clone(), line }));
+                tasks.spawn(state::save(session, file, asked()));
                 return Ok(None);
             }
             Request::Restore { session, file } => {
-                let session = self.known(session.as_deref())?.clone();
+                let session = known(session)?.session;
                 let snapshot = state::on_a_thread(move || read_snapshot(&file)).await?;
                 session.rewind(&snapshot)?;
             }
             Request::Fork { session, new } => {
-                let from = self.open_session(session.as_deref())?;
-                let (session, bridges, tools) = (from.session.clone(), from.bridges.clone(), from.tools.clone());
-                let name = self.name(new);
-                self.check_new_session(&name)?;
+                let from = session.unwrap_or_else(|| DEFAULT_SESSION.to_owned());
+                self.hub.session(&from)?;
                 check_room(tasks)?;
-                let granted = self.with_tools(&name, &bridges, &tools);
-                let asked = state::Asked { id: id.clone(), line };
-                let fork = async move {
-                    let forked = session.fork_with(Some(name.clone()), Arc::new(granted)).await;
-                    let forked = forked.map(|session| (name, Box::new(OpenSession { session, bridges, tools })));
-                    Ended::Forked(asked, forked.map_err(CliError::from))
-                };
-                tasks.spawn(fork);
+                let (hub, asked) = (self.hub.clone(), asked());
+                tasks.spawn(async move { Ended::Forked(asked, hub.fork(&from, new).await.map_err(CliError::from)) });
                 return Ok(None);
             }
             Request::Sessions => {
-                let runs_of = |name: &str| {
-                    let runs = self.runs.iter().filter(|(_, (session, _))| session == name);
-                    let mut runs: Vec<String> = runs.map(|(id, _)| id.clone()).collect();
-                    runs.sort_unstable();
-                    runs
-                };
-                let open = self.sessions.keys();
-                let sessions =
-                    open.map(|name| OpenSessionJson { session: name.clone(), runs: runs_of(name) }).collect();
+                let sessions = self.hub.sessions().into_iter();
+                let sessions = sessions.map(|(session, runs)| OpenSessionJson { session, runs }).collect();
                 return Ok(Some(Answer::Sessions { id: id.clone(), sessions }));
             }
             Request::Close { session } => {
-                let name = session.as_deref().unwrap_or(DEFAULT_SESSION);
-                self.sessions.remove(name).ok_or_else(|| unknown("session", name, "is open"))?;
-                self.runs.values().filter(|(session, _)| session == name).for_each(|(_, cancel)| {
-                    cancel.send_replace(true);
-                });
+                self.hub.close(session.as_deref().unwrap_or(DEFAULT_SESSION))?;
             }
         }
-        Ok(done(id))
-    }
-
-    fn check_new_run(&self, id: &str) -> Result<(), CliError> {
-        if self.runs.contains_key(id) {
-            return Err(CliError::usage(format!("a run `{id}` is under way"), "give each run an id of its own"));
-        }
-        Ok(())
-    }
-
-    fn known(&self, name: Option<&str>) -> Result<&Session, CliError> {
-        Ok(&self.open_session(name)?.session)
-    }
-
-    fn open_session(&self, name: Option<&str>) -> Result<&OpenSession, CliError> {
-        let name = name.unwrap_or(DEFAULT_SESSION);
-        self.sessions.get(name).ok_or_else(|| unknown("session", name, "is open"))
-    }
-
-    fn check_new_session(&self, name: &str) -> Result<(), CliError> {
-        if self.sessions.contains_key(name) {
-            return Err(CliError::usage(format!("a session `{name}` is open"), "close it, or choose another name"));
-        }
-        if self.sessions.len() >= SESSIONS_MAX {
-            return Err(CliError::usage(format!("{SESSIONS_MAX} sessions are open"), "close some of them"));
-        }
-        Ok(())
-    }
-
-    /// The name of a session, made up if need be.
-    fn name(&mut self, given: Option<String>) -> String {
-        given.unwrap_or_else(|| {
-            self.unnamed += 1;
-            format!("session-{}", self.unnamed)
-        })
-    }
-
-    /// The bridges of the session of this name.
-    fn with_tools(&self, name: &str, bridges: &HostBridges, tools: &[ToolSpec]) -> HostBridges {
-        let of_caller = |tools: Tools, spec: &ToolSpec| tools.with(spec.clone(), self.calls.tool(name, &spec.name));
-        bridges.clone().with_tools(tools.iter().fold(Tools::new(), of_caller))
-    }
-
-    /// The session of a run. That of requests which name none needs no `open`.
-    async fn session(&mut self, name: &str) -> Result<Session, CliError> {
-        if name == DEFAULT_SESSION && !self.sessions.contains_key(name) {
-            self.open(Open { session: Some(name.to_owned()), ..Open::default() }).await?;
-        }
-        self.known(Some(name)).cloned()
+        Ok(id.is_some().then(|| Answer::Done { id: id.clone() }))
     }
 
     /// Opens a session, and returns its name.
-    async fn open(&mut self, open: Open) -> Result<String, CliError> {
-        let name = self.name(open.session);
-        self.check_new_session(&name)?;
-        let granted = setup::Granted::new(&self.arguments, open.grants)?;
-        let bridges = HostBridges::new(granted.bridges).with_doors(Arc::new(SessionDoors));
-        let with_tools = Arc::new(self.with_tools(&name, &bridges, &open.tools));
-        let mut config = SessionConfig { id: Some(name.clone()), bridges: with_tools, ..granted.session };
-        if granted.charts {
-            config.renderers = vec![self.charts.clone().into()];
-        }
-        if let Some(input) = open.input {
-            config.input = input.then_some(granted.input_timeout);
-        }
-        if let Some(workspace) = open.workspace {
-            config.workspace = Some(workspace.into());
-        }
-        let session = match open.snapshot {
-            None => self.host.session(config)?,
-            Some(file) => {
-                let snapshot = state::on_a_thread(move || read_snapshot(&file)).await?;
-                self.host.restore(&snapshot, config)?
-            }
+    async fn open(&self, open: Open) -> Result<String, CliError> {
+        let snapshot = match open.snapshot {
+            Some(file) => Some(state::on_a_thread(move || read_snapshot(&file)).await?),
+            None => None,
         };
-        self.sessions.insert(name.clone(), OpenSession { session, bridges, tools: open.tools });
-        Ok(name)
+        let request = OpenRequest {
+            name: open.session,
+            config: open.grants,
+            input: open.input,
+            workspace: open.workspace.map(Into::into),
+            tools: open.tools,
+            snapshot,
+        };
+        Ok(self.hub.open_session(request, Some(self.answerer.clone())).await?)
     }
+}
+
+/// Tells the events of a run, and then what it came to.
+async fn follow(run: RunHandle, line: u64, answers: mpsc::Sender<Answer>) -> Ended {
+    let id = run.id().to_owned();
+    let mut reader = run.own(0);
+    while let Some(delivery) = reader.next().await {
+        // What the owner of a run has not read is kept, so there is no gap.
+        let Delivery::Event(event) = delivery else { continue };
+        let told = Answer::Event { id: id.clone(), event: EventJson::from(&*event) };
+        if answers.send(told).await.is_err() {
+            // Nobody is left to be told.
+            return Ended::Run;
+        }
+    }
+    let last = match run.result().await {
+        Ok(result) => Answer::Result { id, result: Box::new(ResultJson::from(&*result)) },
+        Err(error) => Answer::Error { id: Some(id), line, error: CliError::Hub(error).refusal() },
+    };
+    let _ = answers.send(last).await;
+    Ended::Run
+}
+
+/// A page of one output of a run that has ended, or the first of each.
+///
+/// # Errors
+/// There is no such output.
+async fn pages(run: RunHandle, output: Option<usize>, view: View) -> Result<Vec<OutputJson>, CliError> {
+    let result: Arc<RunResult> = run.result().await.map_err(CliError::Hub)?;
+    // It reads the files of tables.
+    state::on_a_thread(move || {
+        let view = View { artifacts: run.session().artifacts().ok(), ..view };
+        match output {
+            None => Ok(first_outputs(&result, &view)),
+            Some(number) => output_page(&result, number, &view).map(|page| vec![page]).map_err(|count| {
+                let message = format!("no output `{number}` is in the run, which has {count}");
+                CliError::Usage { message, hint: None }
+            }),
+        }
+    })
+    .await
 }
 
 /// Checks that one more task can be followed.
 fn check_room(tasks: &JoinSet<Ended>) -> Result<(), CliError> {
-    if tasks.len() < RUNS_MAX {
-        return Ok(());
-    }
-    Err(CliError::usage(format!("{RUNS_MAX} runs are under way"), "wait until some of them have ended"))
-}
-
-fn unknown(what: &str, name: &str, state: &str) -> CliError {
-    CliError::Usage { message: format!("no {what} `{name}` {state}"), hint: None }
+    if tasks.len() < TASKS_MAX { Ok(()) } else { Err(cellar_hub::HubError::RunsFull(TASKS_MAX).into()) }
 }

@@ -1,13 +1,15 @@
 //! Lines of standard input, each of a bounded size.
 
-use std::io;
+use std::io::{self, BufRead};
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-
-use crate::{
+use cellar_wire::{
+    REQUEST_BYTES_MAX,
     check::{Invalid, Problems},
-    wire::REQUEST_BYTES_MAX,
 };
+use tokio::sync::mpsc;
+
+/// Lines that were read and wait to be served.
+const LINES_WAITING_MAX: usize = 16;
 
 /// A line, or that there was one.
 pub(super) enum LineRead {
@@ -17,56 +19,63 @@ pub(super) enum LineRead {
     TooLong,
 }
 
-/// See the module's documentation.
-pub(super) struct Lines<R> {
-    input: BufReader<R>,
-    /// What of the next line was read.
-    start: Vec<u8>,
-    is_too_long: bool,
-    count: u64,
+/// Reads standard input to its end. A thread of its own waits for the caller, so that no task does; it ends with the
+/// input, or with the process.
+pub(super) fn read() -> mpsc::Receiver<io::Result<LineRead>> {
+    let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
+    std::thread::spawn(move || {
+        let mut lines = Lines::new(io::stdin().lock());
+        while let Some(line) = lines.next().transpose() {
+            let is_error = line.is_err();
+            if sender.blocking_send(line).is_err() || is_error {
+                return;
+            }
+        }
+    });
+    lines
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R) -> Lines<R> {
-        Lines { input: BufReader::new(input), start: Vec::new(), is_too_long: false, count: 0 }
-    }
+/// Splits what is read into lines.
+struct Lines<R>(R);
 
-    /// The number of the line that was returned last, from 1.
-    pub(super) fn count(&self) -> u64 {
-        self.count
+impl<R: BufRead> Lines<R> {
+    fn new(input: R) -> Lines<R> {
+        Lines(input)
     }
 
     /// The next line; `None` at the end. A last line needs no end.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was read is kept.
-    pub(super) async fn next(&mut self) -> io::Result<Option<LineRead>> {
+    fn next(&mut self) -> io::Result<Option<LineRead>> {
+        let (mut line, mut is_too_long, mut is_begun) = (Vec::new(), false, false);
         loop {
-            let read = self.input.fill_buf().await?;
-            let (end, is_end) = match read.iter().position(|byte| *byte == b'\n') {
+            let read = match self.0.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            let (end, is_end) = match newline(read) {
                 Some(end) => (end, true),
                 None => (read.len(), read.is_empty()),
             };
-            let is_over = read.is_empty();
-            if self.start.len() + end > REQUEST_BYTES_MAX {
-                self.is_too_long = true;
-                self.start = Vec::new();
-            } else if !self.is_too_long {
-                self.start.extend_from_slice(&read[..end]);
-            }
-            let consumed = end + usize::from(is_end && !is_over);
-            self.input.consume(consumed);
-            if is_over && self.start.is_empty() && !self.is_too_long {
+            if read.is_empty() && !is_begun {
                 return Ok(None);
             }
+            is_begun = true;
+            if line.len() + end > REQUEST_BYTES_MAX {
+                is_too_long = true;
+                line = Vec::new();
+            } else if !is_too_long {
+                line.extend_from_slice(&read[..end]);
+            }
+            let consumed = end + usize::from(is_end && !read.is_empty());
+            self.0.consume(consumed);
             if is_end {
-                self.count += 1;
-                let line = std::mem::take(&mut self.start);
-                let was_too_long = std::mem::take(&mut self.is_too_long);
-                return Ok(Some(if was_too_long { LineRead::TooLong } else { LineRead::Whole(line) }));
+                return Ok(Some(if is_too_long { LineRead::TooLong } else { LineRead::Whole(line) }));
             }
         }
     }
+}
+
+fn newline(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'\n')
 }
 
 /// The refusal of a line that was skipped.
@@ -80,32 +89,31 @@ pub(super) fn too_long(number: u64) -> Invalid {
 mod tests {
     use super::*;
 
-    async fn read(input: &[u8]) -> Vec<Option<usize>> {
+    fn read(input: &[u8]) -> Vec<Option<usize>> {
         let mut lines = Lines::new(input);
         let mut read = Vec::new();
-        while let Some(line) = lines.next().await.expect("reads") {
+        while let Some(line) = lines.next().expect("reads") {
             read.push(match line {
                 LineRead::Whole(line) => Some(line.len()),
                 LineRead::TooLong => None,
             });
         }
-        assert_eq!(lines.count(), read.len() as u64);
         read
     }
 
-    #[tokio::test]
-    async fn lines_end_with_a_newline_or_the_input() {
-        assert_eq!(read(b"").await, []);
-        assert_eq!(read(b"a\n\nbc").await, [Some(1), Some(0), Some(2)]);
-        assert_eq!(read(b"a\n").await, [Some(1)]);
+    #[test]
+    fn lines_end_with_a_newline_or_the_input() {
+        assert_eq!(read(b""), []);
+        assert_eq!(read(b"a\n\nbc"), [Some(1), Some(0), Some(2)]);
+        assert_eq!(read(b"a\n"), [Some(1)]);
     }
 
-    #[tokio::test]
-    async fn a_line_that_is_too_long_is_skipped() {
+    #[test]
+    fn a_line_that_is_too_long_is_skipped() {
         let mut input = vec![b'x'; REQUEST_BYTES_MAX + 1];
         input.extend_from_slice(b"\nnext\n");
-        assert_eq!(read(&input).await, [None, Some(4)]);
+        assert_eq!(read(&input), [None, Some(4)]);
         input.truncate(REQUEST_BYTES_MAX + 1);
-        assert_eq!(read(&input).await, [None]);
+        assert_eq!(read(&input), [None]);
     }
 }

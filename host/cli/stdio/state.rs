@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 use cellar_engine::Session;
 
-use super::OpenSession;
-use crate::{report::CliError, sessions::write_snapshot, wire::OutputJson};
+use crate::{report::CliError, sessions::write_snapshot};
+use cellar_wire::OutputJson;
 
 /// What a task leaves when it ends.
 pub(super) enum Ended {
-    /// A run, with the caller's name for it.
-    Run(String),
+    /// A run was told of to its end.
+    Run,
     /// A request to write a snapshot.
     Saved(Asked, Result<(), CliError>),
     /// A request for what a model is given of a run.
     Read(Asked, Result<Vec<OutputJson>, CliError>),
-    /// A request for a fork, and its name.
-    Forked(Asked, Result<(String, Box<OpenSession>), CliError>),
+    /// A request for a fork, with the name of the fork.
+    Forked(Asked, Result<String, CliError>),
 }
 
 /// Whom an answer is for.

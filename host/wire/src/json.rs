@@ -9,7 +9,7 @@ use serde_json::Number;
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub enum Node {
     Null,
     Boolean(bool),
     Number(Number),
@@ -25,7 +25,7 @@ pub(crate) enum Node {
 ///
 /// # Errors
 /// What was wrong and where, in words.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Node, String> {
+pub fn parse(bytes: &[u8]) -> Result<Node, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let offset = error.valid_up_to();
         let byte = bytes.get(offset).copied().unwrap_or_default();

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use cellar_engine::AuditEntry;
-use clap::ValueEnum;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
@@ -13,46 +12,105 @@ use super::{
 };
 
 /// A shape that Cellar reads or writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shape {
-    /// What `cellar run` takes
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// What `cellar run` takes.
     Run,
-    /// A line of `cellar run --events`
+    /// A line of `cellar run --events`.
     Event,
-    /// What `cellar run --json` prints
+    /// What `cellar run --json` prints.
     Result,
-    /// What `cellar run --llm` prints
+    /// What `cellar run --llm` prints.
     Outputs,
-    /// A line that a session's socket answers with
+    /// A line that a session's socket answers with.
     Line,
-    /// A line that `cellar stdio` reads
+    /// A line that `cellar stdio` reads.
     Request,
-    /// A line that `cellar stdio` writes
+    /// A line that `cellar stdio` writes.
     Answer,
-    /// What `cellar doctor --json` prints
+    /// What `cellar doctor --json` prints.
     Doctor,
-    /// What `cellar sessions --json` prints
+    /// What `cellar sessions --json` prints.
     Sessions,
-    /// What `cellar artifact list --json` prints
+    /// What `cellar artifact list --json` prints.
     Artifacts,
-    /// What `cellar artifact put --json` prints
+    /// What `cellar artifact put --json` prints.
     Artifact,
-    /// What `cellar artifact gc --json` prints
+    /// What `cellar artifact gc --json` prints.
     Collected,
-    /// A line of an audit log
+    /// A line of an audit log.
     Audit,
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = format!("{self:?}").to_lowercase();
-        f.write_str(&name)
+        f.write_str(self.name())
     }
 }
 
 impl Shape {
+    /// Every shape.
+    pub const ALL: [Shape; 13] = [
+        Shape::Run,
+        Shape::Event,
+        Shape::Result,
+        Shape::Outputs,
+        Shape::Line,
+        Shape::Request,
+        Shape::Answer,
+        Shape::Doctor,
+        Shape::Sessions,
+        Shape::Artifacts,
+        Shape::Artifact,
+        Shape::Collected,
+        Shape::Audit,
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Run => "run",
+            Shape::Event => "event",
+            Shape::Result => "result",
+            Shape::Outputs => "outputs",
+            Shape::Line => "line",
+            Shape::Request => "request",
+            Shape::Answer => "answer",
+            Shape::Doctor => "doctor",
+            Shape::Sessions => "sessions",
+            Shape::Artifacts => "artifacts",
+            Shape::Artifact => "artifact",
+            Shape::Collected => "collected",
+            Shape::Audit => "audit",
+        }
+    }
+
+    /// The shape of this name.
+    pub fn from_name(name: &str) -> Option<Shape> {
+        Shape::ALL.into_iter().find(|shape| shape.name() == name)
+    }
+
+    /// What it is the shape of, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Shape::Run => "What `cellar run` takes",
+            Shape::Event => "A line of `cellar run --events`",
+            Shape::Result => "What `cellar run --json` prints",
+            Shape::Outputs => "What `cellar run --llm` prints",
+            Shape::Line => "A line that a session's socket answers with",
+            Shape::Request => "A line that `cellar stdio` reads",
+            Shape::Answer => "A line that `cellar stdio` writes",
+            Shape::Doctor => "What `cellar doctor --json` prints",
+            Shape::Sessions => "What `cellar sessions --json` prints",
+            Shape::Artifacts => "What `cellar artifact list --json` prints",
+            Shape::Artifact => "What `cellar artifact put --json` prints",
+            Shape::Collected => "What `cellar artifact gc --json` prints",
+            Shape::Audit => "A line of an audit log",
+        }
+    }
+
     /// Its schema, by JSON Schema 2020-12.
-    pub(crate) fn schema(self) -> Schema {
+    pub fn schema(self) -> Schema {
         let mut schema = match self {
             Shape::Run => read::<RunJson>(),
             Shape::Request => read::<RequestJson>(),
@@ -74,8 +132,8 @@ impl Shape {
     }
 
     /// The schemas of all shapes by their names.
-    pub(crate) fn all() -> serde_json::Map<String, serde_json::Value> {
-        Shape::value_variants().iter().map(|shape| (shape.to_string(), shape.schema().to_value())).collect()
+    pub fn all() -> serde_json::Map<String, serde_json::Value> {
+        Shape::ALL.into_iter().map(|shape| (shape.to_string(), shape.schema().to_value())).collect()
     }
 }
 
@@ -98,7 +156,7 @@ mod tests {
     use super::*;
 
     fn fixture(path: &str) -> String {
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)).expect(path)
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)).expect(path)
     }
 
     fn faults(shape: Shape, text: &str) -> Vec<String> {
@@ -112,7 +170,7 @@ mod tests {
     fn the_schemas_are_those_that_are_checked_in() {
         let found = serde_json::to_string_pretty(&Shape::all()).expect("JSON") + "\n";
         if std::env::var_os("CELLAR_BLESS").is_some() {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/wire/schema.json");
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/wire/schema.json");
             fs::write(path, &found).expect("written");
         }
         assert_eq!(found, fixture("wire/schema.json"), "`make bless` accepts them");

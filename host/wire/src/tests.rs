@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::*;
 
 fn sample(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/wire").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/wire").join(name)
 }
 
 /// Compares with a sample; with `CELLAR_BLESS=1` rewrites it.

@@ -13,7 +13,7 @@ use super::event::{FailureJson, KeptJson, UsageJson, milliseconds, mime_value, s
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ResultJson {
+pub struct ResultJson {
     /// One text with the combined output, then the images.
     content: Vec<ContentJson>,
     details: DetailsJson,

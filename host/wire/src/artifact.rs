@@ -6,35 +6,35 @@ use cellar_engine::{Artifact, Collected};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::sessions::unix_seconds;
+use crate::unix_seconds;
 
 /// A kept output.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ArtifactJson {
-    pub(crate) id: String,
+pub struct ArtifactJson {
+    pub id: String,
     /// `artifact://` and its id.
-    pub(crate) uri: String,
-    pub(crate) size_bytes: u64,
-    pub(crate) mime_type: String,
+    pub uri: String,
+    pub size_bytes: u64,
+    pub mime_type: String,
     /// What it is of.
-    pub(crate) title: Option<String>,
+    pub title: Option<String>,
     /// The sessions that refer to it.
-    pub(crate) sessions: Vec<String>,
+    pub sessions: Vec<String>,
     /// Its names as an agent's output, without `agent://`.
-    pub(crate) labels: Vec<String>,
+    pub labels: Vec<String>,
     /// Seconds since the Unix epoch.
-    pub(crate) used_at: u64,
+    pub used_at: u64,
     /// Where its bytes are.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// What garbage collection removed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct CollectedJson {
-    pub(crate) count: usize,
-    pub(crate) size_bytes: u64,
+pub struct CollectedJson {
+    pub count: usize,
+    pub size_bytes: u64,
 }
 
 impl From<&Artifact> for ArtifactJson {

@@ -13,13 +13,18 @@ const PROBLEMS_MAX: usize = 20;
 
 /// A document that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Invalid {
+pub struct Invalid {
     /// What was refused: "the run in `a.json`".
-    pub(crate) what: String,
+    pub what: String,
     /// One line for each fault, each with the path to it.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
     /// Faults that are not listed.
-    pub(crate) more: usize,
+    pub more: usize,
+}
+
+impl Invalid {
+    /// The stable word for a document that was refused.
+    pub const CODE: &'static str = "invalid";
 }
 
 impl std::error::Error for Invalid {}
@@ -39,14 +44,14 @@ impl fmt::Display for Invalid {
 
 /// The faults found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
+pub struct Problems {
     lines: Vec<String>,
     more: usize,
 }
 
 impl Problems {
     /// Notes a fault.
-    pub(crate) fn add(&mut self, path: &str, what: impl fmt::Display) {
+    pub fn add(&mut self, path: &str, what: impl fmt::Display) {
         if self.lines.len() == PROBLEMS_MAX {
             self.more += 1;
         } else if path.is_empty() {
@@ -57,7 +62,7 @@ impl Problems {
     }
 
     /// The refusal of `what`.
-    pub(crate) fn refusal(self, what: &str) -> Invalid {
+    pub fn refusal(self, what: &str) -> Invalid {
         Invalid { what: what.to_owned(), problems: self.lines, more: self.more }
     }
 
@@ -65,7 +70,7 @@ impl Problems {
     ///
     /// # Errors
     /// The refusal of `what`, with all faults.
-    pub(crate) fn finish<T>(self, what: &str, value: Option<T>) -> Result<T, Invalid> {
+    pub fn finish<T>(self, what: &str, value: Option<T>) -> Result<T, Invalid> {
         match value {
             Some(value) if self.lines.is_empty() => Ok(value),
             _ => Err(self.refusal(what)),
@@ -75,31 +80,31 @@ impl Problems {
 
 /// A value and the path to it.
 #[derive(Clone, Debug)]
-pub(crate) struct At<'a> {
-    pub(crate) node: &'a Node,
-    pub(crate) path: String,
+pub struct At<'a> {
+    pub node: &'a Node,
+    pub path: String,
 }
 
 /// The members of an object whose keys are fixed.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     path: String,
     members: &'a [(String, Node)],
 }
 
 impl<'a> At<'a> {
     /// The whole of a document; `path` is `$` for JSON and empty for TOML.
-    pub(crate) fn root(node: &'a Node, path: &str) -> At<'a> {
+    pub fn root(node: &'a Node, path: &str) -> At<'a> {
         At { node, path: path.to_owned() }
     }
 
     /// Notes that something else was expected here.
-    pub(crate) fn expected(&self, what: impl fmt::Display, problems: &mut Problems) {
+    pub fn expected(&self, what: impl fmt::Display, problems: &mut Problems) {
         problems.add(&self.path, format_args!("expected {what}, found {}", self.found()));
     }
 
     /// What is here, in a few words.
-    pub(crate) fn found(&self) -> String {
+    pub fn found(&self) -> String {
         let container = if self.path.starts_with('$') { "object" } else { "table" };
         match self.node {
             Node::Null => "null".to_owned(),
@@ -115,7 +120,7 @@ impl<'a> At<'a> {
     }
 
     /// A string.
-    pub(crate) fn text(&self, problems: &mut Problems) -> Option<&'a str> {
+    pub fn text(&self, problems: &mut Problems) -> Option<&'a str> {
         match self.node {
             Node::Text(text) => Some(text),
             _ => {
@@ -126,7 +131,7 @@ impl<'a> At<'a> {
     }
 
     /// A string with something in it.
-    pub(crate) fn filled_text(&self, problems: &mut Problems) -> Option<&'a str> {
+    pub fn filled_text(&self, problems: &mut Problems) -> Option<&'a str> {
         match self.node {
             Node::Text(text) if !text.trim().is_empty() => Some(text),
             _ => {
@@ -137,7 +142,7 @@ impl<'a> At<'a> {
     }
 
     /// Yes or no.
-    pub(crate) fn boolean(&self, problems: &mut Problems) -> Option<bool> {
+    pub fn boolean(&self, problems: &mut Problems) -> Option<bool> {
         match self.node {
             Node::Boolean(value) => Some(*value),
             _ => {
@@ -148,7 +153,7 @@ impl<'a> At<'a> {
     }
 
     /// A whole number in a range.
-    pub(crate) fn integer(&self, range: RangeInclusive<u64>, problems: &mut Problems) -> Option<u64> {
+    pub fn integer(&self, range: RangeInclusive<u64>, problems: &mut Problems) -> Option<u64> {
         let number = match self.node {
             Node::Number(number) => number.as_u64().filter(|number| range.contains(number)),
             _ => None,
@@ -161,7 +166,7 @@ impl<'a> At<'a> {
     }
 
     /// The items of an array that is not empty.
-    pub(crate) fn items(&self, of_what: &str, problems: &mut Problems) -> Option<Vec<At<'a>>> {
+    pub fn items(&self, of_what: &str, problems: &mut Problems) -> Option<Vec<At<'a>>> {
         match self.node {
             Node::Array(items) if !items.is_empty() => Some(
                 items.iter().enumerate().map(|(n, node)| At { node, path: format!("{}[{n}]", self.path) }).collect(),
@@ -174,14 +179,14 @@ impl<'a> At<'a> {
     }
 
     /// The strings of an array that is not empty.
-    pub(crate) fn texts(&self, of_what: &str, problems: &mut Problems) -> Option<Vec<String>> {
+    pub fn texts(&self, of_what: &str, problems: &mut Problems) -> Option<Vec<String>> {
         let items = self.items(of_what, problems)?;
         let texts: Vec<_> = items.iter().filter_map(|item| item.text(problems)).map(str::to_owned).collect();
         (texts.len() == items.len()).then_some(texts)
     }
 
     /// The members of an object whose keys are `known`. Others, and repeated ones, are noted.
-    pub(crate) fn fields(&self, known: &[&str], problems: &mut Problems) -> Option<Fields<'a>> {
+    pub fn fields(&self, known: &[&str], problems: &mut Problems) -> Option<Fields<'a>> {
         let Node::Object(members) = self.node else {
             let kind = if self.path.starts_with('$') { "an object" } else { "a table" };
             self.expected(format_args!("{kind} with {}", list(known)), problems);
@@ -200,7 +205,7 @@ impl<'a> At<'a> {
     }
 
     /// The members of an object whose keys are free.
-    pub(crate) fn entries(&self, problems: &mut Problems) -> Option<Vec<(&'a str, At<'a>)>> {
+    pub fn entries(&self, problems: &mut Problems) -> Option<Vec<(&'a str, At<'a>)>> {
         match self.node {
             Node::Object(members) => Some(
                 members.iter().map(|(key, node)| (key.as_str(), At { node, path: child(&self.path, key) })).collect(),
@@ -215,13 +220,13 @@ impl<'a> At<'a> {
 
 impl<'a> Fields<'a> {
     /// A member that may be left out.
-    pub(crate) fn get(&self, key: &str) -> Option<At<'a>> {
+    pub fn get(&self, key: &str) -> Option<At<'a>> {
         let (_, node) = self.members.iter().find(|(name, _)| name == key)?;
         Some(At { node, path: child(&self.path, key) })
     }
 
     /// A member that may not be left out; `expected` says what it holds.
-    pub(crate) fn required(&self, key: &str, expected: &str, problems: &mut Problems) -> Option<At<'a>> {
+    pub fn required(&self, key: &str, expected: &str, problems: &mut Problems) -> Option<At<'a>> {
         let at = self.get(key);
         if at.is_none() {
             problems.add(&child(&self.path, key), format_args!("expected {expected}, found nothing"));

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Bytes of a run as JSON.
-pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
+pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a title: it is a label.
 const TITLE_BYTES_MAX: usize = 1_000;
 /// The languages a request may name. The probe is for the engine's own tests.
@@ -54,7 +54,7 @@ pub(super) struct CellJson {
 }
 
 /// A run as a request.
-pub(crate) fn run_json(cells: &[Cell]) -> Value {
+pub fn run_json(cells: &[Cell]) -> Value {
     let cell = |cell: &Cell| CellJson {
         language: cell.language.code().to_owned(),
         code: cell.code.to_string(),
@@ -69,7 +69,7 @@ pub(crate) fn run_json(cells: &[Cell]) -> Value {
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub(crate) fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
+pub fn run_from_json(bytes: &[u8], what: &str) -> Result<Vec<Cell>, Invalid> {
     let mut problems = Problems::default();
     if bytes.len() > REQUEST_BYTES_MAX {
         problems.add("$", format_args!("expected at most {REQUEST_BYTES_MAX} bytes, found {}", bytes.len()));

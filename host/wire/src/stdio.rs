@@ -26,14 +26,14 @@ const FILE: &str = "the path of a file";
 const TOOLS_MAX: usize = 1_000;
 
 /// Rows of a table on a page.
-pub(crate) const PAGE_ROWS: RangeInclusive<u64> = 1..=10_000;
+pub const PAGE_ROWS: RangeInclusive<u64> = 1..=10_000;
 /// Characters of a text, bytes of a table's rows on a page.
-pub(crate) const PAGE_CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
+pub const PAGE_CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
 
 /// A line that Cellar writes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub enum Answer {
     /// The first line.
     Hello {
         /// Of this protocol; it changes when a caller must.
@@ -67,10 +67,10 @@ pub(crate) enum Answer {
 
 /// A session that is open.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct OpenSessionJson {
-    pub(crate) session: String,
+pub struct OpenSessionJson {
+    pub session: String,
     /// The ids of its runs that are under way, in order.
-    pub(crate) runs: Vec<String>,
+    pub runs: Vec<String>,
 }
 
 // For the schema alone: requests are read by hand, for the sake of the messages.
@@ -202,7 +202,7 @@ fn text_or_null(_: &mut schemars::SchemaGenerator) -> Schema {
 
 /// A line that the caller writes.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub enum Request {
     /// Opens a session.
     Open(Box<Open>),
     /// Runs cells.
@@ -231,19 +231,19 @@ pub(crate) enum Request {
 
 /// What a session is opened with.
 #[derive(Debug, Default)]
-pub(crate) struct Open {
+pub struct Open {
     /// Its name; made up when absent.
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
     /// A `cellar.toml` as JSON, in the place of the one on the command line.
-    pub(crate) grants: Option<Config>,
+    pub grants: Option<Config>,
     /// Folder to use as its workspace.
-    pub(crate) workspace: Option<String>,
+    pub workspace: Option<String>,
     /// Tools that the caller answers for.
-    pub(crate) tools: Vec<ToolSpec>,
+    pub tools: Vec<ToolSpec>,
     /// Whether the caller answers requests for input.
-    pub(crate) input: Option<bool>,
+    pub input: Option<bool>,
     /// File of a snapshot to begin with.
-    pub(crate) snapshot: Option<PathBuf>,
+    pub snapshot: Option<PathBuf>,
 }
 
 /// The types of requests, with the fields of each besides `type` and `id`.
@@ -263,7 +263,7 @@ pub(super) static REQUESTS: [(&str, &[&str]); 12] = [
 ];
 
 /// The types of requests.
-pub(crate) fn request_types() -> Vec<&'static str> {
+pub fn request_types() -> Vec<&'static str> {
     REQUESTS.iter().map(|(name, _)| *name).collect()
 }
 
@@ -271,7 +271,7 @@ pub(crate) fn request_types() -> Vec<&'static str> {
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub(crate) fn request_from_json(bytes: &[u8], what: &str) -> (Option<String>, Result<Request, Invalid>) {
+pub fn request_from_json(bytes: &[u8], what: &str) -> (Option<String>, Result<Request, Invalid>) {
     let mut problems = Problems::default();
     let node = match json::parse(bytes) {
         Ok(node) => node,

@@ -17,54 +17,69 @@ use cellar_engine::{
     ArtifactQuota, GuestName, KernelMode, Language, Limits, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT,
 };
 
-use crate::{
-    check::{At, Invalid, Problems},
-    report::CliError,
-};
+use crate::check::{At, Invalid, Problems};
+
+/// Why a `cellar.toml` cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the host says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It says what this version does not know, or what makes no sense.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
 
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Config {
+pub struct Config {
     /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
-    pub(crate) bridges: Options,
+    pub bridges: Options,
     /// `[limits]`: how far a session may go.
-    pub(crate) limits: LimitsTable,
+    pub limits: LimitsTable,
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
     /// is not.
-    pub(crate) mounts: Vec<Mount>,
+    pub mounts: Vec<Mount>,
     /// `packages`: folders with Python packages, as `pip install --target` leaves them. The first wins.
-    pub(crate) packages: Vec<PathBuf>,
+    pub packages: Vec<PathBuf>,
     /// `[environment]`: variables that cells see. `NAME = "value"`.
-    pub(crate) environment: Vec<(String, String)>,
+    pub environment: Vec<(String, String)>,
     /// `[session]`: what its kernels begin with and how long they live.
-    pub(crate) session: SessionTable,
+    pub session: SessionTable,
     /// `[artifacts]`: how much of the outputs that results do not show whole is kept.
-    pub(crate) artifacts: ArtifactsTable,
+    pub artifacts: ArtifactsTable,
     /// `[audit]`: where what sessions do is logged.
-    pub(crate) audit: Option<AuditTable>,
+    pub audit: Option<AuditTable>,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
 /// longest ago makes room.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ArtifactsTable {
+pub struct ArtifactsTable {
     /// `artifact_mib`: one of them, 1 to 1048576.
-    pub(crate) artifact_mib: Option<u64>,
+    pub artifact_mib: Option<u64>,
     /// `session_mib`: those of a session, 1 to 1048576.
-    pub(crate) session_mib: Option<u64>,
+    pub session_mib: Option<u64>,
     /// `session_count`: how many those may be, 1 to 1000000.
-    pub(crate) session_count: Option<u64>,
+    pub session_count: Option<u64>,
     /// `total_mib`: all in the store, 1 to 1048576.
-    pub(crate) total_mib: Option<u64>,
+    pub total_mib: Option<u64>,
     /// `total_count`: how many those may be, 1 to 1000000.
-    pub(crate) total_count: Option<u64>,
+    pub total_count: Option<u64>,
     /// `unused_days`: how long one is kept after its last use, 1 to 36500.
-    pub(crate) unused_days: Option<u64>,
+    pub unused_days: Option<u64>,
 }
 
 impl ArtifactsTable {
     /// What may be kept: this, and the defaults for the rest.
-    pub(crate) fn quota(&self, mut quota: ArtifactQuota) -> ArtifactQuota {
+    pub fn quota(&self, mut quota: ArtifactQuota) -> ArtifactQuota {
         set(&mut quota.artifact_bytes, self.artifact_mib.map(|mib| mib << 20));
         set(&mut quota.session_bytes, self.session_mib.map(|mib| mib << 20));
         set(&mut quota.session_count, self.session_count.and_then(|count| usize::try_from(count).ok()));
@@ -78,63 +93,63 @@ impl ArtifactsTable {
 
 /// The audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AuditTable {
+pub struct AuditTable {
     /// `file`: one JSON object a line is written behind what is there. Only its owner may read it.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// `sync`: whether runs wait until what is said of them is on the disk; without, it outlives this process, but not
     /// the machine.
-    pub(crate) sync: bool,
+    pub sync: bool,
     /// `tenant`: for whom these sessions run, to be named in every line.
-    pub(crate) tenant: Option<String>,
+    pub tenant: Option<String>,
 }
 
 /// Kernels of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SessionTable {
+pub struct SessionTable {
     /// `kernel_mode`: `session`, the default, where cells share names, or `per-call`, where every cell begins afresh.
-    pub(crate) kernel_mode: KernelMode,
+    pub kernel_mode: KernelMode,
     /// `output_policy`: how much of a long output results show. `window`, the default, is its head and tail, 50 KB and
     /// 3,000 lines together; `tokens` is all of 20,000 tokens and the first 4,096 of more.
-    pub(crate) output_policy: OutputPolicy,
+    pub output_policy: OutputPolicy,
     /// `input_timeout`: seconds that a request for input waits for its answer, 1 to 86400; 300 unless given.
-    pub(crate) input_timeout: Option<u64>,
+    pub input_timeout: Option<u64>,
     /// `guests`: those that run their languages in the place of `python` and `javascript`: `["python-data"]`.
-    pub(crate) guests: Vec<GuestName>,
+    pub guests: Vec<GuestName>,
     /// `charts`: whether charts that cells display as specifications are drawn, as SVG and PNG. They are unless given.
-    pub(crate) charts: Option<bool>,
+    pub charts: Option<bool>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a
     /// reset. `source` is a file that runs once, without being a cell; under `bindings` stand names and their values:
     /// `limit = 10`.
-    pub(crate) seeds: BTreeMap<Language, Seed>,
+    pub seeds: BTreeMap<Language, Seed>,
 }
 
 /// Limits of a session. What is absent keeps its default; `cellar doctor` prints those in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LimitsTable {
+pub struct LimitsTable {
     /// `timeout`: seconds a cell may take when it does not say, 1 to 600.
-    pub(crate) timeout: Option<u64>,
+    pub timeout: Option<u64>,
     /// `timeout_max`: seconds a cell may ask for, 1 to 600.
-    pub(crate) timeout_max: Option<u64>,
+    pub timeout_max: Option<u64>,
     /// `grace_ms`: milliseconds between the soft stop of a cell and the hard one, 10 to 60000.
-    pub(crate) grace_ms: Option<u64>,
+    pub grace_ms: Option<u64>,
     /// `fuel`: instructions a cell may take. Counting them makes cells slower.
-    pub(crate) fuel: Option<u64>,
+    pub fuel: Option<u64>,
     /// `memory_mib`: memory of a kernel, 32 to 4096.
-    pub(crate) memory_mib: Option<u64>,
+    pub memory_mib: Option<u64>,
     /// `output_mib`: text a cell may print, 1 to 1024.
-    pub(crate) output_mib: Option<u64>,
+    pub output_mib: Option<u64>,
     /// `display_mib`: one displayed value, 1 to 64.
-    pub(crate) display_mib: Option<u64>,
+    pub display_mib: Option<u64>,
     /// `calls_in_flight`: bridge calls that run at the same time, 1 to 1024.
-    pub(crate) calls_in_flight: Option<u64>,
+    pub calls_in_flight: Option<u64>,
     /// `forks`: forks that cells may have running at the same time, 0 to 64.
-    pub(crate) forks: Option<u64>,
+    pub forks: Option<u64>,
     /// `disk_mib`: what a session may add to its folders, 0 to 1048576.
-    pub(crate) disk_mib: Option<u64>,
+    pub disk_mib: Option<u64>,
     /// `disk_files`: files and folders it may create, 0 to 10000000.
-    pub(crate) disk_files: Option<u64>,
+    pub disk_files: Option<u64>,
     /// `descriptors`: files a kernel may hold open, 8 to 65536.
-    pub(crate) descriptors: Option<u64>,
+    pub descriptors: Option<u64>,
 }
 
 impl Config {
@@ -142,21 +157,21 @@ impl Config {
     ///
     /// # Errors
     /// It cannot be read, is not TOML, or says something that this version does not know.
-    pub(crate) fn load(path: &Path) -> Result<Config, CliError> {
-        let cannot_read = |source| CliError::Read { path: path.to_owned(), source };
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let cannot_read = |source| ConfigError::Read { path: path.to_owned(), source };
         let text = std::fs::read_to_string(path).map_err(cannot_read)?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().map_err(cannot_read)?;
-        Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(CliError::Invalid)
+        Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(ConfigError::Invalid)
     }
 
     /// Reads what a program says in the place of a file; relative paths are taken from the working folder.
-    pub(crate) fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
+    pub fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
         parse::within(problems, |parser| parser.config(at))
     }
 
     /// Reads a JSON Schema.
-    pub(crate) fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<serde_json::Value> {
+    pub fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<serde_json::Value> {
         parse::within(problems, |parser| parser.schema(at))
     }
 
@@ -164,21 +179,21 @@ impl Config {
     ///
     /// # Errors
     /// Every fault, with the path to it.
-    pub(crate) fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
+    pub fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
         parse::config(text, folder, what)
     }
 }
 
 impl SessionTable {
     /// How long a request for input waits for its answer.
-    pub(crate) fn input_timeout(&self) -> Duration {
+    pub fn input_timeout(&self) -> Duration {
         self.input_timeout.map_or(INPUT_IDLE_TIMEOUT, Duration::from_secs)
     }
 }
 
 impl LimitsTable {
     /// The limits of a session: these, and the defaults for the rest.
-    pub(crate) fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         set(&mut limits.timeout, self.timeout.map(Duration::from_secs));
         set(&mut limits.timeout_max, self.timeout_max.map(Duration::from_secs));

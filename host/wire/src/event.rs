@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct EventJson {
+pub struct EventJson {
     seq: u64,
     #[serde(flatten)]
     kind: KindJson,

@@ -281,7 +281,7 @@ impl Parser<'_> {
 
     fn endpoint(&mut self, at: &At<'_>) -> Option<String> {
         let text = at.text(&mut self.problems)?;
-        let url = reqwest::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         if url.is_none() {
             at.expected("an http or https URL", &mut self.problems);
         }

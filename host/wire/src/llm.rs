@@ -8,7 +8,7 @@ use serde::Serialize;
 /// What `cellar run --llm` prints.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OutputsJson {
+pub struct OutputsJson {
     /// What the cells printed and displayed, in order, and why one failed.
     outputs: Vec<OutputJson>,
     /// Whether a cell failed or the run was cancelled.
@@ -18,7 +18,7 @@ pub(crate) struct OutputsJson {
 /// A page of an output.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OutputJson {
+pub struct OutputJson {
     /// Its number among the outputs of the run, from 0.
     output: usize,
     /// Index of its cell in the run.
@@ -48,13 +48,13 @@ struct ImageUrlJson {
 
 impl OutputsJson {
     /// The first page of each output.
-    pub(crate) fn of(result: &RunResult, view: &View) -> OutputsJson {
+    pub fn of(result: &RunResult, view: &View) -> OutputsJson {
         OutputsJson { outputs: first_outputs(result, view), is_error: result.is_error }
     }
 }
 
 /// The first page of each output.
-pub(crate) fn first_outputs(result: &RunResult, view: &View) -> Vec<OutputJson> {
+pub fn first_outputs(result: &RunResult, view: &View) -> Vec<OutputJson> {
     let (cells, outputs): (Vec<usize>, Vec<Output>) = outputs(result).into_iter().unzip();
     let pages = first_pages(&outputs, view);
     let json = |(number, ((index, output), page))| OutputJson::new(number, index, output, page);
@@ -62,7 +62,7 @@ pub(crate) fn first_outputs(result: &RunResult, view: &View) -> Vec<OutputJson> 
 }
 
 /// A page of one output, by its number; without such an output, how many there are.
-pub(crate) fn output_page(result: &RunResult, number: usize, view: &View) -> Result<OutputJson, usize> {
+pub fn output_page(result: &RunResult, number: usize, view: &View) -> Result<OutputJson, usize> {
     let outputs = outputs(result);
     let (index, output) = outputs.get(number).ok_or(outputs.len())?;
     Ok(OutputJson::new(number, *index, output, output.to_llm(view)))

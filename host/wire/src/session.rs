@@ -4,22 +4,22 @@ use cellar_engine::StoredInfo;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::sessions::unix_seconds;
+use crate::unix_seconds;
 
 /// A stored session.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct StoredSessionJson {
-    pub(crate) name: String,
+pub struct StoredSessionJson {
+    pub name: String,
     /// Seconds since the Unix epoch; null for a session that was never stored.
-    pub(crate) stored_at: Option<u64>,
-    pub(crate) state_bytes: u64,
-    pub(crate) languages: Vec<&'static str>,
+    pub stored_at: Option<u64>,
+    pub state_bytes: u64,
+    pub languages: Vec<&'static str>,
     /// Whether a process holds it.
-    pub(crate) is_live: bool,
+    pub is_live: bool,
     /// Why its state cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
 }
 
 impl From<&StoredInfo> for StoredSessionJson {

@@ -1,8 +1,13 @@
-//! Every JSON shape that Cellar reads and writes.
+//! Every document that Cellar reads and writes: runs, events, results, reports, the lines of `cellar stdio`, and
+//! `cellar.toml`.
 //!
 //! The engine's types know nothing of JSON; here they get their names in it. Nothing else names a field. Requests are
 //! checked by hand, because their senders are models and people who need to be told what to mend; events and results
 //! are written and read by serde.
+
+pub mod check;
+pub mod config;
+pub mod json;
 
 mod artifact;
 mod doctor;
@@ -14,17 +19,17 @@ mod schema;
 mod session;
 mod stdio;
 
-pub(crate) use artifact::{ArtifactJson, CollectedJson};
-pub(crate) use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
-pub(crate) use event::EventJson;
-pub(crate) use llm::{OutputJson, OutputsJson, first_outputs, output_page};
-pub(crate) use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
-pub(crate) use result::ResultJson;
-pub(crate) use schema::Shape;
-pub(crate) use session::StoredSessionJson;
-pub(crate) use stdio::{
-    Answer, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, request_from_json, request_types,
-};
+pub use artifact::{ArtifactJson, CollectedJson};
+pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
+pub use event::EventJson;
+pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};
+pub use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
+pub use result::ResultJson;
+pub use schema::Shape;
+pub use session::StoredSessionJson;
+pub use stdio::{Answer, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, request_from_json, request_types};
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +37,7 @@ use serde::{Deserialize, Serialize};
 /// One line of an answer on a session's socket: the events of the run, then its result or why there is none.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum Line {
+pub enum Line {
     /// An event.
     Event(EventJson),
     /// The last line of a run.
@@ -44,29 +49,34 @@ pub(crate) enum Line {
 /// `{"type": "result", "result": …}`
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename = "result")]
-pub(crate) struct ResultLine {
+pub struct ResultLine {
     /// What the run came to.
-    pub(crate) result: ResultJson,
+    pub result: ResultJson,
 }
 
 /// `{"type": "error", "error": …}`
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename = "error")]
-pub(crate) struct RefusalLine {
+pub struct RefusalLine {
     /// Why.
-    pub(crate) error: Refusal,
+    pub error: Refusal,
 }
 
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// A stable word.
-    pub(crate) code: String,
+    pub code: String,
     /// What people read.
-    pub(crate) message: String,
+    pub message: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
+    pub hint: Option<String>,
+}
+
+/// Seconds since the Unix epoch.
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -1,0 +1,84 @@
+//! Why a hub refuses.
+
+use cellar_engine::{ArtifactError, Error};
+use cellar_setup::SetupError;
+
+/// Why a hub does not do what it was asked to. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The engine failed or refused.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The store of artifacts failed or refused.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// A session cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// No session has this name.
+    #[error("no session `{0}` is open")]
+    SessionUnknown(String),
+    /// A session has this name already.
+    #[error("a session `{0}` is open")]
+    SessionOpen(String),
+    /// No more sessions may be open.
+    #[error("{0} sessions are open")]
+    SessionsFull(usize),
+    /// No run that is under way has this id.
+    #[error("no run `{0}` is under way")]
+    RunUnknown(String),
+    /// No run that has ended and is still kept has this id.
+    #[error("no run `{id}` is kept that has ended")]
+    RunForgotten {
+        /// The id.
+        id: String,
+        /// How many runs are kept.
+        kept: usize,
+    },
+    /// A run that is under way has this id.
+    #[error("a run `{0}` is under way")]
+    RunUnderWay(String),
+    /// No more runs may be under way.
+    #[error("{0} runs are under way")]
+    RunsFull(usize),
+    /// No call of this id waits for an answer.
+    #[error("no call `{0}` waits for an answer")]
+    CallUnknown(String),
+    /// A task of the runtime failed.
+    #[error("a task of the host failed")]
+    Task(#[source] tokio::task::JoinError),
+}
+
+impl HubError {
+    /// A stable word for the error, for programs to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            HubError::Engine(error) | HubError::Setup(SetupError::Engine(error)) => error.code(),
+            HubError::Artifact(error) => error.code(),
+            HubError::Setup(_) => "setup",
+            HubError::SessionUnknown(_) => "session-not-open",
+            HubError::SessionOpen(_) => "session-open",
+            HubError::SessionsFull(_) => "sessions-full",
+            HubError::RunUnknown(_) | HubError::RunForgotten { .. } => "run-unknown",
+            HubError::RunUnderWay(_) => "run-under-way",
+            HubError::RunsFull(_) => "runs-full",
+            HubError::CallUnknown(_) => "call-unknown",
+            HubError::Task(_) => "task",
+        }
+    }
+
+    /// What to do about it, where that is not plain from the message.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            HubError::SessionOpen(_) => "close it, or choose another name".to_owned(),
+            HubError::SessionsFull(_) => "close some of them".to_owned(),
+            HubError::RunForgotten { kept, .. } => {
+                format!("ask when its result has come, and before {kept} others have ended")
+            }
+            HubError::RunUnderWay(_) => "give each run an id of its own".to_owned(),
+            HubError::RunsFull(_) => "wait until some of them have ended".to_owned(),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,347 @@
+//! The table of sessions, and that of runs.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use cellar_bridges::{Doors, HostBridges, Tools};
+use cellar_charts::Charts;
+use cellar_core::sync::lock;
+use cellar_engine::{GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot, ToolSpec, guest_status};
+use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
+use cellar_wire::config::Config;
+use tokio::sync::oneshot;
+
+use crate::{
+    answers::Answerer,
+    error::HubError,
+    run::{RunHandle, RunRequest, drive},
+};
+
+/// How much a hub holds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HubConfig {
+    /// Sessions that may be open.
+    pub sessions_max: usize,
+    /// Runs that may be under way.
+    pub runs_max: usize,
+    /// Runs that are kept when they have ended.
+    pub runs_kept: usize,
+    /// Bytes of the runs that are kept, but for a last one that alone has more.
+    pub runs_kept_bytes: usize,
+    /// What every session is granted that says nothing else.
+    pub overrides: Overrides,
+    /// What hears that a guest is being made ready.
+    pub progress: Progress,
+}
+
+impl Default for HubConfig {
+    fn default() -> HubConfig {
+        HubConfig {
+            sessions_max: 1_024,
+            runs_max: 256,
+            runs_kept: 64,
+            runs_kept_bytes: 64 << 20,
+            overrides: Overrides::default(),
+            progress: |_| {},
+        }
+    }
+}
+
+/// A session to open.
+#[derive(Debug, Default)]
+pub struct OpenRequest {
+    /// Its name; made up when absent.
+    pub name: Option<String>,
+    /// What it is granted in the place of what the hub's own configuration file says.
+    pub config: Option<Config>,
+    /// Whether requests for input are answered; as the hub says when absent.
+    pub input: Option<bool>,
+    /// Folder that its cells see as their workspace; as the hub says when absent.
+    pub workspace: Option<PathBuf>,
+    /// Tools that its answerer answers for.
+    pub tools: Vec<ToolSpec>,
+    /// The state that it begins with.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// A session of a hub.
+#[derive(Clone)]
+pub struct SessionEntry {
+    /// The session.
+    pub session: Session,
+    /// The bridges without the tools of its answerer, which are called with the session's name.
+    bridges: HostBridges,
+    tools: Vec<ToolSpec>,
+    answerer: Option<Answerer>,
+    /// Comes when the latest run of the session has begun.
+    turn: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+}
+
+impl std::fmt::Debug for SessionEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionEntry").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// The sessions and runs of a host. A cheap handle; sessions end with the last one, unless they are closed before.
+#[derive(Clone)]
+pub struct Hub(Arc<Inner>);
+
+struct Inner {
+    host: Host,
+    host_config: HostConfig,
+    charts: Charts,
+    config: HubConfig,
+    doors: Arc<dyn Doors>,
+    /// Ordered, so that lists of them are.
+    sessions: Mutex<BTreeMap<String, SessionEntry>>,
+    runs: Mutex<Runs>,
+    /// Guests that were found ready.
+    ready: Mutex<HashSet<GuestName>>,
+    /// Sessions whose names were made up.
+    unnamed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Runs {
+    by_id: HashMap<String, RunHandle>,
+    /// Ids of the runs that have ended, the oldest first.
+    ended: VecDeque<String>,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("sessions", &self.sessions()).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// A hub on a host of its own.
+    ///
+    /// # Errors
+    /// The configuration that sessions are granted by is not valid, or the host cannot start.
+    pub fn open(host_config: HostConfig, config: HubConfig, doors: Arc<dyn Doors>) -> Result<Hub, HubError> {
+        // Faults of the configuration are told before anything is asked.
+        Granted::new(&config.overrides, None)?;
+        let host = Host::open(host_config.clone())?;
+        Ok(Hub(Arc::new(Inner {
+            charts: Charts::new(host.clone()),
+            host,
+            host_config,
+            config,
+            doors,
+            sessions: Mutex::default(),
+            runs: Mutex::default(),
+            ready: Mutex::default(),
+            unnamed: AtomicU64::new(1),
+        })))
+    }
+
+    /// The languages whose guests are there.
+    pub fn languages(&self) -> Vec<Language> {
+        let is_there = |language: &Language| guest_status(&self.0.host_config, language.guest()).digest.is_some();
+        [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
+    }
+
+    /// Opens a session, and says how it is called.
+    ///
+    /// # Errors
+    /// `SessionOpen`, `SessionsFull`, `Setup`, or what the engine says.
+    pub async fn open_session(&self, open: OpenRequest, answerer: Option<Answerer>) -> Result<String, HubError> {
+        let inner = &self.0;
+        let name = self.name(open.name);
+        self.check_new_session(&name)?;
+        let granted = Granted::new(&inner.config.overrides, open.config)?;
+        let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
+        let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
+        let mut config = SessionConfig { id: Some(name.clone()), bridges: with_tools, ..granted.session };
+        if granted.charts {
+            config.renderers = vec![inner.charts.clone().into()];
+        }
+        if let Some(input) = open.input {
+            config.input = input.then_some(granted.input_timeout);
+        }
+        if let Some(workspace) = open.workspace {
+            config.workspace = Some(workspace);
+        }
+        let host = inner.host.clone();
+        let opened = tokio::task::spawn_blocking(move || match open.snapshot {
+            None => host.session(config),
+            Some(snapshot) => host.restore(&snapshot, config),
+        });
+        let session = opened.await.map_err(HubError::Task)??;
+        self.add(name, SessionEntry { session, bridges, tools: open.tools, answerer, turn: Arc::default() })
+    }
+
+    /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
+    /// runs.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, `SessionOpen`, `SessionsFull`, or what the engine says.
+    pub async fn fork(&self, from: &str, new: Option<String>) -> Result<String, HubError> {
+        let entry = self.session(from)?;
+        let name = self.name(new);
+        self.check_new_session(&name)?;
+        let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
+        let session = entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?;
+        self.add(name, SessionEntry { session, turn: Arc::default(), ..entry })
+    }
+
+    /// The session of this name.
+    ///
+    /// # Errors
+    /// `SessionUnknown`.
+    pub fn session(&self, name: &str) -> Result<SessionEntry, HubError> {
+        lock(&self.0.sessions).get(name).cloned().ok_or_else(|| HubError::SessionUnknown(name.to_owned()))
+    }
+
+    /// The sessions by name, each with the ids of its runs that are under way.
+    pub fn sessions(&self) -> Vec<(String, Vec<String>)> {
+        let mut sessions: BTreeMap<String, Vec<String>> =
+            lock(&self.0.sessions).keys().map(|name| (name.clone(), Vec::new())).collect();
+        for run in lock(&self.0.runs).by_id.values().filter(|run| !run.is_ended()) {
+            if let Some(runs) = sessions.get_mut(run.session_name()) {
+                runs.push(run.id().to_owned());
+            }
+        }
+        sessions.values_mut().for_each(|runs| runs.sort_unstable());
+        sessions.into_iter().collect()
+    }
+
+    /// Closes a session: its runs are cancelled, and it ends with the last of them.
+    ///
+    /// # Errors
+    /// `SessionUnknown`.
+    pub fn close(&self, name: &str) -> Result<(), HubError> {
+        let entry = lock(&self.0.sessions).remove(name).ok_or_else(|| HubError::SessionUnknown(name.to_owned()))?;
+        lock(&self.0.runs).by_id.values().filter(|run| run.session_name() == name).for_each(RunHandle::cancel);
+        drop(entry);
+        Ok(())
+    }
+
+    /// Starts a run. The runs of a session start in the order in which this is called.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
+    pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
+        let entry = self.session(session)?;
+        let handle = RunHandle::new(&request, entry.session.clone(), session);
+        self.register(&handle)?;
+        let (begun, next_turn) = oneshot::channel();
+        let turn = lock(&entry.turn).replace(next_turn);
+        let RunRequest { cells, keep_going, .. } = request;
+        let (hub, session) = (self.clone(), entry.session);
+        let prepared = async move {
+            hub.make_ready(&session, &languages_of(&cells)).await?;
+            let run = session.run(cells)?;
+            Ok(if keep_going { run.keep_going() } else { run })
+        };
+        let (hub, driven) = (self.clone(), handle.clone());
+        tokio::spawn(async move {
+            let id = driven.id().to_owned();
+            drive(driven, prepared, turn, begun, entry.answerer).await;
+            hub.forget_old(id);
+        });
+        Ok(handle)
+    }
+
+    /// A run that is under way, or has ended and is kept.
+    ///
+    /// # Errors
+    /// `RunUnknown`.
+    pub fn run(&self, id: &str) -> Result<RunHandle, HubError> {
+        lock(&self.0.runs).by_id.get(id).cloned().ok_or_else(|| HubError::RunUnknown(id.to_owned()))
+    }
+
+    /// A run that has ended and is kept.
+    ///
+    /// # Errors
+    /// `RunForgotten`.
+    pub fn ended_run(&self, id: &str) -> Result<RunHandle, HubError> {
+        let found = self.run(id).ok().filter(|run| run.ended().is_some());
+        found.ok_or_else(|| HubError::RunForgotten { id: id.to_owned(), kept: self.0.config.runs_kept })
+    }
+
+    /// Bakes what is not baked. A guest that is missing is left for the engine to report.
+    async fn make_ready(&self, session: &Session, languages: &[Language]) -> Result<(), HubError> {
+        let guests = languages.iter().map(|language| session.guest(*language));
+        let unknown: Vec<GuestName> = {
+            let ready = lock(&self.0.ready);
+            guests.filter(|guest| !ready.contains(guest)).collect()
+        };
+        if !unknown.is_empty() {
+            make_ready(&self.0.host_config, unknown.clone(), self.0.config.progress).await?;
+            lock(&self.0.ready).extend(unknown);
+        }
+        Ok(())
+    }
+
+    fn register(&self, handle: &RunHandle) -> Result<(), HubError> {
+        let mut runs = lock(&self.0.runs);
+        if runs.by_id.get(handle.id()).is_some_and(|run| !run.is_ended()) {
+            return Err(HubError::RunUnderWay(handle.id().to_owned()));
+        }
+        if runs.by_id.len() - runs.ended.len() >= self.0.config.runs_max {
+            return Err(HubError::RunsFull(self.0.config.runs_max));
+        }
+        runs.ended.retain(|id| id != handle.id());
+        runs.by_id.insert(handle.id().to_owned(), handle.clone());
+        Ok(())
+    }
+
+    /// Keeps a run that has ended, in the place of older ones.
+    fn forget_old(&self, id: String) {
+        let config = &self.0.config;
+        let mut runs = lock(&self.0.runs);
+        let runs = &mut *runs;
+        // Its id may have been used again at once.
+        if runs.by_id.get(&id).is_none_or(|run| !run.is_ended()) || runs.ended.contains(&id) {
+            return;
+        }
+        runs.ended.push_back(id);
+        let size = |by_id: &HashMap<String, RunHandle>, id: &String| by_id.get(id).map_or(0, RunHandle::size_bytes);
+        let mut bytes: usize = runs.ended.iter().map(|id| size(&runs.by_id, id)).sum();
+        while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || bytes > config.runs_kept_bytes) {
+            let Some(oldest) = runs.ended.pop_front() else { break };
+            bytes -= size(&runs.by_id, &oldest);
+            runs.by_id.remove(&oldest);
+        }
+    }
+
+    fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {
+        // Another may have been opened meanwhile.
+        self.check_new_session(&name)?;
+        lock(&self.0.sessions).insert(name.clone(), entry);
+        Ok(name)
+    }
+
+    /// The name of a session, made up if need be.
+    fn name(&self, given: Option<String>) -> String {
+        given.unwrap_or_else(|| format!("session-{}", self.0.unnamed.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn check_new_session(&self, name: &str) -> Result<(), HubError> {
+        let sessions = lock(&self.0.sessions);
+        if sessions.contains_key(name) {
+            return Err(HubError::SessionOpen(name.to_owned()));
+        }
+        if sessions.len() >= self.0.config.sessions_max {
+            return Err(HubError::SessionsFull(self.0.config.sessions_max));
+        }
+        Ok(())
+    }
+}
+
+/// The bridges of the session of this name, with the tools that its answerer answers for.
+fn with_tools(name: &str, bridges: &HostBridges, tools: &[ToolSpec], answerer: Option<&Answerer>) -> HostBridges {
+    let Some(answerer) = answerer else { return bridges.clone() };
+    let of_caller = |tools: Tools, spec: &ToolSpec| tools.with(spec.clone(), answerer.tool(name, &spec.name));
+    bridges.clone().with_tools(tools.iter().fold(Tools::new(), of_caller))
+}

@@ -1,0 +1,132 @@
+//! The latest events of a run, in bounded memory.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use cellar_engine::{Event, EventKind};
+
+/// Events that a journal keeps of a run.
+pub const JOURNAL_EVENTS_MAX: usize = 10_000;
+/// Bytes of the events that a journal keeps of a run, but for a last one that alone has more.
+pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
+
+/// The latest events of a run. Their numbers follow one another, and the first that is kept may not be the first of the
+/// run.
+#[derive(Debug, Default)]
+pub struct Journal {
+    events: VecDeque<Arc<Event>>,
+    /// Number of the first event that is kept.
+    first: u64,
+    bytes: usize,
+    is_ended: bool,
+}
+
+/// What a journal has at a place.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// The event of this number.
+    Event(Arc<Event>),
+    /// It is not kept any more. The first that is has this number.
+    Gone(u64),
+    /// It has not happened yet.
+    NotYet,
+    /// The run ended before it.
+    End,
+}
+
+impl Journal {
+    /// Adds the next event. The oldest go when there is no room, but none from `keep_from` on.
+    pub(crate) fn push(&mut self, event: Arc<Event>, keep_from: u64) {
+        self.bytes += size_of_event(&event);
+        self.is_ended |= matches!(event.kind, EventKind::RunFinished { .. });
+        self.events.push_back(event);
+        while self.events.len() > 1 && self.first < keep_from && self.is_full() {
+            let Some(gone) = self.events.pop_front() else { break };
+            self.bytes -= size_of_event(&gone);
+            self.first += 1;
+        }
+    }
+
+    /// Whether there is more in it than it may keep.
+    pub(crate) fn is_full(&self) -> bool {
+        self.events.len() > JOURNAL_EVENTS_MAX || self.bytes > JOURNAL_BYTES_MAX
+    }
+
+    /// Whether the run has ended.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Number of the next event.
+    pub fn next_seq(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// Bytes of what is kept.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn at(&self, seq: u64) -> Found {
+        if seq < self.first {
+            return Found::Gone(self.first);
+        }
+        let place = usize::try_from(seq - self.first).unwrap_or(usize::MAX);
+        match self.events.get(place) {
+            Some(event) => Found::Event(event.clone()),
+            None if self.is_ended => Found::End,
+            None => Found::NotYet,
+        }
+    }
+}
+
+/// Bytes that an event takes, roughly.
+fn size_of_event(event: &Event) -> usize {
+    const BASE: usize = size_of::<Event>();
+    BASE + match &event.kind {
+        EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
+        EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => text.len(),
+        EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
+        EventKind::Status { fields, .. } => fields.iter().map(|(name, _)| name.len() + 64).sum(),
+        _ => 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: u64, bytes: usize) -> Arc<Event> {
+        Arc::new(Event { seq, kind: EventKind::Stdout { index: 0, text: "x".repeat(bytes) } })
+    }
+
+    fn end(seq: u64) -> Arc<Event> {
+        Arc::new(Event { seq, kind: EventKind::RunFinished { is_error: false, kept: None } })
+    }
+
+    #[test]
+    fn the_oldest_events_go_and_are_told_of() {
+        let mut journal = Journal::default();
+        for seq in 0..JOURNAL_EVENTS_MAX as u64 + 10 {
+            journal.push(event(seq, 1), u64::MAX);
+        }
+        assert!(matches!(journal.at(3), Found::Gone(10)));
+        assert!(matches!(journal.at(10), Found::Event(found) if found.seq == 10));
+        assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 10), Found::NotYet));
+        journal.push(end(JOURNAL_EVENTS_MAX as u64 + 10), u64::MAX);
+        assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 11), Found::End));
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_what_is_owed_stays() {
+        let mut journal = Journal::default();
+        for seq in 0..100 {
+            journal.push(event(seq, 1 << 20), u64::MAX);
+        }
+        assert!(journal.size_bytes() <= JOURNAL_BYTES_MAX);
+        let owed = journal.next_seq();
+        for seq in owed..owed + 100 {
+            journal.push(event(seq, 1 << 20), owed);
+        }
+        assert!(matches!(journal.at(owed), Found::Event(_)), "the owner has not read it");
+    }
+}

@@ -1,0 +1,23 @@
+//! The sessions and the runs of one host, shared by every front end.
+//!
+//! A [`Hub`] owns sessions by name and every run in them. A run is driven by a task of the hub, which writes its events
+//! into a [journal](Journal): any number of readers follow it from any event, while it runs and afterwards. The reader
+//! that [owns](RunHandle::own) a run slows its guest when it lags; a [watcher](RunHandle::watch) that lags is told of a
+//! gap. What happens to a run whose owner goes away is its [disconnect policy](OnDisconnect). Every stream ends with
+//! `RunFinished`.
+//!
+//! Calls of the tools that a caller declared, and requests for input, go to whoever [answers](Answerer) for the session.
+//!
+//! Front ends translate: they have no run path, no table of sessions and no journal of their own. Read [`Hub`] first.
+
+mod answers;
+mod error;
+mod hub;
+mod journal;
+mod run;
+
+pub use answers::{Answerer, Ask};
+pub use error::HubError;
+pub use hub::{Hub, HubConfig, OpenRequest, SessionEntry};
+pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
+pub use run::{Delivery, OnDisconnect, Reader, RunHandle, RunRequest};

@@ -1,0 +1,387 @@
+//! One run: driven to its end by a task of the hub, and read by anybody.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    time::Duration,
+};
+
+use cellar_core::sync::lock;
+use cellar_engine::{Canceller, Cell, Event, EventKind, Run, RunResult, Session};
+use futures::StreamExt;
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    answers::Answerer,
+    error::HubError,
+    journal::{Found, Journal},
+};
+
+/// Events that the owner of a run may be behind; with more, its guest waits.
+const OWNER_LAG_EVENTS_MAX: u64 = 64;
+/// Bytes of the events that the owner of a run may be behind.
+const OWNER_LAG_BYTES_MAX: usize = 16 << 20;
+
+/// What is run.
+#[derive(Debug)]
+pub struct RunRequest {
+    /// The caller's name for it, of its own among the runs that are under way.
+    pub id: String,
+    /// The cells, in order.
+    pub cells: Vec<Cell>,
+    /// Later cells run although one failed.
+    pub keep_going: bool,
+    /// An owner will read it from its first event on; until then, and while it lags, the guest waits.
+    pub is_owned: bool,
+    /// What becomes of it when its owner goes away.
+    pub on_disconnect: OnDisconnect,
+}
+
+/// What becomes of a run whose owner goes away before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDisconnect {
+    /// It is cancelled, unless an owner comes back within this time.
+    Cancel(Duration),
+    /// It goes on, and its journal keeps its latest events.
+    Continue,
+}
+
+/// What a reader is given.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// The next event.
+    Event(Arc<Event>),
+    /// Events that are not kept any more, from the first number to before the second. Long texts among them are in the
+    /// artifacts that `CellFinished` and `RunFinished` name.
+    Gap(u64, u64),
+}
+
+/// Where the owner of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Nobody owns it.
+    Nobody,
+    /// Its owner reads this event next.
+    At(u64),
+    /// Its owner has gone.
+    Gone,
+}
+
+/// What the driver of a run and its readers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    id: String,
+    session: Session,
+    session_name: String,
+    journal: Mutex<Journal>,
+    /// Number of the next event, and whether the run was refused: what readers wait for.
+    head: watch::Sender<u64>,
+    owner: watch::Sender<Owner>,
+    canceller: OnceLock<Canceller>,
+    cancelled: watch::Sender<bool>,
+    on_disconnect: OnDisconnect,
+    /// What it came to, once that is known.
+    end: OnceLock<Result<Arc<RunResult>, Arc<HubError>>>,
+}
+
+/// A run of a hub. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct RunHandle(pub(crate) Arc<Shared>);
+
+impl RunHandle {
+    pub(crate) fn new(request: &RunRequest, session: Session, session_name: &str) -> RunHandle {
+        RunHandle(Arc::new(Shared {
+            id: request.id.clone(),
+            session,
+            session_name: session_name.to_owned(),
+            journal: Mutex::default(),
+            head: watch::Sender::new(0),
+            owner: watch::Sender::new(if request.is_owned { Owner::At(0) } else { Owner::Nobody }),
+            canceller: OnceLock::new(),
+            cancelled: watch::Sender::new(false),
+            on_disconnect: request.on_disconnect,
+            end: OnceLock::new(),
+        }))
+    }
+
+    /// The caller's name for it.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The name of its session.
+    pub fn session_name(&self) -> &str {
+        &self.0.session_name
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    /// Asks it to stop and keep its session's state. One that waits for its turn never starts a cell.
+    pub fn cancel(&self) {
+        self.0.cancelled.send_replace(true);
+        if let Some(canceller) = self.0.canceller.get() {
+            canceller.cancel();
+        }
+    }
+
+    /// Whether all has been said of it: its id is free then.
+    pub fn is_ended(&self) -> bool {
+        self.0.end.get().is_some()
+    }
+
+    /// Reads it as its owner, from this event on: the guest waits for a reader that lags. One owner takes the place of
+    /// another.
+    pub fn own(&self, from_seq: u64) -> Reader {
+        self.0.owner.send_replace(Owner::At(from_seq));
+        Reader { shared: self.0.clone(), next: from_seq, is_owner: true }
+    }
+
+    /// Reads it from this event on, without holding it up.
+    pub fn watch(&self, from_seq: u64) -> Reader {
+        Reader { shared: self.0.clone(), next: from_seq, is_owner: false }
+    }
+
+    /// What it came to, once it has ended.
+    ///
+    /// # Errors
+    /// It was refused, and nothing ran.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn result(&self) -> Result<Arc<RunResult>, Arc<HubError>> {
+        let mut head = self.0.head.subscribe();
+        loop {
+            if let Some(end) = self.0.end.get() {
+                return end.clone();
+            }
+            // The sender lives as long as this handle.
+            let _ = head.changed().await;
+        }
+    }
+
+    /// What it came to, if it has ended.
+    pub(crate) fn ended(&self) -> Option<&Arc<RunResult>> {
+        self.0.end.get()?.as_ref().ok()
+    }
+
+    /// Bytes of all that is kept of it.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.0.journal().size_bytes() + self.ended().map_or(0, |result| result.size_bytes())
+    }
+}
+
+/// Follows a run.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    next: u64,
+    is_owner: bool,
+}
+
+impl Reader {
+    /// The next event or gap; none when the run has ended, or was refused.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        let mut head = None;
+        loop {
+            let found = self.shared.journal().at(self.next);
+            match found {
+                Found::Event(event) => {
+                    self.go_to(self.next + 1);
+                    return Some(Delivery::Event(event));
+                }
+                Found::Gone(first) => {
+                    let gap = Delivery::Gap(self.next, first);
+                    self.go_to(first);
+                    return Some(gap);
+                }
+                Found::End => return None,
+                Found::NotYet if self.shared.is_refused() => return None,
+                Found::NotYet => match &mut head {
+                    // What came between the look and the subscription is seen by the second look.
+                    None => head = Some(self.shared.head.subscribe()),
+                    Some(head) => {
+                        let _ = head.changed().await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Number of the event that it is given next.
+    pub fn next_seq(&self) -> u64 {
+        self.next
+    }
+
+    fn go_to(&mut self, seq: u64) {
+        self.next = seq;
+        if self.is_owner {
+            self.shared.owner.send_replace(Owner::At(seq));
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.is_owner {
+            // Another owner may have taken its place.
+            self.shared.owner.send_if_modified(|owner| {
+                let is_mine = *owner == Owner::At(self.next);
+                if is_mine {
+                    *owner = Owner::Gone;
+                }
+                is_mine
+            });
+        }
+    }
+}
+
+impl Shared {
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        lock(&self.journal)
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.end.get(), Some(Err(_)))
+    }
+
+    fn push(&self, event: Arc<Event>) {
+        let keep_from = match *self.owner.borrow() {
+            Owner::At(seq) => seq,
+            Owner::Nobody | Owner::Gone => u64::MAX,
+        };
+        let next = {
+            let mut journal = self.journal();
+            journal.push(event, keep_from);
+            journal.next_seq()
+        };
+        self.head.send_replace(next);
+    }
+
+    fn finish(&self, end: Result<RunResult, HubError>) {
+        let _ = self.end.set(end.map(Arc::new).map_err(Arc::new));
+        self.head.send_modify(|_| {});
+    }
+
+    /// Whether the owner is so far behind that the guest must wait.
+    fn is_behind(&self, owner: Owner) -> bool {
+        let Owner::At(seq) = owner else { return false };
+        let journal = self.journal();
+        let behind = journal.next_seq().saturating_sub(seq);
+        behind > OWNER_LAG_EVENTS_MAX || (behind > 0 && journal.size_bytes() > OWNER_LAG_BYTES_MAX)
+    }
+
+    /// Waits until the owner has room for more.
+    async fn room(&self) {
+        if self.is_behind(*self.owner.borrow()) {
+            let mut owner = self.owner.subscribe();
+            let _ = owner.wait_for(|owner| !self.is_behind(*owner)).await;
+        }
+    }
+
+    /// Waits until the owner has been gone for too long; for ever where that is no reason to stop.
+    async fn deserted(&self) {
+        let OnDisconnect::Cancel(grace) = self.on_disconnect else { return std::future::pending().await };
+        let mut owner = self.owner.subscribe();
+        loop {
+            if owner.wait_for(|owner| *owner == Owner::Gone).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let came_back = owner.wait_for(|owner| *owner != Owner::Gone);
+            if tokio::time::timeout(grace, came_back).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What ends a run's stream whatever happens to its driver.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if self.0.end.get().is_none() {
+            let seq = self.0.journal().next_seq();
+            let kind = EventKind::RunFinished { is_error: true, kept: None };
+            self.0.push(Arc::new(Event { seq, kind }));
+            self.0.finish(Ok(RunResult::default()));
+        }
+    }
+}
+
+/// Drives a run to its end. `turn` comes when the run of the session before has begun, and `begun` tells the next.
+pub(crate) async fn drive(
+    handle: RunHandle,
+    prepared: impl Future<Output = Result<Run, HubError>> + Send,
+    turn: Option<oneshot::Receiver<()>>,
+    begun: oneshot::Sender<()>,
+    answerer: Option<Answerer>,
+) {
+    let shared = &handle.0;
+    let ending = Ending(shared);
+    let mut begun = Some(begun);
+    if let Some(turn) = turn {
+        // A run that ended without a word gives its turn, too.
+        let _ = turn.await;
+    }
+    let mut run = match prepared.await {
+        Ok(run) => run,
+        Err(error) => return shared.finish(Err(error)),
+    };
+    let _ = shared.canceller.set(run.canceller());
+    if *shared.cancelled.borrow() {
+        run.cancel();
+    }
+    let mut result = RunResult::with_policy(shared.session.output_policy());
+    let mut asked: Vec<String> = Vec::new();
+    let (mut is_deserted, mut is_unanswered) = (false, false);
+    let deserted = shared.deserted();
+    let unanswered = async {
+        match &answerer {
+            Some(answerer) => answerer.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let (mut deserted, mut unanswered) = (std::pin::pin!(deserted), std::pin::pin!(unanswered));
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = &mut deserted, if !is_deserted => {
+                is_deserted = true;
+                run.cancel();
+                continue;
+            }
+            () = &mut unanswered, if !is_unanswered => {
+                is_unanswered = true;
+                // Each may have been answered, or its cell may have ended.
+                asked.drain(..).for_each(|request| drop(shared.session.end_input(&request)));
+                continue;
+            }
+            event = async { shared.room().await; run.next().await } => event,
+        };
+        let Some(event) = event else { break };
+        result.apply(&event);
+        match &event.kind {
+            EventKind::InputRequest { request_id, .. } if is_unanswered => drop(shared.session.end_input(request_id)),
+            EventKind::InputRequest { request_id, .. } => asked.push(request_id.clone()),
+            EventKind::CellStarted { .. } | EventKind::CellFinished { .. } => {
+                if let Some(begun) = begun.take() {
+                    let _ = begun.send(());
+                }
+            }
+            EventKind::RunFinished { .. } => {
+                // Before the last event is read, so that whoever has read it finds the id free.
+                shared.finish(Ok(std::mem::take(&mut result)));
+            }
+            _ => {}
+        }
+        shared.push(Arc::new(event));
+    }
+    drop(ending);
+}

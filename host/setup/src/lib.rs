@@ -1,0 +1,361 @@
+//! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
+//! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use cellar_bridges::{Doors, HostBridges, Options};
+use cellar_charts::Charts;
+use cellar_engine::{
+    Access, ArtifactError, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, Error, GuestName, GuestState, Host,
+    HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig, SessionStore, bake, guest_status,
+};
+use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
+
+/// Where artifacts lie in the folder of the sessions, by a name that no session can have.
+const ARTIFACTS: &str = ".artifacts";
+
+/// Why a session cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The engine failed or refused.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The store of artifacts failed or refused.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What was said beside the file makes no sense.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to say instead.
+        hint: String,
+    },
+    /// No folder for guests or caches is known.
+    #[error("no {what} folder is known")]
+    Folder {
+        /// What the folder is for.
+        what: &'static str,
+        /// The flag that names it.
+        flag: &'static str,
+    },
+    /// A thread of the runtime failed.
+    #[error("cannot start")]
+    Start(#[source] io::Error),
+}
+
+/// Where Cellar keeps its own things. What is absent is in the usual folder of this user.
+#[derive(Clone, Debug, Default)]
+pub struct Folders {
+    /// The guests.
+    pub guests: Option<PathBuf>,
+    /// Baked and compiled guests.
+    pub cache: Option<PathBuf>,
+    /// Stored sessions and kept outputs.
+    pub store: Option<PathBuf>,
+}
+
+impl Folders {
+    /// The folders of the guests and of what is made from them, for a host of so many kernels.
+    ///
+    /// # Errors
+    /// `Folder`: none was named and the user has none.
+    pub fn host_config(&self, kernels_max: u32) -> Result<HostConfig, SetupError> {
+        let guests = self.guests.clone().or_else(guests_beside_program).or_else(|| {
+            let data = dirs::data_dir()?;
+            Some(data.join("cellar").join("guests"))
+        });
+        let cache = self.cache.clone().or_else(|| Some(dirs::cache_dir()?.join("cellar")));
+        let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
+        let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
+        // Room for more kernels, and spares, would only cost the start.
+        Ok(HostConfig { kernels_max, spares: 0, ..HostConfig::new(guests, cache) })
+    }
+
+    /// The folder of the stored sessions.
+    ///
+    /// # Errors
+    /// `Folder`: none was named and the user has none.
+    pub fn store(&self) -> Result<PathBuf, SetupError> {
+        let folder = self.store.clone().or_else(|| {
+            let state = dirs::state_dir().or_else(dirs::data_local_dir)?;
+            Some(state.join("cellar").join("sessions"))
+        });
+        folder.ok_or(SetupError::Folder { what: "store", flag: "--store" })
+    }
+
+    /// Opens the folder of the stored sessions. Blocks.
+    ///
+    /// # Errors
+    /// `Folder`, or it cannot be made.
+    pub fn sessions(&self) -> Result<SessionStore, SetupError> {
+        Ok(SessionStore::open(self.store()?)?)
+    }
+
+    /// Opens the store of artifacts beside the stored sessions. Blocks.
+    ///
+    /// # Errors
+    /// `Folder`, or it cannot be made.
+    pub fn artifacts(&self, quota: ArtifactQuota) -> Result<ArtifactStore, SetupError> {
+        Ok(ArtifactStore::open(self.store()?.join(ARTIFACTS), quota)?)
+    }
+}
+
+/// `guests` beside the folder that the program is in, if it is there.
+fn guests_beside_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let guests = program.parent()?.parent()?.join("guests");
+    guests.is_dir().then_some(guests)
+}
+
+/// What a caller says of a session beside, or in the place of, its `cellar.toml`.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The `cellar.toml`.
+    pub config: Option<PathBuf>,
+    /// Folder that cells see as their workspace.
+    pub workspace: Option<PathBuf>,
+    /// Further folders, each `HOST:GUEST` or `HOST:GUEST:rw`.
+    pub mounts: Vec<String>,
+    /// Folders with Python packages.
+    pub packages: Vec<PathBuf>,
+    /// Fuel of a cell.
+    pub fuel: Option<u64>,
+    /// Memory of a kernel, in MiB.
+    pub memory_mib: Option<u64>,
+    /// Timeout of cells that do not say, in seconds.
+    pub timeout_seconds: Option<u64>,
+    /// Guests in the place of the usual ones.
+    pub guests: Vec<GuestName>,
+    /// Charts are not drawn.
+    pub no_charts: bool,
+    /// Every cell has a fresh kernel.
+    pub per_call: bool,
+    /// Requests for input are answered.
+    pub input: bool,
+    /// How much of a long output results show.
+    pub output: Option<OutputPolicy>,
+    /// Environment variables of cells, each `NAME=VALUE`.
+    pub environment: Vec<String>,
+    /// The audit log.
+    pub audit: Option<PathBuf>,
+}
+
+/// A session of one's own.
+#[derive(Clone, Debug, Default)]
+pub struct SessionRequest {
+    /// The name under which its state is kept; absent, it is not kept.
+    pub name: Option<String>,
+    /// The file to record it in.
+    pub record: Option<PathBuf>,
+    /// What it is granted.
+    pub overrides: Overrides,
+}
+
+/// What hears of the progress of long work, a line at a time.
+pub type Progress = fn(&str);
+
+/// Opens a session on a host of its own, with what its languages need made ready.
+///
+/// # Errors
+/// The configuration is not valid, a guest is missing or cannot be baked, a folder cannot be granted.
+pub async fn open_session(
+    folders: &Folders,
+    request: &SessionRequest,
+    doors: Arc<dyn Doors>,
+    languages: Vec<Language>,
+    kernels_max: u32,
+    progress: Progress,
+) -> Result<Session, SetupError> {
+    let granted = Granted::new(&request.overrides, None)?;
+    let charts = granted.charts;
+    let quota = granted.artifacts.quota(ArtifactQuota::default());
+    let bridges = HostBridges::new(granted.bridges).with_doors(doors);
+    let mut session_config =
+        SessionConfig { bridges: Arc::new(bridges), record: request.record.clone(), ..granted.session };
+    let host_config = folders.host_config(kernels_max)?;
+    // Before anything is made ready: that a session is in use is told at once.
+    let home = match &request.name {
+        Some(name) => Some(folders.sessions()?.claim(name)?),
+        None => None,
+    };
+    // Without a store, what is kept goes where temporary files go.
+    if request.name.is_some() || folders.store.is_some() {
+        session_config.artifacts = Some(folders.artifacts(quota)?);
+    }
+    let guests = languages.into_iter().map(|language| session_config.guest(language)).collect();
+    make_ready(&host_config, guests, progress).await?;
+    let host = Host::open(host_config)?;
+    if charts {
+        session_config.renderers = vec![Charts::new(host.clone()).into()];
+    }
+    Ok(match home {
+        Some(home) => host.open_stored(home, session_config)?,
+        None => host.session(session_config)?,
+    })
+}
+
+/// The languages of a run, each once.
+pub fn languages_of(cells: &[Cell]) -> Vec<Language> {
+    let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
+    languages.sort_unstable();
+    languages.dedup();
+    languages
+}
+
+/// Bakes what is not baked. A guest that is missing is left for the engine to report.
+///
+/// # Errors
+/// A guest cannot be baked.
+pub async fn make_ready(config: &HostConfig, guests: Vec<GuestName>, progress: Progress) -> Result<(), SetupError> {
+    let config = config.clone();
+    let work = move || -> Result<(), SetupError> {
+        for guest in guests {
+            let GuestState::NotBaked(reason) = guest_status(&config, guest).state else { continue };
+            progress(&format!("getting the guest `{guest}` ready, once: {reason}"));
+            bake(&config, guest, false, &mut |doing| progress(&format!("  {doing}")))?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| SetupError::Start(error.into()))?
+}
+
+/// What a session is granted, its bridges apart: their tools may come from elsewhere as well.
+pub struct Granted {
+    /// All but its bridges.
+    pub session: SessionConfig,
+    /// What its bridges are made of.
+    pub bridges: Options,
+    /// How long its requests for input wait.
+    pub input_timeout: Duration,
+    /// Whether its charts are drawn.
+    pub charts: bool,
+    artifacts: ArtifactsTable,
+}
+
+impl std::fmt::Debug for Granted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Granted").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl Granted {
+    /// What the flags and `config` grant; without one, the file that the flags name.
+    ///
+    /// # Errors
+    /// The file or a flag is not valid.
+    pub fn new(arguments: &Overrides, config: Option<Config>) -> Result<Granted, SetupError> {
+        let file = || arguments.config.as_deref().map(Config::load).transpose();
+        let config = config.map_or_else(file, |config| Ok(Some(config)))?.unwrap_or_default();
+        let mut limits = config.limits.limits();
+        limits.fuel = arguments.fuel.or(limits.fuel);
+        limits.memory_bytes = arguments.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
+        limits.timeout = arguments.timeout_seconds.map_or(limits.timeout, Duration::from_secs);
+        let (mut mounts, mut environment) = (config.mounts, config.environment);
+        for text in &arguments.mounts {
+            mounts.push(mount(text)?);
+        }
+        for text in &arguments.environment {
+            environment.push(variable(text)?);
+        }
+        // Those of the command line come first, and so win.
+        let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
+        let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
+        let input_timeout = config.session.input_timeout();
+        let session = SessionConfig {
+            workspace: arguments.workspace.clone(),
+            mounts,
+            packages,
+            environment,
+            limits,
+            input: arguments.input.then_some(input_timeout),
+            artifacts: temporary_store(&config.artifacts)?,
+            audit: audit(arguments.audit.as_deref(), config.audit)?,
+            output: arguments.output.unwrap_or(config.session.output_policy),
+            seeds: config.session.seeds.into_iter().collect(),
+            kernel_mode,
+            // Those of the command line come last, and so win.
+            guests: config.session.guests.into_iter().chain(arguments.guests.iter().copied()).collect(),
+            ..SessionConfig::default()
+        };
+        let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);
+        Ok(Granted { session, bridges: config.bridges, input_timeout, charts, artifacts: config.artifacts })
+    }
+}
+
+/// The place where things are kept that nobody gave a store for, if it is to have another quota than usual.
+fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, SetupError> {
+    let is_usual = *table == ArtifactsTable::default();
+    Ok((!is_usual).then(|| ArtifactStore::temporary(table.quota(ArtifactQuota::TEMPORARY))).transpose()?)
+}
+
+/// The audit log that the flag or the file names, in the name of whoever runs this process.
+fn audit(flag: Option<&Path>, table: Option<AuditTable>) -> Result<Option<Audit>, SetupError> {
+    let (sync, tenant) = table.as_ref().map_or((false, None), |table| (table.sync, table.tenant.clone()));
+    let Some(path) = flag.or(table.as_ref().map(|table| table.file.as_path())) else { return Ok(None) };
+    let mut audit = Audit::to(AuditFile::open(path, sync)?);
+    audit.actor = Some(format!("uid:{}", rustix::process::getuid().as_raw()));
+    audit.tenant = tenant;
+    Ok(Some(audit))
+}
+
+/// `HOST:GUEST` or `HOST:GUEST:rw`.
+fn mount(text: &str) -> Result<Mount, SetupError> {
+    let (rest, access) = match text.strip_suffix(":rw") {
+        Some(rest) => (rest, Access::ReadWrite),
+        None => (text.strip_suffix(":ro").unwrap_or(text), Access::ReadOnly),
+    };
+    match rest.rsplit_once(':') {
+        Some((host, guest)) if !host.is_empty() && guest.starts_with('/') => {
+            Ok(Mount { host: host.into(), guest: guest.to_owned(), access })
+        }
+        _ => Err(SetupError::Usage {
+            message: format!("cannot grant `{text}`"),
+            hint: "say --mount HOST:GUEST or --mount HOST:GUEST:rw, with GUEST an absolute path".to_owned(),
+        }),
+    }
+}
+
+/// `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), SetupError> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => {
+            Err(SetupError::Usage { message: format!("cannot set `{text}`"), hint: "say --env NAME=VALUE".to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts() {
+        let check = |text: &str, host: &str, guest: &str, access| {
+            let expected = Mount { host: host.into(), guest: guest.to_owned(), access };
+            assert_eq!(mount(text).expect(text), expected);
+        };
+        check("data:/data", "data", "/data", Access::ReadOnly);
+        check("a:b:/data:rw", "a:b", "/data", Access::ReadWrite);
+        check("/x:/data:ro", "/x", "/data", Access::ReadOnly);
+        for text in ["", "data", "data:", ":/data", "data:data", "/data:rw"] {
+            assert!(mount(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables() {
+        assert_eq!(variable("A=b=c").expect("valid"), ("A".to_owned(), "b=c".to_owned()));
+        assert!(variable("A").is_err() && variable("=b").is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! The report of `cellar doctor` as JSON.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use cellar_bridges::Llm;
+use cellar_engine::ArtifactQuota;
+
+/// The whole report.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DoctorJson {
+    pub version: &'static str,
+    pub wasmtime: &'static str,
+    pub guests: Vec<GuestJson>,
+    pub folders: FoldersJson,
+    pub config: ConfigJson,
+    pub machine: MachineJson,
+    /// What is needed and missing, each with its remedy.
+    pub problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestJson {
+    pub guest: &'static str,
+    pub language: &'static str,
+    pub path: PathBuf,
+    /// `missing`, `broken`, `not baked` or `ready`.
+    pub state: &'static str,
+    pub reason: Option<String>,
+    pub digest: Option<String>,
+    pub world: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FoldersJson {
+    pub guests: PathBuf,
+    pub cache: PathBuf,
+}
+
+/// What sessions are granted; of secrets, whether they are there.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigJson {
+    pub path: Option<PathBuf>,
+    pub tools: Vec<String>,
+    /// The MCP servers, each with how many tools it has.
+    pub mcp: Vec<String>,
+    pub runtime: Vec<String>,
+    pub agents: Vec<String>,
+    pub llm: Option<LlmJson>,
+    pub http: Vec<String>,
+    pub mounts: Vec<String>,
+    pub packages: Vec<PathBuf>,
+    pub environment: Vec<String>,
+    /// `session` or `per-call`.
+    pub kernel_mode: &'static str,
+    /// Whether charts are drawn.
+    pub charts: bool,
+    /// Languages whose kernels begin with more than nothing, each with its bindings.
+    pub seeds: BTreeMap<&'static str, Vec<String>>,
+    pub limits: LimitsJson,
+    pub artifacts: ArtifactQuotaJson,
+    pub audit: Option<AuditJson>,
+}
+
+/// The audit log.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditJson {
+    pub file: PathBuf,
+    pub sync: bool,
+    pub tenant: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LlmJson {
+    pub endpoint: String,
+    pub tiers: BTreeMap<String, String>,
+    pub api_key_env: Option<String>,
+    /// `not asked for`, `set` or `missing`.
+    pub key: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsJson {
+    pub timeout: u64,
+    pub timeout_max: u64,
+    pub grace_ms: u64,
+    pub fuel: Option<u64>,
+    pub memory_mib: u64,
+    pub output_mib: u64,
+    pub display_mib: usize,
+    pub calls_in_flight: usize,
+    pub forks: usize,
+    pub disk_mib: u64,
+    pub disk_files: u64,
+    pub descriptors: u32,
+}
+
+/// How much is kept besides results, in a store.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactQuotaJson {
+    pub artifact_mib: u64,
+    pub session_mib: u64,
+    pub session_count: usize,
+    pub total_mib: u64,
+    pub total_count: usize,
+    pub unused_days: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineJson {
+    pub architecture: &'static str,
+    pub cores: usize,
+    pub cpu_features: Vec<String>,
+    pub kernel: String,
+    pub pagemap_scan: bool,
+    pub landlock: bool,
+    /// The font that charts are drawn with.
+    pub font: Option<String>,
+}
+
+impl ConfigJson {
+    /// The variable that should hold the key of the models and does not.
+    pub fn llm_key_missing(&self) -> Option<&str> {
+        let llm = self.llm.as_ref().filter(|llm| llm.key == "missing")?;
+        llm.api_key_env.as_deref()
+    }
+}
+
+impl From<ArtifactQuota> for ArtifactQuotaJson {
+    fn from(quota: ArtifactQuota) -> ArtifactQuotaJson {
+        ArtifactQuotaJson {
+            artifact_mib: quota.artifact_bytes >> 20,
+            session_mib: quota.session_bytes >> 20,
+            session_count: quota.session_count,
+            total_mib: quota.total_bytes >> 20,
+            total_count: quota.total_count,
+            unused_days: quota.unused_for.map(|age| age.as_secs() / (24 * 3_600)),
+        }
+    }
+}
+
+impl From<&Llm> for LlmJson {
+    fn from(llm: &Llm) -> LlmJson {
+        let key = match &llm.api_key_env {
+            None => "not asked for",
+            Some(name) if std::env::var_os(name).is_some_and(|key| !key.is_empty()) => "set",
+            Some(_) => "missing",
+        };
+        LlmJson { endpoint: llm.endpoint.clone(), tiers: llm.tiers.clone(), api_key_env: llm.api_key_env.clone(), key }
+    }
+}
