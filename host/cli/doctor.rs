@@ -163,19 +163,34 @@ fn seed_parts(seed: &Seed) -> Vec<String> {
 }
 
 fn limits_json(limits: &Limits) -> LimitsJson {
+    // Without `..`, so that a new limit cannot be forgotten here.
+    let Limits {
+        timeout,
+        timeout_max,
+        grace,
+        fuel,
+        memory_bytes,
+        output_bytes,
+        display_bytes,
+        calls_in_flight,
+        forks,
+        disk_bytes,
+        disk_files,
+        descriptors,
+    } = limits.clone();
     LimitsJson {
-        timeout: limits.timeout.as_secs(),
-        timeout_max: limits.timeout_max.as_secs(),
-        grace_ms: u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX),
-        fuel: limits.fuel,
-        memory_mib: limits.memory_bytes >> 20,
-        output_mib: limits.output_bytes >> 20,
-        display_mib: limits.display_bytes >> 20,
-        calls_in_flight: limits.calls_in_flight,
-        forks: limits.forks,
-        disk_mib: limits.disk_bytes >> 20,
-        disk_files: limits.disk_files,
-        descriptors: limits.descriptors,
+        timeout: timeout.as_secs(),
+        timeout_max: timeout_max.as_secs(),
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        fuel,
+        memory_mib: memory_bytes >> 20,
+        output_mib: output_bytes >> 20,
+        display_mib: display_bytes >> 20,
+        calls_in_flight,
+        forks,
+        disk_mib: disk_bytes >> 20,
+        disk_files,
+        descriptors,
     }
 }
 

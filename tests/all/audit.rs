@@ -204,6 +204,13 @@ fn a_dropped_run_has_its_end_and_its_calls_have_theirs() {
         let mut dropped = run(&session, "call never {}");
         until_called(&mut dropped).await;
         drop(dropped);
+        // The entry is written on a thread that may block.
+        let is_written = async {
+            while !memory.words().iter().any(|words| words.starts_with("finished")) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), is_written).await.expect("the run's last entry");
         let finished = memory.finished();
         assert_eq!((finished.outcome.as_str(), finished.calls), ("cancelled", 1));
         assert!(matches!(&finished.cells[..], [CellRan { cell: Some(1), .. }]));

@@ -122,10 +122,24 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The timeout of a cell that asks for `asked`, within [`TIMEOUT_MIN`] and [`Limits::timeout_max`].
+    /// The timeout of a cell that asks for `asked`: no more than [`Limits::timeout_max`].
     pub fn cell_timeout(&self, asked: Option<Duration>) -> Duration {
-        let longest = self.timeout_max.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
-        asked.unwrap_or(self.timeout).clamp(TIMEOUT_MIN, longest)
+        asked.unwrap_or(self.timeout).min(self.timeout_max)
+    }
+
+    /// Makes sure that cells can have these timeouts.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let range = TIMEOUT_MIN..=TIMEOUT_MAX;
+        for (name, timeout) in [("timeout", self.timeout), ("timeout_max", self.timeout_max)] {
+            if !range.contains(&timeout) {
+                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+                return Err(format!("the limit `{name}` is {timeout:?}; it may be {least} to {most} s"));
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of a table that is displayed, beside [`Limits::display_bytes`].

@@ -1,6 +1,11 @@
 //! MIME bundles: one displayed value in several representations.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+/// Characters that a result shows of the print of a value.
+pub const VALUE_CHARACTERS_MAX: usize = 4_000;
 
 /// A table in a few records, with the types of its columns: Frictionless Data's Tabular Data Resource, as pandas has it.
 pub const RESOURCE_TYPE: &str = "application/vnd.dataresource+json";
@@ -74,7 +79,8 @@ impl MimeBundle {
     }
 
     /// What a bundle adds to the text of a result: its Markdown, else the value as its language prints it, unless an
-    /// image stands for it. A formula whose plain text only names its type is shown as it was written.
+    /// image stands for it, or that print only names a type and JSON says more. A formula whose plain text only names
+    /// its type is shown as it was written.
     pub fn visible_text(&self) -> Option<&str> {
         if let Some(markdown) = self.markdown() {
             return Some(markdown);
@@ -82,11 +88,30 @@ impl MimeBundle {
         if self.image().is_some() {
             return None;
         }
-        let is_name = |text: &str| text.starts_with('<') && text.ends_with('>');
-        match (self.text("text/plain"), self.text("text/latex")) {
-            (Some(plain), Some(latex)) if is_name(plain) => Some(latex),
-            (plain, latex) => plain.or(latex),
+        // `<Chart object>` only names a type, and says less than what else there is.
+        let is_name = |text: &&str| text.starts_with('<') && text.ends_with('>');
+        let plain = self.text("text/plain");
+        match plain.filter(is_name) {
+            Some(_) if self.json().is_some() => None,
+            Some(name) => self.text("text/latex").or(Some(name)),
+            None => plain.or(self.text("text/latex")),
         }
+    }
+
+    /// [`visible_text`](MimeBundle::visible_text) as a result shows it: of a value's print the first
+    /// [`VALUE_CHARACTERS_MAX`] characters, and how many more there are. Markdown is written to be read, and shown whole.
+    pub fn shown_text(&self) -> Option<Cow<'_, str>> {
+        let text = self.visible_text()?;
+        if self.markdown().is_some() {
+            return Some(text.into());
+        }
+        Some(match text.char_indices().nth(VALUE_CHARACTERS_MAX) {
+            None => text.into(),
+            Some((end, _)) => {
+                let more = text[end..].chars().count();
+                format!("{}… ({more} more characters of this value are not shown)", &text[..end]).into()
+            }
+        })
     }
 
     /// Whether there is more to it than plain text.

@@ -240,6 +240,8 @@ pub struct LimitGrants {
     pub display_bytes: usize,
     /// Calls at the same time.
     pub calls_in_flight: usize,
+    /// Forks at the same time.
+    pub forks: usize,
     /// What the session may add to its folders.
     pub disk_bytes: u64,
     /// Files and folders it may create.
@@ -250,18 +252,34 @@ pub struct LimitGrants {
 
 impl From<&Limits> for LimitGrants {
     fn from(limits: &Limits) -> LimitGrants {
+        // Without `..`, so that a new limit cannot be forgotten here.
+        let Limits {
+            timeout,
+            timeout_max,
+            grace,
+            fuel,
+            memory_bytes,
+            output_bytes,
+            display_bytes,
+            calls_in_flight,
+            forks,
+            disk_bytes,
+            disk_files,
+            descriptors,
+        } = limits.clone();
         LimitGrants {
-            timeout_ms: millis(limits.timeout),
-            timeout_max_ms: millis(limits.timeout_max),
-            grace_ms: millis(limits.grace),
-            fuel: limits.fuel,
-            memory_bytes: limits.memory_bytes,
-            output_bytes: limits.output_bytes,
-            display_bytes: limits.display_bytes,
-            calls_in_flight: limits.calls_in_flight,
-            disk_bytes: limits.disk_bytes,
-            disk_files: limits.disk_files,
-            descriptors: limits.descriptors,
+            timeout_ms: millis(timeout),
+            timeout_max_ms: millis(timeout_max),
+            grace_ms: millis(grace),
+            fuel,
+            memory_bytes,
+            output_bytes,
+            display_bytes,
+            calls_in_flight,
+            forks,
+            disk_bytes,
+            disk_files,
+            descriptors,
         }
     }
 }

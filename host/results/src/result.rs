@@ -231,7 +231,8 @@ impl RunResult {
             }
             window.push(&block);
         }
-        if window.is_empty() {
+        let has_text = self.cells.iter().any(|result| result.failure.is_some() || result.shows_text());
+        if window.is_empty() || !has_text {
             return Shown { text: self.placeholder(), truncation: None };
         }
         cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
@@ -263,9 +264,14 @@ impl RunResult {
         let failure = result.failure.as_ref().map(|failure| self.failure_text(index, failure));
         let parts = [Some(output.to_owned()), failure];
         let body = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
-        if body.is_empty() || self.cells.len() == 1 {
+        if self.cells.len() == 1 {
             return body;
         }
+        let body = match result.images().count() {
+            _ if !body.is_empty() => body,
+            0 => return body,
+            images => format!("(displayed {images} image(s))"),
+        };
         let title = result.cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
         format!("[{}/{}]{title}\n{body}", index + 1, self.cells.len())
     }
@@ -335,9 +341,9 @@ impl RunResult {
     fn display(&mut self, index: usize, bundle: &MimeBundle, id: Option<&str>) {
         self.clear_if_due(index);
         let Some(result) = self.cells.get_mut(index) else { return };
-        let plain = bundle.visible_text().filter(|_| id.is_none() && !bundle.is_structured());
+        let plain = bundle.shown_text().filter(|_| id.is_none() && !bundle.is_structured());
         if let Some(text) = plain {
-            result.text.push_lines(text);
+            result.text.push_lines(&text);
             return;
         }
         let bytes = bundle.size_bytes();
@@ -435,8 +441,8 @@ impl CellResult {
         };
         for display in &self.displays {
             window.push(&add(&display.text_before));
-            if let Some(text) = display.bundle.visible_text() {
-                window.push_lines(text);
+            if let Some(text) = display.bundle.shown_text() {
+                window.push_lines(&text);
             }
         }
         window.push(&add(&self.text));
@@ -454,8 +460,8 @@ impl CellResult {
         for display in self.displays.iter().rev() {
             let mut window = Window::default();
             window.push(&display.text_before.live_tail(bytes));
-            if let Some(text) = display.bundle.visible_text() {
-                window.push_lines(text);
+            if let Some(text) = display.bundle.shown_text() {
+                window.push_lines(&text);
             }
             if tail.len() as u64 + window.total_bytes() > bytes as u64 {
                 break;
@@ -473,6 +479,12 @@ impl CellResult {
     /// Its displays, in order.
     pub fn bundles(&self) -> impl Iterator<Item = &MimeBundle> {
         self.displays.iter().map(|display| &display.bundle)
+    }
+
+    /// Whether there is text among what it showed.
+    fn shows_text(&self) -> bool {
+        let texts = self.displays.iter().map(|display| &display.text_before).chain([&self.text]);
+        texts.into_iter().any(|text| !text.is_empty()) || self.bundles().any(|bundle| bundle.visible_text().is_some())
     }
 
     /// Whether it showed anything, text or not.

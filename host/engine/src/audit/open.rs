@@ -111,7 +111,7 @@ impl Drop for OpenCalls {
         for (call, called) in self.open.drain() {
             let result = Err(CallError::new(CallErrorKind::Cancelled, ""));
             // What is lost is in the host's log.
-            let _ = auditor.write_now(called.run, called.entry(call, called.began.elapsed(), &result));
+            auditor.write_later(called.run, called.entry(call, called.began.elapsed(), &result));
         }
     }
 }

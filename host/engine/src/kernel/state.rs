@@ -332,7 +332,7 @@ impl StoreData {
 
     /// Time that code of no live cell may take.
     pub(crate) fn unowned_timeout(&self) -> Duration {
-        let timeout = self.binding.limits.timeout;
+        let timeout = self.binding.limits.cell_timeout(None);
         if self.is_looking { timeout.min(LOOK_TIMEOUT) } else { timeout }
     }
 

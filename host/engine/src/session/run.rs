@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use async_stream::stream;
@@ -222,6 +223,9 @@ impl Course {
                             // The recording has the start of a cell already, before all that the cell says.
                             self.note(&started);
                             yield started;
+                            if let Some(told) = self.tightened(index, &cells[index]) {
+                                yield self.made_here(told);
+                            }
                             let end = loop {
                                 self.room().await;
                                 match events.recv().await {
@@ -261,7 +265,7 @@ impl Course {
                 yield self.made_here(EventKind::CellFinished {
                     index,
                     outcome: Outcome::Failed(Box::new(failure)),
-                    duration: std::time::Duration::ZERO,
+                    duration: Duration::ZERO,
                     usage: Usage::default(),
                     kept: None,
                 });
@@ -305,6 +309,15 @@ impl Course {
             Ok(cell) => Ok((EventKind::CellStarted { index, cell }, receiver)),
             Err(error) => Err(error.into_failure()),
         }
+    }
+
+    /// What says that a cell has less time than it asked for, where it has.
+    fn tightened(&self, index: usize, cell: &Cell) -> Option<EventKind> {
+        let asked = cell.timeout?;
+        let timeout = self.session.limits().cell_timeout(Some(asked));
+        let seconds = |timeout: Duration| Scalar::Number(timeout.as_secs_f64());
+        let fields = vec![("asked".to_owned(), seconds(asked)), ("timeout".to_owned(), seconds(timeout))];
+        (timeout < asked).then(|| EventKind::Status { index, op: "timeout_tightened".to_owned(), fields })
     }
 
     fn rendered(&self, kind: EventKind) -> Begun {

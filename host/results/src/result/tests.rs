@@ -87,9 +87,17 @@ fn images_and_json_leave_no_text() {
     let result = fold(1, [shows(png()), shows(png())]);
     assert_eq!(result.text(), "(displayed 2 image(s); no text output)");
     assert_eq!(result.images().next(), Some(Image { mime_type: "image/png", data: &MimeData::Binary(vec![1, 2, 3]) }));
-    let result = fold(1, [shows(text_bundle(&[("application/json", "{}"), ("text/plain", "{}")]))]);
+    let result = fold(1, [shows(text_bundle(&[("application/json", "{}"), ("text/plain", "<Chart object>")]))]);
     assert_eq!(result.text(), "(no text output)");
     assert_eq!(result.jsons().collect::<Vec<_>>(), ["{}"]);
+}
+
+#[test]
+fn a_value_is_shown_as_its_language_prints_it() {
+    let value = text_bundle(&[("application/json", "{\"1\": [2]}"), ("text/plain", "{1: (2,)}")]);
+    let result = fold(1, [shows(value)]);
+    assert_eq!(result.text(), "{1: (2,)}");
+    assert_eq!(result.jsons().collect::<Vec<_>>(), ["{\"1\": [2]}"]);
 }
 
 #[test]
