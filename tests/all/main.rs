@@ -10,6 +10,7 @@ mod artifacts;
 mod audit;
 mod forged;
 mod guests;
+mod hub;
 mod interleaving;
 mod introspection;
 mod kernels;
