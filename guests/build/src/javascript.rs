@@ -53,9 +53,7 @@ pub(crate) const RECIPE: &str = concat!(
     include_str!("profile.rs"),
     include_str!("profile/counts.rs"),
     include_str!("profile/indexed.rs"),
-    include_str!("quickjs/atomics.rs"),
-    include_str!("quickjs/bounded.rs"),
-    include_str!("quickjs/faster.rs"),
+    include_str!("patches.rs"),
     include_str!("unroll.rs")
 );
 
@@ -98,8 +96,8 @@ pub(crate) fn inputs(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
 pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>) -> Result<Built> {
     let patched = bench.work.join("quickjs");
     let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
-    bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
     let folder = workshop.root.join("guests/javascript");
+    bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &folder.join("patches"), &patched, &bench.work))?;
     let modules = bench.work.join("modules");
     bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
     let mut sources = vec![Source { folder: folder.join("libraries"), modules }];
