@@ -1,5 +1,5 @@
-// What the parser of QuickJS does differently at the top level of a cell. Included into quickjs.c, by an edit of the
-// builder, just before the parser of statements.
+// What the parser of QuickJS does differently at the top level of a cell. Included into quickjs.c, by a patch,
+// just before the parser of statements.
 
 // Asks for the cell that is compiled next to be one expression, if it begins with a brace: `{a: 1}` is an object then,
 // and no block. A cell that is no such expression fails to compile, and must be compiled again without this.

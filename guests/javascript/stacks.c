@@ -1,4 +1,4 @@
-// What a stack says beyond the functions that are being called: see stacks.h. Part of shim.c, since it looks into
+// What a stack says beyond the functions that are being called: see stacks.h. Part of engine.c, since it looks into
 // QuickJS's promises and suspended functions.
 #include "stacks.h"
 

@@ -1,4 +1,4 @@
-// What a stack says beyond the functions that are being called. Included into quickjs.c, by an edit of the builder,
+// What a stack says beyond the functions that are being called. Included into quickjs.c, by a patch,
 // before what makes stacks; stacks.c has the definitions. None of these runs code of the user's.
 
 // Puts the first line of a stack, "Name: message", when the value is an error.

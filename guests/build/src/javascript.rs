@@ -38,11 +38,11 @@ pub(crate) const ADA: CrateSource = CrateSource {
 /// How `ada` is compiled: without its patterns, which need the regular expressions of C++, and without exceptions.
 const ADA_FLAGS: &[&str] = &["-std=c++20", "-fno-exceptions", "-fno-rtti", "-DADA_INCLUDE_URL_PATTERN=0"];
 
-/// C files of QuickJS besides `quickjs.c`, which is a part of the shim.
+/// C files of QuickJS besides `quickjs.c`, which is a part of `engine.c`.
 const QUICKJS_FILES: [&str; 3] = ["dtoa.c", "libregexp.c", "libunicode.c"];
 
 /// What is compiled by a profile.
-const PROFILED: &[&str] = &["shim.c", "dtoa.c", "libregexp.c", "libunicode.c"];
+const PROFILED: &[&str] = &["engine.c", "dtoa.c", "libregexp.c", "libunicode.c"];
 
 /// The sources of the recipe of every image.
 pub(crate) const RECIPE: &str = concat!(
@@ -114,11 +114,13 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
     fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
     let module = Module {
         own: [
-            "shim.c",
+            "engine.c",
             "bridges.c",
+            "cells.c",
             "convert.c",
             "encodings.c",
             "files.c",
+            "hooks.c",
             "host.c",
             "introspection.c",
             "libraries.c",
@@ -126,8 +128,11 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "output.c",
             "posix.c",
             "prelude.c",
+            "rejections.c",
             "reserve.c",
+            "shim.c",
             "sources.c",
+            "state.c",
             "timers.c",
             "urls.c",
         ]
@@ -155,7 +160,7 @@ fn train(workshop: &Workshop, folder: &Path, patched: &Path, sources: &[PathBuf]
     workshop.profile(&Training {
         name: "javascript",
         program: &folder.join("training/training.c"),
-        stands_for: "shim.c",
+        stands_for: "engine.c",
         // The interpreter's loop suits the engine as it is: told which bytecodes are frequent, the compiler makes all slower.
         without: &["JS_CallInternal"],
         sources,
