@@ -153,6 +153,16 @@ static void describe_stop(uint32_t id, JSValueConst error, cellar_kernel_types_f
     JS_FreeValue(ctx, record);
 }
 
+// An error that stands where a cell waits; undefined when that is not known.
+static JSValue error_where_it_waits(const cell_t *cell) {
+    JSValue stack = waiting_place(cell->promise);
+    if (!JS_IsString(stack))
+        return JS_UNDEFINED;
+    JSValue error = JS_NewError(ctx);
+    JS_DefinePropertyValueStr(ctx, error, "stack", stack, JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
+    return error;
+}
+
 void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, JSValueConst error) {
     static const char *const names[] = {"CellTimeout", "CellInterrupted", "CellOutOfFuel", "CellOutputExceeded"};
     static const char *const messages[] = {"the cell ran past its time limit", "the cell was interrupted",
@@ -165,7 +175,9 @@ void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, JSValue
         .message = glue_copy(messages[why], strlen(messages[why])),
     };
     uint32_t id = cell->id;
-    describe_stop(id, error, &outcome.val.failed);
+    JSValue place = JS_IsUndefined(error) ? error_where_it_waits(cell) : JS_DupValue(ctx, error);
+    describe_stop(id, place, &outcome.val.failed);
+    JS_FreeValue(ctx, place);
     glue_finish(id, &outcome);
     release_cell(cell);
     forget_cell(id);

@@ -75,16 +75,42 @@ void note_wait(void) {
         ctx->interrupt_counter = steps;
 }
 
-// One that begins with a brace is an object if it can be, as in Node's REPL, and else a block.
+static JSValue evaluate_script(const char *text, size_t length, const char *file) {
+    return JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+}
+
+// Runs a text that is no JavaScript, of which the pending exception is the reason, if it is TypeScript.
+static JSValue evaluate_typescript(const char *text, size_t length, const char *file) {
+    JSValue error = JS_GetException(ctx);
+    JSValue arguments[] = {JS_NewStringLen(ctx, text, length), JS_NewString(ctx, file), error};
+    JSValue stripped = call_hook(ctx, HOOK_STRIP, 3, (JSValueConst *)arguments);
+    JS_FreeValue(ctx, arguments[0]);
+    JS_FreeValue(ctx, arguments[1]);
+    if (JS_IsUndefined(stripped))
+        return JS_Throw(ctx, error);
+    JS_FreeValue(ctx, error);
+    const char *script = JS_IsException(stripped) ? NULL : JS_ToCStringLen(ctx, &length, stripped);
+    JS_FreeValue(ctx, stripped);
+    if (script == NULL)
+        return JS_EXCEPTION;
+    JSValue promise = evaluate_script(script, length, file);
+    JS_FreeCString(ctx, script);
+    return promise;
+}
+
+// A cell that begins with a brace is an object if it can be, as in Node's REPL, and else a block.
 JSValue evaluate_cell(const char *text, size_t length, const char *file) {
     cellar_brace_is_object = true;
     cellar_brace_seen = false;
-    JSValue promise = JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+    JSValue promise = evaluate_script(text, length, file);
     cellar_brace_is_object = false;
-    if (!cellar_brace_seen || !JS_IsException(promise) || ending != ENDS_NOT)
+    if (cellar_brace_seen && JS_IsException(promise) && ending == ENDS_NOT) {
+        drop_exception();
+        promise = evaluate_script(text, length, file);
+    }
+    if (!JS_IsException(promise) || ending != ENDS_NOT)
         return promise;
-    drop_exception();
-    return JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
+    return evaluate_typescript(text, length, file);
 }
 
 JSValue last_place(void) {

@@ -22,6 +22,9 @@ JSValue evaluate_cell(const char *text, size_t length, const char *file);
 // Where the last exception was thrown, as a stack; undefined when that is not known.
 JSValue last_place(void);
 
+// Where the cell waits whose end a promise is, as a stack; undefined when that is not known.
+JSValue waiting_place(JSValueConst promise);
+
 // Top-level `let`, `const` and `class` bindings: name, value, and so on.
 JSValue lexical_bindings(void);
 

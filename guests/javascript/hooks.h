@@ -19,6 +19,7 @@ typedef enum {
     HOOK_IMPORT,
     HOOK_IMPORT_META,
     HOOK_PRELOAD,
+    HOOK_STRIP,
     HOOK_COUNT
 } hook_t;
 

@@ -162,6 +162,21 @@
     }
   }
 
+  // What a text of TypeScript has, and most JavaScript that fails to compile has not.
+  const MAYBE_TYPED = /[:<!]|\b(?:abstract|as|declare|enum|interface|namespace|override|private|protected|public|readonly|satisfies|type)\b/;
+
+  // A cell that is no JavaScript, for the reason `error`: the same without types when it is TypeScript, else undefined.
+  kit.strip = (source, file, error) => {
+    if (!(error instanceof SyntaxError) || !MAYBE_TYPED.test(source)) return undefined;
+    try {
+      const script = kit.library("typescript").strip(source, file);
+      return script === source ? undefined : script;
+    } catch (failure) {
+      if (failure?.code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX") throw failure;
+      return undefined; // it is neither
+    }
+  };
+
   // A record of a file, compiled and neither connected nor run.
   function readRecord(path, query, required) {
     const stamp = host.stamp(path);

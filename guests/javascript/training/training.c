@@ -25,7 +25,7 @@ static bool cellar_put_frame(JSContext *ctx, JSStackFrame *frame, const char *pr
 static void cellar_put_awaiting(JSContext *ctx, JSStackFrame *outermost, DynBuf *out, int limit) {
 }
 
-static void cellar_throw_no_export(JSContext *ctx, JSAtom name) {
+static void cellar_throw_no_export(JSContext *ctx, JSAtom message) {
 }
 
 static JSValue cellar_throw_not_function(JSContext *ctx) {
