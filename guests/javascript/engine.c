@@ -75,6 +75,10 @@ void note_wait(void) {
         ctx->interrupt_counter = steps;
 }
 
+bool must_stop_soon(JSContext *c, size_t bytes) {
+    return cellar_must_stop(c, bytes) != 0;
+}
+
 static JSValue evaluate_script(const char *text, size_t length, const char *file) {
     return JS_Eval(ctx, text, length, file, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_ASYNC);
 }

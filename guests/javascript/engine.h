@@ -16,6 +16,9 @@ void seed_engine(uint64_t value);
 // Notes that the host may have taken its time: whether the cell must stop is asked soon.
 void note_wait(void);
 
+// Counts work on `bytes`, and asks now and then whether the cell must stop: then an exception is pending that says so.
+bool must_stop_soon(JSContext *ctx, size_t bytes);
+
 // Starts a cell; the promise of its end.
 JSValue evaluate_cell(const char *text, size_t length, const char *file);
 

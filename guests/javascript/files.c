@@ -17,11 +17,11 @@
 
 const char *error_code(int number) {
     static const struct { int number; const char *code; } codes[] = {
-        {EACCES, "EACCES"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
+        {EACCES, "EACCES"}, {EAGAIN, "EAGAIN"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
         {EFBIG, "EFBIG"}, {EILSEQ, "EILSEQ"}, {EINTR, "EINTR"}, {EINVAL, "EINVAL"}, {EISDIR, "EISDIR"},
         {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"}, {EMLINK, "EMLINK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
         {ENOENT, "ENOENT"}, {ENOTCAPABLE, "EPERM"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
-        {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
+        {ENOMEM, "ENOMEM"}, {ENOSYS, "ENOSYS"}, {ESPIPE, "ESPIPE"}, {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         if (codes[i].number == number)

@@ -7,6 +7,7 @@
 
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_detail_functions(JSContext *ctx, JSValueConst host);
+void add_digest_functions(JSContext *ctx, JSValueConst host);
 void add_encoding_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
 void add_host_functions(JSContext *ctx, JSValueConst host);

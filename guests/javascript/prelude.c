@@ -80,6 +80,7 @@ void load_prelude(JSContext *ctx) {
     add_posix_functions(ctx, host);
     add_host_functions(ctx, host);
     add_detail_functions(ctx, host);
+    add_digest_functions(ctx, host);
     add_encoding_functions(ctx, host);
     add_url_functions(ctx, host);
     add_library_functions(ctx, host);

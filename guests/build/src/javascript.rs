@@ -118,6 +118,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "bridges.c",
             "cells.c",
             "convert.c",
+            "digests.c",
             "encodings.c",
             "files.c",
             "hooks.c",

@@ -32,7 +32,7 @@ class Stripper {
 
   unsupported(node, what) {
     const { line, column } = node.loc.start;
-    const error = new SyntaxError(`${what} not supported: types are stripped here, not compiled (${this.file}:${line}:${column + 1})`);
+    const error = new SyntaxError(`${what} not supported: types are removed, and what else TypeScript adds is not compiled (${this.file}:${line}:${column + 1})`);
     error.code = "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX";
     error.stack = `SyntaxError: ${error.message}\n    at ${this.file}:${line}:${column + 1}`;
     throw error;

@@ -165,6 +165,12 @@
   // What a text of TypeScript has, and most JavaScript that fails to compile has not.
   const MAYBE_TYPED = /[:<!]|\b(?:abstract|as|declare|enum|interface|namespace|override|private|protected|public|readonly|satisfies|type)\b/;
 
+  // Does the first place in the stack of a syntax error lie behind that of another?
+  function isLater(error, other) {
+    const [a, b] = [error, other].map(({ stack }) => /:(\d+):(\d+)\)?$/m.exec(stack)?.slice(1).map(Number));
+    return a !== undefined && b !== undefined && (a[0] > b[0] || (a[0] === b[0] && a[1] > b[1]));
+  }
+
   // A cell that is no JavaScript, for the reason `error`: the same without types when it is TypeScript, else undefined.
   kit.strip = (source, file, error) => {
     if (!(error instanceof SyntaxError) || !MAYBE_TYPED.test(source)) return undefined;
@@ -172,8 +178,9 @@
       const script = kit.library("typescript").strip(source, file);
       return script === source ? undefined : script;
     } catch (failure) {
-      if (failure?.code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX") throw failure;
-      return undefined; // it is neither
+      // What is neither is wrong where it ceases to be the one or the other, whichever comes later.
+      if (failure?.code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" || isLater(failure, error)) throw failure;
+      return undefined;
     }
   };
 
