@@ -44,10 +44,10 @@
     return part;
   });
 
-  // Text or bytes; anything else would be in the file as something that nobody meant.
-  async function contentOf(content, what) {
-    if (typeof content === "string" || ArrayBuffer.isView(content) || content instanceof ArrayBuffer) return content;
-    if (content instanceof Blob) return content.arrayBuffer();
+  const isContent = (value) => typeof value === "string" || ArrayBuffer.isView(value) || value instanceof ArrayBuffer;
+
+  // What is neither text nor bytes would be in the file as something that nobody meant.
+  function refuseContent(content, what) {
     const remedy = host.promiseState(content) !== undefined ? "await it first"
       : Array.isArray(content) ? 'join it, or use JSON.stringify'
       : typeof content === "object" && content !== null ? "use JSON.stringify" : "use String";
@@ -56,7 +56,8 @@
 
   const writer = (operation, append) => async (path, content) => {
     const target = filePath(path, operation);
-    const bytes = host.writeFile(target, await contentOf(content, operation), append);
+    const data = isContent(content) ? content : content instanceof Blob ? await content.arrayBuffer() : refuseContent(content, operation);
+    const bytes = host.writeFile(target, data, append);
     host.status(operation, "path", path, "bytes", bytes);
     return path;
   };
