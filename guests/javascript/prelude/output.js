@@ -57,7 +57,9 @@
       if (kind !== "Object" || (prototype !== null && prototype !== Object.prototype)) return false;
       return Reflect.ownKeys(one).every((key) => {
         const property = Object.getOwnPropertyDescriptor(one, key);
-        return typeof key === "string" && property.enumerable && property.get === undefined && property.set === undefined && isPlain(property.value, depth - 1);
+        if (key === "toJSON") return false;
+        if (!property.enumerable) return true; // neither shows it
+        return typeof key === "string" && property.get === undefined && property.set === undefined && isPlain(property.value, depth - 1);
       });
     };
     return isPlain(value, DATA_DEPTH);
