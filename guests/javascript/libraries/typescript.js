@@ -22,8 +22,9 @@ const UNSUPPORTED = {
 const NO_NODES = new Set(["loc", "extra", "errors", "tokens"]);
 
 class Stripper {
-  constructor(source, file) {
+  constructor(source, file, exports) {
     this.source = source;
+    this.exports = exports;
     this.file = file;
     // Ranges to become blank, or another text; and single characters to put in: position, character.
     this.blanks = [];
@@ -135,16 +136,28 @@ class Stripper {
   ExportNamedDeclaration(node) {
     const erased = node.declaration !== null && node.declaration !== undefined && this.isErased(node.declaration);
     if (node.exportKind === "type" || erased) return this.eraseStatement(node), false;
+    if (!this.exports) {
+      if (!node.declaration) return this.eraseStatement(node), false;
+      this.blank(node.start, node.declaration.start);
+    }
     return this.specifiers(node.specifiers.filter((one) => one.exportKind === "type"));
   }
 
   ExportAllDeclaration(node) {
-    if (node.exportKind === "type") return this.eraseStatement(node), false;
+    if (node.exportKind === "type" || !this.exports) return this.eraseStatement(node), false;
     return true;
   }
 
   ExportDefaultDeclaration(node) {
     if (this.isErased(node.declaration)) return this.eraseStatement(node), false;
+    if (this.exports) return true;
+    const isNamed = /^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id;
+    if (isNamed) {
+      this.blank(node.start, node.declaration.start);
+    } else { // a value, which must not be taken for a block or a declaration
+      this.replace(node.start, node.declaration.start, "(");
+      this.blanks.push([node.declaration.end, node.declaration.end, ")"]);
+    }
     return true;
   }
 
@@ -373,8 +386,9 @@ const OPTIONS = {
   allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowUndeclaredExports: true, createParenthesizedExpressions: true,
 };
 
-// JavaScript of a TypeScript source. Throws a SyntaxError whose stack names the place.
-export function strip(source, file) {
+// JavaScript of a TypeScript source, without its exports when these mean nothing. Throws a SyntaxError whose stack names the
+// place.
+export function strip(source, file, { exports = true } = {}) {
   let tree;
   try {
     tree = parse(source, OPTIONS);
@@ -384,5 +398,5 @@ export function strip(source, file) {
     clean.stack = `SyntaxError: ${clean.message}\n    at ${file}:${error.loc.line}:${error.loc.column + 1}`;
     throw clean;
   }
-  return new Stripper(source, file).strip(tree.program);
+  return new Stripper(source, file, exports).strip(tree.program);
 }

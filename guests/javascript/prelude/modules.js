@@ -162,8 +162,8 @@
     }
   }
 
-  // What a text of TypeScript has, and most JavaScript that fails to compile has not.
-  const MAYBE_TYPED = /[:<!]|\b(?:abstract|as|declare|enum|interface|namespace|override|private|protected|public|readonly|satisfies|type)\b/;
+  // What a text of TypeScript or of a module has, and most JavaScript that fails to compile has not.
+  const MAYBE_TYPED = /[:<!]|\b(?:abstract|as|export|declare|enum|interface|namespace|override|private|protected|public|readonly|satisfies|type)\b/;
 
   // Does the first place in the stack of a syntax error lie behind that of another?
   function isLater(error, other) {
@@ -171,11 +171,12 @@
     return a !== undefined && b !== undefined && (a[0] > b[0] || (a[0] === b[0] && a[1] > b[1]));
   }
 
-  // A cell that is no JavaScript, for the reason `error`: the same without types when it is TypeScript, else undefined.
+  // A cell that is no JavaScript, for the reason `error`: the same without types and exports when it has some, else undefined.
+  // Later cells see what a cell declares, exported or not.
   kit.strip = (source, file, error) => {
     if (!(error instanceof SyntaxError) || !MAYBE_TYPED.test(source)) return undefined;
     try {
-      const script = kit.library("typescript").strip(source, file);
+      const script = kit.library("typescript").strip(source, file, { exports: false });
       return script === source ? undefined : script;
     } catch (failure) {
       // What is neither is wrong where it ceases to be the one or the other, whichever comes later.

@@ -26,7 +26,7 @@
   };
 
   // Environment variables are text, as Node has them.
-  const variables = new Proxy(Object.create(null), {
+  const variables = kit.transparent(new Proxy({}, {
     get: (_, name) => (typeof name === "string" && Object.hasOwn(kit.environment, name) ? kit.environment[name] : undefined),
     set: (_, name, value) => ((kit.environment[String(name)] = String(value)), true),
     has: (_, name) => Object.hasOwn(kit.environment, name),
@@ -37,7 +37,7 @@
         ? { value: kit.environment[name], writable: true, enumerable: true, configurable: true }
         : undefined,
     defineProperty: (_, name, { value }) => ((kit.environment[name] = String(value)), true),
-  });
+  }));
 
   const NANOSECONDS = 1e9;
   const clock = () => BigInt(Math.round(host.now() * 1e6));
