@@ -52,7 +52,7 @@ const EDITS: &[(&str, &str, &str)] = &[
 const KEEPS_NAMES: &[&str] = &["platform"];
 
 /// Libraries whose packages have a form for browsers that does without Node's own modules.
-const FOR_BROWSERS: &[&str] = &["brotli", "vega"];
+const FOR_BROWSERS: &[&str] = &["vega"];
 
 /// How the compiler of the libraries is compiled. What QuickJS's patches call of the guest is not there.
 const COMPILER_FLAGS: &[&str] =
