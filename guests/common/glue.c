@@ -11,15 +11,22 @@ kernel_string_t glue_view(const char *bytes, size_t length) {
     return (kernel_string_t){(uint8_t *)bytes, length};
 }
 
-kernel_string_t glue_copy(const char *bytes, size_t length) {
-    kernel_string_t copy = {NULL, 0};
+bool glue_try_copy(const char *bytes, size_t length, kernel_string_t *copy) {
+    *copy = (kernel_string_t){NULL, 0};
     if (length == 0)
-        return copy;
-    copy.ptr = malloc(length);
-    if (copy.ptr == NULL)
-        return copy;
-    memcpy(copy.ptr, bytes, length);
-    copy.len = length;
+        return true;
+    copy->ptr = malloc(length);
+    if (copy->ptr == NULL)
+        return false;
+    memcpy(copy->ptr, bytes, length);
+    copy->len = length;
+    return true;
+}
+
+kernel_string_t glue_copy(const char *bytes, size_t length) {
+    kernel_string_t copy;
+    if (!glue_try_copy(bytes, length, &copy))
+        __builtin_trap();
     return copy;
 }
 

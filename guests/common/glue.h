@@ -16,8 +16,12 @@
 // A view of `length` bytes, which must be UTF-8: the host traps a guest that hands it anything else.
 kernel_string_t glue_view(const char *bytes, size_t length);
 
-// A copy that the generated post-return code frees. Empty when memory is exhausted.
+// A copy that the generated post-return code frees. Traps when memory is exhausted: what is told to the host is told
+// whole. For short texts; whoever copies what a program made uses `glue_try_copy`.
 kernel_string_t glue_copy(const char *bytes, size_t length);
+
+// The same, but returns false and leaves `copy` empty when memory is exhausted.
+bool glue_try_copy(const char *bytes, size_t length, kernel_string_t *copy);
 
 // A present option holding a copy.
 kernel_option_string_t glue_some(const char *bytes, size_t length);

@@ -142,8 +142,10 @@ static wasi_result_t next_line(void) {
     }
     kernel_string_t text = answer.val.text;
     uint8_t *whole = realloc(text.len > 0 ? text.ptr : NULL, text.len + 1);
-    if (whole == NULL)
+    if (whole == NULL) {
+        cellar_kernel_types_response_free(&answer);
         return __WASI_ERRNO_NOMEM;
+    }
     whole[text.len] = '\n';
     line.text = (kernel_string_t){whole, text.len + 1};
     line.used = 0;

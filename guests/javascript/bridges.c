@@ -1,7 +1,10 @@
 // Tools, models, agents and requests: `start` returns the number of a call, `call` waits in place.
 //
 // Both take the name of the bridge and its request as a flat list; what each position means stands beside each case.
-#include "shim.h"
+#include "convert.h"
+#include "functions.h"
+#include "hooks.h"
+#include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +33,12 @@ static bool take_headers(JSContext *ctx, JSValueConst array, kernel_list_tuple2_
     }
     for (uint32_t i = 0; i + 1 < length; i += 2) {
         JSValue name = JS_GetPropertyUint32(ctx, array, i), value = JS_GetPropertyUint32(ctx, array, i + 1);
-        headers->ptr[headers->len].f0 = owned_text_of(ctx, name);
-        headers->ptr[headers->len++].f1 = owned_text_of(ctx, value);
+        kernel_tuple2_string_string_t *header = &headers->ptr[headers->len++];
+        bool ok = copy_text_of(ctx, name, &header->f0) && copy_text_of(ctx, value, &header->f1);
         JS_FreeValue(ctx, name);
         JS_FreeValue(ctx, value);
+        if (!ok)
+            return false;
     }
     return true;
 }
@@ -50,7 +55,11 @@ static bool take_request(JSContext *ctx, bridge_t bridge, int argc, JSValueConst
         size_t length;
         const uint8_t *body = argc > 3 ? bytes_of(ctx, argv[3], &length) : NULL;
         if (body != NULL) {
-            kernel_string_t copy = glue_copy((const char *)body, length);
+            kernel_string_t copy;
+            if (!glue_try_copy((const char *)body, length, &copy)) {
+                JS_ThrowOutOfMemory(ctx);
+                return false;
+            }
             request->body = (kernel_option_list_u8_t){true, {copy.ptr, copy.len}};
         }
         return argc <= 2 || take_headers(ctx, argv[2], &request->headers);

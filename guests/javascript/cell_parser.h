@@ -1,5 +1,5 @@
-// What the parser of QuickJS does differently at the top level of a cell. Included into quickjs.c, by an edit of the
-// builder, just before the parser of statements.
+// What the parser of QuickJS does differently at the top level of a cell. Included into quickjs.c, by a patch,
+// just before the parser of statements.
 
 // Asks for the cell that is compiled next to be one expression, if it begins with a brace: `{a: 1}` is an object then,
 // and no block. A cell that is no such expression fails to compile, and must be compiled again without this.
@@ -14,13 +14,6 @@ static __exception int js_parse_with_clause(JSParseState *s, JSValue *pattribute
 static bool cellar_is_cell(JSParseState *s) {
     JSFunctionDef *fd = s->cur_func;
     return fd->is_eval && fd->func_kind == JS_FUNC_ASYNC && !fd->module;
-}
-
-// Does an expression statement at hand give the value of the script?
-static bool cellar_gives_value(JSParseState *s) {
-    JSFunctionDef *fd = s->cur_func;
-    return !cellar_is_cell(s) ||
-           (fd->scope_level == fd->body_scope && (!fd->top_break || fd->top_break->has_using));
 }
 
 // A cell that is one expression: leaves its value as the cell's.
@@ -60,15 +53,18 @@ static __exception int cellar_parse_return(JSParseState *s) {
 
 #define CELLAR_IMPORTS_MAX 256
 
-// Names of one declaration, as pairs: what is imported, JS_ATOM__star_ for the namespace, and what it is called here.
+// Names of one declaration, as pairs: what is imported, JS_ATOM__star_ for the namespace, and what it is called here; and
+// the module's name.
 typedef struct {
     JSAtom names[2 * CELLAR_IMPORTS_MAX];
     int count;
+    JSValue module;
 } cellar_imports_t;
 
 static void cellar_free_imports(JSParseState *s, cellar_imports_t *imports) {
     for (int i = 0; i < 2 * imports->count; i++)
         JS_FreeAtom(s->ctx, imports->names[i]);
+    JS_FreeValue(s->ctx, imports->module);
 }
 
 // Takes over `imported`. The token at hand is the name to use here.
@@ -141,10 +137,11 @@ static __exception int cellar_parse_import_clause(JSParseState *s, cellar_import
 }
 
 // The module's name and attributes; leaves the two arguments of import() on the stack.
-static __exception int cellar_parse_import_source(JSParseState *s) {
+static __exception int cellar_parse_import_source(JSParseState *s, cellar_imports_t *imports) {
     JSContext *ctx = s->ctx;
     if (s->token.val != TOK_STRING)
         return js_parse_error(s, "module specifier expected");
+    imports->module = JS_DupValue(ctx, s->token.u.str.str);
     if (emit_push_const(s, s->token.u.str.str, 1) || next_token(s))
         return -1;
     JSValue attributes;
@@ -163,6 +160,29 @@ static __exception int cellar_parse_import_source(JSParseState *s) {
     return failed ? -1 : 0;
 }
 
+// The message that a module does not export a name, which is made when the declaration is compiled.
+static JSAtom cellar_no_export_message(JSContext *ctx, JSValueConst module, JSAtom name) {
+    const char *from = JS_ToCString(ctx, module), *wanted = from == NULL ? NULL : JS_AtomToCString(ctx, name);
+    JSAtom message = JS_ATOM_NULL;
+    DynBuf text;
+    js_dbuf_init(ctx, &text);
+    if (wanted != NULL) {
+        dbuf_putstr(&text, "The requested module '");
+        dbuf_putstr(&text, from);
+        dbuf_putstr(&text, "' does not provide an export named '");
+        dbuf_putstr(&text, wanted);
+        dbuf_putstr(&text, "'");
+        if (dbuf_error(&text))
+            JS_ThrowOutOfMemory(ctx);
+        else
+            message = JS_NewAtomLen(ctx, (const char *)text.buf, text.size);
+    }
+    dbuf_free(&text);
+    JS_FreeCString(ctx, wanted);
+    JS_FreeCString(ctx, from);
+    return message;
+}
+
 // Gives each name its value, from the namespace on the stack.
 static __exception int cellar_emit_bindings(JSParseState *s, cellar_imports_t *imports) {
     for (int i = 0; i < imports->count; i++) {
@@ -177,8 +197,12 @@ static __exception int cellar_emit_bindings(JSParseState *s, cellar_imports_t *i
             emit_op(s, OP_swap);
             emit_op(s, OP_in);
             int exported = emit_goto(s, OP_if_true, -1);
+            JSAtom message = cellar_no_export_message(s->ctx, imports->module, imported);
+            if (message == JS_ATOM_NULL)
+                return -1;
             emit_op(s, OP_throw_error);
-            emit_atom(s, imported);
+            emit_atom(s, message);
+            JS_FreeAtom(s->ctx, message);
             emit_u8(s, CELLAR_THROW_NO_EXPORT);
             emit_label(s, exported);
             emit_op(s, OP_get_field);
@@ -196,6 +220,7 @@ static __exception int cellar_parse_import(JSParseState *s) {
     int line = s->token.line_num, column = s->token.col_num;
     cellar_imports_t imports;
     imports.count = 0;
+    imports.module = JS_UNDEFINED;
     int failed = next_token(s);
     if (!failed && s->token.val != TOK_STRING) {
         failed = cellar_parse_import_clause(s, &imports);
@@ -205,7 +230,7 @@ static __exception int cellar_parse_import(JSParseState *s) {
             failed = next_token(s);
     }
     if (!failed)
-        failed = cellar_parse_import_source(s);
+        failed = cellar_parse_import_source(s, &imports);
     if (!failed) {
         emit_source_loc_at(s, line, column);
         emit_op(s, OP_import);
@@ -216,6 +241,5 @@ static __exception int cellar_parse_import(JSParseState *s) {
     cellar_free_imports(s, &imports);
     if (failed)
         return -1;
-    set_eval_ret_undefined(s);
     return js_parse_expect_semi(s);
 }

@@ -1,5 +1,5 @@
 // Between JavaScript values and the types of the component ABI.
-#include "shim.h"
+#include "convert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,28 +26,32 @@ void text_free(JSContext *ctx, kernel_string_t *text) {
     text->ptr = NULL;
 }
 
-kernel_string_t owned_text_of(JSContext *ctx, JSValueConst value) {
-    kernel_string_t view;
-    if (!text_of(ctx, value, &view)) {
-        JS_FreeValue(ctx, JS_GetException(ctx));
-        return glue_copy("", 0);
-    }
-    kernel_string_t copy = glue_copy((const char *)view.ptr, view.len);
-    text_free(ctx, &view);
-    return copy;
+// A copy of bytes that the ABI frees. False with an exception when memory is short.
+static bool copy_bytes(JSContext *ctx, const uint8_t *bytes, size_t length, kernel_string_t *copy) {
+    if (glue_try_copy((const char *)bytes, length, copy))
+        return true;
+    JS_ThrowOutOfMemory(ctx);
+    return false;
 }
 
-kernel_option_string_t owned_property(JSContext *ctx, JSValueConst object, const char *name) {
-    kernel_option_string_t text = {.is_some = false};
+bool copy_text_of(JSContext *ctx, JSValueConst value, kernel_string_t *text) {
+    kernel_string_t view;
+    *text = (kernel_string_t){NULL, 0};
+    if (!text_of(ctx, value, &view))
+        return false;
+    bool ok = copy_bytes(ctx, view.ptr, view.len, text);
+    text_free(ctx, &view);
+    return ok;
+}
+
+bool copy_property(JSContext *ctx, JSValueConst object, const char *name, kernel_option_string_t *text) {
+    *text = (kernel_option_string_t){.is_some = false};
     JSValue value = JS_GetPropertyStr(ctx, object, name);
-    if (JS_IsException(value)) {
-        JS_FreeValue(ctx, JS_GetException(ctx));
-    } else if (!JS_IsUndefined(value)) {
-        text.is_some = true;
-        text.val = owned_text_of(ctx, value);
-    }
+    bool ok = !JS_IsException(value);
+    if (ok && !JS_IsUndefined(value))
+        ok = text->is_some = copy_text_of(ctx, value, &text->val);
     JS_FreeValue(ctx, value);
-    return text;
+    return ok;
 }
 
 kernel_option_u32_t number_property(JSContext *ctx, JSValueConst object, const char *name) {
@@ -98,18 +102,15 @@ static bool mime_data_of(JSContext *ctx, JSValueConst value, cellar_kernel_types
     size_t length;
     const uint8_t *bytes = bytes_of(ctx, value, &length);
     if (bytes != NULL) {
-        kernel_string_t copy = glue_copy((const char *)bytes, length);
+        kernel_string_t copy;
         data->tag = CELLAR_KERNEL_TYPES_MIME_DATA_BINARY;
+        if (!copy_bytes(ctx, bytes, length, &copy))
+            return false;
         data->val.binary = (kernel_list_u8_t){copy.ptr, copy.len};
         return true;
     }
     data->tag = CELLAR_KERNEL_TYPES_MIME_DATA_TEXT;
-    kernel_string_t view;
-    if (!text_of(ctx, value, &view))
-        return false;
-    data->val.text = glue_copy((const char *)view.ptr, view.len);
-    text_free(ctx, &view);
-    return true;
+    return copy_text_of(ctx, value, &data->val.text);
 }
 
 bool bundle_of(JSContext *ctx, JSValueConst array, kernel_mime_bundle_t *bundle) {
@@ -125,8 +126,7 @@ bool bundle_of(JSContext *ctx, JSValueConst array, kernel_mime_bundle_t *bundle)
     for (uint32_t i = 0; i + 1 < length; i += 2) {
         JSValue type = JS_GetPropertyUint32(ctx, array, i), value = JS_GetPropertyUint32(ctx, array, i + 1);
         cellar_kernel_types_tuple2_string_mime_data_t *entry = &bundle->ptr[bundle->len];
-        entry->f0 = owned_text_of(ctx, type);
-        bool ok = mime_data_of(ctx, value, &entry->f1);
+        bool ok = copy_text_of(ctx, type, &entry->f0) && mime_data_of(ctx, value, &entry->f1);
         bundle->len++;
         JS_FreeValue(ctx, type);
         JS_FreeValue(ctx, value);

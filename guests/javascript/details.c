@@ -1,4 +1,4 @@
-// What only the engine knows of a value, for showing it without running its code. Part of shim.c.
+// What only the engine knows of a value, for showing it without running its code. Part of engine.c.
 
 // proxyDetails(value): [target, handler] of a proxy, both null when it is revoked; undefined for anything else
 static JSValue proxy_details(JSContext *c, JSValueConst this_value, int argc, JSValueConst *argv) {

@@ -1,5 +1,6 @@
 // Text and bytes, for the encodings that programs meet every day, and classes of values.
-#include "shim.h"
+#include "convert.h"
+#include "functions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,15 @@ static JSValue byte_length(JSContext *ctx, JSValueConst this_value, int argc, JS
 // encodeInto(string, bytes): as many whole characters as fit; how many code units that were, and bytes
 static JSValue encode_into(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     size_t room, written = 0, read = 0;
-    uint8_t *target = (uint8_t *)bytes_argument(ctx, argv[1], &room);
     kernel_string_t text;
-    if (target == NULL || !text_of(ctx, argv[0], &text))
+    // Making a text of a value may run code, which may move or free the bytes: so the text comes first.
+    if (!text_of(ctx, argv[0], &text))
         return JS_EXCEPTION;
+    uint8_t *target = (uint8_t *)bytes_argument(ctx, argv[1], &room);
+    if (target == NULL) {
+        text_free(ctx, &text);
+        return JS_EXCEPTION;
+    }
     while (written < text.len) {
         uint8_t first = text.ptr[written];
         size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;

@@ -1,5 +1,7 @@
 // Files, through the C library. Errors carry a code, as Node's do.
-#include "shim.h"
+#include "convert.h"
+#include "engine.h"
+#include "functions.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,11 +17,11 @@
 
 const char *error_code(int number) {
     static const struct { int number; const char *code; } codes[] = {
-        {EACCES, "EACCES"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
+        {EACCES, "EACCES"}, {EAGAIN, "EAGAIN"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
         {EFBIG, "EFBIG"}, {EILSEQ, "EILSEQ"}, {EINTR, "EINTR"}, {EINVAL, "EINVAL"}, {EISDIR, "EISDIR"},
         {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"}, {EMLINK, "EMLINK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
         {ENOENT, "ENOENT"}, {ENOTCAPABLE, "EPERM"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
-        {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
+        {ENOMEM, "ENOMEM"}, {ENOSYS, "ENOSYS"}, {ESPIPE, "ESPIPE"}, {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         if (codes[i].number == number)
@@ -49,7 +51,7 @@ static bool read_all(int fd, uint8_t **bytes, size_t *length) {
     *bytes = NULL;
     *length = 0;
     for (;;) {
-        if (room - *length < CHUNK_BYTES / 2) {
+        if (room == *length) {
             size_t grown = *length + CHUNK_BYTES / 16 + *length / 2;
             struct stat stat;
             if (room == 0 && fstat(fd, &stat) == 0 && stat.st_size > 0)
@@ -85,7 +87,7 @@ static JSValue read_file(JSContext *ctx, JSValueConst this_value, int argc, JSVa
     if (fd >= 0 && read_all(fd, &bytes, &length)) {
         result = bytes_from(ctx, bytes, length);
     } else {
-        result = throw_errno(ctx, fd < 0 ? "open" : "read", path);
+        result = errno == ENOMEM ? JS_ThrowOutOfMemory(ctx) : throw_errno(ctx, fd < 0 ? "open" : "read", path);
         free(bytes);
     }
     if (fd >= 0)
@@ -108,18 +110,19 @@ static void make_parents(const char *path) {
 // writeFile(path, text or bytes, append): number of bytes. Folders on the way are made.
 static JSValue write_file(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     size_t length;
-    const uint8_t *bytes = bytes_of(ctx, argv[1], &length);
     kernel_string_t text = {NULL, 0};
+    // Making a text of a value may run code, which may move or free the bytes: so the path comes first.
+    const char *path = JS_ToCString(ctx, argv[0]);
+    if (path == NULL)
+        return JS_EXCEPTION;
+    const uint8_t *bytes = bytes_of(ctx, argv[1], &length);
     if (bytes == NULL) {
-        if (!text_of(ctx, argv[1], &text))
+        if (!text_of(ctx, argv[1], &text)) {
+            JS_FreeCString(ctx, path);
             return JS_EXCEPTION;
+        }
         bytes = text.ptr;
         length = text.len;
-    }
-    const char *path = JS_ToCString(ctx, argv[0]);
-    if (path == NULL) {
-        text_free(ctx, &text);
-        return JS_EXCEPTION;
     }
     int flags = O_WRONLY | O_CREAT | (JS_ToBool(ctx, argv[2]) ? O_APPEND : O_TRUNC);
     int fd = open(path, flags, 0666);

@@ -1,11 +1,15 @@
 // The rest of what the prelude asks of C: clocks, randomness, the session.
-#include "shim.h"
+#include "convert.h"
+#include "engine.h"
+#include "functions.h"
+#include "sources.h"
+#include "state.h"
 
 #include <string.h>
 
 // now(): milliseconds since the session got its kernel
 static JSValue now(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    return JS_NewFloat64(ctx, (double)(cellar_kernel_control_monotonic_clock() - session_start()) / 1e6);
+    return JS_NewFloat64(ctx, (double)(cellar_kernel_control_monotonic_clock() - started_at) / 1e6);
 }
 
 // fillRandom(bytes)
@@ -18,12 +22,17 @@ static JSValue fill_random(JSContext *ctx, JSValueConst this_value, int argc, JS
     return JS_UNDEFINED;
 }
 
-// exit(status)
+// exit(status): ends the cell that now runs; throws what no JavaScript can catch
 static JSValue exit_now(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     int32_t status;
     if (JS_ToInt32(ctx, &status, argv[0]))
         return JS_EXCEPTION;
-    return exit_cell(ctx, status);
+    JS_ThrowInternalError(ctx, "exit");
+    JSValue error = JS_GetException(ctx);
+    JS_SetUncatchableError(ctx, error);
+    ending = ENDS_EXITED;
+    exit_status = status;
+    return JS_Throw(ctx, error);
 }
 
 // currentCell(): the number of the cell that runs
@@ -39,12 +48,18 @@ static JSValue source(JSContext *ctx, JSValueConst this_value, int argc, JSValue
 
 // lexicals()
 static JSValue lexicals(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    return lexical_bindings(ctx);
+    return lexical_bindings();
 }
 
-// environment()
+// environment(): of the session; name, value, and so on
 static JSValue environment(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    return environment_list(ctx);
+    environment_read = true;
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < configuration.environment.len; i++) {
+        JS_SetPropertyUint32(ctx, list, 2 * i, string_from(ctx, configuration.environment.ptr[i].f0));
+        JS_SetPropertyUint32(ctx, list, 2 * i + 1, string_from(ctx, configuration.environment.ptr[i].f1));
+    }
+    return list;
 }
 
 // workingDirectory()
@@ -60,7 +75,7 @@ static JSValue memory_bytes(JSContext *ctx, JSValueConst this_value, int argc, J
 
 // enqueueTick(function)
 static JSValue tick(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    return enqueue_tick(ctx, argv[0]) ? JS_UNDEFINED : JS_EXCEPTION;
+    return enqueue_tick(argv[0]) ? JS_UNDEFINED : JS_EXCEPTION;
 }
 
 // context()
@@ -70,7 +85,7 @@ static JSValue get_context(JSContext *ctx, JSValueConst this_value, int argc, JS
 
 // setContext(value)
 static JSValue set_context(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    enter_context(ctx, JS_DupValue(ctx, argv[0]));
+    enter_context(JS_DupValue(ctx, argv[0]));
     return JS_UNDEFINED;
 }
 

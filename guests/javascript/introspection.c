@@ -1,18 +1,10 @@
-// Exports that look into a session: variables, values, completions, hovers; and the one that binds names. The prelude finds the answers.
-#include "shim.h"
-
+// Exports that look into a session: variables, values, completions, hovers. The prelude
+// finds the answers.
 #include <stdlib.h>
 
-JSValue bind_names(JSContext *ctx, const kernel_list_tuple2_string_json_t *bindings) {
-    JSValue result = JS_UNDEFINED;
-    for (size_t i = 0; i < bindings->len && !JS_IsException(result); i++) {
-        JSValue arguments[] = {string_from(ctx, bindings->ptr[i].f0), string_from(ctx, bindings->ptr[i].f1)};
-        result = call_hook(ctx, HOOK_BIND, 2, (JSValueConst *)arguments);
-        JS_FreeValue(ctx, arguments[0]);
-        JS_FreeValue(ctx, arguments[1]);
-    }
-    return result;
-}
+#include "convert.h"
+#include "hooks.h"
+#include "state.h"
 
 // Calls a hook with a text and a number; an exception is an answer of undefined.
 static JSValue ask(JSContext *ctx, hook_t hook, kernel_string_t *text, uint32_t number) {
@@ -50,6 +42,14 @@ static uint32_t answer_length(JSContext *ctx, JSValueConst answer) {
     return JS_IsArray(answer) && JS_GetLength(ctx, answer, &length) == 0 ? (uint32_t)length : 0;
 }
 
+// The text of a property of an answer. Empty when memory is short: a look at a session must not end its kernel.
+static kernel_string_t property_text(JSContext *ctx, JSValueConst entry, const char *name) {
+    kernel_option_string_t text;
+    if (!copy_property(ctx, entry, name, &text))
+        drop_exception();
+    return text.val;
+}
+
 void exports_kernel_variables(kernel_list_variable_t *list) {
     JSContext *ctx = enter();
     JSValue answer = ask(ctx, HOOK_VARIABLES, NULL, 0);
@@ -59,10 +59,10 @@ void exports_kernel_variables(kernel_list_variable_t *list) {
         JSValue entry = JS_GetPropertyUint32(ctx, answer, i);
         kernel_option_u32_t size = number_property(ctx, entry, "size");
         list->ptr[list->len++] = (kernel_variable_t){
-            .name = owned_property(ctx, entry, "name").val,
-            .type_name = owned_property(ctx, entry, "type").val,
+            .name = property_text(ctx, entry, "name"),
+            .type_name = property_text(ctx, entry, "type"),
             .size = {size.is_some, size.val},
-            .preview = owned_property(ctx, entry, "preview").val,
+            .preview = property_text(ctx, entry, "preview"),
         };
         JS_FreeValue(ctx, entry);
     }
@@ -81,8 +81,8 @@ void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_comp
     for (uint32_t i = 0; i < length && list->items.ptr != NULL; i++) {
         JSValue entry = JS_GetPropertyUint32(ctx, items, i);
         list->items.ptr[list->items.len++] = (cellar_kernel_types_completion_item_t){
-            .text = owned_property(ctx, entry, "text").val,
-            .kind = owned_property(ctx, entry, "kind").val,
+            .text = property_text(ctx, entry, "text"),
+            .kind = property_text(ctx, entry, "kind"),
         };
         JS_FreeValue(ctx, entry);
     }

@@ -1,6 +1,6 @@
 // Bundled libraries: constant data until something needs one, so that a session pays for what it uses.
 #include "libraries.h"
-#include "shim.h"
+#include "functions.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-// Lists of QuickJS's own, kept apart: jobs that come before the others, and objects that need no collection. Included by
-// shim.c.
+// Lists of QuickJS's own, kept apart: jobs that come before the others, and objects that need no collection. Part of
+// engine.c.
 
 static void move_list(struct list_head *from, struct list_head *to) {
     if (list_empty(from))
@@ -18,13 +18,36 @@ static JSValue run_tick(JSContext *c, int argc, JSValueConst *argv) {
     return JS_Call(ctx, argv[0], JS_UNDEFINED, 0, NULL);
 }
 
-bool enqueue_tick(JSContext *c, JSValueConst function) {
+bool enqueue_tick(JSValueConst function) {
     if (JS_EnqueueJob(ctx, run_tick, 1, &function))
         return false;
     // It was put at the end of the other queue.
     struct list_head *entry = runtime->job_list.prev;
     list_del(entry);
     list_add_tail(entry, &ticks);
+    return true;
+}
+
+bool has_jobs(void) {
+    return !list_empty(&ticks) || !list_empty(&runtime->job_list);
+}
+
+bool run_job(bool (*is_dropped)(uint32_t cell), JSValue *result) {
+    static bool in_jobs; // a tick that a job asks for waits until there is no job
+    if (!has_jobs()) {
+        in_jobs = false;
+        return false;
+    }
+    in_jobs = in_jobs ? !list_empty(&runtime->job_list) : list_empty(&ticks);
+    struct list_head *queue = in_jobs ? &runtime->job_list : &ticks;
+    JSJobEntry *job = list_entry(queue->next, JSJobEntry, link);
+    list_del(&job->link);
+    glue_cell = job->cell;
+    enter_context(job->context);
+    *result = is_dropped(job->cell) ? JS_UNDEFINED : job->job_func(ctx, job->argc, (JSValueConst *)job->argv);
+    for (int i = 0; i < job->argc; i++)
+        JS_FreeValue(ctx, job->argv[i]);
+    js_free(ctx, job);
     return true;
 }
 
@@ -37,7 +60,7 @@ static struct list_head frozen;
 
 // Small blocks that are free in what is baked stay so for ever: each would cost a session a page of its own. In their place
 // are small arenas of all sizes, side by side.
-static void seal_arenas(void) {
+void seal_arenas(void) {
     for (int size = 0; size < JS_ARENA_BLOCK_SIZE_COUNT; size++) {
         struct list_head *head = &runtime->arena_state.free_arena_list[size], *entry, *next;
         list_for_each_safe(entry, next, head) {
@@ -58,7 +81,7 @@ static void seal_arenas(void) {
 // Bytes that a session may allocate before its first collection.
 #define GC_BYTES (1u << 20)
 
-static void freeze(void) {
+void freeze(void) {
     JS_RunGC(runtime);
     move_list(&runtime->gc_obj_list, &frozen);
     JS_SetGCThreshold(runtime, runtime->malloc_state.malloc_size + GC_BYTES);

@@ -1,5 +1,5 @@
 // What finding a module's file asks of the files tree. Nothing here throws for a file that is not there.
-#include "shim.h"
+#include "functions.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // ES modules: compile, connect, evaluate, free. Which modules there are and which file a name means is the prelude's.
 //
-// A part of shim.c, since it needs to know the inside of QuickJS, whose own resolver is not used: that one loads in
+// A part of engine.c, since it needs to know the inside of QuickJS, whose own resolver is not used: that one loads in
 // depth, on the stack, and keeps every module for ever. A module's handle is its address, which only the prelude sees.
 
 // Calls into modules that are on the stack: while there are any, none of them can be judged abandoned.

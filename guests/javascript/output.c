@@ -1,5 +1,7 @@
 // What a cell shows.
-#include "shim.h"
+#include "convert.h"
+#include "engine.h"
+#include "functions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +42,8 @@ static JSValue clear(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
     return JS_UNDEFINED;
 }
 
-// A whole number stays one; any other value that is no boolean and no number becomes text.
+// A whole number stays one; any other value that is no boolean and no number becomes text. False when an exception is
+// pending.
 static bool scalar_of(JSContext *ctx, JSValueConst value, cellar_kernel_types_scalar_t *scalar) {
     if (JS_IsBool(value)) {
         scalar->tag = CELLAR_KERNEL_TYPES_SCALAR_BOOLEAN;
@@ -59,26 +62,26 @@ static bool scalar_of(JSContext *ctx, JSValueConst value, cellar_kernel_types_sc
         return true;
     }
     scalar->tag = CELLAR_KERNEL_TYPES_SCALAR_TEXT;
-    scalar->val.text = owned_text_of(ctx, value);
-    return true;
+    return copy_text_of(ctx, value, &scalar->val.text);
 }
 
 // status(operation, name, value, ...)
 static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    cellar_kernel_output_tuple2_string_scalar_t fields[8];
+    cellar_kernel_output_tuple2_string_scalar_t fields[8] = {0};
     cellar_kernel_output_list_tuple2_string_scalar_t list = {fields, 0};
-    kernel_string_t operation = owned_text_of(ctx, argv[0]);
-    for (int i = 1; i + 1 < argc && list.len < sizeof fields / sizeof *fields; i += 2) {
+    kernel_string_t operation;
+    bool ok = copy_text_of(ctx, argv[0], &operation);
+    for (int i = 1; ok && i + 1 < argc && list.len < sizeof fields / sizeof *fields; i += 2) {
         cellar_kernel_output_tuple2_string_scalar_t *field = &fields[list.len++];
-        field->f0 = owned_text_of(ctx, argv[i]);
-        scalar_of(ctx, argv[i + 1], &field->f1);
+        ok = copy_text_of(ctx, argv[i], &field->f0) && scalar_of(ctx, argv[i + 1], &field->f1);
     }
-    cellar_kernel_output_status(glue_cell, &operation, &list);
+    if (ok)
+        cellar_kernel_output_status(glue_cell, &operation, &list);
     note_wait();
     kernel_string_free(&operation);
     for (size_t i = 0; i < list.len; i++)
         cellar_kernel_output_tuple2_string_scalar_free(&fields[i]);
-    return JS_UNDEFINED;
+    return ok ? JS_UNDEFINED : JS_EXCEPTION;
 }
 
 void add_output_functions(JSContext *ctx, JSValueConst host) {

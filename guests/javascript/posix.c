@@ -1,6 +1,8 @@
 // Files as Node's `fs` wants them: one function for each call of the system. Each returns what the call gives, or the
 // negative number of the error; the library above makes errors of those.
-#include "shim.h"
+#include "convert.h"
+#include "engine.h"
+#include "functions.h"
 
 #include <errno.h>
 #include <fcntl.h>

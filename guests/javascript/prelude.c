@@ -1,17 +1,11 @@
 // The JavaScript half of the guest: embedded here, run once while the guest is baked.
-#include "shim.h"
+#include "functions.h"
+#include "glue.h"
+#include "hooks.h"
+#include "prelude.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static const char *const hook_names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
-                                                   "value", "complete", "inspectAt", "configure", "bind", "importModule",
-                                                   "fillImportMeta", "preload"};
-static JSValue hooks[HOOK_COUNT];
-
-JSValue call_hook(JSContext *ctx, hook_t hook, int argc, JSValueConst *argv) {
-    return JS_Call(ctx, hooks[hook], JS_UNDEFINED, argc, argv);
-}
 
 // In the order in which they run: later files use what earlier ones put into the kit.
 static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "timers",
@@ -86,6 +80,7 @@ void load_prelude(JSContext *ctx) {
     add_posix_functions(ctx, host);
     add_host_functions(ctx, host);
     add_detail_functions(ctx, host);
+    add_digest_functions(ctx, host);
     add_encoding_functions(ctx, host);
     add_url_functions(ctx, host);
     add_library_functions(ctx, host);
@@ -104,16 +99,9 @@ void load_prelude(JSContext *ctx) {
         JS_FreeValue(ctx, result);
         JS_FreeValue(ctx, function);
     }
-    for (int i = 0; i < HOOK_COUNT; i++) {
-        hooks[i] = JS_GetPropertyStr(ctx, kit, hook_names[i]);
-        if (!JS_IsFunction(ctx, hooks[i]))
-            give_up(ctx, hook_names[i]);
-    }
+    const char *missing = take_hooks(ctx, kit);
+    if (missing != NULL)
+        give_up(ctx, missing);
     JS_FreeValue(ctx, host);
     JS_FreeValue(ctx, kit);
-}
-
-void free_prelude(JSContext *ctx) {
-    for (int i = 0; i < HOOK_COUNT; i++)
-        JS_FreeValue(ctx, hooks[i]);
 }

@@ -1,6 +1,6 @@
 // Scripts, and global scopes of their own for them: what `node:vm` is made of.
 //
-// A part of shim.c, since QuickJS says to nobody outside which global scope a function belongs to.
+// A part of engine.c, since QuickJS says to nobody outside which global scope a function belongs to.
 
 // newRealm(): the global object of a new scope, which lives as long as anything that came out of it
 static JSValue new_realm(JSContext *c, JSValueConst this_value, int argc, JSValueConst *argv) {

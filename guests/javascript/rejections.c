@@ -1,4 +1,8 @@
-// Rejected promises that nobody handles: each fails the cell that made it. Part of shim.c.
+// Rejected promises that nobody handles: each fails the cell that made it; see cells.h.
+#include <stdlib.h>
+
+#include "cells.h"
+#include "state.h"
 
 // Rejected promises that nobody handles yet.
 typedef struct {
@@ -9,11 +13,11 @@ static rejection_t *rejections;
 static size_t rejection_count, rejection_room;
 
 // Called when a promise is rejected that nobody handles, and again when somebody does.
-static void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bool handled, void *opaque) {
+void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bool handled, void *opaque) {
     if (handled) {
         for (size_t i = 0; i < rejection_count; i++) {
             if (JS_VALUE_GET_TAG(rejections[i].promise) == JS_TAG_OBJECT &&
-                JS_VALUE_GET_OBJ(rejections[i].promise) == JS_VALUE_GET_OBJ(promise)) {
+                JS_VALUE_GET_PTR(rejections[i].promise) == JS_VALUE_GET_PTR(promise)) {
                 JS_FreeValue(ctx, rejections[i].promise);
                 JS_FreeValue(ctx, rejections[i].reason);
                 rejections[i] = (rejection_t){JS_UNDEFINED, JS_UNDEFINED, 0};
@@ -33,15 +37,11 @@ static void track_rejection(JSContext *c, JSValueConst promise, JSValueConst rea
     rejections[rejection_count++] = (rejection_t){JS_DupValue(ctx, promise), JS_DupValue(ctx, reason), glue_cell};
 }
 
-static bool is_cell_promise(JSValueConst promise) {
-    for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
-        if (cell->live && JS_IsObject(cell->promise) && JS_VALUE_GET_OBJ(cell->promise) == JS_VALUE_GET_OBJ(promise))
-            return true;
-    }
-    return false;
+bool has_rejections(void) {
+    return rejection_count > 0;
 }
 
-static void report_rejections(void) {
+void report_rejections(void) {
     // Describing one runs code, which may add more; those are for the next round.
     rejection_t *list = rejections;
     size_t count = rejection_count;
@@ -57,18 +57,10 @@ static void report_rejections(void) {
     free(list);
 }
 
-static void forget_rejections(void) {
+void forget_rejections(void) {
     for (size_t i = 0; i < rejection_count; i++) {
         JS_FreeValue(ctx, rejections[i].promise);
         JS_FreeValue(ctx, rejections[i].reason);
     }
     rejection_count = 0;
-}
-
-// Has what was called ended well, or the promise that it returned? If not, the exception says why.
-static bool is_settled_well(JSValueConst result) {
-    JSPromiseStateEnum state = JS_PromiseState(ctx, result);
-    if (state == JS_PROMISE_REJECTED)
-        JS_Throw(ctx, JS_PromiseResult(ctx, result));
-    return !JS_IsException(result) && state != JS_PROMISE_REJECTED && state != JS_PROMISE_PENDING;
 }

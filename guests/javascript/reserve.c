@@ -1,5 +1,5 @@
 // Memory kept aside, so that running out of it can be told and later cells can free what fills it.
-#include "shim.h"
+#include "reserve.h"
 
 #include <stdlib.h>
 

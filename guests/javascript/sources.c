@@ -1,5 +1,5 @@
 // The sources of recent cells: error records show lines of them.
-#include "shim.h"
+#include "sources.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// What a stack says beyond the functions that are being called: see stacks.h. Part of shim.c, since it looks into
+// What a stack says beyond the functions that are being called: see stacks.h. Part of engine.c, since it looks into
 // QuickJS's promises and suspended functions.
 #include "stacks.h"
 
@@ -172,10 +172,30 @@ static void cellar_forget_place(JSContext *c) {
     c->error_back_trace = JS_UNDEFINED;
 }
 
-static void cellar_throw_no_export(JSContext *c, JSAtom name) {
-    char text[ATOM_GET_STR_BUF_SIZE];
-    JS_ThrowSyntaxError(c, "the module does not provide an export named '%s'",
-                        JS_AtomGetStr(c, text, sizeof text, name));
+static void cellar_throw_no_export(JSContext *c, JSAtom message) {
+    const char *text = JS_AtomToCString(c, message);
+    JS_ThrowSyntaxError(c, "%s", text == NULL ? "the module does not provide an export" : text);
+    JS_FreeCString(c, text);
+}
+
+// Where the asynchronous function waits whose result a promise is, as a stack; undefined when that is not known.
+JSValue waiting_place(JSValueConst promise) {
+    const JSPromiseData *wanted = JS_GetOpaque(promise, JS_CLASS_PROMISE);
+    struct list_head *at;
+    DynBuf text;
+    js_dbuf_init(ctx, &text);
+    bool found = false;
+    list_for_each(at, &runtime->gc_obj_list) {
+        JSGCObjectHeader *header = list_entry(at, JSGCObjectHeader, link);
+        if (wanted == NULL || found || JS_GC_TYPE(header) != JS_GC_OBJ_TYPE_ASYNC_FUNCTION)
+            continue;
+        JSAsyncFunctionData *function = (JSAsyncFunctionData *)header;
+        if (function->is_active && settled_by(function->resolving_funcs[0]) == wanted)
+            found = cellar_put_frame(ctx, &function->func_state.frame, "", &text);
+    }
+    JSValue stack = found && !dbuf_error(&text) ? JS_NewStringLen(ctx, (const char *)text.buf, text.size) : JS_UNDEFINED;
+    dbuf_free(&text);
+    return stack;
 }
 
 // ---- What is not a function

@@ -1,4 +1,4 @@
-// What a stack says beyond the functions that are being called. Included into quickjs.c, by an edit of the builder,
+// What a stack says beyond the functions that are being called. Included into quickjs.c, by a patch,
 // before what makes stacks; stacks.c has the definitions. None of these runs code of the user's.
 
 // Puts the first line of a stack, "Name: message", when the value is an error.
@@ -10,8 +10,8 @@ static bool cellar_put_frame(JSContext *ctx, JSStackFrame *frame, const char *pr
 // Puts up to `limit` functions that await the outermost one that runs, each as a frame.
 static void cellar_put_awaiting(JSContext *ctx, JSStackFrame *outermost, DynBuf *out, int limit);
 
-// Throws what an import declaration throws when the module does not export the name.
-static void cellar_throw_no_export(JSContext *ctx, JSAtom name);
+// Throws what an import declaration throws when the module does not export a name.
+static void cellar_throw_no_export(JSContext *ctx, JSAtom message);
 
 // Throws that a value is not a function, and names the expression that gave it when the source has it.
 static JSValue cellar_throw_not_function(JSContext *ctx);

@@ -1,8 +1,17 @@
 // What setTimeout and its kin are made of. The list is sorted by time; the host wakes the kernel for its head.
-#include "shim.h"
+#include "functions.h"
+#include "state.h"
 
 // More than any program sets at once.
 #define TIMER_COUNT_MAX 10000
+
+// A function that is to be called later.
+typedef struct timer {
+    struct timer *next;
+    uint64_t due, interval;
+    uint32_t id, cell;
+    JSValue function, context;
+} pending_timer_t;
 
 static pending_timer_t *timers;
 static uint32_t timer_count, last_id;
@@ -100,7 +109,7 @@ bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result) {
         insert(timer);
     }
     running = timer;
-    enter_context(ctx, JS_DupValue(ctx, timer->context));
+    enter_context(JS_DupValue(ctx, timer->context));
     *result = JS_Call(ctx, timer->function, JS_UNDEFINED, 0, NULL);
     bool cleared = running == NULL;
     running = NULL;
@@ -109,10 +118,11 @@ bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result) {
     return true;
 }
 
-void timers_forget(JSContext *ctx, uint32_t cell) {
+// Forgets the timers of a cell, or all when `is_any` is true.
+static void forget(JSContext *ctx, uint32_t cell, bool is_any) {
     for (pending_timer_t **at = &timers; *at != NULL;) {
         pending_timer_t *timer = *at;
-        if (cell != UINT32_MAX && timer->cell != cell) {
+        if (!is_any && timer->cell != cell) {
             at = &timer->next;
             continue;
         }
@@ -120,4 +130,12 @@ void timers_forget(JSContext *ctx, uint32_t cell) {
         timer_count--;
         release(ctx, timer);
     }
+}
+
+void timers_forget(JSContext *ctx, uint32_t cell) {
+    forget(ctx, cell, false);
+}
+
+void timers_forget_all(JSContext *ctx) {
+    forget(ctx, 0, true);
 }

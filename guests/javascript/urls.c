@@ -1,6 +1,7 @@
 // Addresses, parsed as the URL standard says by the library `ada`.
 #include "ada_c.h"
-#include "shim.h"
+#include "convert.h"
+#include "functions.h"
 
 #include <string.h>
 

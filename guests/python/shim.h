@@ -18,8 +18,8 @@ uint32_t cellar_current_cell(void);
 
 /* Borrows the UTF-8 of `text`; lone surrogates become `?`. `*owner` must be released when the borrow ends. */
 int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner);
-/* A copy, for what the bindings free. Falls back to the empty string when memory is short. */
-void cellar_copy_text(PyObject *text, kernel_string_t *out);
+/* A copy, for what the bindings free. Returns -1, with no exception set and an empty string, when memory is short. */
+int cellar_copy_text(PyObject *text, kernel_string_t *out);
 PyObject *cellar_text(const kernel_string_t *text);
 /* Turns a list of (mime, str | bytes) into a bundle that the caller frees with kernel_mime_bundle_free. */
 int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);

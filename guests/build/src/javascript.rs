@@ -38,11 +38,11 @@ pub(crate) const ADA: CrateSource = CrateSource {
 /// How `ada` is compiled: without its patterns, which need the regular expressions of C++, and without exceptions.
 const ADA_FLAGS: &[&str] = &["-std=c++20", "-fno-exceptions", "-fno-rtti", "-DADA_INCLUDE_URL_PATTERN=0"];
 
-/// C files of QuickJS besides `quickjs.c`, which is a part of the shim.
+/// C files of QuickJS besides `quickjs.c`, which is a part of `engine.c`.
 const QUICKJS_FILES: [&str; 3] = ["dtoa.c", "libregexp.c", "libunicode.c"];
 
 /// What is compiled by a profile.
-const PROFILED: &[&str] = &["shim.c", "dtoa.c", "libregexp.c", "libunicode.c"];
+const PROFILED: &[&str] = &["engine.c", "dtoa.c", "libregexp.c", "libunicode.c"];
 
 /// The sources of the recipe of every image.
 pub(crate) const RECIPE: &str = concat!(
@@ -53,9 +53,7 @@ pub(crate) const RECIPE: &str = concat!(
     include_str!("profile.rs"),
     include_str!("profile/counts.rs"),
     include_str!("profile/indexed.rs"),
-    include_str!("quickjs/atomics.rs"),
-    include_str!("quickjs/bounded.rs"),
-    include_str!("quickjs/faster.rs"),
+    include_str!("patches.rs"),
     include_str!("unroll.rs")
 );
 
@@ -98,8 +96,8 @@ pub(crate) fn inputs(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
 pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>) -> Result<Built> {
     let patched = bench.work.join("quickjs");
     let upstream = workshop.crate_source(&QUICKJS)?.join("embed/quickjs");
-    bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &patched))?;
     let folder = workshop.root.join("guests/javascript");
+    bench.step("patch QuickJS", || quickjs::copy_patched(&upstream, &folder.join("patches"), &patched, &bench.work))?;
     let modules = bench.work.join("modules");
     bench.step("read Deno's modules", || deno::write_tree(workshop, bench, &folder.join("deno"), &modules))?;
     let mut sources = vec![Source { folder: folder.join("libraries"), modules }];
@@ -116,11 +114,14 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
     fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
     let module = Module {
         own: [
-            "shim.c",
+            "engine.c",
             "bridges.c",
+            "cells.c",
             "convert.c",
+            "digests.c",
             "encodings.c",
             "files.c",
+            "hooks.c",
             "host.c",
             "introspection.c",
             "libraries.c",
@@ -128,8 +129,11 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "output.c",
             "posix.c",
             "prelude.c",
+            "rejections.c",
             "reserve.c",
+            "shim.c",
             "sources.c",
+            "state.c",
             "timers.c",
             "urls.c",
         ]
@@ -157,7 +161,7 @@ fn train(workshop: &Workshop, folder: &Path, patched: &Path, sources: &[PathBuf]
     workshop.profile(&Training {
         name: "javascript",
         program: &folder.join("training/training.c"),
-        stands_for: "shim.c",
+        stands_for: "engine.c",
         // The interpreter's loop suits the engine as it is: told which bytecodes are frequent, the compiler makes all slower.
         without: &["JS_CallInternal"],
         sources,

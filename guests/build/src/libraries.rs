@@ -54,7 +54,7 @@ const KEEPS_NAMES: &[&str] = &["platform"];
 /// Libraries whose packages have a form for browsers that does without Node's own modules.
 const FOR_BROWSERS: &[&str] = &["vega"];
 
-/// How the compiler of the libraries is compiled. What QuickJS's edits call of the guest is not there.
+/// How the compiler of the libraries is compiled. What QuickJS's patches call of the guest is not there.
 const COMPILER_FLAGS: &[&str] =
     &["-O1", "-DNDEBUG", "-D_GNU_SOURCE", "-funsigned-char", "-w", "-static", "-Wl,--unresolved-symbols=ignore-all"];
 
@@ -183,7 +183,7 @@ fn compiler(bench: &Bench, source: &Path, quickjs: &Path) -> Result<PathBuf> {
         fs::create_dir_all(&folder)?;
         let mut cc = Command::new("cc");
         cc.args(COMPILER_FLAGS).arg("-I").arg(quickjs).arg("-o").arg(&program).arg(source);
-        // Headers that the edits include.
+        // Headers that the patches include.
         let beside = source.parent().context("the compiler's source has a folder")?;
         cc.arg("-I").arg(beside).arg("-I").arg(beside.join("training"));
         cc.args(["dtoa.c", "libregexp.c", "libunicode.c"].map(|name| quickjs.join(name))).arg("-lm");

@@ -15,6 +15,7 @@ mod javascript_charts;
 mod libraries;
 mod link;
 mod native;
+mod patches;
 mod probe;
 mod process;
 mod profile;

@@ -48,10 +48,6 @@ module.exports = {
     getDefaultAutoSelectFamily: () => true, setDefaultAutoSelectFamily() {},
   }),
   repl: () => hollow("repl", ASK, "REPLServer Recoverable start writer", { builtinModules: kit.builtinNames() }),
-  test: () => {
-    const why = "there is no test runner: call functions, and compare with node:assert";
-    return Object.assign(refusing("test", "node:test", why), hollow("node:test", why, "after afterEach before beforeEach describe it run suite test"));
-  },
   tls: () => hollow("tls", NETWORK, "SecureContext TLSSocket checkServerIdentity connect createSecureContext createSecurePair", {
     ...hollow("tls", SERVER, "Server createServer"), DEFAULT_MIN_VERSION: "TLSv1.2", DEFAULT_MAX_VERSION: "TLSv1.3", rootCertificates: [],
     getCiphers: () => [],

@@ -1,6 +1,6 @@
 // node:fs. The host answers each call at once, so the forms with callbacks and promises are the synchronous ones, later.
 const core = require("deno/fs_core.js");
-const { Dirent, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, missing, need, openSync, pathOf, textOrBytes } = core;
+const { Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, isStandard, missing, need, openSync, pathOf, textOrBytes } = core;
 const path = kit.requireBuiltin("path");
 
 const CHUNK_BYTES = 64 * 1024;
@@ -8,7 +8,9 @@ const LINKS_MAX = 40;
 
 const statSync = core.stat("stat", true);
 const lstatSync = core.stat("lstat", false);
-const fstatSync = (fd) => (need(fd, "fstat"), new Stats(check(files.status(fd), "fstat")));
+const stdin = () => kit.platform("stdin");
+const fstatSync = (fd) => (isStandard(fd) ? new Stats(STANDARD_STATUS) : fstatOf(fd));
+const fstatOf = (fd) => (need(fd, "fstat"), new Stats(check(files.status(fd), "fstat")));
 const existsSync = (file) => {
   try {
     return core.status(file, true, "access") !== undefined;
@@ -24,24 +26,32 @@ function accessSync(file) {
 // ---- Reading and writing
 
 function readSync(fd, buffer, offset, length, position) {
-  need(fd, "read");
+  if (fd !== 0) need(fd, "read");
   if (typeof offset === "object" && offset !== null) ({ offset, length, position } = offset);
   offset ??= 0;
   const view = bytesOf(buffer).subarray(offset, length === undefined ? undefined : offset + length);
-  return check(files.read(fd, view, Number(position ?? -1)), "read");
+  return fd === 0 ? stdin().readSync(view) : check(files.read(fd, view, Number(position ?? -1)), "read");
+}
+
+// What is written to the streams of the session is output of the cell.
+function writeStandard(fd, bytes) {
+  host.write(fd === 2 ? 1 : 0, kit.decode(bytes));
+  return bytes.length;
 }
 
 function writeSync(fd, data, ...rest) {
-  need(fd, "write");
+  const isOutput = fd === 1 || fd === 2;
+  if (!isOutput) need(fd, "write");
   let [offset, length, position] = typeof data === "string" ? [0, undefined, rest[0]] : rest;
   if (typeof offset === "object" && offset !== null) ({ offset, length, position } = offset);
   const bytes = bytesOf(data, typeof data === "string" ? rest[1] : undefined);
   offset ??= 0;
   const view = bytes.subarray(offset, length === undefined ? undefined : offset + length);
-  return check(files.write(fd, view, Number(position ?? -1)), "write");
+  return isOutput ? writeStandard(fd, view) : check(files.write(fd, view, Number(position ?? -1)), "write");
 }
 
 function writeWhole(fd, bytes) {
+  if (fd === 1 || fd === 2) return void writeStandard(fd, bytes);
   for (let done = 0; done < bytes.length;) done += check(files.write(fd, bytes.subarray(done), -1), "write");
 }
 
@@ -57,6 +67,7 @@ function withFile(file, flags, mode, work) {
 }
 
 function readWhole(fd) {
+  if (fd === 0) return stdin().readWhole();
   const chunks = [];
   let total = 0;
   for (let size = Math.max(CHUNK_BYTES, fstatSync(fd).size + 1); ; size = CHUNK_BYTES) {

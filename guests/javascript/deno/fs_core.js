@@ -13,14 +13,23 @@ const ERRORS = {
   ELOOP: [40, "too many symbolic links encountered"], EMFILE: [24, "too many open files"],
   ENAMETOOLONG: [36, "name too long"], ENOENT: [2, "no such file or directory"],
   ENOSPC: [28, "no space left on device"], ENOTDIR: [20, "not a directory"], ENOTEMPTY: [39, "directory not empty"],
-  ENOTSUP: [95, "operation not supported"], EPERM: [1, "operation not permitted"],
+  ENOTSUP: [95, "operation not supported"], ENOSYS: [38, "function not implemented"], ENOMEM: [12, "not enough memory"],
+  EAGAIN: [11, "resource temporarily unavailable"], ESPIPE: [29, "invalid seek"], EMLINK: [31, "too many links"],
+  EINTR: [4, "interrupted system call"], EILSEQ: [84, "illegal byte sequence"], EPERM: [1, "operation not permitted"],
   EROFS: [30, "read-only file system"], EXDEV: [18, "cross-device link not permitted"],
 };
+
+// What there is instead of a path that the session was not granted.
+function granted(path) {
+  const home = host.workingDirectory();
+  const isOutside = typeof path === "string" && path.startsWith("/") && path !== home && !path.startsWith(`${home}/`);
+  return isOutside ? ` (of this machine the session has ${home}, and the folders that it was granted)` : "";
+}
 
 function failure(code, syscall, path, dest) {
   const [errno, text] = ERRORS[code] ?? ERRORS.EIO;
   const where = (path === undefined ? "" : ` '${path}'`) + (dest === undefined ? "" : ` -> '${dest}'`);
-  const error = new Error(`${code}: ${text}, ${syscall}${where}`);
+  const error = new Error(`${code}: ${text}, ${syscall}${where}${code === "EPERM" ? granted(path) : ""}`);
   Object.assign(error, { errno: -errno, code, syscall });
   if (path !== undefined) error.path = path;
   if (dest !== undefined) error.dest = dest;
@@ -59,14 +68,22 @@ function flagsOf(flags) {
 // Descriptors that were opened here: others are not for cells to close.
 const open = new Set();
 
+// The streams of the session, by the names that Linux has for them.
+const STANDARD = { "/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/0": 0, "/dev/fd/1": 1, "/dev/fd/2": 2 };
+const isStandard = (fd) => fd === 0 || fd === 1 || fd === 2;
+// As of a pipe: no size, and no place in a folder.
+const STANDARD_STATUS = [0o010600, 0, 0, 0, 1, 0, 0, 0];
+
 function openSync(path, flags = "r", mode = 0o666) {
   const text = pathOf(path);
+  if (Object.hasOwn(STANDARD, text)) return STANDARD[text];
   const fd = check(text === "" ? -44 : files.open(text, flagsOf(flags), mode), "open", text);
   open.add(fd);
   return fd;
 }
 
 function closeSync(fd) {
+  if (isStandard(fd)) return; // cells share them
   need(fd, "close");
   open.delete(fd);
   check(files.close(fd), "close");
@@ -79,7 +96,7 @@ function need(fd, syscall) {
 
 // ---- Stats
 
-// What may be met in a folder: a session is shown no pipes, sockets and devices.
+// What may be met in a folder: a session is shown no sockets and devices there.
 class Entry {
   isFIFO() {
     return false;
@@ -96,6 +113,9 @@ class Entry {
 }
 
 class Stats extends Entry {
+  isFIFO() {
+    return (this.mode & constants.S_IFMT) === constants.S_IFIFO;
+  }
   constructor([mode, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
     super();
     Object.assign(this, {
@@ -119,6 +139,7 @@ class Stats extends Entry {
 
 const status = (path, follows, syscall) => {
   const text = pathOf(path);
+  if (Object.hasOwn(STANDARD, text)) return new Stats(STANDARD_STATUS);
   const found = text === "" ? -44 : files.status(text, follows);
   return found === -44 ? undefined : new Stats(check(found, syscall, text));
 };
@@ -172,6 +193,6 @@ const bytesOf = (data, encoding) => {
 };
 
 module.exports = {
-  Buffer, Dirent, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, flagsOf, missing,
+  Buffer, Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, flagsOf, isStandard, missing,
   need, openSync, pathOf, stat, status, textOrBytes,
 };

@@ -1,9 +1,10 @@
-// node:crypto, as far as hash functions and random bytes go.
+// node:crypto: hash functions, AES, keys from passwords, random bytes.
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
 const codes = require("deno/deno_node/internal/errors.ts");
 const { validateFunction, validateInt32, validateInteger, validateString } = require("deno/deno_node/internal/validators.js");
 const { Transform } = kit.requireBuiltin("stream");
 const { crypto: webcrypto } = require("deno/web_crypto.js");
+const aes = require("deno/aes.js");
 
 const hashes = () => kit.library("hashes");
 const RANDOM_BYTES_MAX = 2 ** 31 - 1;
@@ -84,7 +85,7 @@ function need(name, label) {
 }
 
 const createHash = (algorithm) => new Hash(need(algorithm, "algorithm").create());
-const createHmac = (algorithm, key) => new Hmac(hashes().hmac.create(need(algorithm, "hmac"), bytesOf(key)));
+const createHmac = (algorithm, key) => new Hmac(hashes().hmac.create(need(algorithm, "hmac"), keyBytes(key)));
 const hash = (algorithm, data, encoding = "hex") => createHash(algorithm).update(data).digest(encoding);
 const getHashes = () => Object.keys(hashes().byName);
 
@@ -151,7 +152,10 @@ function pbkdf2Sync(password, salt, iterations, length, digest) {
 function scryptSync(password, salt, length, options = {}) {
   validateInt32(length, "keylen", 0);
   const { N = options.cost ?? 16384, r = options.blockSize ?? 8, p = options.parallelization ?? 1, maxmem = 32 << 20 } = options;
-  return encoded(hashes().scrypt(bytesOf(password), bytesOf(salt), { N, r, p, dkLen: length, maxmem: maxmem + 1024 }));
+  const invalid = (why) => Object.assign(new RangeError(`Invalid scrypt params: ${why}`), { code: "ERR_CRYPTO_INVALID_SCRYPT_PARAMS" });
+  if (!(Number.isInteger(Math.log2(N)) && N > 1)) throw invalid("N must be a power of two, and more than 1");
+  if (128 * r * (N + p + 2) > maxmem) throw invalid("memory limit exceeded");
+  return encoded(hashes().scrypt(bytesOf(password), bytesOf(salt), { N, r, p, dkLen: length }));
 }
 
 function hkdfSync(digest, key, salt, info, length) {
@@ -161,12 +165,131 @@ function hkdfSync(digest, key, salt, info, length) {
 
 const withCallback = (sync) => (...values) => later(values.pop(), () => sync(...values));
 
-const WHY = "there are digests, HMAC, PBKDF2, scrypt, HKDF and randomness; for ciphers and key pairs install a package";
+// ---- Secret keys
+
+class KeyObject {
+  #bytes;
+  type = "secret";
+  constructor(bytes) {
+    this.#bytes = bytes;
+  }
+  get symmetricKeySize() {
+    return this.#bytes.length;
+  }
+  export(options) {
+    return options?.format === "jwk" ? { kty: "oct", k: Buffer.from(this.#bytes).toString("base64url") } : Buffer.from(this.#bytes);
+  }
+  equals(other) {
+    return other instanceof KeyObject && host.compareBytes(this.#bytes, other.#bytes) === 0;
+  }
+  get [Symbol.toStringTag]() {
+    return "KeyObject";
+  }
+}
+const createSecretKey = (key, encoding) => new KeyObject(bytesOf(key, encoding).slice());
+const generateKeySync = (type, { length }) => new KeyObject(randomBytes(Math.floor(length / 8)));
+const keyBytes = (key) => (key instanceof KeyObject ? key.export() : bytesOf(key));
+
+// ---- Ciphers
+
+// `Cipheriv` and `Decipheriv`, which are streams too.
+class AesStream extends Transform {
+  #coder;
+  #info;
+  #ended = false;
+  #decrypts;
+  #tagLength;
+  constructor(name, key, iv, options, decrypts) {
+    super();
+    validateString(name, "cipher");
+    this.#info = aes.describe(name);
+    if (this.#info === undefined) throw Object.assign(new Error(`Unknown cipher: '${name}'; there are ${aes.names.join(", ")}`), { code: "ERR_CRYPTO_UNKNOWN_CIPHER" });
+    const secret = keyBytes(key);
+    if (secret.length !== this.#info.keyLength) throw Object.assign(new RangeError("Invalid key length"), { code: "ERR_CRYPTO_INVALID_KEYLEN" });
+    const start = iv === null ? new Uint8Array(0) : bytesOf(iv);
+    const fits = this.#info.mode === "gcm" ? start.length > 0 : start.length === this.#info.ivLength;
+    if (!fits) throw Object.assign(new TypeError("Invalid initialization vector"), { code: "ERR_CRYPTO_INVALID_IV" });
+    this.#decrypts = decrypts;
+    this.#tagLength = options?.authTagLength ?? aes.TAG;
+    this.#coder = aes.create(this.#info, secret, start, decrypts);
+  }
+  #open(what) {
+    if (this.#ended) throw Object.assign(new Error(`Unsupported state${what === "final" ? "" : " or unable to authenticate data"}`), { code: "ERR_CRYPTO_INVALID_STATE" });
+  }
+  #tagged(what) {
+    if (this.#info.mode !== "gcm") throw Object.assign(new Error(`Invalid state for operation ${what}`), { code: "ERR_CRYPTO_INVALID_STATE" });
+  }
+  update(data, inputEncoding, outputEncoding) {
+    this.#open("update");
+    return encoded(this.#coder.update(bytesOf(data, inputEncoding)), outputEncoding);
+  }
+  final(encoding) {
+    this.#open("final");
+    this.#ended = true;
+    return encoded(this.#coder.final(), encoding);
+  }
+  setAutoPadding(padding = true) {
+    this.#coder.padding = padding;
+    return this;
+  }
+  setAAD(data) {
+    this.#tagged("setAAD");
+    this.#coder.authenticate(bytesOf(data));
+    return this;
+  }
+  getAuthTag() {
+    this.#tagged("getAuthTag");
+    if (!this.#ended || this.#decrypts) throw Object.assign(new Error("Invalid state for operation getAuthTag"), { code: "ERR_CRYPTO_INVALID_STATE" });
+    return Buffer.from(this.#coder.tag.slice(0, this.#tagLength));
+  }
+  setAuthTag(tag, encoding) {
+    this.#tagged("setAuthTag");
+    const bytes = bytesOf(tag, encoding);
+    if (![4, 8, 12, 13, 14, 15, 16].includes(bytes.length)) throw Object.assign(new TypeError(`Invalid authentication tag length: ${bytes.length}`), { code: "ERR_CRYPTO_INVALID_AUTH_TAG" });
+    this.#coder.tag = bytes.slice();
+    return this;
+  }
+  _transform(chunk, encoding, done) {
+    try {
+      this.push(this.update(chunk, encoding));
+      done();
+    } catch (error) {
+      done(error);
+    }
+  }
+  _flush(done) {
+    try {
+      this.push(this.final());
+      done();
+    } catch (error) {
+      done(error);
+    }
+  }
+}
+class Cipheriv extends AesStream {
+  constructor(name, key, iv, options) {
+    super(name, key, iv, options, false);
+  }
+}
+class Decipheriv extends AesStream {
+  constructor(name, key, iv, options) {
+    super(name, key, iv, options, true);
+  }
+}
+
+function getCipherInfo(name) {
+  const info = aes.describe(String(name));
+  if (info === undefined) return undefined;
+  const { blockSize, ivLength, ...rest } = info;
+  return { ...rest, ...(blockSize > 1 ? { blockSize } : {}), ...(ivLength > 0 ? { ivLength } : {}) };
+}
+
+const WHY = "there are digests, HMAC, PBKDF2, scrypt, HKDF, AES and randomness; for key pairs and signatures install a package";
 const MISSING = [
-  "Certificate", "Cipheriv", "Decipheriv", "DiffieHellman", "ECDH", "KeyObject", "Sign", "Verify", "X509Certificate", "checkPrime",
-  "checkPrimeSync", "createCipheriv", "createDecipheriv", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
-  "createSecretKey", "createSign", "createVerify", "diffieHellman", "generateKey", "generateKeyPair", "generateKeyPairSync",
-  "generateKeySync", "generatePrime", "generatePrimeSync", "getCipherInfo", "getDiffieHellman", "privateDecrypt", "privateEncrypt",
+  "Certificate", "DiffieHellman", "ECDH", "Sign", "Verify", "X509Certificate", "checkPrime",
+  "checkPrimeSync", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
+  "createSign", "createVerify", "diffieHellman", "generateKeyPair", "generateKeyPairSync",
+  "generatePrime", "generatePrimeSync", "getDiffieHellman", "privateDecrypt", "privateEncrypt",
   "publicDecrypt", "publicEncrypt", "sign", "verify",
 ];
 
@@ -176,7 +299,11 @@ module.exports = {
   hkdf: withCallback(hkdfSync), hkdfSync,
   pseudoRandomBytes: randomBytes,
   randomFill: withCallback(randomFillSync),
-  getCiphers: () => [],
+  Cipheriv, Decipheriv, KeyObject, createSecretKey, generateKeySync, getCipherInfo,
+  createCipheriv: (name, key, iv, options) => new Cipheriv(name, key, iv, options),
+  createDecipheriv: (name, key, iv, options) => new Decipheriv(name, key, iv, options),
+  generateKey: (type, options, callback) => later(callback, () => generateKeySync(type, options)),
+  getCiphers: () => [...aes.names],
   getCurves: () => [],
   getRandomValues: (array) => webcrypto.getRandomValues(array),
   randomUUID: () => webcrypto.randomUUID(),

@@ -1,5 +1,5 @@
-// The streams of `process`: what is written becomes output of the cell, and what is read is input to it.
-const { Readable, Writable } = kit.requireBuiltin("stream");
+// The streams that `process` writes to: what is written becomes output of the cell.
+const { Writable } = kit.requireBuiltin("stream");
 
 function output(fd, to) {
   const stream = new Writable({
@@ -18,18 +18,4 @@ function output(fd, to) {
   return Object.assign(stream, { fd });
 }
 
-// Each read asks whoever watches the run for a line, and none is asked for in advance. There is nothing to read when
-// nobody answers.
-const stdin = new Readable({
-  highWaterMark: 0,
-  read() {
-    // Whoever got a line may want no other: they have this turn to say so.
-    setImmediate(() => {
-      if (this.isPaused()) this.push("");
-      else kit.input("").then((line) => this.push(`${line}\n`), () => this.push(null));
-    });
-  },
-});
-stdin.fd = 0;
-
-module.exports = { stdin, stdout: output(1, 0), stderr: output(2, 1) };
+module.exports = { stdout: output(1, 0), stderr: output(2, 1) };

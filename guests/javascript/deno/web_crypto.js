@@ -1,5 +1,6 @@
-// The part of the Web Cryptography API that hashing libraries carry: digests, HMAC, PBKDF2 and HKDF.
+// A part of the Web Cryptography API: digests, HMAC, AES, PBKDF2 and HKDF.
 const { DOMException } = require("deno/deno_web/01_dom_exception.js");
+const aes = require("deno/aes.js");
 const hashes = () => kit.library("hashes");
 
 const INTEGERS = [
@@ -63,6 +64,36 @@ const { bytes: keyBytes, exported } = CryptoKey;
 delete CryptoKey.bytes;
 delete CryptoKey.exported;
 
+const AES = ["AES-CBC", "AES-CTR", "AES-GCM"];
+
+// Encrypts or decrypts with one of them.
+function crypt(algorithm, key, data, decrypts) {
+  const name = nameOf(algorithm);
+  if (!AES.includes(name)) refuse("NotSupportedError", `Unrecognized algorithm name '${name}': ${AES.join(", ")} are there`);
+  const secret = keyBytes(key, name, decrypts ? "decrypt" : "encrypt");
+  const iv = bytesOf(algorithm.iv ?? algorithm.counter);
+  if (name !== "AES-GCM" && iv.length !== 16) refuse("OperationError", `the ${name === "AES-CBC" ? "iv" : "counter"} must have 16 bytes`);
+  const coder = aes.create(aes.describe(`aes-${secret.length * 8}-${name.slice(4)}`), secret, iv, decrypts, Math.ceil((algorithm.length ?? 128) / 8));
+  let text = bytesOf(data);
+  const tagBytes = (algorithm.tagLength ?? 128) / 8;
+  if (name === "AES-GCM") {
+    if (algorithm.additionalData !== undefined) coder.authenticate(bytesOf(algorithm.additionalData));
+    if (decrypts) {
+      if (text.length < tagBytes) refuse("OperationError", "The provided data is too small");
+      coder.tag = text.slice(text.length - tagBytes);
+      text = text.slice(0, text.length - tagBytes);
+    }
+  }
+  let out;
+  try {
+    const head = coder.update(text);
+    out = aes.joined(head, coder.final());
+  } catch {
+    refuse("OperationError", "The operation failed for an operation-specific reason");
+  }
+  return bufferOf(name === "AES-GCM" && !decrypts ? aes.joined(out, coder.tag.slice(0, tagBytes)) : out);
+}
+
 function makeKey(algorithm, extractable, usages, bytes) {
   const name = nameOf(algorithm);
   if (name === "HMAC") {
@@ -70,7 +101,11 @@ function makeKey(algorithm, extractable, usages, bytes) {
     return new CryptoKey(SECRET, { algorithm: { name, hash: { name: hash }, length: bytes.length * 8 }, extractable, usages }, bytes);
   }
   if (name === "PBKDF2" || name === "HKDF") return new CryptoKey(SECRET, { algorithm: { name }, extractable: false, usages }, bytes);
-  return refuse("NotSupportedError", `Unrecognized algorithm name '${name}': HMAC, PBKDF2 and HKDF are there`);
+  if (AES.includes(name)) {
+    if (![16, 24, 32].includes(bytes.length)) refuse("DataError", "Invalid key length");
+    return new CryptoKey(SECRET, { algorithm: { name, length: bytes.length * 8 }, extractable, usages }, bytes);
+  }
+  return refuse("NotSupportedError", `Unrecognized algorithm name '${name}': HMAC, ${AES.join(", ")}, PBKDF2 and HKDF are there`);
 }
 
 function derive(algorithm, key, length, usage) {
@@ -94,7 +129,8 @@ class SubtleCrypto {
     return bufferOf(hashOf(algorithm).hash(bytes));
   }
   async importKey(format, data, algorithm, extractable, usages) {
-    if (format !== "raw") refuse("NotSupportedError", `keys of the format '${format}' cannot be imported: 'raw' can`);
+    if (format === "jwk" && data?.kty === "oct") data = Uint8Array.fromBase64(data.k, { alphabet: "base64url" });
+    else if (format !== "raw") refuse("NotSupportedError", `keys of the format '${format}' cannot be imported: 'raw' and symmetric 'jwk' can`);
     return makeKey(algorithm, extractable === true, [...usages], bytesOf(data));
   }
   async exportKey(format, key) {
@@ -102,8 +138,8 @@ class SubtleCrypto {
     return bufferOf(exported(key).slice());
   }
   async generateKey(algorithm, extractable, usages) {
-    const { hash } = hashOf(algorithm.hash);
-    const bytes = new Uint8Array(algorithm.length === undefined ? hash.blockLen : Math.ceil(algorithm.length / 8));
+    const isAes = AES.includes(nameOf(algorithm));
+    const bytes = new Uint8Array(algorithm.length === undefined && !isAes ? hashOf(algorithm.hash).hash.blockLen : Math.ceil(algorithm.length / 8));
     host.fillRandom(bytes);
     return makeKey(algorithm, extractable === true, [...usages], bytes);
   }
@@ -116,6 +152,12 @@ class SubtleCrypto {
     const expected = hashes().hmac(hash, keyBytes(key, nameOf(algorithm), "verify"), bytesOf(data));
     return host.compareBytes(expected, bytesOf(signature)) === 0;
   }
+  async encrypt(algorithm, key, data) {
+    return crypt(algorithm, key, data, false);
+  }
+  async decrypt(algorithm, key, data) {
+    return crypt(algorithm, key, data, true);
+  }
   async deriveBits(algorithm, key, length) {
     return bufferOf(derive(algorithm, key, length, "deriveBits"));
   }
@@ -124,7 +166,7 @@ class SubtleCrypto {
     return makeKey(target, extractable === true, [...usages], derive(algorithm, key, length, "deriveKey"));
   }
 }
-for (const name of ["encrypt", "decrypt", "wrapKey", "unwrapKey"]) SubtleCrypto.prototype[name] = unsupported(name);
+for (const name of ["wrapKey", "unwrapKey"]) SubtleCrypto.prototype[name] = unsupported(name);
 
 class Crypto {
   #subtle = new SubtleCrypto(SECRET);

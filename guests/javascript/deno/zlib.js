@@ -80,9 +80,43 @@ exported.createUnzip = () => {
     },
   });
 };
-for (const name of ["brotliCompress", "brotliCompressSync", "brotliDecompress", "brotliDecompressSync", "createBrotliCompress", "createBrotliDecompress"]) {
+function brotliDecompressSync(data) {
+  try {
+    return Buffer.from(kit.library("brotli").decompress(bytesOf(data)));
+  } catch (cause) {
+    throw Object.assign(new Error("Decompression failed", { cause }), { code: "ERR__ERROR_FORMAT_PADDING_1", errno: -2 });
+  }
+}
+exported.brotliDecompressSync = brotliDecompressSync;
+exported.brotliDecompress = (data, options, callback = options) => {
+  let outcome;
+  try {
+    outcome = [null, brotliDecompressSync(data)];
+  } catch (error) {
+    outcome = [error];
+  }
+  process.nextTick(callback, ...outcome);
+};
+exported.createBrotliDecompress = () => {
+  const chunks = [];
+  return new Transform({
+    transform(chunk, encoding, done) {
+      chunks.push(bytesOf(chunk));
+      done();
+    },
+    flush(done) {
+      try {
+        this.push(brotliDecompressSync(Buffer.concat(chunks)));
+        done();
+      } catch (error) {
+        done(error);
+      }
+    },
+  });
+};
+for (const name of ["brotliCompress", "brotliCompressSync", "createBrotliCompress"]) {
   exported[name] = () => {
-    throw kit.unsupported(`zlib.${name}`, "there is no Brotli; gzip and deflate are there");
+    throw kit.unsupported(`zlib.${name}`, "Brotli is unpacked here, and not made; gzip and deflate are");
   };
 }
 

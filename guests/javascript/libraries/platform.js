@@ -30,6 +30,7 @@ const parts = {
   streams: () => require("deno/deno_web/06_streams.js"),
   url: () => require("deno/deno_web/00_url.js"),
 
+  stdin: () => require("deno/stdin.js"),
   stdio: () => require("deno/stdio.js"),
   "node:assert": () => common(require("deno/deno_node/assert.ts")),
   "node:assert/strict": () => require("deno/deno_node/assert.ts").strict,
@@ -65,6 +66,7 @@ const parts = {
   "node:stream/web": () => require("deno/stream_web.js"),
   "node:string_decoder": () => common(require("deno/deno_node/string_decoder.ts")),
   "node:sys": () => parts["node:util"](),
+  "node:test": () => require("deno/test.js"),
   "node:timers": () => require("deno/timers.js"),
   "node:timers/promises": () => require("deno/timers.js").promises,
   "node:tty": () => require("deno/tty.js"),
@@ -77,8 +79,8 @@ const parts = {
 
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
-  "absent", "compression", "messages", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
-  "node:readline", "node:readline/promises", "node:vm", "node:zlib",
+  "absent", "compression", "messages", "stdin", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
+  "node:readline", "node:readline/promises", "node:test", "node:vm", "node:zlib",
 ];
 
 parts.preload = () => {

@@ -1,7 +1,7 @@
 // TypeScript to JavaScript: what only TypeScript knows becomes blanks, so that every position stays what it was.
 //
-// What has no meaning without TypeScript's compiler (enums, namespaces that hold values, parameter properties,
-// `import x = require()`) is an error that says so, as in Node.
+// Enums and parameter properties become JavaScript on the lines where they stand. What else has no meaning without
+// TypeScript's compiler (namespaces that hold values, decorators, `import x = require()`) is an error that says so.
 import { parse } from "@babel/parser";
 
 // Nodes that are blank as a whole.
@@ -12,8 +12,6 @@ const ERASED = new Set([
 // Modifiers of members and parameters that stand before their name.
 const MODIFIERS = new Set(["public", "private", "protected", "readonly", "abstract", "override", "declare"]);
 const UNSUPPORTED = {
-  TSEnumDeclaration: "enum is",
-  TSParameterProperty: "parameter properties are",
   TSImportEqualsDeclaration: "import x = ... is",
   TSExportAssignment: "export = is",
   TSTypeAssertion: "<type>value is",
@@ -24,17 +22,18 @@ const UNSUPPORTED = {
 const NO_NODES = new Set(["loc", "extra", "errors", "tokens"]);
 
 class Stripper {
-  constructor(source, file) {
+  constructor(source, file, exports) {
     this.source = source;
+    this.exports = exports;
     this.file = file;
-    // Ranges to become blank, and single characters to put in: position, character.
+    // Ranges to become blank, or another text; and single characters to put in: position, character.
     this.blanks = [];
     this.marks = [];
   }
 
   unsupported(node, what) {
     const { line, column } = node.loc.start;
-    const error = new SyntaxError(`${what} not supported: types are stripped here, not compiled (${this.file}:${line}:${column + 1})`);
+    const error = new SyntaxError(`${what} not supported: types are removed, and what else TypeScript adds is not compiled (${this.file}:${line}:${column + 1})`);
     error.code = "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX";
     error.stack = `SyntaxError: ${error.message}\n    at ${this.file}:${line}:${column + 1}`;
     throw error;
@@ -42,6 +41,11 @@ class Stripper {
 
   blank(start, end) {
     if (end > start) this.blanks.push([start, end]);
+  }
+
+  // Puts a text in the place of a range, all of whose line ends stay.
+  replace(start, end, text) {
+    this.blanks.push([start, end, text + this.source.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, "")]);
   }
 
   // A statement that goes may have been what ended the one before it.
@@ -111,7 +115,7 @@ class Stripper {
 
   // Returns whether to go on with the node's children.
   visit(node) {
-    if (UNSUPPORTED[node.type] !== undefined && !(node.type === "TSEnumDeclaration" && node.declare)) this.unsupported(node, UNSUPPORTED[node.type]);
+    if (UNSUPPORTED[node.type] !== undefined) this.unsupported(node, UNSUPPORTED[node.type]);
     if (node.declare === true && node.type !== "ClassProperty") return this.eraseStatement(node), false;
     if (ERASED.has(node.type)) {
       if (node.type === "TSTypeAnnotation" || node.type.startsWith("TSTypeParameter")) this.blank(node.start, node.end);
@@ -132,16 +136,28 @@ class Stripper {
   ExportNamedDeclaration(node) {
     const erased = node.declaration !== null && node.declaration !== undefined && this.isErased(node.declaration);
     if (node.exportKind === "type" || erased) return this.eraseStatement(node), false;
+    if (!this.exports) {
+      if (!node.declaration) return this.eraseStatement(node), false;
+      this.blank(node.start, node.declaration.start);
+    }
     return this.specifiers(node.specifiers.filter((one) => one.exportKind === "type"));
   }
 
   ExportAllDeclaration(node) {
-    if (node.exportKind === "type") return this.eraseStatement(node), false;
+    if (node.exportKind === "type" || !this.exports) return this.eraseStatement(node), false;
     return true;
   }
 
   ExportDefaultDeclaration(node) {
     if (this.isErased(node.declaration)) return this.eraseStatement(node), false;
+    if (this.exports) return true;
+    const isNamed = /^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id;
+    if (isNamed) {
+      this.blank(node.start, node.declaration.start);
+    } else { // a value, which must not be taken for a block or a declaration
+      this.replace(node.start, node.declaration.start, "(");
+      this.blanks.push([node.declaration.end, node.declaration.end, ")"]);
+    }
     return true;
   }
 
@@ -161,6 +177,31 @@ class Stripper {
   TSModuleDeclaration(node) {
     if (this.hasValues(node)) this.unsupported(node, "a namespace that holds values is");
     return this.eraseStatement(node), false;
+  }
+
+  // `enum E { A, B = 2, C = "c" }` fills an object. Members are constants within it, as later members may name them; one
+  // that has no value follows the one before.
+  TSEnumDeclaration(node) {
+    const { name } = node.id;
+    const members = node.members ?? node.body.members;
+    const open = this.source.indexOf("{", node.id.end) + 1;
+    this.replace(node.start, open, `var ${name}; (function (${name}) {`);
+    let at = open;
+    let previous;
+    members.forEach((member, i) => {
+      const key = member.id.type === "Identifier" ? member.id.name : member.id.value;
+      const constant = member.id.type === "Identifier" && !RESERVED.test(key) ? key : `$member${i}`;
+      const text = `${name}[${JSON.stringify(key)}] = ${constant}; if (typeof ${constant} === "number") ${name}[${constant}] = ${JSON.stringify(key)};`;
+      if (member.initializer) {
+        this.replace(at, member.initializer.start, ` const ${constant} = `);
+        this.replace(member.initializer.end, (at = member.end), `; ${text}`);
+      } else {
+        this.replace(at, (at = member.end), ` const ${constant} = ${previous === undefined ? 0 : `${previous} + 1`}; ${text}`);
+      }
+      previous = constant;
+    });
+    this.replace(at, node.end, ` })(${name} || (${name} = {}));`);
+    return true;
   }
 
   // Does a namespace hold anything that is there when the program runs?
@@ -226,7 +267,21 @@ class Stripper {
       const comma = node.params[1] === undefined ? this.find(",", first.end, this.find(")", first.end, this.source.length)) : -1;
       this.blank(first.start, comma >= 0 ? comma + 1 : end);
     }
-    for (const parameter of node.params) if (parameter.optional) this.optional(parameter);
+    for (const one of node.params) {
+      const parameter = one.type === "TSParameterProperty" ? one.parameter : one;
+      if (parameter.optional) this.optional(parameter);
+    }
+    const properties = node.params.filter((one) => one.type === "TSParameterProperty");
+    if (properties.length > 0) this.parameterProperties(properties, node.body);
+  }
+
+  // `constructor(private a, readonly b = 1) {` assigns them first, or behind `super(...)`.
+  parameterProperties(properties, body) {
+    const names = properties.map(({ parameter }) => (parameter.left ?? parameter).name);
+    for (const one of properties) this.blank(one.start, one.parameter.start);
+    const isSuper = ({ type, expression }) => type === "ExpressionStatement" && expression.callee?.type === "Super";
+    const at = body.body.find(isSuper)?.end ?? body.directives?.at(-1)?.end ?? body.start + 1;
+    this.blanks.push([at, at, `; ${names.map((name) => `this.${name} = ${name};`).join(" ")}`]);
   }
 
   optional(node) {
@@ -295,7 +350,12 @@ class Stripper {
     const marks = new Map(this.marks);
     const pieces = [];
     let at = 0;
-    for (const [start, end] of this.blanks.sort(([a], [b]) => a - b)) {
+    for (const [start, end, text] of this.blanks.sort(([a], [b]) => a - b)) {
+      if (text !== undefined && start >= at) {
+        pieces.push(source.slice(at, start), text);
+        at = end;
+        continue;
+      }
       if (end <= at) continue;
       const from = Math.max(start, at);
       pieces.push(source.slice(at, from));
@@ -310,6 +370,9 @@ class Stripper {
   }
 }
 
+// Names that no constant can have.
+const RESERVED = /^(?:arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null|package|private|protected|public|return|static|super|switch|this|throw|true|try|typeof|var|void|while|with|yield)$/;
+
 // As many bytes of UTF-8 as what stands there, since the engine counts columns in them; and the line ends.
 function blankOf(character) {
   const code = character.charCodeAt(0);
@@ -323,8 +386,9 @@ const OPTIONS = {
   allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowUndeclaredExports: true, createParenthesizedExpressions: true,
 };
 
-// JavaScript of a TypeScript source. Throws a SyntaxError whose stack names the place.
-export function strip(source, file) {
+// JavaScript of a TypeScript source, without its exports when these mean nothing. Throws a SyntaxError whose stack names the
+// place.
+export function strip(source, file, { exports = true } = {}) {
   let tree;
   try {
     tree = parse(source, OPTIONS);
@@ -334,5 +398,5 @@ export function strip(source, file) {
     clean.stack = `SyntaxError: ${clean.message}\n    at ${file}:${error.loc.line}:${error.loc.column + 1}`;
     throw clean;
   }
-  return new Stripper(source, file).strip(tree.program);
+  return new Stripper(source, file, exports).strip(tree.program);
 }

@@ -142,12 +142,13 @@
 
   const tools = new Map();
   const toolNames = () => grantedTools().map(([name]) => name);
-  define(globalThis, "tool", new Proxy(Object.create(null), {
+  define(globalThis, "tool", kit.transparent(new Proxy(Object.create(null), {
     get(_, name) {
-      // `await tool` looks for `then`: the namespace itself is not a promise.
-      if (typeof name !== "string" || name === "then") return undefined;
+      // `await tool` looks for `then`: the namespace itself is not a promise. What shows it looks for its class.
+      if (typeof name !== "string" || name === "then" || name === "constructor") return undefined;
       if (!tools.has(name)) {
         const call = bridge(name, (value) => [TOOL, name, toolArguments(name, value)]);
+        define(call, "name", name);
         tools.set(name, define(call, "spec", () => toolSpec(name)));
       }
       return tools.get(name);
@@ -157,7 +158,7 @@
     getOwnPropertyDescriptor: (target, name) =>
       typeof name === "string" ? { value: globalThis.tool[name], configurable: true, enumerable: true } : undefined,
     set: () => false,
-  }));
+  })));
 
   // ---- llm and agent
 
@@ -304,9 +305,9 @@
   runtime.listPrimitives = runtime.list_primitives;
   runtime.listPrimitiveSpecs = runtime.list_primitive_specs;
   runtime.getPrimitiveSpec = runtime.get_primitive_spec;
-  define(globalThis, "runtime", new Proxy(runtime, {
+  define(globalThis, "runtime", kit.transparent(new Proxy(runtime, {
     get: (target, name) => (name in target || typeof name !== "string" || name === "then" ? target[name] : primitive(name)),
-  }));
+  })));
 
   // ---- input and output
 

@@ -47,6 +47,7 @@
   }
 
   // Text of a value that may refuse to be looked at.
+  kit.describe = describe;
   function describe(value) {
     try {
       return kit.inspect(value);
@@ -77,7 +78,7 @@
     if (cell !== null) frame.cell = Number(cell[1] ?? SEED);
     const source = cell === null ? kit.moduleSource(frame.file) : host.source(frame.cell);
     if (source === undefined) return;
-    frame.source = source.split("\n")[frame.line - 1]?.replace(/\r$/, "");
+    frame.source = source.split(/\r\n|[\n\r\u2028\u2029]/)[frame.line - 1];
     if (frame.source === undefined) return;
     let bytes = 1;
     let column = 1;
@@ -96,16 +97,40 @@
     return frame.name === "" ? start + place : `${start}${frame.name} (${place})`;
   };
 
-  // Blanks up to a column, as wide as what stands there, and a caret.
-  function pointerTo(frame) {
-    let out = "";
-    let column = 1;
-    for (const c of frame.source) {
-      if (column >= frame.column) break;
-      out += c === "\t" ? "\t" : " ";
-      column++;
-    }
-    return out + "^";
+  // Characters of a source line that are shown on either side of a place.
+  const WINDOW = 100;
+  // Characters of a message that are shown.
+  const MESSAGE_HEAD = 12000;
+  const MESSAGE_TAIL = 4000;
+
+  const NARROW = /[\p{Mn}\p{Me}\p{Cf}]/u;
+  const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+  const ASCII = /^[ -~]*$/;
+
+  // What takes as much room on a screen as a text does.
+  function blanks(text) {
+    if (ASCII.test(text)) return " ".repeat(text.length);
+    return Array.from(text, (c) => (c === "\t" ? "\t" : NARROW.test(c) ? "" : WIDE.test(c) ? "  " : " ")).join("");
+  }
+
+  // The part of a source line around a place, and what stands before the place in it.
+  function windowOf({ source, column }) {
+    if (source.length <= 2 * WINDOW) return { text: source, before: Array.from(source).slice(0, column - 1).join("") };
+    const characters = Array.from(source);
+    const start = Math.max(0, column - 1 - WINDOW);
+    const end = Math.min(characters.length, column - 1 + WINDOW);
+    const head = start > 0 ? "…" : "";
+    return {
+      text: head + characters.slice(start, end).join("") + (end < characters.length ? "…" : ""),
+      before: head + characters.slice(start, column - 1).join(""),
+    };
+  }
+
+  // A text with its middle left out when it is long.
+  function cut(text) {
+    const leftOut = text.length - MESSAGE_HEAD - MESSAGE_TAIL;
+    if (leftOut <= 0) return text;
+    return `${text.slice(0, MESSAGE_HEAD)}… (${leftOut} characters left out) …${text.slice(-MESSAGE_TAIL)}`.toWellFormed();
   }
 
   function nameOf(error) {
@@ -117,7 +142,7 @@
   function messageOf(error) {
     const message = peek(error, "message");
     try {
-      return message === undefined ? "" : String(message);
+      return message === undefined ? "" : cut(String(message));
     } catch {
       return describe(message);
     }
@@ -141,7 +166,7 @@
       if (repeated && ++repeats > 2) return;
       if (!repeated) repeats = 0;
       lines.push(text);
-      if (frame.source !== undefined && !repeated) lines.push(`        ${frame.source.trim()}`);
+      if (frame.source !== undefined && !repeated) lines.push(`        ${windowOf(frame).text.trim()}`);
     });
     return lines;
   }
@@ -173,7 +198,7 @@
     const isObject = typeof value === "object" && value !== null;
     const text = (key) => (isObject && typeof peek(value, key) === "string" ? peek(value, key) : "");
     const name = text("name") || "Uncaught";
-    const message = typeof value === "string" ? value : (text("name") && text("message")) || describe(value);
+    const message = cut(typeof value === "string" ? value : (text("name") && text("message")) || describe(value));
     return { name, message, traceback: [`${name}: ${message}`, ...frameLines(frames)].join("\n") };
   }
 
@@ -202,8 +227,9 @@
       record.line = own.line;
       record.column = own.column;
       if (own.source !== undefined) {
-        record.snippet = own.source;
-        record.pointer = pointerTo(own);
+        const { text, before } = windowOf(own);
+        record.snippet = text;
+        record.pointer = `${blanks(before)}^`;
       }
     }
     return record;

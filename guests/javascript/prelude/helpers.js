@@ -8,10 +8,18 @@
   const DIFF_CONTEXT = 3;
   const DIFF_LINES = 20000;
 
+  // What to use for an address, by its scheme and by what was asked for.
+  function remedyFor(scheme, what) {
+    if (scheme === "http" || scheme === "https") return what === "read" ? "use fetch" : "name a file in the workspace";
+    if (scheme === "file") return "give the path alone";
+    return what === "read" || what === "diff" ? "use tool.read for it" : "name a file in the workspace";
+  }
+
   // A path as the file functions take it. Addresses of other kinds are for tools.
-  function filePath(path) {
-    if (typeof path !== "string" || path === "") throw new TypeError("a path is needed");
-    if (/^[a-z][a-z0-9+.-]*:\/\//i.test(path)) throw new Error(`'${path}' is not a file; use tool.read for it`);
+  function filePath(path, what) {
+    if (typeof path !== "string" || path === "") throw new TypeError(`${what} takes a path, and not ${kit.inspect(path)}`);
+    const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(path)?.[1].toLowerCase();
+    if (scheme !== undefined) throw new Error(`'${path}' is an address, and not a path: ${remedyFor(scheme, what)}`);
     if (path === "~" || path.startsWith("~/")) return host.workingDirectory() + path.slice(1);
     return path;
   }
@@ -28,17 +36,28 @@
 
   define(globalThis, "read", async function read(path, options) {
     const { offset = 1, limit } = kit.options("read", options, { offset: "count", limit: "count" });
-    const { text, bytes } = readText(filePath(path));
-    host.status("read", "path", path, "bytes", bytes);
-    if (offset <= 1 && limit === undefined) return text;
-    const lines = text.split("\n");
+    const { text } = readText(filePath(path, "read"));
+    const isWhole = offset <= 1 && limit === undefined;
     const first = Math.max(offset, 1) - 1;
-    return lines.slice(first, limit === undefined ? undefined : first + limit).join("\n");
+    const part = isWhole ? text : text.split(/\r?\n/).slice(first, limit === undefined ? undefined : first + limit).join("\n");
+    host.status("read", "path", path, "bytes", host.byteLength(part), "chars", part.length);
+    return part;
   });
 
+  const isContent = (value) => typeof value === "string" || ArrayBuffer.isView(value) || value instanceof ArrayBuffer;
+
+  // What is neither text nor bytes would be in the file as something that nobody meant.
+  function refuseContent(content, what) {
+    const remedy = host.promiseState(content) !== undefined ? "await it first"
+      : Array.isArray(content) ? 'join it, or use JSON.stringify'
+      : typeof content === "object" && content !== null ? "use JSON.stringify" : "use String";
+    throw new TypeError(`${what} takes a text or bytes, and not ${kit.inspect(content, { depth: 0 })}: ${remedy}`);
+  }
+
   const writer = (operation, append) => async (path, content) => {
-    const data = typeof content === "string" || ArrayBuffer.isView(content) || content instanceof ArrayBuffer ? content : String(content);
-    const bytes = host.writeFile(filePath(path), data, append);
+    const target = filePath(path, operation);
+    const data = isContent(content) ? content : content instanceof Blob ? await content.arrayBuffer() : refuseContent(content, operation);
+    const bytes = host.writeFile(target, data, append);
     host.status(operation, "path", path, "bytes", bytes);
     return path;
   };
@@ -55,6 +74,7 @@
     }
     entries.sort(([a], [b]) => (a < b ? -1 : 1));
     entries.forEach(([name, type], i) => {
+      lines.found[type === "directory" ? "folders" : "files"]++;
       if (lines.length >= TREE_ENTRIES) return;
       const last = i === entries.length - 1;
       lines.push(`${prefix}${last ? "└── " : "├── "}${name}${type === "directory" ? "/" : ""}`);
@@ -65,17 +85,26 @@
   }
 
   define(globalThis, "tree", async function tree(path = ".", options) {
+    if (typeof path === "object" && path !== null) [path, options] = [".", path];
     const { maxDepth = TREE_DEPTH, hidden = false } = kit.options("tree", options, { maxDepth: "size", hidden: "flag" });
-    const lines = [path];
-    walk(filePath(path), maxDepth, hidden, "", lines);
-    if (lines.length >= TREE_ENTRIES) lines.push("...");
-    host.status("tree", "path", path, "entries", lines.length - 1);
+    const lines = Object.assign([path], { found: { files: 0, folders: 0 } });
+    walk(filePath(path, "tree"), maxDepth, hidden, "", lines);
+    const { files, folders } = lines.found;
+    const leftOut = files + folders - (lines.length - 1);
+    if (leftOut > 0) lines.push(`… ${leftOut} more; name a folder below, or a smaller maxDepth`);
+    host.status("tree", "path", path, "files", files, "folders", folders);
     return lines.join("\n");
   });
 
   define(globalThis, "env", async function env(name, value) {
-    if (name === undefined) return { ...kit.environment };
-    if (value !== undefined) kit.environment[name] = String(value);
+    if (name === undefined || name === null) {
+      host.status("env", "count", Object.keys(kit.environment).length, "action", "list");
+      return { ...kit.environment };
+    }
+    if (typeof name !== "string" || name === "" || name.includes("=")) throw new TypeError(`env takes the name of a variable, and not ${kit.inspect(name)}`);
+    const isSet = value !== undefined && value !== null;
+    if (isSet) kit.environment[name] = String(value);
+    host.status("env", "key", name, "action", isSet ? "set" : "get");
     return kit.environment[name];
   });
 
@@ -83,7 +112,8 @@
 
   const linesOf = (text) => {
     if (Array.isArray(text)) return text.map(String);
-    const lines = String(text).split("\n");
+    if (typeof text !== "string") throw new TypeError(`a text or a list of lines is needed, and not ${kit.inspect(text, { depth: 0 })}`);
+    const lines = text.split(/\r?\n/);
     if (lines.at(-1) === "") lines.pop();
     return lines;
   };
@@ -94,6 +124,7 @@
     if (unique) lines = [...new Set(lines)];
     lines.sort();
     if (reverse) lines.reverse();
+    host.status("sort", "lines", lines.length, "reverse", reverse, "unique", unique);
     return lines.join("\n");
   });
 
@@ -105,17 +136,19 @@
       if (runs.length > 0 && runs.at(-1)[1] === line) runs.at(-1)[0]++;
       else runs.push([1, line]);
     }
+    host.status("uniq", "groups", runs.length, "count", count);
     return count ? runs : runs.map(([, line]) => line).join("\n");
   });
 
-  // Pairs of how often and what, most frequent first.
+  // Pairs of how often and what, most frequent first; `reverse: false` turns the order round.
   define(globalThis, "counter", function counter(items, options) {
-    const { limit, reverse = false } = kit.options("counter", options, { limit: "count", reverse: "flag" });
+    const { limit, reverse = true } = kit.options("counter", options, { limit: "count", reverse: "flag" });
     if (typeof items?.[Symbol.iterator] !== "function") throw new TypeError(`counter takes a list or a text, not ${kit.inspect(items)}`);
     const counts = new Map();
     for (const item of typeof items === "string" ? linesOf(items) : items) counts.set(item, (counts.get(item) ?? 0) + 1);
     const pairs = [...counts].map(([item, count]) => [count, item]);
-    pairs.sort(([a], [b]) => (reverse ? a - b : b - a));
+    pairs.sort(([a], [b]) => (reverse ? b - a : a - b));
+    host.status("counter", "unique", pairs.length, "total", pairs.reduce((total, [count]) => total + count, 0));
     return limit === undefined ? pairs : pairs.slice(0, limit);
   });
 
@@ -186,18 +219,19 @@
       const before = script.slice(0, first);
       const lineOf = (mark) => before.filter(([m]) => m !== mark).length + 1;
       const sizeOf = (mark) => hunk.filter(([m]) => m !== mark).length;
-      out.push(`@@ -${lineOf("+")},${sizeOf("+")} +${lineOf("-")},${sizeOf("-")} @@`);
-      out.push(...hunk.map(([mark, line]) => mark + line));
+      // As `diff` has it: a size of one is not named, and what is empty stands behind the line before it.
+      const range = (mark) => (sizeOf(mark) === 1 ? `${lineOf(mark)}` : `${sizeOf(mark) === 0 ? lineOf(mark) - 1 : lineOf(mark)},${sizeOf(mark)}`);
+      out.push(`@@ -${range("+")} +${range("-")} @@\n`);
+      out.push(...hunk.map(([mark, line]) => mark + (line.endsWith("\n") ? line : `${line}\n\\ No newline at end of file\n`)));
     }
     return out;
   }
 
   define(globalThis, "diff", async function diff(pathA, pathB) {
-    const a = linesOf(readText(filePath(pathA)).text);
-    const b = linesOf(readText(filePath(pathB)).text);
+    const [a, b] = [pathA, pathB].map((path) => readText(filePath(path, "diff")).text.match(/[^\n]*\n|[^\n]+$/g) ?? []);
     if (a.length + b.length > DIFF_LINES) throw new RangeError(`diff: more than ${DIFF_LINES} lines`);
     const lines = unified(edits(a, b));
-    host.status("diff", "from", pathA, "to", pathB, "identical", lines.length === 0);
-    return lines.length === 0 ? "" : [`--- ${pathA}`, `+++ ${pathB}`, ...lines].join("\n") + "\n";
+    host.status("diff", "a", pathA, "b", pathB, "identical", lines.length === 0);
+    return lines.length === 0 ? "" : [`--- ${pathA}\n`, `+++ ${pathB}\n`, ...lines].join("");
   });
 })

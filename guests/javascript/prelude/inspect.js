@@ -24,8 +24,15 @@
     return [state === "pending" ? pending : state === "rejected" ? rejected : state, result];
   };
 
+  // Proxies of the prelude's, which are shown as what they stand for.
+  const transparent = new WeakSet();
+  kit.transparent = (proxy) => {
+    transparent.add(proxy);
+    return proxy;
+  };
+
   kit.proxyDetails = (value, both = true) => {
-    const details = host.proxyDetails(value);
+    const details = transparent.has(value) ? undefined : host.proxyDetails(value);
     return details === undefined || both ? details : details[0];
   };
 

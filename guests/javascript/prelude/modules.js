@@ -162,6 +162,29 @@
     }
   }
 
+  // What a text of TypeScript or of a module has, and most JavaScript that fails to compile has not.
+  const MAYBE_TYPED = /[:<!]|\b(?:abstract|as|export|declare|enum|interface|namespace|override|private|protected|public|readonly|satisfies|type)\b/;
+
+  // Does the first place in the stack of a syntax error lie behind that of another?
+  function isLater(error, other) {
+    const [a, b] = [error, other].map(({ stack }) => /:(\d+):(\d+)\)?$/m.exec(stack)?.slice(1).map(Number));
+    return a !== undefined && b !== undefined && (a[0] > b[0] || (a[0] === b[0] && a[1] > b[1]));
+  }
+
+  // A cell that is no JavaScript, for the reason `error`: the same without types and exports when it has some, else undefined.
+  // Later cells see what a cell declares, exported or not.
+  kit.strip = (source, file, error) => {
+    if (!(error instanceof SyntaxError) || !MAYBE_TYPED.test(source)) return undefined;
+    try {
+      const script = kit.library("typescript").strip(source, file, { exports: false });
+      return script === source ? undefined : script;
+    } catch (failure) {
+      // What is neither is wrong where it ceases to be the one or the other, whichever comes later.
+      if (failure?.code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" || isLater(failure, error)) throw failure;
+      return undefined;
+    }
+  };
+
   // A record of a file, compiled and neither connected nor run.
   function readRecord(path, query, required) {
     const stamp = host.stamp(path);

@@ -18,7 +18,14 @@
     "inspector/promises", "net", "repl", "tls", "trace_events", "v8", "wasi", "worker_threads",
   ];
   for (const name of ABSENT) builtin(name, () => platform("absent")[name]());
-  builtin("test", () => platform("absent").test(), { schemeOnly: true });
+  builtin("test", () => platform("node:test"), { schemeOnly: true });
+
+  // As in Node's REPL, cells see the modules that they use most without importing them.
+  const GLOBALS = [
+    "assert", "buffer", "child_process", "events", "fs", "http", "https", "os", "path", "querystring", "readline", "stream",
+    "string_decoder", "timers", "tty", "url", "util", "vm", "worker_threads", "zlib",
+  ];
+  for (const name of GLOBALS) kit.lazy(globalThis, [name], () => ({ [name]: kit.requireBuiltin(name) }));
 
   // Evaluates what sessions often use, so that they need not.
   kit.preload = () => {

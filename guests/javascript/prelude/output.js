@@ -21,27 +21,48 @@
   function representation(type, value) {
     if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return value;
     if (isTextType(type)) return typeof value === "string" ? value : JSON.stringify(value);
-    if (typeof value === "string") return base64(value);
+    try {
+      if (typeof value === "string") return base64(value);
+    } catch {
+      // It is told what is needed.
+    }
     throw new TypeError(`display: ${type} needs base64 text or bytes`);
   }
 
-  const flatten = (bundle) => Object.entries(bundle).flatMap(([type, value]) => [type, representation(type, value)]);
-
-  // An object that its own constructor does not make special: its JSON says what it is.
-  function isData(value) {
-    if (Array.isArray(value)) return true;
-    const text = Object.prototype.toString.call(value);
-    return text === "[object Object]" && typeof value !== "function" && !(value instanceof Map) && !(value instanceof Set) &&
-      host.promiseState(value) === undefined && !(value instanceof WeakMap) && !(value instanceof WeakSet);
+  function flatten(bundle) {
+    const entries = Object.entries(bundle);
+    if (entries.length === 0) throw new TypeError("display: a MIME bundle names at least one type");
+    return entries.flatMap(([type, value]) => [type, representation(type, value)]);
   }
 
-  function json(value) {
-    try {
-      return JSON.stringify(value);
-    } catch (error) {
-      if (error instanceof TypeError || error instanceof RangeError) return undefined; // a cycle, a BigInt, too deep
-      throw error;
-    }
+  const DATA_VALUES = 1e6;
+  const DATA_DEPTH = 100;
+
+  // Would JSON say the same as the value? Only of plain data: no NaN, no undefined, no class, no Map, no getter, no cycle.
+  function isData(value) {
+    let left = DATA_VALUES;
+    const isPlain = (one, depth) => {
+      if (--left < 0) return false;
+      if (one === null || typeof one === "boolean") return true;
+      if (typeof one === "string") return one.isWellFormed();
+      if (typeof one === "number") return Number.isFinite(one) && !Object.is(one, -0);
+      if (typeof one !== "object" || depth === 0) return false;
+      const kind = host.classOf(one);
+      if (kind === "Array") {
+        if (Object.getPrototypeOf(one) !== Array.prototype || Object.keys(one).length !== one.length) return false;
+        for (let i = 0; i < one.length; i++) if (!isPlain(one[i], depth - 1)) return false;
+        return true;
+      }
+      const prototype = Object.getPrototypeOf(one);
+      if (kind !== "Object" || (prototype !== null && prototype !== Object.prototype)) return false;
+      return Reflect.ownKeys(one).every((key) => {
+        const property = Object.getOwnPropertyDescriptor(one, key);
+        if (key === "toJSON") return false;
+        if (!property.enumerable) return true; // neither shows it
+        return typeof key === "string" && property.get === undefined && property.set === undefined && isPlain(property.value, depth - 1);
+      });
+    };
+    return isPlain(value, DATA_DEPTH);
   }
 
   kit.bundle = (value) => {
@@ -51,14 +72,25 @@
     if (typeof custom === "function") return flatten(custom.call(value));
     if (typeof value.mimeBundle === "object" && value.mimeBundle !== null) return flatten(value.mimeBundle);
     if (value.type === "image" && value.data !== undefined && typeof value.mimeType === "string") {
+      if (!value.mimeType.startsWith("image/")) throw new TypeError(`display: ${value.mimeType} is no type of images`);
       return [value.mimeType, representation(value.mimeType, value.data)];
     }
     const text = kit.inspect(value);
-    const data = !kit.isError(value) && isData(value) ? json(value) : undefined;
-    return data === undefined ? ["text/plain", text] : ["application/json", data, "text/plain", text];
+    return isData(value) ? ["application/json", JSON.stringify(value), "text/plain", text] : ["text/plain", text];
   };
 
-  kit.show = (value) => host.display(kit.bundle(value), undefined, false);
+  // Shows the value of a cell. What goes wrong when it is looked at is told, and the cell goes on.
+  kit.show = (value) => {
+    let bundle;
+    try {
+      bundle = kit.bundle(value);
+    } catch (error) {
+      if (kit.isOutOfMemory(error)) throw error;
+      host.write(1, `The value could not be shown as it asks: ${kit.errorText(error)}\n`);
+      bundle = ["text/plain", kit.describe(value)];
+    }
+    host.display(bundle, undefined, false);
+  };
 
   let displays = 0;
   define(globalThis, "display", function display(value, options) {

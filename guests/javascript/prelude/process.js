@@ -26,7 +26,7 @@
   };
 
   // Environment variables are text, as Node has them.
-  const variables = new Proxy(Object.create(null), {
+  const variables = kit.transparent(new Proxy({}, {
     get: (_, name) => (typeof name === "string" && Object.hasOwn(kit.environment, name) ? kit.environment[name] : undefined),
     set: (_, name, value) => ((kit.environment[String(name)] = String(value)), true),
     has: (_, name) => Object.hasOwn(kit.environment, name),
@@ -37,7 +37,7 @@
         ? { value: kit.environment[name], writable: true, enumerable: true, configurable: true }
         : undefined,
     defineProperty: (_, name, { value }) => ((kit.environment[name] = String(value)), true),
-  });
+  }));
 
   const NANOSECONDS = 1e9;
   const clock = () => BigInt(Math.round(host.now() * 1e6));
@@ -73,8 +73,8 @@
     host.write(1, `(cellar) ${text}\n`);
   }
 
-  const refuse = (what) => () => {
-    throw kit.unsupported(`process.${what}`);
+  const refuse = (what, why) => () => {
+    throw kit.unsupported(`process.${what}`, why);
   };
 
   const process = {
@@ -95,7 +95,7 @@
     features: {},
     env: variables,
     cwd: () => host.workingDirectory(),
-    chdir: refuse("chdir"),
+    chdir: refuse("chdir", "the working directory stays what it is; use paths below it, or path.resolve"),
     umask: () => 0o022,
     getuid: () => 1000,
     geteuid: () => 1000,
@@ -103,7 +103,7 @@
     getegid: () => 1000,
     exit: (status) => host.exit(Number(status ?? exitCode ?? 0)),
     abort: () => host.exit(134),
-    kill: refuse("kill"),
+    kill: refuse("kill", "there is one process; end the cell with process.exit"),
     binding: refuse("binding"),
     dlopen: refuse("dlopen"),
     hrtime,
@@ -131,7 +131,12 @@
 
   // ---- Streams and events, when they are asked for
 
-  lazy(process, ["stdin", "stdout", "stderr"], () => kit.platform("stdio"));
+  lazy(process, ["stdout", "stderr"], () => kit.platform("stdio"));
+  Object.defineProperty(process, "stdin", {
+    get: () => kit.platform("stdin").stream(),
+    enumerable: false,
+    configurable: true,
+  });
   const EVENTS = [
     "addListener", "emit", "eventNames", "getMaxListeners", "listenerCount", "listeners", "off", "on", "once",
     "prependListener", "prependOnceListener", "rawListeners", "removeAllListeners", "removeListener", "setMaxListeners",

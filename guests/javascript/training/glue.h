@@ -1,4 +1,4 @@
-// All that the builder's edits of QuickJS need of the guest's own header.
+// All that the patches of QuickJS need of the guest's own header.
 #pragma once
 #include <stdint.h>
 

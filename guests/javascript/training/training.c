@@ -1,7 +1,7 @@
 // Runs programs.js in QuickJS and writes how often each piece of QuickJS ran to the file `/counts`.
 //
 // The builder compiles this for WebAssembly with clang's counters, and reads them to compile the guest. QuickJS is a part
-// of this file as it is of the guest's. What its edits call of the guest does nothing here: errors have no stacks.
+// of this file as it is of the guest's. What its patches call of the guest does nothing here: errors have no stacks.
 #include "quickjs.c"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static bool cellar_put_frame(JSContext *ctx, JSStackFrame *frame, const char *pr
 static void cellar_put_awaiting(JSContext *ctx, JSStackFrame *outermost, DynBuf *out, int limit) {
 }
 
-static void cellar_throw_no_export(JSContext *ctx, JSAtom name) {
+static void cellar_throw_no_export(JSContext *ctx, JSAtom message) {
 }
 
 static JSValue cellar_throw_not_function(JSContext *ctx) {

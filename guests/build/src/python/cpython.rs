@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::{build_python, copy_tree, source};
 use crate::cache::Bench;
 use crate::inputs::Inputs;
+use crate::patches;
 use crate::process::run;
 use crate::sources::CrateSource;
 use crate::workshop::Workshop;
@@ -38,9 +39,6 @@ const OPTIMISE: &[&str] = &["-O3", "-g0", "-DNDEBUG"];
 
 /// When the sources were released; stamped into the build instead of the hour of the day.
 const SOURCE_DATE_EPOCH: &str = "1749600000";
-
-/// CPython counts the C frames of its own recursion; this many fit on the stack that the host gives.
-const C_RECURSION_LIMIT: &str = "4000";
 
 /// A C library that is compiled without a build system.
 struct Library {
@@ -167,12 +165,18 @@ const LIBRARIES: &[Library] = &[
     },
 ];
 
+/// Where our changes to CPython lie.
+fn series(workshop: &Workshop) -> PathBuf {
+    workshop.root.join("guests/python/patches")
+}
+
 /// What the archives are made from.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     Workshop::record_toolchain(&mut inputs);
     inputs.value("source", source::SHA256);
     inputs.text("recipe", include_str!("cpython.rs"));
+    inputs.tree("patches", &series(workshop))?;
     inputs.tree("guests/python/include", &workshop.root.join("guests/python/include"))?;
     for library in LIBRARIES {
         library.source.record(&mut inputs);
@@ -249,51 +253,7 @@ impl<'a> Kit<'a> {
     /// Unpacks the sources and makes the changes that no header of ours can make.
     fn unpack(&self, workshop: &Workshop) -> Result<()> {
         source::unpack(workshop, &self.tree, &self.bench.work.join("unpack.log"))?;
-        // Calls of Python functions must count towards the next poll as they do in Emscripten builds.
-        replace(&self.tree.join("Python/generated_cases.c.h"), "#if defined(__EMSCRIPTEN__)", "#if 1")?;
-        // Which way branches went is noted for an optimiser that is not built in, in the code, on pages that kernels share.
-        for (way, times) in [("flag", 7), ("!nflag", 1)] {
-            let note = format!("this_instr[1].cache = (this_instr[1].cache << 1) | {way};");
-            replace_each(&self.tree.join("Python/generated_cases.c.h"), &note, "", times)?;
-        }
-        // Nor is memory of the image ever free again; see `seal.c`.
-        replace(
-            &self.tree.join("Objects/obmalloc.c"),
-            "    /* We allocated this address. */\n\n    /* Link p",
-            "    extern uintptr_t cellar_sealed;\n    if ((uintptr_t)p < cellar_sealed) {\n        return 1;\n    }\n\n    \
-             /* Link p",
-        )?;
-        // Nor is a counter written that is at rest; see `immortal.c`.
-        for step in ["advance", "pause"] {
-            replace(
-                &self.tree.join("Python/ceval_macros.h"),
-                &format!("        (COUNTER) = {step}_backoff_counter((COUNTER)); \\\n"),
-                &format!(
-                    "        if (!is_unreachable_backoff_counter((COUNTER))) \\\n            (COUNTER) = \
-                     {step}_backoff_counter((COUNTER)); \\\n"
-                ),
-            )?;
-        }
-        replace(
-            &self.tree.join("Include/cpython/pystate.h"),
-            "#  define Py_C_RECURSION_LIMIT 5000",
-            &format!("#  define Py_C_RECURSION_LIMIT {C_RECURSION_LIMIT}"),
-        )?;
-        // The stack is larger than CPython expects of a WASI host: 133 nested brackets would be too many.
-        replace(&self.tree.join("Parser/parser.c"), "#    define MAXSTACK 4000", "#    define MAXSTACK 6000")?;
-        // There is no other thread that a lock could be waited for.
-        replace(
-            &self.tree.join("Python/lock.c"),
-            "    struct mutex_entry entry = {\n        .time_to_be_fair",
-            "    if (flags & _PY_LOCK_HANDLE_SIGNALS) {\n        extern int cellar_wait_for_lock(PyTime_t);\n        \
-             return cellar_wait_for_lock(timeout);\n    }\n    struct mutex_entry entry = {\n        .time_to_be_fair",
-        )?;
-        replace(
-            &self.tree.join("Python/thread.c"),
-            "if (r == PY_LOCK_FAILURE && microseconds != 0) {",
-            "if (r == PY_LOCK_FAILURE && microseconds != 0) {\n            \
-             extern int cellar_wait_for_lock(PyTime_t);\n            return cellar_wait_for_lock(timeout);",
-        )
+        patches::apply(&series(workshop), &self.tree, &self.bench.work)
     }
 
     fn configure(&self, workshop: &Workshop) -> Result<()> {
@@ -389,18 +349,4 @@ impl<'a> Kit<'a> {
         )?;
         Ok(())
     }
-}
-
-/// Replaces the only occurrence of a text in a file of CPython.
-fn replace(path: &Path, from: &str, to: &str) -> Result<()> {
-    replace_each(path, from, to, 1)
-}
-
-/// Replaces a text wherever a file of CPython has it, which is so many times.
-fn replace_each(path: &Path, from: &str, to: &str, times: usize) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| format!("could not read `{}`", path.display()))?;
-    let found = text.matches(from).count();
-    ensure!(found == times, "`{}` should hold `{from}` {times} times, not {found}", path.display());
-    fs::write(path, text.replace(from, to))?;
-    Ok(())
 }

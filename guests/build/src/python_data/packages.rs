@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::inputs::{Inputs, files_below};
+use crate::patches;
 use crate::process::run;
 use crate::python::{archives, build_python, compile, copy_tree};
 use crate::workshop::Workshop;
@@ -89,12 +90,7 @@ pub(super) fn unpack(workshop: &Workshop, package: (&str, &str), folder: &Path, 
     if added.exists() {
         copy_tree(&added, &folder.join(name))?;
     }
-    for patch in files_below(&changes(workshop, "patches", name))? {
-        let mut apply = Command::new("patch");
-        apply.args(["--batch", "--forward", "--fuzz=0", "--strip=1", "--directory"]).arg(folder.join(name));
-        run(apply.arg("--input").arg(&patch), &work.join("patch.log"))?;
-    }
-    Ok(())
+    patches::apply(&changes(workshop, "patches", name), &folder.join(name), work)
 }
 
 /// Puts wheels into a folder: those that the guest's version of Python would get on Linux.

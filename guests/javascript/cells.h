@@ -1,0 +1,61 @@
+// Cells from their start to their end, and why they end.
+#ifndef CELLAR_JAVASCRIPT_CELLS_H
+#define CELLAR_JAVASCRIPT_CELLS_H
+
+#include "glue.h"
+#include "quickjs.h"
+
+// The number of the cell that makes the names a session begins with; its file is `<seed>`.
+#define SEED_CELL UINT32_MAX
+
+// A cell that has not ended; `promise` settles when it does, to `{value}` or, when `is_bare`, to the value itself.
+typedef struct {
+    bool live, is_bare;
+    uint32_t id;
+    JSValue promise;
+} cell_t;
+
+// Enters a cell among those that are in flight.
+cell_t *add_cell(uint32_t id);
+
+// A cell in flight; null when it has ended.
+cell_t *find_cell(uint32_t id);
+
+// Was the cell stopped, or did it fail before its time? What it left behind does not run any more.
+bool was_stopped(uint32_t id);
+
+// Is the promise one of a cell?
+bool is_cell_promise(JSValueConst promise);
+
+// Asked by the engine now and then: must the code that runs stop?
+int must_stop(JSContext *c, void *opaque);
+
+// Ends a cell with the reason why it was stopped. `error` is what interrupted it, or undefined when it was waiting.
+void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, JSValueConst error);
+
+// An exception that nothing in the cell can see any more: of a timer, a microtask, a rejected promise.
+void end_uncaught(uint32_t id, JSValueConst error);
+
+// Ends the current cell when `result` is an exception.
+void end_if_exception(JSValueConst result);
+
+// Ends the cells whose promise has settled.
+void end_settled_cells(void);
+
+// Forgets all cells.
+void reset_cells(void);
+
+// ---- Rejected promises that nobody handles
+
+// Called by the engine when a promise is rejected that nobody handles, and again when somebody does.
+void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bool handled, void *opaque);
+
+// Are there any to report?
+bool has_rejections(void);
+
+// Fails the cells that made them.
+void report_rejections(void);
+
+void forget_rejections(void);
+
+#endif

@@ -1,0 +1,44 @@
+// What the prelude may call: each function adds some, as properties of one object that only the prelude sees.
+#ifndef CELLAR_JAVASCRIPT_FUNCTIONS_H
+#define CELLAR_JAVASCRIPT_FUNCTIONS_H
+
+#include "glue.h"
+#include "quickjs.h"
+
+void add_bridge_functions(JSContext *ctx, JSValueConst host);
+void add_detail_functions(JSContext *ctx, JSValueConst host);
+void add_digest_functions(JSContext *ctx, JSValueConst host);
+void add_encoding_functions(JSContext *ctx, JSValueConst host);
+void add_file_functions(JSContext *ctx, JSValueConst host);
+void add_host_functions(JSContext *ctx, JSValueConst host);
+void add_library_functions(JSContext *ctx, JSValueConst host);
+void add_lookup_functions(JSContext *ctx, JSValueConst host);
+void add_module_functions(JSContext *ctx, JSValueConst host);
+void add_output_functions(JSContext *ctx, JSValueConst host);
+void add_posix_functions(JSContext *ctx, JSValueConst host);
+void add_realm_functions(JSContext *ctx, JSValueConst host);
+void add_timer_functions(JSContext *ctx, JSValueConst host);
+void add_url_functions(JSContext *ctx, JSValueConst host);
+
+// The name of an error number; `EIO` for those that no call gives.
+const char *error_code(int number);
+
+// Hands the answer of a call to who awaits it; frees nothing.
+void settle_call(JSContext *ctx, const kernel_completion_t *completion);
+
+// ---- Timers
+
+// When the earliest timer is due; UINT64_MAX when there is none.
+uint64_t timers_next(void);
+
+// Calls one timer that is due by `now`, for the cell that set it. Returns false when there is none; `*result` may be
+// an exception.
+bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result);
+
+// Forgets the timers of a cell.
+void timers_forget(JSContext *ctx, uint32_t cell);
+
+// Forgets all timers.
+void timers_forget_all(JSContext *ctx);
+
+#endif

@@ -1,0 +1,2 @@
+// Brotli, unpacked.
+export { decompress } from "brotli/decompress";
