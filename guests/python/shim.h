@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 #include "kernel.h"
 
 /* The `_cellar` module: what the prelude is given to work with. */
@@ -74,6 +76,18 @@ void cellar_seal_memory(void);
 /* --- immortal.c --- */
 
 PyObject *cellar_immortalize(PyObject *module, PyObject *objects);
+
+/* --- guard.c: what the prelude runs on stays as it was baked. --- */
+
+PyObject *cellar_guard(PyObject *module, PyObject *args);
+PyObject *cellar_guard_mend(PyObject *module, PyObject *unused);
+/* Watches what was remembered, from the end of baking on. -1 with an exception set on failure. */
+int cellar_guard_begin(void);
+/* Puts back what is unusable, and lays the hooks of cells aside; those of watchers end when a new cell begins. */
+void cellar_guard_enter(bool is_new_cell);
+/* Lays the hooks of cells aside, for the prelude to run, and takes them up again, for cells. */
+void cellar_guard_hold(void);
+void cellar_guard_release(void);
 
 /* --- slots.c --- */
 

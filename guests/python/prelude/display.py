@@ -14,7 +14,7 @@ import sys
 import types
 
 import _cellar
-from _cellar_prelude import faults
+from _cellar_prelude import faults, streams
 from _cellar_prelude.markdown import html_to_markdown
 
 # IPython's own, which `ipython` puts in place: text over several lines, and methods that are really there.
@@ -69,7 +69,7 @@ def _shorten(text):
 
 
 def _tell(value, error):
-    print(f"a value of type {type(value).__name__} cannot be shown:\n{faults.format_exception(error)}", file=sys.stderr)
+    streams.tell(f"a value of type {type(value).__name__} cannot be shown:\n{faults.format_exception(error)}")
 
 
 class _JsonText(str):
@@ -93,7 +93,7 @@ def _document(mime, data):
         except (TypeError, ValueError):
             return json.dumps(_simple(data), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        print(f"{mime} was left out of a display: {error}", file=sys.stderr)
+        streams.tell(f"{mime} was left out of a display: {error}")
         return None
 
 
@@ -139,7 +139,7 @@ def from_mapping(mapping):
         if data is None:
             continue
         if mime != TABLE and len(data) > LIMIT:
-            print(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed", file=sys.stderr)
+            streams.tell(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed")
             continue
         pairs.append((mime, data))
     return with_markdown(pairs)
@@ -208,7 +208,7 @@ def _added(value):
 
 def _complain(value, name, data):
     kind = type(value).__name__
-    print(f"{kind}.{name}() returned {type(data).__name__}, which cannot be shown", file=sys.stderr)
+    streams.tell(f"{kind}.{name}() returned {type(data).__name__}, which cannot be shown")
 
 
 def _from_methods(value, include, exclude):
@@ -286,10 +286,27 @@ def bundle(value):
 
 
 def show_result(value):
-    """Shows the value of a cell's last expression."""
-    pairs = [("text/plain", _shorten(repr(value)))] if type(value) in _SCALARS else bundle(value)
+    """Shows the value of a cell's last expression. Never fails: what cannot be shown is told."""
+    if type(value) in _SCALARS:
+        plain = _plain(value, repr)
+        pairs = [] if plain is None else [("text/plain", plain)]
+    else:
+        pairs = _bundle_safely(value)
     if pairs:
         _cellar.display(pairs, None, False)
+
+
+def _bundle_safely(value):
+    """As `bundle`. When that fails because cells have broken what it needs of Python's library, that is mended."""
+    try:
+        return bundle(value)
+    except Exception:  # noqa: BLE001 - tried again, and then told
+        _cellar.mend()
+    try:
+        return bundle(value)
+    except Exception as error:  # noqa: BLE001 - told
+        _tell(value, error)
+        return []
 
 
 def register(kind, formatter):

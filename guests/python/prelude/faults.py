@@ -290,8 +290,16 @@ def describe(error, filename):
         _cellar.release_reserve()
     kind, reason = _kind(error)
     try:
-        place = _place(error, filename) or (None, None, None, None)
-        text = format_exception(error)
-    except Exception:  # noqa: BLE001 - better a poor record than none
-        place, text = (None, None, None, None), type(error).__name__
+        place, text = _tell(error, filename)
+    except Exception:  # noqa: BLE001 - cells may have broken what it needs of Python's library
+        _cellar.mend()
+        try:
+            place, text = _tell(error, filename)
+        except Exception:  # noqa: BLE001 - better a poor record than none
+            place, text = (None, None, None, None), type(error).__name__
     return (kind, reason, type(error).__name__, _message(error), *place, text)
+
+
+def _tell(error, filename):
+    """The place and the traceback of a failure."""
+    return _place(error, filename) or (None, None, None, None), format_exception(error)

@@ -73,6 +73,24 @@ class TextOut(io.TextIOBase):
         """Everything is UTF-8 and written at once."""
 
 
+class _Out(TextOut):
+    """`sys.stdout`."""
+
+    number, title = 0, "<stdout>"
+
+
+class _Err(TextOut):
+    """`sys.stderr`."""
+
+    number, title = 1, "<stderr>"
+
+
+for each in (_Out, _Err):
+    each.__name__ = each.__qualname__ = "TextOut"
+
+OUT, ERR = (each(each.number, each.title) for each in (_Out, _Err))
+
+
 class TextIn(io.TextIOBase):
     """`sys.stdin`: every line is a request for input."""
 
@@ -115,6 +133,24 @@ class TextIn(io.TextIOBase):
 
 def install(ask):
     """Replaces the streams of the interpreter. `ask(prompt)` answers requests for input."""
-    sys.stdout = sys.__stdout__ = TextOut(0, "<stdout>")
-    sys.stderr = sys.__stderr__ = TextOut(1, "<stderr>")
+    sys.stdout = sys.__stdout__ = OUT
+    sys.stderr = sys.__stderr__ = ERR
     sys.stdin = sys.__stdin__ = TextIn(ask)
+
+
+def tell(text):
+    """Writes a text and a line end to standard error, which cells may have replaced, and broken."""
+    text += "\n"
+    try:
+        sys.stderr.write(text)
+    except Exception:  # noqa: BLE001 - what must be told is told anyhow
+        ERR.write(text)
+
+
+def keep_ground():
+    """Takes back what no code could write with."""
+    for stream in (OUT, ERR):
+        state = stream.__dict__
+        if state.get("_number") is not stream.number or not callable(state.get("write", tell)):
+            state.clear()
+            stream.__init__(stream.number, stream.title)
