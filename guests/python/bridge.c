@@ -391,11 +391,21 @@ static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
         return NULL;
     }
     cellar_stream_flush();
-    uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)(duration * 1e9);
-    cellar_kernel_control_sleep_until(cellar_current_cell(), until);
-    if (cellar_raise_if_stopped()) {
-        return NULL;
-    }
+    uint64_t now = cellar_kernel_control_monotonic_clock(), until = now + (uint64_t)(duration * 1e9);
+    uint64_t wake;
+    do {
+        wake = cellar_alarm_before(until);
+        cellar_kernel_control_sleep_until(cellar_current_cell(), wake);
+        if (cellar_raise_if_stopped()) {
+            return NULL;
+        }
+        if (wake < until) {
+            cellar_alarm_check(cellar_kernel_control_monotonic_clock());
+            if (PyErr_CheckSignals() < 0) {
+                return NULL;
+            }
+        }
+    } while (wake < until);
     Py_RETURN_NONE;
 }
 
@@ -451,8 +461,10 @@ static PyObject *bridge_run(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!", &PyCode_Type, &code, &PyDict_Type, &names)) {
         return NULL;
     }
-    bridge_enable_stop(module, Py_True);
-    return PyEval_EvalCode(code, names, names);
+    Py_DECREF(bridge_enable_stop(module, Py_True));
+    PyObject *value = PyEval_EvalCode(code, names, names);
+    cellar_guard_end_watchers();
+    return value;
 }
 
 /* limit_time(nanoseconds): see shim.h */

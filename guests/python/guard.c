@@ -342,20 +342,24 @@ static bool is_monitored(const PyInterpreterState *interpreter) {
     return false;
 }
 
-void cellar_guard_hold(void) {
+void cellar_guard_end_watchers(void) {
     PyThreadState *thread = PyThreadState_Get();
-    PyInterpreterState *interpreter = thread->interp;
+    if (thread->c_tracefunc != NULL || thread->c_profilefunc != NULL || is_monitored(thread->interp)) {
+        PyObject *raised = PyErr_GetRaisedException();
+        PyEval_SetTrace(NULL, NULL);
+        PyEval_SetProfile(NULL, NULL);
+        end_monitoring(thread->interp);
+        PyErr_SetRaisedException(raised);
+    }
+}
+
+void cellar_guard_hold(void) {
+    PyInterpreterState *interpreter = PyThreadState_Get()->interp;
     if (interpreter->audit_hooks != NULL) {
         Py_XSETREF(audit_hooks, interpreter->audit_hooks);
         interpreter->audit_hooks = NULL;
     }
-    if (thread->c_tracefunc != NULL || thread->c_profilefunc != NULL || is_monitored(interpreter)) {
-        PyObject *raised = PyErr_GetRaisedException();
-        PyEval_SetTrace(NULL, NULL);
-        PyEval_SetProfile(NULL, NULL);
-        end_monitoring(interpreter);
-        PyErr_SetRaisedException(raised);
-    }
+    cellar_guard_end_watchers();
     if (is_held) {
         return;
     }

@@ -45,23 +45,45 @@ uint32_t cellar_current_cell(void) {
     return cell;
 }
 
-/* release_reserve() -> whether there was any left */
-static PyObject *release_reserve(PyObject *module, PyObject *unused) {
-    int released = 0;
-    for (int i = PIECES - 1; i >= 0 && released < PIECES_A_TIME; i--) {
+/* Gives some of the reserve back; false when there is none. */
+static bool give_back(void) {
+    int given = 0;
+    for (int i = PIECES - 1; i >= 0 && given < PIECES_A_TIME; i--) {
         if (reserve[i] != NULL) {
             free(reserve[i]);
             reserve[i] = NULL;
-            released++;
+            given++;
         }
     }
-    return PyBool_FromLong(released);
+    return given > 0;
+}
+
+/* Python needs memory for its first frames, before it could ask for the reserve. */
+#define FRAMES_BYTES (48u << 10)
+
+static void make_room_for_frames(void) {
+    void *room;
+    while ((room = malloc(FRAMES_BYTES)) == NULL && give_back()) {
+    }
+    free(room);
+}
+
+/* release_reserve() -> whether there was any left */
+static PyObject *release_reserve(PyObject *module, PyObject *unused) {
+    return PyBool_FromLong(give_back());
 }
 
 static PyMethodDef own_methods[] = {
+    {"alarm", cellar_alarm, METH_NOARGS, NULL},
+    {"error_classes", cellar_error_classes, METH_NOARGS, NULL},
     {"guard", cellar_guard, METH_VARARGS, NULL},
     {"immortalize", cellar_immortalize, METH_O, NULL},
     {"mend", cellar_guard_mend, METH_NOARGS, NULL},
+    {"scrypt_mix", cellar_scrypt_mix, METH_VARARGS, NULL},
+    {"set_alarm", cellar_set_alarm, METH_VARARGS, NULL},
+    {"set_errors", cellar_set_errors, METH_VARARGS, NULL},
+    {"set_long_length", cellar_set_long_length, METH_O, NULL},
+    {"set_modes", cellar_set_modes, METH_O, NULL},
     {"release_reserve", release_reserve, METH_NOARGS, NULL},
     {0},
 };
@@ -185,7 +207,7 @@ void exports_kernel_init(void) {
     PyImport_AppendInittab("_cellar", cellar_module_init);
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
-    if (cellar_wrap_slots() < 0) {
+    if (cellar_wrap_slots() < 0 || cellar_install_likeness() < 0) {
         give_up("the slots of CPython's types cannot be wrapped");
     }
     import_prelude();
@@ -213,6 +235,7 @@ void exports_kernel_init(void) {
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
 static PyObject *enter(const char *name, PyObject *arguments) {
     set_reserve_aside();
+    make_room_for_frames();
     cellar_guard_enter(strcmp(name, "start") == 0);
     PyObject *function = PyObject_GetAttrString(entry, name);
     PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
@@ -227,7 +250,7 @@ static PyObject *enter(const char *name, PyObject *arguments) {
 
 /* What is left to say when even the prelude failed. */
 static void describe_exception(cellar_kernel_types_failure_t *failure) {
-    release_reserve(NULL, NULL);
+    give_back();
     PyObject *raised = PyErr_GetRaisedException();
     memset(failure, 0, sizeof *failure);
     int memory = raised != NULL && PyErr_GivenExceptionMatches(raised, PyExc_MemoryError);
@@ -252,7 +275,7 @@ static bool copy_step(PyObject *result, kernel_step_t *step) {
 
 /* After a failure of the prelude: puts back all that was baked, and has it end the cell with what was raised. */
 static PyObject *recover(uint32_t cell) {
-    release_reserve(NULL, NULL);
+    give_back();
     PyObject *raised = PyErr_GetRaisedException();
     if (raised == NULL) {
         return NULL;
@@ -389,7 +412,7 @@ static PyObject *ask(const char *name, PyObject *arguments) {
     PyObject *result = enter(name, arguments);
     if (result == NULL) {
         PyErr_Clear();
-        release_reserve(NULL, NULL);
+        give_back();
     }
     return result;
 }

@@ -88,11 +88,35 @@ void cellar_guard_enter(bool is_new_cell);
 /* Lays the hooks of cells aside, for the prelude to run, and takes them up again, for cells. */
 void cellar_guard_hold(void);
 void cellar_guard_release(void);
+/* Ends what traces and profiles code, unless it is a profiler in C. */
+void cellar_guard_end_watchers(void);
 
 /* --- slots.c --- */
 
 /* Makes CPython count recursion, and stop loops, that it does not by itself. -1 with an exception set on failure. */
 int cellar_wrap_slots(void);
+
+/* --- alarm.c --- */
+
+/* Makes the alarm go off when it is due. */
+void cellar_alarm_check(uint64_t now);
+/* The earlier of a time and of when the alarm is due. */
+uint64_t cellar_alarm_before(uint64_t until);
+PyObject *cellar_set_alarm(PyObject *module, PyObject *args);
+PyObject *cellar_alarm(PyObject *module, PyObject *unused);
+
+/* --- scrypt.c --- */
+
+PyObject *cellar_scrypt_mix(PyObject *module, PyObject *args);
+
+/* --- likeness.c: what programs can tell of the machine is as on 64-bit Linux. --- */
+
+/* -1 with an exception set on failure. */
+int cellar_install_likeness(void);
+PyObject *cellar_error_classes(PyObject *module, PyObject *unused);
+PyObject *cellar_set_errors(PyObject *module, PyObject *args);
+PyObject *cellar_set_long_length(PyObject *module, PyObject *function);
+PyObject *cellar_set_modes(PyObject *module, PyObject *dict);
 
 /* --- compile.c --- */
 

@@ -187,7 +187,11 @@ int cellar_copy_step(PyObject *result, kernel_step_t *step) {
     Py_ssize_t count = PyList_GET_SIZE(finished);
     step->finished.len = 0;
     step->finished.ptr = count > 0 ? calloc((size_t)count, sizeof *step->finished.ptr) : NULL;
-    for (Py_ssize_t i = 0; i < count && step->finished.ptr != NULL; i++) {
+    if (count > 0 && step->finished.ptr == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *outcome;
         if (!PyArg_ParseTuple(PyList_GET_ITEM(finished, i), "IO", &step->finished.ptr[i].f0, &outcome)
             || copy_outcome(outcome, &step->finished.ptr[i].f1) < 0) {

@@ -60,17 +60,45 @@ def _compile_tree(source, filename):
     return body, last
 
 
+def _compile_source(source, filename):
+    if rewrite.needed(source):
+        return _compile_tree(source, filename)
+    return _cellar.compile(source, filename)
+
+
 def _compile(source, filename):
     try:
-        if rewrite.needed(source):
-            return _compile_tree(source, filename)
-        return _cellar.compile(source, filename)
+        return _compile_source(source, filename)
     except SyntaxError as error:
-        call = magics.help_call(source, filename)
-        if call is not None:
-            return None, call
-        magics.explain(error, source, filename)
-        raise
+        failure = error
+    call = magics.help_call(source, filename)
+    if call is not None:
+        return None, call
+    translated = magics.translate(source, failure, lambda text: _fault(text, filename))
+    if translated is not None:
+        return _compile_source(translated, filename)
+    magics.explain(failure, source, filename)
+    raise failure
+
+
+def _fault(source, filename):
+    """The error in a source, or None."""
+    try:
+        _compile_source(source, filename)
+    except SyntaxError as error:
+        return error
+    return None
+
+
+def _run_piece(source):
+    """Runs a piece of source in the namespace of cells, for a magic; the value of its last expression."""
+    body, last = _compile(source, file_name(_cellar.cell.get(0)))
+    for part in (body, last):
+        if part is not None and part.co_flags & _COROUTINE:
+            raise SyntaxError("`await` does not work in a magic: await it in a cell of its own")
+    if body is not None:
+        exec(body, names)
+    return eval(last, names) if last is not None else None
 
 
 def _is_silenced(source):
@@ -100,7 +128,7 @@ def _is_silenced(source):
 
 def _show(cell, value, silenced):
     """Shows the value of the last expression and binds it to `_` and its kin."""
-    if value is None or silenced:
+    if value is None or silenced or magics.is_captured(cell):
         return
     hook = getattr(sys, "displayhook", display_hook)
     if hook is display_hook or not callable(hook) or not _show_with(hook, value):
@@ -132,6 +160,7 @@ def _run_now(cell, body, last, silenced):
         value = _cellar.run(last, names)
         if value is not None:
             _show(cell, value, silenced)
+    magics.end(cell)
     _cellar.enable_stop(False)
 
 
@@ -146,6 +175,7 @@ async def _run_waiting(cell, body, last, silenced):
         if last.co_flags & _COROUTINE:
             value = await value
         _show(cell, value, silenced)
+    magics.end(cell)
 
 
 def _exit_status(error):
@@ -173,6 +203,8 @@ def _in_cell(cell, function, *args):
 
 def _end(cell, outcome):
     """Notes that a cell ended."""
+    if outcome is not None:
+        magics.end(cell)
     live.discard(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)
@@ -297,6 +329,9 @@ def start(cell, source):
             _end(cell, None)
     except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
         _cellar.enable_stop(False)
+        if isinstance(error, MemoryError):
+            # There may be no memory for a call.
+            _cellar.release_reserve()
         _end(cell, _outcome(cell, error))
         error = None
     return go_on()
@@ -305,7 +340,7 @@ def start(cell, source):
 def recover(cell, error):
     """Goes on after the prelude itself has failed, and what was baked was put back; ends the cell that it failed in."""
     mend()
-    if cell in live and cell not in _tasks:
+    if cell and cell not in _tasks and all(number != cell for number, _ in _finished):
         _end(cell, faults.describe(error, file_name(cell)))
     return go_on()
 
@@ -318,11 +353,23 @@ def fail(cell, error):
 
 def go_on():
     """Runs what is ready; says what ended and when the guest wants to be entered again."""
-    loop.drain(_check_live)
+    try:
+        loop.drain(_check_live)
+    except MemoryError as error:
+        _cellar.release_reserve()
+        _drop_tasks(error)
     finished = _finished[:]
     _finished.clear()
     wake_at = loop.wake_at()
     return finished, wake_at
+
+
+def _drop_tasks(error):
+    """Gives up all that waits, when there is no memory for what it would do; the cells that wait end with the error."""
+    loop.clear()
+    for cell in list(_tasks):
+        _end(cell, faults.describe(error, file_name(cell)))
+    gc.collect()
 
 
 def _check_live():
@@ -380,9 +427,21 @@ def _on_fatal(context, error):
         task.cancel()
 
 
+# Of the tasks of a cell that fail unheard, so many are told: its number, and how many there were.
+_TOLD_MAX = 20
+_told = [0, 0]
+
+
 def _on_unhandled(context):
     """The exception of a task that nobody awaited, on the standard error of the cell that made it."""
     stoppable = _cellar.enable_stop(False)
+    cell = _cellar.cell.get(0)
+    _told[0], _told[1] = cell, _told[1] + 1 if _told[0] == cell else 1
+    if _told[1] >= _TOLD_MAX:
+        if _told[1] == _TOLD_MAX:
+            streams.tell("more such failures of this cell's tasks are not told")
+        _cellar.enable_stop(stoppable)
+        return
     error = context.get("exception")
     lines = [context.get("message") or "Unhandled exception in the event loop"]
     lines += [f"{key}: {value!r}" for key, value in sorted(context.items()) if key not in ("message", "exception")]
@@ -392,8 +451,9 @@ def _on_unhandled(context):
     _cellar.enable_stop(stoppable)
 
 
-sys.displayhook = sys.__displayhook__ = display_hook
+sys.displayhook = display_hook
 loop.begin(_on_fatal, _on_unhandled)
+magics.begin(names, _run_piece)
 
 
 def forget_cells(fresh_names):
@@ -404,6 +464,7 @@ def forget_cells(fresh_names):
     names.update(fresh_names)
     _first_names.clear()
     _first_names.update(fresh_names)
+    magics.note_names(fresh_names)
 
 
 def reset(fresh_names, baked_modules):

@@ -76,13 +76,46 @@ class _JsonText(str):
     """A JSON text, as against a text that is to become JSON."""
 
 
+# Of these JSON says what they are; their subclasses may be something else.
+_PLAIN = frozenset({str, int, bool, type(None)})
+# Integers beyond this are read as other numbers.
+_EXACT_MAX = 2**53
+
+
+def _is_faithful(value):
+    """Whether JSON says the same as the value."""
+    waiting, seen = [value], 0
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        seen += 1
+        if kind is int and not -_EXACT_MAX <= each <= _EXACT_MAX:
+            return False
+        if kind is float:
+            if not math.isfinite(each):
+                return False
+        elif kind is dict:
+            if not all(type(key) is str for key in each):
+                return False
+            waiting.extend(each.values())
+        elif kind is list:
+            waiting.extend(each)
+        elif kind not in _PLAIN:
+            return False
+        if seen > LIMIT:
+            return False
+    return True
+
+
 def _json_text(value):
     """The value as JSON, or None when it has no faithful JSON form. A `RecursionError` when it is nested too deeply."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        # A text that is none fails here.
+        text.isascii() or text.encode()
     except (TypeError, ValueError):
         return None
-    return text if len(text) <= LIMIT else None
+    return text if len(text) <= LIMIT and _is_faithful(value) else None
 
 
 def _document(mime, data):

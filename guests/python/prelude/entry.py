@@ -10,7 +10,7 @@ import types
 
 import _cellar
 from _cellar_prelude import (
-    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, markdown, modules, network, pools, primitives,
+    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
     sandbox, streams, warm,
 )
 
@@ -174,6 +174,7 @@ sandbox.install_builtins()
 sandbox.install_paths()
 sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
+likeness.install()
 absent.install()
 network.install()
 modules.install()
@@ -185,6 +186,7 @@ for _ in range(warm.ROUNDS):
         # What fails here would fail for everybody, or cost every session its first time: nobody else would see it.
         raise RuntimeError(f"a cell of the image failed: {_source!r}: {_failure[-1]}")
 random.seed(0)
+likeness.install_last()
 sandbox.note_finders()
 
 

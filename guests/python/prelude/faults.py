@@ -288,10 +288,14 @@ def describe(error, filename):
     """The failure record of a cell: (kind, reason, name, message, line, column, snippet, pointer, traceback)."""
     if isinstance(error, (MemoryError, RecursionError)):
         _cellar.release_reserve()
+    while isinstance(error, MemoryError) and isinstance(error.__context__, MemoryError) and not error.__traceback__:
+        # There was no memory for the frames either.
+        error = error.__context__
     kind, reason = _kind(error)
     try:
         place, text = _tell(error, filename)
     except Exception:  # noqa: BLE001 - cells may have broken what it needs of Python's library
+        _cellar.release_reserve()
         _cellar.mend()
         try:
             place, text = _tell(error, filename)

@@ -67,13 +67,13 @@ class _Remedies:
         if isinstance(error, FileNotFoundError):
             similar = _similar(self.path)
             remedy = f"did you mean {similar!r}?" if similar else "tree() shows what is there"
-        elif isinstance(error, OSError) and error.errno in (errno.ENOTCAPABLE, errno.EACCES, errno.EPERM):
+        elif isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
             remedy = f"the session was not granted that folder; paths below {os.getcwd()} are fine"
         elif isinstance(error, OSError) and error.errno == errno.EROFS:
             remedy = f"that folder was granted for reading only; paths below {os.getcwd()} are fine"
         else:
             return
-        raise type(error)(error.errno, f"{error.strerror} ({remedy})", self.path) from None
+        raise type(error)(error.errno, f"{error.strerror.partition(':')[0]} ({remedy})", self.path) from None
 
 
 def _text_of(name):

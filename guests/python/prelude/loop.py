@@ -8,6 +8,7 @@ import asyncio
 import asyncio.base_events
 import asyncio.events
 import asyncio.runners
+import asyncio.tasks
 import heapq
 import time
 
@@ -32,6 +33,7 @@ _create_task = asyncio.base_events.BaseEventLoop.create_task
 _call_exception_handler = asyncio.base_events.BaseEventLoop.call_exception_handler
 _run_callback = asyncio.events.Handle._run
 _set_running_loop = asyncio.events._set_running_loop
+_enter_task, _leave_task = asyncio.tasks._enter_task, asyncio.tasks._leave_task
 
 
 class ReactorLoop(asyncio.base_events.BaseEventLoop):
@@ -42,6 +44,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         global _ready, _scheduled, _on_fatal, _on_unhandled
         _ready, _scheduled = self._ready, self._scheduled
         _on_fatal, _on_unhandled = on_fatal, on_unhandled
+        self.is_nested, self.nested = False, 0
         _attributes.update(vars(self))
 
     def keep_ground(self):
@@ -76,9 +79,35 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         self._check_running()
 
     def run_until_complete(self, future):
+        if _attributes["is_nested"] or self.__dict__.get("is_nested"):
+            return self._run_nested(future)
         if asyncio.iscoroutine(future):
             future.close()
         self._check_running()
+
+    def _run_nested(self, future):
+        """Runs the loop from within, until something is done; as with `nest_asyncio`."""
+        task = asyncio.ensure_future(future, loop=self)
+        current = asyncio.current_task(self)
+        if current is not None:
+            _leave_task(self, current)
+        before, self.nested = self.__dict__.get("nested", 0), self.__dict__.get("nested", 0) + 1
+        try:
+            while not task.done():
+                self.drain(_cellar.raise_if_stopped)
+                _cellar.enable_stop(True)
+                wake_at = self.wake_at()
+                if task.done() or wake_at == 0:
+                    continue
+                if wake_at is None:
+                    task.cancel()
+                    raise RuntimeError("deadlock: what is run within the loop waits for something outside of it; use `await`")
+                time.sleep(max(0.0, wake_at / 1e9 - time.monotonic()))
+        finally:
+            self.nested = before
+            if current is not None:
+                _enter_task(self, current)
+        return task.result()
 
     def stop(self):
         raise RuntimeError("the event loop of the kernel cannot be stopped: it belongs to all cells")
@@ -169,6 +198,9 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
 
 def refuse_run(main=None, **_options):
     """Stands for `asyncio.run`."""
+    loop = asyncio.get_running_loop()
+    if loop.__dict__.get("is_nested") and main is not None:
+        return loop.run_until_complete(main)
     if asyncio.iscoroutine(main):
         main.close()
     raise RuntimeError(

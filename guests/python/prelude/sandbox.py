@@ -186,7 +186,7 @@ class _Help:
 
 def install_paths():
     """Lets `Path.exists` and its kin answer no outside of what is granted, as `os.path.exists` does."""
-    pathlib._abc._IGNORED_ERRNOS += (errno.ENOTCAPABLE,)
+    pathlib._abc._IGNORED_ERRNOS += (errno.EACCES,)
 
 
 def install_builtins():

@@ -91,16 +91,88 @@ for each in (_Out, _Err):
 OUT, ERR = (each(each.number, each.title) for each in (_Out, _Err))
 
 
-class TextIn(io.TextIOBase):
-    """`sys.stdin`: every line is a request for input."""
+class _BytesIn(io.BufferedIOBase):
+    """`sys.stdin.buffer`: the lines of whoever watches the run. The end of input ends one reading, as on a terminal."""
 
-    encoding = "utf-8"
-    errors = "strict"
     name = "<stdin>"
-    mode = "r"
+    mode = "rb"
 
     def __init__(self, ask):
         self._ask = ask
+        self._rest = b""
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return 0
+
+    def isatty(self):
+        return False
+
+    def _fill(self):
+        """Asks for a line when nothing is left of the one before; whether there is anything."""
+        if not self._rest:
+            try:
+                self._rest = f"{self._ask('')}\n".encode("utf-8", "surrogateescape")
+            except EOFError:
+                return False
+        return True
+
+    def _take(self, count):
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+    def put_back(self, data):
+        """Gives back what was read too much."""
+        self._rest = data + self._rest
+
+    def peek(self, _size=0):
+        return self._rest if self._fill() else b""
+
+    def readline(self, size=-1):
+        if not self._fill():
+            return b""
+        line = self._rest.find(b"\n") + 1
+        return self._take(line if size is None or size < 0 else min(line, size))
+
+    def read1(self, size=-1):
+        return self._take(len(self._rest) if size is None or size < 0 else size) if self._fill() else b""
+
+    def read(self, size=-1):
+        pieces, left = [], -1 if size is None else size
+        while left != 0 and (piece := self.read1(left)):
+            pieces.append(piece)
+            left -= len(piece) if left > 0 else 0
+        return b"".join(pieces)
+
+    def readinto(self, buffer):
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readinto1(self, buffer):
+        data = self.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self):
+        """Cells share the stream: it stays open."""
+
+
+class TextIn(io.TextIOBase):
+    """`sys.stdin`: what is read beyond what was typed is a request for input."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    newlines = None
+    line_buffering = False
+    name = "<stdin>"
+    mode = "r"
+    closed = False
+
+    def __init__(self, ask):
+        self.buffer = _BytesIn(ask)
 
     def readable(self):
         return True
@@ -112,14 +184,18 @@ class TextIn(io.TextIOBase):
         return 0
 
     def readline(self, size=-1):
-        try:
-            line = self._ask("") + "\n"
-        except EOFError:
-            return ""
-        return line if size is None or size < 0 else line[:size]
+        line = self.buffer.readline().decode("utf-8", "replace")
+        if size is not None and 0 <= size < len(line):
+            self.buffer.put_back(line[size:].encode("utf-8"))
+            line = line[:size]
+        return line
 
     def read(self, size=-1):
-        return self.readline(size)
+        pieces, left = [], -1 if size is None else size
+        while left != 0 and (piece := self.readline(left)):
+            pieces.append(piece)
+            left -= len(piece) if left > 0 else 0
+        return "".join(pieces)
 
     def __next__(self):
         line = self.readline()
@@ -129,6 +205,9 @@ class TextIn(io.TextIOBase):
 
     def close(self):
         """Cells share the stream: it stays open."""
+
+    def reconfigure(self, **_options):
+        """Everything is UTF-8."""
 
 
 def install(ask):
