@@ -18,7 +18,7 @@ uint32_t cellar_current_cell(void);
 
 /* --- values.c: from and to Python. What goes out is allocated with malloc and freed by the bindings. --- */
 
-/* Borrows the UTF-8 of `text`; lone surrogates become `?`. `*owner` must be released when the borrow ends. */
+/* Borrows the UTF-8 of `text`; lone surrogates become escapes, as in `\\ud800`. `*owner` must be released when the borrow ends. */
 int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner);
 /* A copy, for what the bindings free. Falls back to the empty string when memory is short. */
 void cellar_copy_text(PyObject *text, kernel_string_t *out);

@@ -14,7 +14,7 @@ int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner) {
             return -1;
         }
         PyErr_Clear();
-        *owner = PyUnicode_AsEncodedString(text, "utf-8", "replace");
+        *owner = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
         if (*owner == NULL) {
             return -1;
         }

@@ -320,7 +320,7 @@ def bundle(value):
 
 def show_result(value):
     """Shows the value of a cell's last expression. Never fails: what cannot be shown is told."""
-    if type(value) in _SCALARS:
+    if type(value) in _SCALARS and not _registered:
         plain = _plain(value, repr)
         pairs = [] if plain is None else [("text/plain", plain)]
     else:

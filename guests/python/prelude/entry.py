@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import getpass
 import os
 import random
 import sys
@@ -27,6 +28,20 @@ os.dup = _cellar.duplicate
 import builtins  # noqa: E402
 
 builtins.input = bridges.input_
+
+
+def _ask_secret(prompt="Password: ", stream=None):
+    """Asks for a line. There is no terminal that could hide it."""
+    return bridges.input_(prompt)
+
+
+def _end_cell(status):
+    """Ends the cell: there is no process to end."""
+    raise SystemExit(status)
+
+
+getpass.getpass = _ask_secret
+os._exit = _end_cell
 
 _GLOBALS = {
     "print": print,

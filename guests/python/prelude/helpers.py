@@ -237,7 +237,7 @@ def tree(path=".", *, max_depth=3, hidden=False):
             os.stat(root)
             raise NotADirectoryError(f"tree() takes a folder, and {root!r} is a file: use read({root!r})")
     drawn = _Tree(3 if max_depth is None else max_depth, hidden)
-    drawn.add(f"{root.rstrip('/') or '/'}/")
+    drawn.add(f"{root.rstrip('/')}/")
     drawn.walk(root, "", 1)
     if drawn.left_out:
         drawn.lines.append(f"… {drawn.left_out} more; name a folder below, or a smaller max_depth")
@@ -282,4 +282,5 @@ def make_output(tool):
         _cellar.status("output", {"count": len(texts)})
         return texts[0] if len(texts) == 1 else texts
 
+    output.__qualname__ = "output"
     return output

@@ -85,7 +85,16 @@ def refresh():
         for name, module in _modules.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
+            _forget_namespaces(name)
         _looks.clear()
+
+
+def _forget_namespaces(name):
+    """Forgets the packages without a file of their own that a module is in: they hold it as an attribute."""
+    while name := name.rpartition(".")[0]:
+        package = sys.modules.get(name)
+        if package is not None and getattr(package, "__file__", None) is None and hasattr(package, "__path__"):
+            del sys.modules[name]
 
 
 def forget():
