@@ -133,8 +133,10 @@ static wasi_result_t next_line(void) {
     cellar_kernel_input_call_error_t error;
     if (!cellar_kernel_input_call(glue_cell, &prompt, &answer, &error)) {
         bool denied = error.kind == CELLAR_KERNEL_TYPES_CALL_ERROR_KIND_DENIED;
+        // The host says so when there are no more lines.
+        bool ended = error.kind == CELLAR_KERNEL_TYPES_CALL_ERROR_KIND_FAILED;
         cellar_kernel_types_call_error_free(&error);
-        return denied ? __WASI_ERRNO_NOTCAPABLE : __WASI_ERRNO_IO;
+        return ended ? OK : denied ? __WASI_ERRNO_NOTCAPABLE : __WASI_ERRNO_IO;
     }
     if (answer.tag != CELLAR_KERNEL_TYPES_RESPONSE_TEXT) {
         cellar_kernel_types_response_free(&answer);
@@ -156,7 +158,7 @@ wasi_result_t wasi_read_stdin(const __wasi_iovec_t *vectors, size_t count, __was
     *got = 0;
     if (line.text.ptr == NULL) {
         wasi_result_t result = next_line();
-        if (result != OK)
+        if (result != OK || line.text.ptr == NULL)
             return result;
     }
     for (size_t i = 0; i < count && line.used < line.text.len; i++) {

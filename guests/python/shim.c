@@ -11,16 +11,23 @@
 extern struct _inittab cellar_extensions[];
 
 /* Memory that is given back when Python runs out of it: the failure can still be told, and later cells have room to
-   free what fills the memory. Python's object allocator takes 1 MiB at once. It is set aside again when there is so much
-   that nobody will miss it. */
-#define RESERVE_BYTES (3u << 20)
-#define PLENTY_BYTES (8u << 20)
-static void *reserve;
+   free what fills the memory. Each piece is as much as Python's object allocator takes at once. A piece is set aside
+   again when as much remains. */
+#define PIECE_BYTES ((1u << 20) + 256)
+#define PIECES 4
+/* So many are given back at a time. */
+#define PIECES_A_TIME 2
+static void *reserve[PIECES];
 
 static void set_reserve_aside(void) {
-    if (reserve == NULL) {
-        void *plenty = malloc(PLENTY_BYTES);
-        reserve = plenty != NULL ? realloc(plenty, RESERVE_BYTES) : NULL;
+    for (int i = 0; i < PIECES; i++) {
+        void *room = reserve[i] == NULL ? malloc(2 * PIECE_BYTES) : NULL;
+        if (room != NULL) {
+            free(room);
+            reserve[i] = malloc(PIECE_BYTES);
+        } else if (reserve[i] == NULL) {
+            return;
+        }
     }
 }
 
@@ -38,14 +45,45 @@ uint32_t cellar_current_cell(void) {
     return cell;
 }
 
+/* Gives some of the reserve back; false when there is none. */
+static bool give_back(void) {
+    int given = 0;
+    for (int i = PIECES - 1; i >= 0 && given < PIECES_A_TIME; i--) {
+        if (reserve[i] != NULL) {
+            free(reserve[i]);
+            reserve[i] = NULL;
+            given++;
+        }
+    }
+    return given > 0;
+}
+
+/* Python needs memory for its first frames, before it could ask for the reserve. */
+#define FRAMES_BYTES (48u << 10)
+
+static void make_room_for_frames(void) {
+    void *room;
+    while ((room = malloc(FRAMES_BYTES)) == NULL && give_back()) {
+    }
+    free(room);
+}
+
+/* release_reserve() -> whether there was any left */
 static PyObject *release_reserve(PyObject *module, PyObject *unused) {
-    free(reserve);
-    reserve = NULL;
-    Py_RETURN_NONE;
+    return PyBool_FromLong(give_back());
 }
 
 static PyMethodDef own_methods[] = {
+    {"alarm", cellar_alarm, METH_NOARGS, NULL},
+    {"error_classes", cellar_error_classes, METH_NOARGS, NULL},
+    {"guard", cellar_guard, METH_VARARGS, NULL},
     {"immortalize", cellar_immortalize, METH_O, NULL},
+    {"mend", cellar_guard_mend, METH_NOARGS, NULL},
+    {"scrypt_mix", cellar_scrypt_mix, METH_VARARGS, NULL},
+    {"set_alarm", cellar_set_alarm, METH_VARARGS, NULL},
+    {"set_errors", cellar_set_errors, METH_VARARGS, NULL},
+    {"set_long_length", cellar_set_long_length, METH_O, NULL},
+    {"set_modes", cellar_set_modes, METH_O, NULL},
     {"release_reserve", release_reserve, METH_NOARGS, NULL},
     {0},
 };
@@ -65,12 +103,22 @@ PyObject *cellar_module_init(void) {
 
 /* --- Start-up --- */
 
+/* Tells the host's log of what was raised: while a guest is baked nobody reads its standard error. */
+static void log_exception(void) {
+    PyObject *raised = PyErr_GetRaisedException();
+    PyObject *module = raised != NULL ? PyImport_ImportModule("traceback") : NULL;
+    PyObject *lines = module != NULL ? PyObject_CallMethod(module, "format_exception", "O", raised) : NULL;
+    for (Py_ssize_t i = 0; lines != NULL && i < PyList_GET_SIZE(lines); i++) {
+        const char *line = PyUnicode_AsUTF8(PyList_GET_ITEM(lines, i));
+        if (line != NULL) {
+            glue_log(line);
+        }
+    }
+}
+
 static _Noreturn void give_up(const char *what) {
     glue_log(what);
-    if (PyErr_Occurred()) {
-        PyErr_Print();
-        cellar_stream_flush();
-    }
+    log_exception();
     __builtin_trap();
 }
 
@@ -101,11 +149,21 @@ static void start_interpreter(void) {
     }
 }
 
+/* Makes the module of a file of the prelude, which has built-in names of its own: cells cannot replace them. */
+static void make_module(const char *name, PyObject *builtins) {
+    PyObject *module = PyImport_AddModuleRef(name);
+    if (module == NULL || PyModule_AddObjectRef(module, "__builtins__", builtins) < 0) {
+        give_up(name);
+    }
+    Py_DECREF(module);
+}
+
 /* The prelude's files are part of the image: a package that no path finder finds. */
 static void import_prelude(void) {
     PyObject *package = PyImport_AddModuleRef("_cellar_prelude");
     PyObject *path = PyList_New(0);
-    if (package == NULL || path == NULL || PyModule_AddObject(package, "__path__", path) < 0) {
+    PyObject *builtins = PyDict_Copy(PyEval_GetBuiltins());
+    if (package == NULL || path == NULL || builtins == NULL || PyModule_AddObject(package, "__path__", path) < 0) {
         give_up("the prelude's package cannot be made");
     }
     PyModule_AddStringConstant(package, "LIBRARY", cellar_library_digest);
@@ -113,6 +171,7 @@ static void import_prelude(void) {
         char name[64], path[80];
         snprintf(name, sizeof name, "_cellar_prelude.%s", file->name);
         snprintf(path, sizeof path, "/cellar/prelude/%s.py", file->name);
+        make_module(name, builtins);
         PyObject *code = Py_CompileString(file->source, path, Py_file_input);
         PyObject *module = code != NULL ? PyImport_ExecCodeModuleEx(name, code, path) : NULL;
         if (module == NULL || PyObject_SetAttrString(package, file->name, module) < 0) {
@@ -121,6 +180,7 @@ static void import_prelude(void) {
         Py_XSETREF(entry, module);
         Py_DECREF(code);
     }
+    Py_DECREF(builtins);
     Py_DECREF(package);
 }
 
@@ -147,11 +207,10 @@ void exports_kernel_init(void) {
     PyImport_AppendInittab("_cellar", cellar_module_init);
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
-    if (cellar_wrap_slots() < 0) {
+    if (cellar_wrap_slots() < 0 || cellar_install_likeness() < 0) {
         give_up("the slots of CPython's types cannot be wrapped");
     }
     import_prelude();
-    set_reserve_aside();
     cellar_stream_flush();
     glue_flush();
     cellar_poll_reset();
@@ -162,6 +221,11 @@ void exports_kernel_init(void) {
         give_up("entry");
     }
     Py_DECREF(renewed);
+    if (cellar_guard_begin() < 0) {
+        give_up("what was baked cannot be watched");
+    }
+    /* What was allocated before memory was sealed cannot be given back. */
+    set_reserve_aside();
     clear_stack();
     glue_baking = false;
 }
@@ -171,11 +235,14 @@ void exports_kernel_init(void) {
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
 static PyObject *enter(const char *name, PyObject *arguments) {
     set_reserve_aside();
+    make_room_for_frames();
+    cellar_guard_enter(strcmp(name, "start") == 0);
     PyObject *function = PyObject_GetAttrString(entry, name);
     PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
     Py_XDECREF(function);
     Py_XDECREF(arguments);
     cellar_poll_enable(0);
+    cellar_guard_hold();
     cellar_stream_flush();
     glue_flush();
     return result;
@@ -183,7 +250,7 @@ static PyObject *enter(const char *name, PyObject *arguments) {
 
 /* What is left to say when even the prelude failed. */
 static void describe_exception(cellar_kernel_types_failure_t *failure) {
-    release_reserve(NULL, NULL);
+    give_back();
     PyObject *raised = PyErr_GetRaisedException();
     memset(failure, 0, sizeof *failure);
     int memory = raised != NULL && PyErr_GivenExceptionMatches(raised, PyExc_MemoryError);
@@ -198,14 +265,37 @@ static void describe_exception(cellar_kernel_types_failure_t *failure) {
     Py_XDECREF(raised);
 }
 
+/* Copies what an entry point returned, if it is a step. Steals the result. */
+static bool copy_step(PyObject *result, kernel_step_t *step) {
+    memset(step, 0, sizeof *step);
+    bool ok = result != NULL && cellar_copy_step(result, step) == 0;
+    Py_XDECREF(result);
+    return ok;
+}
+
+/* After a failure of the prelude: puts back all that was baked, and has it end the cell with what was raised. */
+static PyObject *recover(uint32_t cell) {
+    give_back();
+    PyObject *raised = PyErr_GetRaisedException();
+    if (raised == NULL) {
+        return NULL;
+    }
+    cellar_guard_mend(NULL, NULL);
+    PyObject *result = enter("recover", Py_BuildValue("(IO)", cell, raised));
+    if (result == NULL) {
+        PyErr_Clear();
+        PyErr_SetRaisedException(raised);
+    } else {
+        Py_DECREF(raised);
+    }
+    return result;
+}
+
 /* Turns what an entry point returned into a step. `cell` is the one to blame for a failure of the prelude itself. */
 static void conclude(PyObject *result, uint32_t cell, kernel_step_t *step) {
-    memset(step, 0, sizeof *step);
-    if (result != NULL && cellar_copy_step(result, step) == 0) {
-        Py_DECREF(result);
+    if (copy_step(result, step) || copy_step(recover(cell), step)) {
         return;
     }
-    Py_XDECREF(result);
     cellar_kernel_types_outcome_t outcome = {.tag = CELLAR_KERNEL_TYPES_OUTCOME_FAILED};
     describe_exception(&outcome.val.failed);
     if (cell == 0) {
@@ -322,7 +412,7 @@ static PyObject *ask(const char *name, PyObject *arguments) {
     PyObject *result = enter(name, arguments);
     if (result == NULL) {
         PyErr_Clear();
-        release_reserve(NULL, NULL);
+        give_back();
     }
     return result;
 }

@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 #include "kernel.h"
 
 /* The `_cellar` module: what the prelude is given to work with. */
@@ -16,7 +18,7 @@ uint32_t cellar_current_cell(void);
 
 /* --- values.c: from and to Python. What goes out is allocated with malloc and freed by the bindings. --- */
 
-/* Borrows the UTF-8 of `text`; lone surrogates become `?`. `*owner` must be released when the borrow ends. */
+/* Borrows the UTF-8 of `text`; lone surrogates become escapes, as in `\\ud800`. `*owner` must be released when the borrow ends. */
 int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner);
 /* A copy, for what the bindings free. Returns -1, with no exception set and an empty string, when memory is short. */
 int cellar_copy_text(PyObject *text, kernel_string_t *out);
@@ -75,10 +77,46 @@ void cellar_seal_memory(void);
 
 PyObject *cellar_immortalize(PyObject *module, PyObject *objects);
 
+/* --- guard.c: what the prelude runs on stays as it was baked. --- */
+
+PyObject *cellar_guard(PyObject *module, PyObject *args);
+PyObject *cellar_guard_mend(PyObject *module, PyObject *unused);
+/* Watches what was remembered, from the end of baking on. -1 with an exception set on failure. */
+int cellar_guard_begin(void);
+/* Puts back what is unusable, and lays the hooks of cells aside; those of watchers end when a new cell begins. */
+void cellar_guard_enter(bool is_new_cell);
+/* Lays the hooks of cells aside, for the prelude to run, and takes them up again, for cells. */
+void cellar_guard_hold(void);
+void cellar_guard_release(void);
+/* Ends what traces and profiles code, unless it is a profiler in C. */
+void cellar_guard_end_watchers(void);
+
 /* --- slots.c --- */
 
 /* Makes CPython count recursion, and stop loops, that it does not by itself. -1 with an exception set on failure. */
 int cellar_wrap_slots(void);
+
+/* --- alarm.c --- */
+
+/* Makes the alarm go off when it is due. */
+void cellar_alarm_check(uint64_t now);
+/* The earlier of a time and of when the alarm is due. */
+uint64_t cellar_alarm_before(uint64_t until);
+PyObject *cellar_set_alarm(PyObject *module, PyObject *args);
+PyObject *cellar_alarm(PyObject *module, PyObject *unused);
+
+/* --- scrypt.c --- */
+
+PyObject *cellar_scrypt_mix(PyObject *module, PyObject *args);
+
+/* --- likeness.c: what programs can tell of the machine is as on 64-bit Linux. --- */
+
+/* -1 with an exception set on failure. */
+int cellar_install_likeness(void);
+PyObject *cellar_error_classes(PyObject *module, PyObject *unused);
+PyObject *cellar_set_errors(PyObject *module, PyObject *args);
+PyObject *cellar_set_long_length(PyObject *module, PyObject *function);
+PyObject *cellar_set_modes(PyObject *module, PyObject *dict);
 
 /* --- compile.c --- */
 

@@ -28,6 +28,8 @@ void cellar_stream_flush(void) {
 }
 
 void cellar_stream_flush_if_old(uint64_t now) {
+    /* The poll comes by here with the time. */
+    cellar_alarm_check(now);
     if (used > 0 && now - since >= PATIENCE) {
         cellar_stream_flush();
     }

@@ -37,7 +37,9 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
+    "likeness",
     "sandbox",
+    "lacks",
     "hollow",
     "absent",
     "streams",
@@ -54,6 +56,7 @@ const PRELUDE: &[&str] = &[
     "helpers",
     "modules",
     "history",
+    "commands",
     "magics",
     "cells",
     "offers",

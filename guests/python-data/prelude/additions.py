@@ -40,6 +40,7 @@ def names():
     display.DEFAULT_DISPLAY = display.DEFAULT_DISPLAY.partition("\n")[0]
     modules["altair"].renderers.enable("mimetype")
     tables.begin()
+    _explain_absent_packages()
     return {
         "np": modules["numpy"],
         "pd": modules["pandas"],
@@ -51,6 +52,32 @@ def names():
         "read_excel": documents.read_excel,
         "read_pptx_text": documents.read_pptx_text,
     }
+
+
+# What pandas takes besides a package that is not there.
+_ARGUMENTS = {"lxml": "flavor='bs4' of read_html and parser='etree' of read_xml and to_xml do without", "html5lib": "flavor='bs4'"}
+
+
+def _explain_absent_packages():
+    """Has pandas say what there is instead of packages that it would install."""
+    from _cellar_prelude import lacks
+
+    optional = sys.modules["pandas.compat._optional"]
+    own = optional.import_optional_dependency
+
+    def import_optional_dependency(name, extra="", *args, **options):
+        """Imports a package that pandas can do without, or says what there is instead."""
+        try:
+            return own(name, extra, *args, **options)
+        except ImportError:
+            remedy = _ARGUMENTS.get(name) or lacks.remedy(name)
+            if remedy is None:
+                raise
+            raise ImportError(f"`{name}` is needed for this: {remedy}", name=name) from None
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "import_optional_dependency", None) is own:
+            module.import_optional_dependency = import_optional_dependency
 
 
 def reseed(seed):

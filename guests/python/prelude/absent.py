@@ -14,15 +14,10 @@ import threading
 import types
 import _thread
 
-from _cellar_prelude import hollow
+import _cellar
+from _cellar_prelude import hollow, lacks
 from _cellar_prelude.sandbox import SandboxError
 
-_TOOLS = "call a tool that the host offers (tool.<name>(...); dir(tool) lists them)"
-_PROCESSES = f"processes cannot be started in this sandbox: use Python itself, or {_TOOLS}"
-_SOCKETS = (
-    "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
-    f"or {_TOOLS}"
-)
 _THREADS = (
     "threads cannot be started in this sandbox: use asyncio (await, asyncio.gather, asyncio.create_task) "
     "or parallel([...])"
@@ -30,42 +25,6 @@ _THREADS = (
 _SIGNALS = (
     "no signal reaches this sandbox: for a time limit use asyncio.wait_for or asyncio.timeout, or give the cell a timeout"
 )
-_NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {_TOOLS}"
-_TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.request sends https requests, or {_TOOLS}"
-_TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
-_SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
-_MAPS = "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto"
-_USERS = "there are no users and groups in this sandbox"
-_PACKAGES = (
-    "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
-    "(pip install --target DIR, then --packages DIR)"
-)
-_DATA = "the guest `python-data` has it built in; the host chooses the guest of a session (--guest python-data)"
-
-# Modules that cannot be imported. Programs have learnt to do without most of them, because Windows lacks them too.
-_ABSENT = {
-    "_curses": _TERMINAL,
-    "_multiprocessing": _PROCESSES,
-    "_posixshmem": _PROCESSES,
-    "_posixsubprocess": _PROCESSES,
-    "_tkinter": _SCREEN,
-    "curses": _TERMINAL,
-    "ensurepip": _PACKAGES,
-    "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
-    "grp": _USERS,
-    "idlelib": _SCREEN,
-    "numpy": _DATA,
-    "pandas": _DATA,
-    "pip": _PACKAGES,
-    "pwd": _USERS,
-    "readline": _TERMINAL,
-    "resource": "limits of this sandbox are set by its host",
-    "syslog": "there is no system log in this sandbox: use logging",
-    "termios": _TERMINAL,
-    "tkinter": _SCREEN,
-    "turtle": _SCREEN,
-    "venv": _PACKAGES,
-}
 
 
 def _refusal(message):
@@ -91,8 +50,10 @@ class _Absent:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         """A hollow module, or the reason why there is none; whoever only asks whether it is there gets no reason."""
-        if fullname in _ABSENT and sys._getframe(2).f_code is _IMPORT:
-            raise ModuleNotFoundError(f"No module named '{fullname}': {_ABSENT[fullname]}", name=fullname)
+        if path is None and sys._getframe(2).f_code is _IMPORT:
+            remedy = lacks.remedy(fullname)
+            if remedy is not None:
+                raise ModuleNotFoundError(f"No module named '{fullname}': {remedy}", name=fullname)
         if fullname in _HOLLOW:
             return importlib.machinery.ModuleSpec(fullname, _HollowLoader, is_package=fullname == "ctypes")
         return None
@@ -112,12 +73,13 @@ class _HollowLoader:
 
 # Modules that can be imported and not used: what makes them, and why.
 _HOLLOW = {
-    "_ssl": (hollow.Tls, _TLS),
-    "ctypes": (hollow.Native, _NATIVE),
-    "ctypes.util": (hollow.NativeSearch, _NATIVE),
-    "ctypes.wintypes": (hollow.Native, _NATIVE),
-    "mmap": (hollow.Maps, _MAPS),
-    "ssl": (hollow.Tls, _TLS),
+    "_ssl": (hollow.Tls, lacks.TLS),
+    "nest_asyncio": (hollow.Nesting, ""),
+    "ctypes": (hollow.Native, lacks.NATIVE),
+    "ctypes.util": (hollow.NativeSearch, lacks.NATIVE),
+    "ctypes.wintypes": (hollow.Native, lacks.NATIVE),
+    "mmap": (hollow.Maps, lacks.MAPS),
+    "ssl": (hollow.Tls, lacks.TLS),
 }
 
 
@@ -126,28 +88,34 @@ _HOLLOW = {
 
 def _change_context(module):
     _refuse(
-        module.BaseContext, _PROCESSES, "Array", "Barrier", "BoundedSemaphore", "Condition", "Event", "JoinableQueue", "Lock",
+        module.BaseContext, lacks.PROCESSES, "Array", "Barrier", "BoundedSemaphore", "Condition", "Event", "JoinableQueue", "Lock",
         "Manager", "Pipe", "Pool", "Queue", "RLock", "RawArray", "RawValue", "Semaphore", "SimpleQueue", "Value",
     )
 
 
 def _change_pool(module):
-    module.Pool.__init__ = _refusal(_PROCESSES)
+    module.Pool.__init__ = _refusal(lacks.PROCESSES)
     # It is left half-made.
     module.Pool.__del__ = lambda _self: None
     module.ThreadPool.__init__ = _refusal(_THREADS)
 
 
 def _change_executor(module):
-    module.ProcessPoolExecutor.__init__ = _refusal(_PROCESSES)
+    module.ProcessPoolExecutor.__init__ = _refusal(lacks.PROCESSES)
 
 
 def _change_process(module):
-    module.BaseProcess.start = _refusal(_PROCESSES)
+    module.BaseProcess.start = _refusal(lacks.PROCESSES)
+
+
+def _change_nesting(module):
+    """`nest_asyncio`: what it does to other loops, this one does by itself when it is told to."""
+    module.apply = hollow.nest
 
 
 # The changes by the names of modules.
 CHANGED = {
+    "nest_asyncio": _change_nesting,
     "concurrent.futures.process": _change_executor,
     "multiprocessing.context": _change_context,
     "multiprocessing.pool": _change_pool,
@@ -193,36 +161,123 @@ def _install_threads():
 def _install_processes():
     import subprocess
 
-    subprocess.Popen.__init__ = _refusal(_PROCESSES)
+    subprocess.Popen.__init__ = _refusal(lacks.PROCESSES)
     _refuse(
-        os, _PROCESSES, "system", "popen", "fork", "forkpty", "kill", "killpg", "execv", "execve", "execvp", "posix_spawn",
+        os, lacks.PROCESSES, "system", "popen", "fork", "forkpty", "kill", "killpg", "execv", "execve", "execvp", "posix_spawn",
         "posix_spawnp", "spawnl", "spawnv",
     )
     for owner in (asyncio, asyncio.subprocess):
-        _refuse(owner, _PROCESSES, "create_subprocess_exec", "create_subprocess_shell")
+        _refuse(owner, lacks.PROCESSES, "create_subprocess_exec", "create_subprocess_shell")
 
 
 def _install_sockets():
     import socket
 
-    socket.socket.__init__ = _refusal(_SOCKETS)
+    socket.socket.__init__ = _refusal(lacks.SOCKETS)
     # A socket that was never made has nothing to close.
     socket.socket.__del__ = lambda _self: None
     socket.gethostname = lambda: "localhost"
     _refuse(
-        socket, _SOCKETS, "create_connection", "create_server", "getaddrinfo", "gethostbyname", "gethostbyname_ex",
+        socket, lacks.SOCKETS, "create_connection", "create_server", "getaddrinfo", "gethostbyname", "gethostbyname_ex",
         "gethostbyaddr", "getnameinfo", "socketpair",
     )
 
 
 def _install_signals():
-    """Names that are not there, so that programs which ask for them find out, with a message that says why."""
+    """Alarms go off by the kernel's own clock; other signals only come from the cells themselves."""
+    if not hasattr(signal, "SIGALRM"):
+        return
+
+    def setitimer(which, seconds, interval=0.0, /):
+        """Has SIGALRM raised in some seconds, and again after each interval; 0 ends it. Returns what was set before."""
+        if which not in (0, 1, 2):
+            raise ValueError("invalid timer")
+        if seconds < 0 or interval < 0:
+            raise ValueError("Invalid argument")
+        left, before = _cellar.set_alarm(int(seconds * 1e9), int(interval * 1e9))
+        return left / 1e9, before / 1e9
+
+    def getitimer(_which, /):
+        """What is left of the timer, and its interval."""
+        left, interval = _cellar.alarm()
+        return left / 1e9, interval / 1e9
+
+    def alarm(seconds, /):
+        """Has SIGALRM raised in some seconds; 0 ends it. Returns what was left of the one before."""
+        return -int(-setitimer(0, seconds)[0] // 1)
+
+    signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF = range(3)
+    signal.ItimerError = OSError
+    for function in (setitimer, getitimer, alarm):
+        function.__module__ = "signal"
+        function.__qualname__ = function.__name__
+        setattr(signal, function.__name__, function)
 
     def lookup(name):
-        why = f": {_SIGNALS}" if name in ("alarm", "setitimer", "getitimer", "pause", "sigwait", "ITIMER_REAL") else ""
+        why = f": {_SIGNALS}" if name in ("pause", "sigwait", "pthread_kill", "sigtimedwait") else ""
         raise AttributeError(f"module 'signal' has no attribute {name!r}{why}", name=name, obj=signal)
 
     signal.__getattr__ = lookup
+
+
+# --- Functions of the library that OpenSSL would bring
+
+
+def _pbkdf2_hmac(hash_name, password, salt, iterations, dklen=None):
+    """Password based key derivation function 2 (PKCS #5 v2.0) with HMAC as pseudorandom function."""
+    import hashlib
+    import hmac
+
+    if iterations < 1:
+        raise ValueError("iteration value must be greater than 0.")
+    inner = hmac.new(bytes(password), digestmod=hash_name)
+    length = inner.digest_size
+    dklen = length if dklen is None else dklen
+    if dklen < 1:
+        raise ValueError("key length must be greater than 0.")
+    block_size = inner.block_size
+    key = bytes(password)
+    key = hashlib.new(hash_name, key).digest() if len(key) > block_size else key
+    key = key.ljust(block_size, b"\0")
+    first = hashlib.new(hash_name, key.translate(hmac.trans_36))
+    second = hashlib.new(hash_name, key.translate(hmac.trans_5C))
+
+    def keyed(data):
+        one, two = first.copy(), second.copy()
+        one.update(data)
+        two.update(one.digest())
+        return two.digest()
+
+    made = b""
+    for number in range(1, -(-dklen // length) + 1):
+        block = keyed(bytes(salt) + number.to_bytes(4))
+        total = int.from_bytes(block)
+        for _ in range(iterations - 1):
+            block = keyed(block)
+            total ^= int.from_bytes(block)
+        made += total.to_bytes(length)
+    return made[:dklen]
+
+
+def _scrypt(password, *, salt, n, r, p, maxmem=0, dklen=64):
+    """scrypt password-based key derivation function."""
+    if n < 2 or n & (n - 1):
+        raise ValueError("n must be a power of 2.")
+    if 128 * n * r > (maxmem or 32 << 20) + (32 << 20 if not maxmem else 0):
+        raise ValueError("memory limit exceeded")
+    blocks = _pbkdf2_hmac("sha256", password, salt, 1, 128 * r * p)
+    mixed = b"".join(_cellar.scrypt_mix(blocks[at : at + 128 * r], n) for at in range(0, len(blocks), 128 * r))
+    return _pbkdf2_hmac("sha256", password, mixed, 1, dklen)
+
+
+def _install_hashes():
+    import hashlib
+
+    for name, function in (("pbkdf2_hmac", _pbkdf2_hmac), ("scrypt", _scrypt)):
+        if not hasattr(hashlib, name):
+            function.__name__ = function.__qualname__ = name
+            function.__module__ = "hashlib"
+            setattr(hashlib, name, function)
 
 
 def install_changes():
@@ -236,6 +291,7 @@ def install():
     _install_processes()
     _install_sockets()
     _install_signals()
+    _install_hashes()
     for name in _HOLLOW:
         # Those that could not be imported while the guest was baked left parts behind.
         sys.modules.pop(name, None)

@@ -16,6 +16,9 @@ from _cellar_prelude.sandbox import BridgeError, CallError, StdinNotImplementedE
 # The native module's numbers.
 TOOL, LLM, AGENT, INPUT, HTTP = range(5)
 
+# No more calls than this are under way at a time, though the host takes them one after the other when they are many.
+CALLS_MAX = 4096
+
 # Calls that were started and are awaited: number -> future.
 _pending = {}
 
@@ -40,6 +43,11 @@ def forget_calls():
 
 async def _start(*arguments):
     """Makes a call and waits for its end without holding anything else up."""
+    if asyncio.get_running_loop().__dict__.get("nested"):
+        # Answers come when the kernel is entered again, which cannot be while it is held.
+        return _cellar.call(*arguments)
+    if len(_pending) >= CALLS_MAX:
+        raise CallError("limit", f"{CALLS_MAX} calls are under way and not answered: await some of them first")
     number = _cellar.start(*arguments)
     future = asyncio.get_running_loop().create_future()
     _pending[number] = future
@@ -103,7 +111,7 @@ class Bridge:
         kind, message = call_error.args
         return self._error(message, kind, self.__name__)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         try:
             return self._finish(*_cellar.call(*self._prepare(*args, **kwargs)))
         except CallError as error:
@@ -112,7 +120,7 @@ class Bridge:
         _cellar.raise_if_stopped()
         raise failure
 
-    async def aio(self, *args, **kwargs):
+    async def aio(self, /, *args, **kwargs):
         """The awaitable form."""
         try:
             return self._finish(*await _start(*self._prepare(*args, **kwargs)))
@@ -188,6 +196,19 @@ class _InputError(StdinNotImplementedError):
         return TimeoutError(message) if kind == "limit" else EOFError(message)
 
 
+def named_arguments(what, args, kwargs, schema):
+    """Gives arguments their names, which are those of the schema's properties, in its order."""
+    names = list((schema or {}).get("properties", ()))
+    if schema is not None and len(args) > len(names):
+        raise TypeError(f"{what}() takes {len(names)} arguments without names, not {len(args)}")
+    if schema is None:
+        raise TypeError(f"{what}() takes keyword arguments only")
+    given = dict(zip(names, args))
+    for name in given.keys() & kwargs.keys():
+        raise TypeError(f"{what}() got multiple values for argument {name!r}")
+    return {**given, **kwargs}
+
+
 class Granted(Bridge):
     """One of many things that the host grants under a name, which its failures tell."""
 
@@ -205,13 +226,13 @@ class Tool(Granted):
         self._tool = name
         super().__init__(name, self._prepare_tool, ToolError)
 
-    def _prepare_tool(self, *args, **kwargs):
-        """Calls a tool of the host. Arguments are passed by keyword."""
-        if args:
-            if len(args) == 1 and isinstance(args[0], dict):
-                kwargs = {**args[0], **kwargs}
-            else:
-                raise TypeError(f"tool.{self._tool}() takes keyword arguments only")
+    def _prepare_tool(self, /, *args, **kwargs):
+        """Calls a tool of the host. Arguments are passed by keyword, or in the order of its schema."""
+        if len(args) == 1 and isinstance(args[0], dict):
+            kwargs = {**args[0], **kwargs}
+        elif args:
+            schema = next((schema for name, _, schema in _granted() if name == self._tool), None)
+            kwargs = named_arguments(f"tool.{self._tool}", args, kwargs, json.loads(schema) if schema else None)
         return (TOOL, self._tool, json_text(kwargs, f"the arguments of tool.{self._tool}"))
 
     def spec(self):

@@ -3,11 +3,12 @@
 import ast
 import asyncio
 import contextvars
+import gc
 import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import display, faults, history, magics, modules, rewrite
+from _cellar_prelude import display, faults, history, magics, modules, rewrite, sandbox, streams
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
@@ -16,10 +17,14 @@ _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 loop = install_loop()
+_Task = asyncio.Task
 
 # The namespace of all cells.
 main = sys.modules["__main__"]
 names = main.__dict__
+
+# What the namespace began with.
+_first_names = {}
 
 # Tasks of the cells that wait.
 _tasks = {}
@@ -27,14 +32,14 @@ _tasks = {}
 
 def renew():
     """Makes anew what every cell writes to, at the end of baking; see `history.renew`."""
-    global live, _finished, _context
+    global live, _finished, _contexts
     # Numbers of the cells that have not ended. The native poll reads it.
     live = set()
     _cellar.set_live_cells(live)
     # What ended since the host last heard of it: (cell, outcome).
     _finished = []
-    # Synchronous cells run in one context, so that what they set in context variables stays.
-    _context = contextvars.copy_context()
+    # Synchronous cells run in one context, so that what they set in context variables stays. A list of it alone.
+    _contexts = [contextvars.copy_context()]
 
 
 renew()
@@ -55,17 +60,45 @@ def _compile_tree(source, filename):
     return body, last
 
 
+def _compile_source(source, filename):
+    if rewrite.needed(source):
+        return _compile_tree(source, filename)
+    return _cellar.compile(source, filename)
+
+
 def _compile(source, filename):
     try:
-        if rewrite.needed(source):
-            return _compile_tree(source, filename)
-        return _cellar.compile(source, filename)
+        return _compile_source(source, filename)
     except SyntaxError as error:
-        call = magics.help_call(source, filename)
-        if call is not None:
-            return None, call
-        magics.explain(error, source, filename)
-        raise
+        failure = error
+    call = magics.help_call(source, filename)
+    if call is not None:
+        return None, call
+    translated = magics.translate(source, failure, lambda text: _fault(text, filename))
+    if translated is not None:
+        return _compile_source(translated, filename)
+    magics.explain(failure, source, filename)
+    raise failure
+
+
+def _fault(source, filename):
+    """The error in a source, or None."""
+    try:
+        _compile_source(source, filename)
+    except SyntaxError as error:
+        return error
+    return None
+
+
+def _run_piece(source):
+    """Runs a piece of source in the namespace of cells, for a magic; the value of its last expression."""
+    body, last = _compile(source, file_name(_cellar.cell.get(0)))
+    for part in (body, last):
+        if part is not None and part.co_flags & _COROUTINE:
+            raise SyntaxError("`await` does not work in a magic: await it in a cell of its own")
+    if body is not None:
+        exec(body, names)
+    return eval(last, names) if last is not None else None
 
 
 def _is_silenced(source):
@@ -95,13 +128,22 @@ def _is_silenced(source):
 
 def _show(cell, value, silenced):
     """Shows the value of the last expression and binds it to `_` and its kin."""
-    if value is None or silenced:
+    if value is None or silenced or magics.is_captured(cell):
         return
-    if sys.displayhook is not display_hook:
-        sys.displayhook(value)
-    else:
+    hook = getattr(sys, "displayhook", display_hook)
+    if hook is display_hook or not callable(hook) or not _show_with(hook, value):
         display.show_result(value)
     history.keep(cell, value, names)
+
+
+def _show_with(hook, value):
+    """Shows a value with the cells' own `sys.displayhook`. False when that fails, which is told."""
+    try:
+        hook(value)
+    except Exception as error:  # noqa: BLE001 - showing a value does not fail its cell
+        streams.tell(f"sys.displayhook failed:\n{faults.format_exception(error)}")
+        return False
+    return True
 
 
 def display_hook(value):
@@ -113,27 +155,27 @@ def _run_now(cell, body, last, silenced):
     """Runs code without awaits. The context is the one that all such cells share."""
     _cellar.cell.set(cell)
     if body is not None:
-        _cellar.enable_stop(True)
-        exec(body, names)
+        _cellar.run(body, names)
     if last is not None:
-        _cellar.enable_stop(True)
-        value = eval(last, names)
+        value = _cellar.run(last, names)
         if value is not None:
             _show(cell, value, silenced)
+    magics.end(cell)
     _cellar.enable_stop(False)
 
 
 async def _run_waiting(cell, body, last, silenced):
     """Runs code of which some awaits."""
     if body is not None:
-        made = eval(body, names)
+        made = _cellar.run(body, names)
         if body.co_flags & _COROUTINE:
             await made
     if last is not None:
-        value = eval(last, names)
+        value = _cellar.run(last, names)
         if last.co_flags & _COROUTINE:
             value = await value
         _show(cell, value, silenced)
+    magics.end(cell)
 
 
 def _exit_status(error):
@@ -143,14 +185,14 @@ def _exit_status(error):
         return 0
     if isinstance(code, int):
         return max(-(2**31), min(code, 2**31 - 1))
-    print(code, file=sys.stderr)
+    streams.tell(str(code))
     return 1
 
 
 def _outcome(cell, error):
     """The end of a cell that raised."""
     if isinstance(error, SystemExit):
-        return _context.run(_in_cell, cell, _exit_status, error)
+        return _contexts[0].run(_in_cell, cell, _exit_status, error)
     return faults.describe(error, file_name(cell))
 
 
@@ -161,6 +203,8 @@ def _in_cell(cell, function, *args):
 
 def _end(cell, outcome):
     """Notes that a cell ended."""
+    if outcome is not None:
+        magics.end(cell)
     live.discard(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)
@@ -170,8 +214,8 @@ def _end(cell, outcome):
 def _spread(context):
     """Takes over what a cell that awaited set in context variables."""
     for variable, value in context.items():
-        if variable is not _cellar.cell and _context.get(variable) is not value:
-            _context.run(variable.set, value)
+        if variable is not _cellar.cell and _contexts[0].get(variable) is not value:
+            _contexts[0].run(variable.set, value)
 
 
 def _task_done(cell, context, task):
@@ -212,12 +256,61 @@ _cancelled = {}
 
 
 def _start_task(cell, body, last, silenced):
-    context = _context.copy()
+    context = _contexts[0].copy()
     context.run(_cellar.cell.set, cell)
     coroutine = _cancellable(cell, body, last, silenced)
-    task = loop.create_task(coroutine, name=file_name(cell), context=context)
+    # Not by the loop, whose tasks cells may have made by a function of their own.
+    task = _Task(coroutine, loop=loop, name=file_name(cell), context=context)
     _tasks[cell] = task
     task.add_done_callback(lambda done: _task_done(cell, context, done), context=context)
+
+
+# What compiling raises because of the source.
+_OF_SOURCE = (SyntaxError, ValueError, OverflowError, RecursionError, CellStopped)
+
+
+def _prepare(cell, source, filename):
+    """The code of a cell, and whether its last value is not to be shown."""
+    history.remember(cell, source)
+    if "import" in source:
+        modules.refresh()
+    return *_compile(source, filename), _is_silenced(source)
+
+
+def _safely(function, *args):
+    """Calls a function that leans on Python's library, and once more when it fails for something that can be mended."""
+    try:
+        return function(*args)
+    except MemoryError:
+        # What earlier cells keep fills the memory; this one may be about to free it.
+        return _in_reserve(function, args)
+    except _OF_SOURCE:
+        raise
+    except Exception:  # noqa: BLE001 - the source is not at fault
+        mend()
+    return function(*args)
+
+
+def _in_reserve(function, args):
+    """Calls a function in the memory that was held back; when that is not enough, forgets what cells keep."""
+    while _cellar.release_reserve():
+        try:
+            return function(*args)
+        except MemoryError:
+            continue
+    names.clear()
+    history.forget()
+    gc.collect()
+    names.update(_first_names)
+    streams.tell("the memory was full, so that no cell could run: what earlier cells had bound was forgotten")
+    return function(*args)
+
+
+def mend():
+    """Puts everything back that was baked, after the prelude has failed because of what cells have changed of it."""
+    _cellar.mend()
+    loop.mend()
+    sandbox.keep_ground(names)
 
 
 def start(cell, source):
@@ -225,20 +318,30 @@ def start(cell, source):
     filename = file_name(cell)
     live.add(cell)
     try:
-        history.remember(cell, source)
-        if "import" in source:
-            modules.refresh()
-        body, last = _compile(source, filename)
-        silenced = _is_silenced(source)
+        sandbox.keep_ground(names)
+        streams.keep_ground()
+        loop.keep_ground()
+        body, last, silenced = _safely(_prepare, cell, source, filename)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
-            _start_task(cell, body, last, silenced)
+            _safely(_start_task, cell, body, last, silenced)
         else:
-            _context.run(_run_now, cell, body, last, silenced)
+            _contexts[0].run(_run_now, cell, body, last, silenced)
             _end(cell, None)
     except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
         _cellar.enable_stop(False)
+        if isinstance(error, MemoryError):
+            # There may be no memory for a call.
+            _cellar.release_reserve()
         _end(cell, _outcome(cell, error))
         error = None
+    return go_on()
+
+
+def recover(cell, error):
+    """Goes on after the prelude itself has failed, and what was baked was put back; ends the cell that it failed in."""
+    mend()
+    if cell and cell not in _tasks and all(number != cell for number, _ in _finished):
+        _end(cell, faults.describe(error, file_name(cell)))
     return go_on()
 
 
@@ -250,11 +353,23 @@ def fail(cell, error):
 
 def go_on():
     """Runs what is ready; says what ended and when the guest wants to be entered again."""
-    loop.drain(_check_live)
+    try:
+        loop.drain(_check_live)
+    except MemoryError as error:
+        _cellar.release_reserve()
+        _drop_tasks(error)
     finished = _finished[:]
     _finished.clear()
     wake_at = loop.wake_at()
     return finished, wake_at
+
+
+def _drop_tasks(error):
+    """Gives up all that waits, when there is no memory for what it would do; the cells that wait end with the error."""
+    loop.clear()
+    for cell in list(_tasks):
+        _end(cell, faults.describe(error, file_name(cell)))
+    gc.collect()
 
 
 def _check_live():
@@ -312,21 +427,33 @@ def _on_fatal(context, error):
         task.cancel()
 
 
+# Of the tasks of a cell that fail unheard, so many are told: its number, and how many there were.
+_TOLD_MAX = 20
+_told = [0, 0]
+
+
 def _on_unhandled(context):
     """The exception of a task that nobody awaited, on the standard error of the cell that made it."""
     stoppable = _cellar.enable_stop(False)
+    cell = _cellar.cell.get(0)
+    _told[0], _told[1] = cell, _told[1] + 1 if _told[0] == cell else 1
+    if _told[1] >= _TOLD_MAX:
+        if _told[1] == _TOLD_MAX:
+            streams.tell("more such failures of this cell's tasks are not told")
+        _cellar.enable_stop(stoppable)
+        return
     error = context.get("exception")
     lines = [context.get("message") or "Unhandled exception in the event loop"]
     lines += [f"{key}: {value!r}" for key, value in sorted(context.items()) if key not in ("message", "exception")]
     if error is not None:
         lines.append(faults.format_exception(error))
-    print("\n".join(lines), file=sys.stderr)
+    streams.tell("\n".join(lines))
     _cellar.enable_stop(stoppable)
 
 
 sys.displayhook = display_hook
-loop.on_fatal = _on_fatal
-loop.on_unhandled = _on_unhandled
+loop.begin(_on_fatal, _on_unhandled)
+magics.begin(names, _run_piece)
 
 
 def forget_cells(fresh_names):
@@ -335,11 +462,13 @@ def forget_cells(fresh_names):
     display.forget_formatters()
     names.clear()
     names.update(fresh_names)
+    _first_names.clear()
+    _first_names.update(fresh_names)
+    magics.note_names(fresh_names)
 
 
 def reset(fresh_names, baked_modules):
     """Forgets names, tasks and modules of the session."""
-    global _context
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.drain(_check_nothing)
@@ -354,4 +483,4 @@ def reset(fresh_names, baked_modules):
     for name in list(sys.modules):
         if name not in baked_modules:
             del sys.modules[name]
-    _context = contextvars.copy_context()
+    _contexts[0] = contextvars.copy_context()

@@ -14,7 +14,7 @@ import sys
 import types
 
 import _cellar
-from _cellar_prelude import faults
+from _cellar_prelude import faults, streams
 from _cellar_prelude.markdown import html_to_markdown
 
 # IPython's own, which `ipython` puts in place: text over several lines, and methods that are really there.
@@ -69,20 +69,53 @@ def _shorten(text):
 
 
 def _tell(value, error):
-    print(f"a value of type {type(value).__name__} cannot be shown:\n{faults.format_exception(error)}", file=sys.stderr)
+    streams.tell(f"a value of type {type(value).__name__} cannot be shown:\n{faults.format_exception(error)}")
 
 
 class _JsonText(str):
     """A JSON text, as against a text that is to become JSON."""
 
 
+# Of these JSON says what they are; their subclasses may be something else.
+_PLAIN = frozenset({str, int, bool, type(None)})
+# Integers beyond this are read as other numbers.
+_EXACT_MAX = 2**53
+
+
+def _is_faithful(value):
+    """Whether JSON says the same as the value."""
+    waiting, seen = [value], 0
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        seen += 1
+        if kind is int and not -_EXACT_MAX <= each <= _EXACT_MAX:
+            return False
+        if kind is float:
+            if not math.isfinite(each):
+                return False
+        elif kind is dict:
+            if not all(type(key) is str for key in each):
+                return False
+            waiting.extend(each.values())
+        elif kind is list:
+            waiting.extend(each)
+        elif kind not in _PLAIN:
+            return False
+        if seen > LIMIT:
+            return False
+    return True
+
+
 def _json_text(value):
     """The value as JSON, or None when it has no faithful JSON form. A `RecursionError` when it is nested too deeply."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        # A text that is none fails here.
+        text.isascii() or text.encode()
     except (TypeError, ValueError):
         return None
-    return text if len(text) <= LIMIT else None
+    return text if len(text) <= LIMIT and _is_faithful(value) else None
 
 
 def _document(mime, data):
@@ -93,7 +126,7 @@ def _document(mime, data):
         except (TypeError, ValueError):
             return json.dumps(_simple(data), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        print(f"{mime} was left out of a display: {error}", file=sys.stderr)
+        streams.tell(f"{mime} was left out of a display: {error}")
         return None
 
 
@@ -139,7 +172,7 @@ def from_mapping(mapping):
         if data is None:
             continue
         if mime != TABLE and len(data) > LIMIT:
-            print(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed", file=sys.stderr)
+            streams.tell(f"{mime} of {len(data)} was left out of a display; at most {LIMIT} are allowed")
             continue
         pairs.append((mime, data))
     return with_markdown(pairs)
@@ -208,7 +241,7 @@ def _added(value):
 
 def _complain(value, name, data):
     kind = type(value).__name__
-    print(f"{kind}.{name}() returned {type(data).__name__}, which cannot be shown", file=sys.stderr)
+    streams.tell(f"{kind}.{name}() returned {type(data).__name__}, which cannot be shown")
 
 
 def _from_methods(value, include, exclude):
@@ -286,10 +319,27 @@ def bundle(value):
 
 
 def show_result(value):
-    """Shows the value of a cell's last expression."""
-    pairs = [("text/plain", _shorten(repr(value)))] if type(value) in _SCALARS else bundle(value)
+    """Shows the value of a cell's last expression. Never fails: what cannot be shown is told."""
+    if type(value) in _SCALARS and not _registered:
+        plain = _plain(value, repr)
+        pairs = [] if plain is None else [("text/plain", plain)]
+    else:
+        pairs = _bundle_safely(value)
     if pairs:
         _cellar.display(pairs, None, False)
+
+
+def _bundle_safely(value):
+    """As `bundle`. When that fails because cells have broken what it needs of Python's library, that is mended."""
+    try:
+        return bundle(value)
+    except Exception:  # noqa: BLE001 - tried again, and then told
+        _cellar.mend()
+    try:
+        return bundle(value)
+    except Exception as error:  # noqa: BLE001 - told
+        _tell(value, error)
+        return []
 
 
 def register(kind, formatter):

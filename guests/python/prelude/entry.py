@@ -1,14 +1,17 @@
 """The entry points that the native shim calls, and what is done once, while the guest is baked."""
 
+import asyncio
 import gc
+import getpass
 import os
 import random
 import sys
 import time
+import types
 
 import _cellar
 from _cellar_prelude import (
-    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, modules, network, pools, primitives,
+    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
     sandbox, streams, warm,
 )
 
@@ -25,6 +28,20 @@ os.dup = _cellar.duplicate
 import builtins  # noqa: E402
 
 builtins.input = bridges.input_
+
+
+def _ask_secret(prompt="Password: ", stream=None):
+    """Asks for a line. There is no terminal that could hide it."""
+    return bridges.input_(prompt)
+
+
+def _end_cell(status):
+    """Ends the cell: there is no process to end."""
+    raise SystemExit(status)
+
+
+getpass.getpass = _ask_secret
+os._exit = _end_cell
 
 _GLOBALS = {
     "print": print,
@@ -65,6 +82,7 @@ def _fresh_names():
 
 
 interrupt = cells.interrupt
+recover = cells.recover
 complete = editor.complete
 inspect = editor.inspect
 value = editor.value
@@ -97,9 +115,7 @@ def configure(seed, environment, folder, packages):
         os.environ.clear()
         os.environ.update(environment)
     paths = [path for path in environment.get("PYTHONPATH", "").split(":") if path]
-    places = [folder, *paths, sandbox.LIBRARY_FOLDER.rstrip("/"), *packages]
-    if sys.path != places:
-        sys.path[:] = places
+    sandbox.set_places([folder, *paths, sandbox.LIBRARY, *packages])
     sys.path_importer_cache.clear()
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
@@ -162,6 +178,7 @@ def renew():
     history.renew()
     cells.renew()
     cells.forget_cells(_fresh_names())
+    del sys.modules[__name__]
 
 
 # --- Baking
@@ -172,6 +189,7 @@ sandbox.install_builtins()
 sandbox.install_paths()
 sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
+likeness.install()
 absent.install()
 network.install()
 modules.install()
@@ -183,7 +201,62 @@ for _ in range(warm.ROUNDS):
         # What fails here would fail for everybody, or cost every session its first time: nobody else would see it.
         raise RuntimeError(f"a cell of the image failed: {_source!r}: {_failure[-1]}")
 random.seed(0)
-_baked_modules = frozenset(sys.modules)
+likeness.install_last()
+sandbox.note_finders()
+
+
+def _members(kinds):
+    """Functions that these classes, and properties of theirs, are made of."""
+    for kind in kinds:
+        for member in vars(kind).values():
+            for each in (member, getattr(member, "__func__", None), getattr(member, "fget", None)):
+                if isinstance(each, types.FunctionType):
+                    yield each
+
+
+def _guard():
+    """Remembers all that is baked, so that it can be put back, and takes the prelude out of cells' sight."""
+    own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("_cellar", "_cellar_prelude")}
+    for name in own:
+        del sys.modules[name]
+    mine = [vars(module) for module in own.values()]
+    kinds = {each for names in mine for each in names.values() if isinstance(each, type)}
+    sealed = [each for each in kinds if each.__module__ in own]
+    functions = {each for names in mine for each in names.values() if isinstance(each, types.FunctionType)}
+    functions = [each for each in {*functions, *_members(sealed)} if each.__module__ in own]
+    # Those that run with every cell come first.
+    vital = {f"_cellar_prelude.{name}" for name in ("entry", "cells", "history", "loop", "streams", "display")}
+    functions.sort(key=lambda each: (each.__module__ not in vital, each.__module__, each.__qualname__))
+    library = [*sys.modules.values(), *markdown.modules()]
+    shared = {id(each) for each in library if isinstance(each, types.ModuleType)}
+    library = [each for each in library if id(each) in shared and each not in (builtins, cells.main)]
+    leant = ("asyncio", "json", "traceback", "linecache", "ast", "re", "contextlib", "tokenize", "IPython", "bs4", "markdownify")
+    classes = {
+        each
+        for module in library
+        if module.__name__.partition(".")[0] in leant
+        for each in list(vars(module).values())
+        if isinstance(each, type) and each.__module__ == module.__name__
+    }
+    classes = sorted(
+        (each for each in classes if each.__flags__ & _HEAP_TYPE and not each.__flags__ & _IMMUTABLE_TYPE),
+        key=lambda each: (each.__module__, each.__qualname__),
+    )
+    sealed += [asyncio.Handle, asyncio.TimerHandle]
+    sealed.sort(key=lambda each: (each.__module__, each.__qualname__))
+    dicts = list({id(vars(module)): vars(module) for module in library}.values())
+    _cellar.guard(
+        [*mine, globals()["__builtins__"]], [vars(builtins)], [*dicts, sys.modules], sealed, classes, functions,
+        sum(each.__module__ in vital for each in functions),
+    )
+    # Whoever runs this file looks for it there.
+    sys.modules[__name__] = own[__name__]
+
+
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
+
+_baked_modules = frozenset(name for name in sys.modules if name.partition(".")[0] not in ("_cellar", "_cellar_prelude"))
 gc.collect()
+_guard()
 _cellar.immortalize(gc.get_objects())
 gc.freeze()

@@ -288,10 +288,22 @@ def describe(error, filename):
     """The failure record of a cell: (kind, reason, name, message, line, column, snippet, pointer, traceback)."""
     if isinstance(error, (MemoryError, RecursionError)):
         _cellar.release_reserve()
+    while isinstance(error, MemoryError) and isinstance(error.__context__, MemoryError) and not error.__traceback__:
+        # There was no memory for the frames either.
+        error = error.__context__
     kind, reason = _kind(error)
     try:
-        place = _place(error, filename) or (None, None, None, None)
-        text = format_exception(error)
-    except Exception:  # noqa: BLE001 - better a poor record than none
-        place, text = (None, None, None, None), type(error).__name__
+        place, text = _tell(error, filename)
+    except Exception:  # noqa: BLE001 - cells may have broken what it needs of Python's library
+        _cellar.release_reserve()
+        _cellar.mend()
+        try:
+            place, text = _tell(error, filename)
+        except Exception:  # noqa: BLE001 - better a poor record than none
+            place, text = (None, None, None, None), type(error).__name__
     return (kind, reason, type(error).__name__, _message(error), *place, text)
+
+
+def _tell(error, filename):
+    """The place and the traceback of a failure."""
+    return _place(error, filename) or (None, None, None, None), format_exception(error)

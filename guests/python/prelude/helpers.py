@@ -67,13 +67,13 @@ class _Remedies:
         if isinstance(error, FileNotFoundError):
             similar = _similar(self.path)
             remedy = f"did you mean {similar!r}?" if similar else "tree() shows what is there"
-        elif isinstance(error, OSError) and error.errno in (errno.ENOTCAPABLE, errno.EACCES, errno.EPERM):
+        elif isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
             remedy = f"the session was not granted that folder; paths below {os.getcwd()} are fine"
         elif isinstance(error, OSError) and error.errno == errno.EROFS:
             remedy = f"that folder was granted for reading only; paths below {os.getcwd()} are fine"
         else:
             return
-        raise type(error)(error.errno, f"{error.strerror} ({remedy})", self.path) from None
+        raise type(error)(error.errno, f"{error.strerror.partition(':')[0]} ({remedy})", self.path) from None
 
 
 def _text_of(name):
@@ -237,7 +237,7 @@ def tree(path=".", *, max_depth=3, hidden=False):
             os.stat(root)
             raise NotADirectoryError(f"tree() takes a folder, and {root!r} is a file: use read({root!r})")
     drawn = _Tree(3 if max_depth is None else max_depth, hidden)
-    drawn.add(f"{root.rstrip('/') or '/'}/")
+    drawn.add(f"{root.rstrip('/')}/")
     drawn.walk(root, "", 1)
     if drawn.left_out:
         drawn.lines.append(f"… {drawn.left_out} more; name a folder below, or a smaller max_depth")
@@ -282,4 +282,5 @@ def make_output(tool):
         _cellar.status("output", {"count": len(texts)})
         return texts[0] if len(texts) == 1 else texts
 
+    output.__qualname__ = "output"
     return output

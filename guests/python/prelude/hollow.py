@@ -1,5 +1,6 @@
 """Modules that can be imported, so that programs which import them without need run, and whose use is refused."""
 
+import asyncio
 import enum
 import os
 import types
@@ -34,12 +35,21 @@ class _NativeType(type):
     """Types can be combined into others and inherited from: that is what modules do when they are imported."""
 
     def __mul__(cls, count):
-        return _NativeType(f"{cls.__name__}_Array", (cls,), {})
+        return _NativeType(f"{cls.__name__}_Array_{count}", (cls,), {})
 
     __rmul__ = __mul__
 
     def __call__(cls, *_args, **_kwargs):
         cls._refuse()
+
+
+def _size_of(kind):
+    """`ctypes.sizeof` of simple types and arrays of them, as on 64-bit Linux; None of others."""
+    name, _, array = kind.__name__.partition("_Array_")
+    size = _SIZES.get(name)
+    for count in array.split("_Array_") if array else ():
+        size = size and size * int(count)
+    return size
 
 
 class _Loader:
@@ -77,6 +87,8 @@ class Native(_Hollow):
         return _NativeType(name, (), {"__module__": self.__name__, "_refuse": self._refuse})
 
     def _make(self, name):
+        if name in ("sizeof", "alignment"):
+            return lambda kind: _size_of(kind) if isinstance(kind, type) and _size_of(kind) else self._refuse()
         if name in self._FUNCTIONS:
             return self._refuse
         if name in self._TYPES or name.startswith("c_") or (self.__name__ == "ctypes.wintypes" and name.isupper()):
@@ -90,6 +102,32 @@ class NativeSearch(_Hollow):
     def _fill(self):
         self.find_library = lambda _name: None
         self.dllist = lambda: []
+
+    def _make(self, name):
+        self._missing(name)
+
+
+_SIZES = {
+    "c_bool": 1, "c_byte": 1, "c_char": 1, "c_ubyte": 1, "c_short": 2, "c_ushort": 2, "c_int": 4, "c_uint": 4, "c_float": 4,
+    "c_wchar": 4, "c_long": 8, "c_ulong": 8, "c_longlong": 8, "c_ulonglong": 8, "c_double": 8, "c_size_t": 8, "c_ssize_t": 8,
+    "c_void_p": 8, "c_char_p": 8, "c_wchar_p": 8, "c_longdouble": 16, "py_object": 8, "Pointer": 8, "c_time_t": 8,
+    **{f"c_{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+# --- nest_asyncio
+
+
+def nest(loop=None):
+    """`nest_asyncio.apply`: from now on `asyncio.run` and `run_until_complete` run within the loop that runs already."""
+    (loop or asyncio.get_running_loop()).is_nested = True
+
+
+class Nesting(_Hollow):
+    """`nest_asyncio`."""
+
+    def _fill(self):
+        self.apply = nest
 
     def _make(self, name):
         self._missing(name)
@@ -118,6 +156,10 @@ class Maps(_Hollow):
 
 class _TlsError(OSError):
     library = reason = None
+
+
+_TlsError.__name__ = _TlsError.__qualname__ = "SSLError"
+_TlsError.__module__ = "ssl"
 
 
 class VerifyMode(enum.IntEnum):
@@ -169,8 +211,6 @@ class Tls(_Hollow):
 
     def _fill(self):
         self.SSLError = _TlsError
-        _TlsError.__name__ = _TlsError.__qualname__ = "SSLError"
-        _TlsError.__module__ = "ssl"
         for name in self._ERRORS:
             setattr(self, name, type(name, (_TlsError,), {"__module__": "ssl"}))
         self.SSLCertVerificationError = type("SSLCertVerificationError", (_TlsError, ValueError), {"__module__": "ssl"})

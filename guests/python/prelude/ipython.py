@@ -63,8 +63,7 @@ def _module(name, **members):
 def _import_parts():
     """Imports what is there of IPython and returns its package."""
     package = _module("IPython", __path__=[f"{VENDORED_FOLDER}/IPython"], version_info=(9, 18, 1), __version__="9.18.1")
-    # Libraries ask for the shell to find out whether they run in a notebook, and would use far more of it.
-    package.get_ipython = lambda: None
+    package.get_ipython = lambda: sys.modules["builtins"].get_ipython()
     _module("IPython.core.interactiveshell", InteractiveShell=InteractiveShell)
     _module("IPython.core.getipython", get_ipython=package.get_ipython)
     for name in ("core", "core.display", "core.display_functions", "lib", "lib.display", "lib.pretty", "utils.dir2", "display"):

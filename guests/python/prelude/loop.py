@@ -8,6 +8,7 @@ import asyncio
 import asyncio.base_events
 import asyncio.events
 import asyncio.runners
+import asyncio.tasks
 import heapq
 import time
 
@@ -16,15 +17,54 @@ import _cellar
 # How long the loop may run before the host gets a turn, in seconds: a task that never waits must not keep answers,
 # timers of the host and other cells out.
 TURN = 0.01
+# More callbacks than this are not kept ready to run: tasks that are begun and never awaited would fill the memory.
+READY_MAX = 50_000
+
+# Of the one loop: the callbacks that can run, the timers, and all its attributes as they were in baking. Kept here as well,
+# for cells can reach the loop.
+_ready = None
+_scheduled = None
+_attributes = {}
+# Called with (context, exception) when a callback raises what must not be swallowed, and with the context of an exception
+# that nobody awaited.
+_on_fatal = _on_unhandled = None
+
+_create_task = asyncio.base_events.BaseEventLoop.create_task
+_call_exception_handler = asyncio.base_events.BaseEventLoop.call_exception_handler
+_run_callback = asyncio.events.Handle._run
+_set_running_loop = asyncio.events._set_running_loop
+_enter_task, _leave_task = asyncio.tasks._enter_task, asyncio.tasks._leave_task
 
 
 class ReactorLoop(asyncio.base_events.BaseEventLoop):
     """An asyncio loop without a selector."""
 
-    def __init__(self):
-        super().__init__()
-        # Called with (context, exception) when a callback raises what must not be swallowed.
-        self.on_fatal = None
+    def begin(self, on_fatal, on_unhandled):
+        """Remembers what the loop is like, and whom it tells of exceptions."""
+        global _ready, _scheduled, _on_fatal, _on_unhandled
+        _ready, _scheduled = self._ready, self._scheduled
+        _on_fatal, _on_unhandled = on_fatal, on_unhandled
+        self.is_nested, self.nested = False, 0
+        _attributes.update(vars(self))
+
+    def keep_ground(self):
+        """Takes back what cells have done to the loop that no code could work with."""
+        state = self.__dict__
+        if state.get("_ready") is not _ready or state.get("_scheduled") is not _scheduled or len(state) != len(_attributes):
+            self.mend()
+        _set_running_loop(self)
+
+    def mend(self):
+        """Makes the loop what it was, but for its callbacks and timers."""
+        self.__dict__ = dict(_attributes)
+        _set_running_loop(self)
+
+    def create_task(self, coroutine, **options):
+        """Makes a task, unless there are too many that have not begun."""
+        if len(_ready) > READY_MAX:
+            coroutine.close()
+            raise RuntimeError(f"more than {READY_MAX} tasks wait to begin: await some of them before more are made")
+        return _create_task(self, coroutine, **options)
 
     def is_running(self):
         return True
@@ -39,9 +79,35 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         self._check_running()
 
     def run_until_complete(self, future):
+        if _attributes["is_nested"] or self.__dict__.get("is_nested"):
+            return self._run_nested(future)
         if asyncio.iscoroutine(future):
             future.close()
         self._check_running()
+
+    def _run_nested(self, future):
+        """Runs the loop from within, until something is done; as with `nest_asyncio`."""
+        task = asyncio.ensure_future(future, loop=self)
+        current = asyncio.current_task(self)
+        if current is not None:
+            _leave_task(self, current)
+        before, self.nested = self.__dict__.get("nested", 0), self.__dict__.get("nested", 0) + 1
+        try:
+            while not task.done():
+                self.drain(_cellar.raise_if_stopped)
+                _cellar.enable_stop(True)
+                wake_at = self.wake_at()
+                if task.done() or wake_at == 0:
+                    continue
+                if wake_at is None:
+                    task.cancel()
+                    raise RuntimeError("deadlock: what is run within the loop waits for something outside of it; use `await`")
+                time.sleep(max(0.0, wake_at / 1e9 - time.monotonic()))
+        finally:
+            self.nested = before
+            if current is not None:
+                _enter_task(self, current)
+        return task.result()
 
     def stop(self):
         raise RuntimeError("the event loop of the kernel cannot be stopped: it belongs to all cells")
@@ -63,29 +129,29 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
 
     def wake_at(self):
         """When the earliest timer is due, in nanoseconds, or None. 0 when something is ready now."""
-        if self._ready:
+        if _ready:
             return 0
-        scheduled = self._scheduled
+        scheduled = _scheduled
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         return int(scheduled[0]._when * 1e9) + 1 if scheduled else None
 
     def _move_due_timers(self):
         now = time.monotonic() + self._clock_resolution
-        scheduled = self._scheduled
+        scheduled = _scheduled
         while scheduled and (scheduled[0]._cancelled or scheduled[0]._when < now):
             handle = heapq.heappop(scheduled)
             handle._scheduled = False
             if not handle._cancelled:
-                self._ready.append(handle)
+                _ready.append(handle)
 
     def _run_handle(self, handle):
         _cellar.enable_stop(True)
         try:
-            handle._run()
+            _run_callback(handle)
         except BaseException as error:  # noqa: BLE001 - handed on
             _cellar.enable_stop(False)
-            self.on_fatal(handle._context, error)
+            _on_fatal(handle._context, error)
         finally:
             _cellar.enable_stop(False)
 
@@ -94,8 +160,8 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
 
         `check` is called about every millisecond: it ends cells that must stop while others are busy.
         """
-        ready = self._ready
-        if self._scheduled:
+        ready = _ready
+        if _scheduled:
             self._move_due_timers()
         if not ready:
             return
@@ -105,7 +171,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     self._run_handle(handle)
-            if self._scheduled:
+            if _scheduled:
                 self._move_due_timers()
             now = time.monotonic()
             if now - checked > 0.001:
@@ -119,19 +185,22 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
 
     def clear(self):
         """Forgets everything that is scheduled."""
-        self._ready.clear()
-        self._scheduled.clear()
+        _ready.clear()
+        _scheduled.clear()
 
     def call_exception_handler(self, context):
         """Unhandled errors of tasks go to the standard error of the cell that made them."""
         if self._exception_handler is not None:
-            super().call_exception_handler(context)
+            _call_exception_handler(self, context)
             return
-        self.on_unhandled(context)
+        _on_unhandled(context)
 
 
 def refuse_run(main=None, **_options):
     """Stands for `asyncio.run`."""
+    loop = asyncio.get_running_loop()
+    if loop.__dict__.get("is_nested") and main is not None:
+        return loop.run_until_complete(main)
     if asyncio.iscoroutine(main):
         main.close()
     raise RuntimeError(
@@ -157,6 +226,11 @@ class _NoRunner:
 
 def install():
     """Makes one loop the running loop for ever; returns it."""
+    for kind in asyncio.base_events.BaseEventLoop.__mro__[:2]:
+        for name, member in vars(kind).items():
+            # What the loop does must not change with the class it is made of.
+            if not name.startswith("__") and name not in vars(ReactorLoop):
+                setattr(ReactorLoop, name, member)
     loop = ReactorLoop()
     asyncio.set_event_loop(loop)
     asyncio.events._set_running_loop(loop)

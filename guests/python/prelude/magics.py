@@ -1,68 +1,18 @@
-"""What IPython adds to Python's syntax: help with `name?` works; magics and shell commands say what to use instead."""
+"""What IPython adds to Python's syntax: help with `name?`, the usual magics, and shell lines; see `commands`."""
 
 import ast
+import builtins
+import io
+import os
 import re
+import sys
+import time
+
+import _cellar
+from _cellar_prelude import commands
 
 _HELP = re.compile(r"\s*(?:\?{1,2}\s*(?P<after>[\w.]+)|(?P<before>[\w.]+)\s*\?{1,2})\s*(?:#.*)?$", re.DOTALL)
 _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]+)?")
-
-_PROCESSES = "no processes can be started in this sandbox"
-_PACKAGES = (
-    "packages cannot be installed from a cell: what is not in the standard library must be granted to the session as a "
-    "folder of packages"
-)
-_MAGICS = {
-    "autoreload": "nothing is needed: `import` reads modules of the workspace again when they have changed",
-    "bash": f"{_PROCESSES}: use Python, or a tool that the host offers (dir(tool))",
-    "capture": "use contextlib.redirect_stdout",
-    "cd": "use os.chdir(path)",
-    "conda": _PACKAGES,
-    "debug": "print what you need to know: there is no terminal for a debugger",
-    "env": "use env() to list, env(name) to read, env(name, value) to set",
-    "file": "use write(path, text)",
-    "html": "use display(HTML(text)), with `from IPython.display import HTML`",
-    "latex": "use display(Latex(text)), with `from IPython.display import Latex`",
-    "load_ext": "remove the line: there are no extensions",
-    "ls": "use tree(path) or os.listdir(path)",
-    "markdown": "use display(Markdown(text)), with `from IPython.display import Markdown`",
-    "matplotlib": "remove the line: figures are shown with display(figure)",
-    "pip": _PACKAGES,
-    "prun": "use cProfile.run(code)",
-    "pwd": "use os.getcwd()",
-    "run": "use runpy.run_path(path)",
-    "time": "use time.perf_counter() before and after",
-    "timeit": "use timeit.timeit(function, number=1000), with `import timeit`",
-    "who": "use dir()",
-    "whos": "use dir()",
-    "writefile": "use write(path, text)",
-}
-_MAGICS |= dict.fromkeys(("sh", "script", "system", "sx", "perl", "ruby", "cmd"), _MAGICS["bash"])
-_MAGICS |= dict.fromkeys(("mamba", "uv"), _PACKAGES)
-_COMMANDS = {
-    "cat": "use read(path)",
-    "cd": _MAGICS["cd"],
-    "cp": "use shutil.copy(source, target)",
-    "curl": "use urllib.request, if the session was granted the host",
-    "echo": "use print()",
-    "find": "use tree(path) or pathlib.Path(path).rglob(pattern)",
-    "grep": "use read(path) and the module re",
-    "head": "use read(path, limit=10)",
-    "ls": _MAGICS["ls"],
-    "mkdir": "use os.makedirs(path)",
-    "mv": "use shutil.move(source, target)",
-    "pip": _PACKAGES,
-    "pwd": _MAGICS["pwd"],
-    "python": "run the code in a cell",
-    "rm": "use os.remove(path) or shutil.rmtree(path)",
-    "tail": "use read(path).splitlines()[-10:]",
-    "touch": "use pathlib.Path(path).touch()",
-    "unzip": "use the module zipfile",
-    "wc": "use len(read(path).splitlines())",
-    "wget": "use urllib.request, if the session was granted the host",
-}
-_COMMANDS |= {"pip3": _PACKAGES, "conda": _PACKAGES, "uv": _PACKAGES, "apt": _PACKAGES, "apt-get": _PACKAGES}
-_COMMANDS |= {"python3": _COMMANDS["python"], "tar": "use the module tarfile"}
-
 
 def help_call(source, filename):
     """The code of a call of `help` when the cell is `name?` or `?name`, else None."""
@@ -86,30 +36,489 @@ def help_call(source, filename):
     return compile(ast.fix_missing_locations(expression), filename, "eval")
 
 
+# --- Lines that are not Python: found where the parser stops, and replaced by calls
+
+_LINE = re.compile(
+    r"(?P<indent>\s*)(?P<target>[A-Za-z_][\w., \[\]'\"]*?=\s*)?(?:(?P<sign>%|!!?)(?P<text>[^%!=\s].*|\s+\S.*)|"
+    r"(?P<help>\?{1,2}[\w.]+|[A-Za-z_][\w.]*\?{1,2}))\s*$"
+)
+_CELL = re.compile(r"\s*%%(?P<name>[\w!]+)[ \t]*(?P<text>[^\n]*)(?:\n(?P<body>.*))?\Z", re.DOTALL)
+# No more lines of a cell are looked at.
+_LINES_MAX = 200
+# What the calls are named among the built-in names.
+_CALL = "__cellar_magic__"
+# Cell magics after which the rest of the cell is run as it is.
+_AROUND = frozenset(("time", "capture"))
+
+
+def translate(source, error, compiles):
+    """The source with its magics and shell lines as calls, or None when `error` lies elsewhere.
+
+    `compiles(source)` returns None, or the next error.
+    """
+    match = _CELL.match(source)
+    if match is not None and match["name"] not in _AROUND:
+        if match["name"] not in _CELL_MAGICS:
+            return None
+        return f"{_CALL}({'%%' + match['name']!r}, {match['text'].strip()!r}, {match['body'] or ''!r})"
+    lines = source.split("\n")
+    if match is not None:
+        at = next(number for number, line in enumerate(lines) if line.strip())
+        lines[at] = f"{_CALL}({'%%' + match['name']!r}, {match['text'].strip()!r})"
+        error = compiles("\n".join(lines))
+    changed = match is not None
+    for _ in range(_LINES_MAX):
+        if error is None:
+            break
+        number = error.lineno or 0
+        line = lines[number - 1] if 0 < number <= len(lines) else ""
+        call = _call(line)
+        if call is None:
+            return None
+        while line.endswith("\\") and number < len(lines):
+            # A command that goes on in the next line.
+            call = _call(line := line[:-1] + lines[number])
+            lines[number] = ""
+            number += 1
+        lines[(error.lineno or 0) - 1] = call
+        changed = True
+        error = compiles("\n".join(lines))
+    return "\n".join(lines) if changed else None
+
+
+def _call(line):
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    indent, target = match["indent"], match["target"] or ""
+    if match["help"]:
+        return f"{indent}help({match['help'].strip('?')})"
+    text = match["text"].strip()
+    if match["sign"] != "%":
+        return f"{indent}{target}{_CALL}({'!!' if target or match['sign'] == '!!' else '!'!r}, {text!r})"
+    name, _, rest = text.partition(" ")
+    if name not in _LINE_MAGICS:
+        return None
+    return f"{indent}{target}{_CALL}({'%' + name!r}, {rest.strip()!r})"
+
+
 def explain(error, source, filename):
-    """Says in a syntax error what to use instead of a magic or a shell command, if one is at its place."""
+    """Says in a syntax error that a magic at its place is not known."""
     if error.filename != filename or error.lineno is None:
         return
     lines = source.split("\n")
     first = next((number for number, line in enumerate(lines, 1) if line.strip()), 1)
     for number in (error.lineno, first):
         line = lines[number - 1] if 0 < number <= len(lines) else ""
-        if _HELP.match(line) and number == error.lineno:
-            error.msg = f"help as in `{line.strip()}` must be a cell of its own; use help(name)"
-            return
         match = _MAGIC.match(line)
-        if match is None or (number != error.lineno and match["sign"] != "%%"):
+        if match is None or match["sign"][0] != "%" or (number != error.lineno and match["sign"] != "%%"):
             continue
-        sign, name = match["sign"], match["name"] or ""
-        if sign[0] == "%":
-            remedy = _MAGICS.get(name.lower(), "use Python instead")
-            what = f"`{sign}{name}` is an IPython magic, and cells are plain Python"
-        else:
-            remedy = _COMMANDS.get(name.rpartition("/")[2], f"{_PROCESSES}: use Python, or a tool of the host (dir(tool))")
-            what = f"`{sign}{name}` is a shell command, and cells are plain Python"
-        error.msg = f"{what}; {remedy}"
+        known = _CELL_MAGICS if match["sign"] == "%%" else _LINE_MAGICS
+        if (match["name"] or "") in known:
+            return
+        error.msg = f"there is no magic `{match['sign']}{match['name'] or ''}`; there are {', '.join(sorted(known))}"
         error.lineno = error.end_lineno = number
         error.offset = match.start("sign") + 1
         error.end_offset = len(line.rstrip()) + 1
         error.text = line
         return
+
+
+# --- What the calls do
+
+# The namespace of cells, and what runs a piece of source in it and returns the value of its last expression.
+_names = {}
+_run_source = [None]
+# What is to be done at the end of cells, by their numbers.
+_at_end = {}
+
+
+def begin(names, run_source):
+    """Says where magics look names up, and how they run code."""
+    _run_source[:] = [names, run_source]
+    setattr(builtins, _CALL, magic)
+    builtins.get_ipython = get_ipython
+
+
+def end(cell):
+    """Does what a cell magic has left for the end of its cell."""
+    action = _at_end.pop(cell, None)
+    if action is not None:
+        action()
+
+
+def magic(name, text, body=None):
+    """Runs a magic or a shell line; called by what `translate` makes."""
+    if name in ("!", "!!"):
+        return _shell(text, name == "!!")
+    if name.startswith("%%"):
+        return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
+    return _LINE_MAGICS[name[1:]](_filled(text))
+
+
+def _filled(text):
+    """The text with `{expression}` and `$name` of Python replaced by their values, as far as they have one."""
+
+    def value(match):
+        try:
+            return str(eval(match[1] or match[2], _run_source[0]))
+        except Exception:  # noqa: BLE001 - what has no value stays as it is
+            return match[0]
+
+    return re.sub(r"(?<!\$)\{([^{}\n]+)\}|\$(\w+)", value, text)
+
+
+class Lines(list):
+    """The lines that a command has printed; `s`, `n` and `l` are its text and its lines, as in IPython."""
+
+    @property
+    def l(self):  # noqa: E743 - IPython's name
+        return list(self)
+
+    @property
+    def n(self):
+        return "\n".join(self)
+
+    @property
+    def s(self):
+        return " ".join(self)
+
+
+def _shell(text, keeps):
+    text = _filled(text)
+    if keeps:
+        status, out = commands.capture(text, sys.stderr)
+        _run_source[0]["_exit_code"] = status
+        return Lines(out.splitlines())
+    _run_source[0]["_exit_code"] = commands.run(text, sys.stdout, sys.stderr)
+    return None
+
+
+def _bash(_text, body):
+    for line in body.replace("\\\n", "").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            if line.split()[0] == "cd":
+                os.chdir(os.path.expanduser(line.split()[1]) if len(line.split()) > 1 else os.environ.get("HOME", "/"))
+            elif line.split()[0] not in ("set", "exit"):
+                commands.run(_filled(line), sys.stdout, sys.stderr)
+
+
+def _duration(seconds):
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+class _Clock:
+    def __init__(self):
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def tell(self):
+        """Prints the time since it was made."""
+        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        print(f"CPU times: total: {_duration(cpu)}\nWall time: {_duration(wall)}")
+
+
+def _time(text):
+    clock = _Clock()
+    try:
+        return _run_source[1](text)
+    finally:
+        clock.tell()
+
+
+def _time_cell(_text):
+    _at_end[_cellar.cell.get(0)] = _Clock().tell
+
+
+class _Captured:
+    """What a cell under `%%capture` has printed."""
+
+    def __init__(self):
+        self._streams = io.StringIO(), io.StringIO()
+        self._before = sys.stdout, sys.stderr
+        self.outputs = []
+        sys.stdout, sys.stderr = self._streams
+
+    def finish(self):
+        """Ends the capture."""
+        sys.stdout, sys.stderr = self._before
+
+    stdout = property(lambda self: self._streams[0].getvalue())
+    stderr = property(lambda self: self._streams[1].getvalue())
+
+    def show(self):
+        """Prints what was captured."""
+        sys.stdout.write(self.stdout)
+        sys.stderr.write(self.stderr)
+
+    __call__ = show
+
+    def __str__(self):
+        return self.stdout
+
+
+def _capture(text):
+    captured = _Captured()
+    name = next((word for word in text.split() if word.isidentifier()), None)
+    if name is not None:
+        _run_source[0][name] = captured
+    _at_end[_cellar.cell.get(0)] = captured.finish
+
+
+def is_captured(cell):
+    """Whether the value of a cell is not to be shown."""
+    return isinstance(getattr(_at_end.get(cell), "__self__", None), _Captured)
+
+
+class TimeitResult:
+    """What `%timeit` has measured."""
+
+    def __init__(self, loops, times):
+        self.loops, self.repeat = loops, len(times)
+        self.timings = self.all_runs = times
+        self.best, self.worst = min(times), max(times)
+        self.average = sum(times) / len(times)
+        self.stdev = (sum((each - self.average) ** 2 for each in times) / len(times)) ** 0.5
+
+    def __str__(self):
+        return (
+            f"{_duration(self.average)} ± {_duration(self.stdev)} per loop "
+            f"(mean ± std. dev. of {self.repeat} runs, {self.loops:,} loops each)"
+        )
+
+    __repr__ = __str__
+
+
+def _timeit(text, body=None):
+    import timeit
+
+    options = {}
+    while match := re.match(r"-([nrtcpqo])\s*(\d*)\s*", text):
+        options[match[1]] = match[2]
+        text = text[match.end() :]
+    setup, source = ("pass", text) if body is None else (text or "pass", body)
+    timer = timeit.Timer(source, setup, globals=_run_source[0])
+    loops = int(options.get("n") or 0)
+    if not loops:
+        loops = next((10**power for power in range(8) if timer.timeit(10**power) >= 0.05), 10**7)
+    result = TimeitResult(loops, [each / loops for each in timer.repeat(int(options.get("r") or 7), loops)])
+    if "q" not in options:
+        print(result)
+    return result if "o" in options else None
+
+
+def _prun(text, body=None):
+    import cProfile
+
+    cProfile.runctx(text if body is None else body, _run_source[0], _run_source[0], sort="cumulative")
+
+
+def _interesting():
+    hidden = set(_names)
+    return sorted(name for name in _run_source[0] if not name.startswith("_") and name not in hidden)
+
+
+def note_names(names):
+    """Remembers what a fresh namespace has, which `%who` does not list."""
+    _names.clear()
+    _names.update(names)
+
+
+def _who(_text):
+    print("\t".join(_interesting()) or "Interactive namespace is empty.")
+
+
+def _whos(_text):
+    names = _interesting()
+    if not names:
+        print("Interactive namespace is empty.")
+        return
+    rows = [("Variable", "Type", "Data/Info")]
+    for name in names:
+        value = _run_source[0][name]
+        info = " ".join(repr(value).split())
+        rows.append((name, type(value).__name__, info if len(info) <= 60 else info[:57] + "..."))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for row in rows:
+        print(f"{row[0]:<{widths[0]}}   {row[1]:<{widths[1]}}   {row[2]}")
+
+
+def _cd(text):
+    os.chdir(os.path.expanduser(text.strip("'\"")) if text else os.environ.get("HOME", "/"))
+    print(os.getcwd())
+
+
+def _env(text):
+    if not text:
+        return dict(sorted(os.environ.items()))
+    name, sign, value = re.match(r"([^=\s]+)\s*([=\s])?\s*(.*)", text).groups()
+    if not sign:
+        return os.environ.get(name)
+    os.environ[name] = value
+    print(f"env: {name}={value}")
+    return None
+
+
+def _run(text):
+    """Runs a file; its names become the cells'."""
+    import runpy
+    import shlex
+
+    before = sys.argv
+    arguments = [each for each in shlex.split(text) if each not in ("-i", "-t")]
+    sys.argv = arguments
+    try:
+        names = runpy.run_path(arguments[0], run_name="__main__")
+    finally:
+        sys.argv = before
+    _run_source[0].update((name, value) for name, value in names.items() if not name.startswith("__"))
+
+
+def _write_file(text, body):
+    words = text.split()
+    name = words[-1].strip("'\"")
+    existed = os.path.exists(name)
+    with open(os.path.expanduser(name), "a" if "-a" in words else "w", encoding="utf-8") as file:
+        file.write(body if body.endswith("\n") or not body else body + "\n")
+    print(f"{'Appending to' if '-a' in words else 'Overwriting' if existed else 'Writing'} {name}")
+
+
+def _shown(name):
+    def show(_text, body):
+        import IPython.display
+
+        IPython.display.display(getattr(IPython.display, name)(body))
+
+    return show
+
+
+def _nothing(_text):
+    """A magic whose effect is there without it."""
+
+
+def _command(name):
+    return lambda text: _shell(f"{name} {text}", False)
+
+
+_LINE_MAGICS = {
+    **dict.fromkeys(
+        "autoreload colors config load_ext matplotlib pylab precision reload_ext aimport unload_ext autosave xmode".split(),
+        _nothing,
+    ),
+    **{name: _command(name) for name in "cat cp ls mkdir mv pip rm".split()},
+    "cd": _cd,
+    "env": _env,
+    "prun": _prun,
+    "pwd": lambda _text: os.getcwd(),
+    "run": _run,
+    "set_env": _env,
+    "sx": lambda text: _shell(text, True),
+    "system": lambda text: _shell(text, True),
+    "time": _time,
+    "timeit": _timeit,
+    "who": _who,
+    "who_ls": lambda _text: _interesting(),
+    "whos": _whos,
+}
+_LINE_MAGICS["conda"] = _LINE_MAGICS["uv"] = _LINE_MAGICS["pip"]
+_AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
+_CELL_MAGICS = {
+    "!": _bash,
+    "bash": _bash,
+    "capture": None,
+    "file": _write_file,
+    "html": _shown("HTML"),
+    "HTML": _shown("HTML"),
+    "javascript": _shown("Javascript"),
+    "js": _shown("Javascript"),
+    "latex": _shown("Latex"),
+    "markdown": _shown("Markdown"),
+    "prun": _prun,
+    "python": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
+    "python3": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
+    "script": _bash,
+    "sh": _bash,
+    "svg": _shown("SVG"),
+    "system": _bash,
+    "time": None,
+    "timeit": _timeit,
+    "writefile": _write_file,
+}
+
+
+# --- The shell object
+
+
+class Shell:
+    """What `get_ipython()` returns: the little of IPython's shell that cells use."""
+
+    config = {}
+
+    @property
+    def user_ns(self):
+        """The namespace of cells."""
+        return _run_source[0]
+
+    user_global_ns = user_ns
+
+    def run_line_magic(self, name, line, _stack_depth=1):
+        """Runs a magic, or raises when there is none of this name."""
+        return self._find(_LINE_MAGICS, name)(line)
+
+    def run_cell_magic(self, name, line, cell):
+        """Runs a cell magic, or raises when there is none of this name."""
+        if name in _AROUND_MAGICS:
+            _AROUND_MAGICS[name](line)
+            return self.run_cell(cell)
+        return self._find(_CELL_MAGICS, name)(line, cell)
+
+    def magic(self, line):
+        """Runs a line magic that is written as one text."""
+        name, _, rest = line.lstrip("%").partition(" ")
+        return self.run_line_magic(name, rest.strip())
+
+    def _find(self, known, name):
+        if known.get(name) is None:
+            raise ValueError(f"there is no magic `{name}`; there are {', '.join(sorted(known))}")
+        return known[name]
+
+    def system(self, line):
+        """Runs a shell line."""
+        _shell(line, False)
+
+    system_piped = system_raw = system
+
+    def getoutput(self, line, split=True):
+        """The lines that a shell line prints."""
+        lines = _shell(line, True)
+        return lines if split else lines.n
+
+    def run_cell(self, source, *_args, **_options):
+        """Runs source in the namespace of cells."""
+        return _run_source[1](source)
+
+    def ev(self, expression):
+        """The value of an expression."""
+        return eval(expression, _run_source[0])
+
+    ex = run_cell
+
+    def push(self, names, interactive=True):
+        """Binds names of cells."""
+        _run_source[0].update(names)
+
+    def __repr__(self):
+        return "<the shell of this kernel>"
+
+
+for each in (Shell, Lines, TimeitResult):
+    each.__module__ = "builtins"
+
+_shell_object = Shell()
+
+
+def get_ipython():
+    """The shell of this kernel."""
+    return _shell_object

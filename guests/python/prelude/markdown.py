@@ -79,3 +79,8 @@ def html_to_markdown(html):
     with _visible():
         # Inside an element nothing is taken for a file name or an address.
         return _Converter().convert(f"<div>{html}</div>").strip()
+
+
+def modules():
+    """The modules that the conversion uses, which cells do not see."""
+    return list(_modules.values())

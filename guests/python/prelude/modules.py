@@ -5,7 +5,7 @@ import os
 import sys
 import time
 import zlib
-from importlib.machinery import FileFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import FileFinder, PathFinder, SourceFileLoader, SourcelessFileLoader
 
 from _cellar_prelude.sandbox import LIBRARY_FOLDER
 
@@ -85,7 +85,16 @@ def refresh():
         for name, module in _modules.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
+            _forget_namespaces(name)
         _looks.clear()
+
+
+def _forget_namespaces(name):
+    """Forgets the packages without a file of their own that a module is in: they hold it as an attribute."""
+    while name := name.rpartition(".")[0]:
+        package = sys.modules.get(name)
+        if package is not None and getattr(package, "__file__", None) is None and hasattr(package, "__path__"):
+            del sys.modules[name]
 
 
 def forget():
@@ -130,6 +139,19 @@ class _NativeModules:
         )
 
 
+class _Stubs:
+    """The first to be asked: a folder of type stubs beside a module in machine code is not that module."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        """Always None, or an explanation; asks only for what is named as compiled parts of packages are."""
+        if path is not None and fullname.rpartition(".")[2].startswith("_"):
+            spec = PathFinder.find_spec(fullname, path)
+            if spec is not None and spec.loader is None:
+                _NativeModules.find_spec(fullname, path)
+        return None
+
+
 _original_reload = importlib.reload
 
 
@@ -139,4 +161,6 @@ def install():
     _reload.__doc__ = _original_reload.__doc__
     sys.path_hooks.insert(0, _local_finder)
     sys.path_importer_cache.clear()
-    sys.meta_path.append(_NativeModules)
+    sys.meta_path.insert(0, _Stubs)
+    # Before the finder that says what there is instead of packages that are nowhere.
+    sys.meta_path.insert(-1, _NativeModules)

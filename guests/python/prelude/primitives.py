@@ -35,7 +35,7 @@ class Primitive(Granted):
     def __doc__(self):
         return _specs().get(self._name, {}).get("description")
 
-    def _prepare(self, *args, **kwargs):
+    def _prepare(self, /, *args, **kwargs):
         if args:
             kwargs = self._named(args, kwargs)
         return (TOOL, RUNTIME + self._name, json_text(kwargs, f"the arguments of runtime.{self._name}"))

@@ -12,6 +12,8 @@ import _cellar
 # Prelude and library frames are not the user's.
 LIBRARY_FOLDER = "/usr/lib/python3.13/"
 PRELUDE_FOLDER = "/cellar/prelude/"
+# As it stands on `sys.path`.
+LIBRARY = LIBRARY_FOLDER.rstrip("/")
 # Packages that the prelude uses.
 VENDORED_FOLDER = LIBRARY_FOLDER + "cellar-vendored"
 
@@ -110,6 +112,49 @@ def install_recursion_limit():
     sys.setrecursionlimit = setrecursionlimit
 
 
+# What is on `sys.path` of the session, in order; the finders and hooks that import modules.
+_places = []
+_finders = []
+_hooks = []
+
+
+def set_places(places):
+    """Says where modules are imported from."""
+    if sys.path != places:
+        sys.path[:] = places
+    if _places != places:
+        _places[:] = places
+
+
+def note_finders():
+    """Remembers what imports modules, when all of it is there."""
+    _finders[:] = sys.meta_path
+    _hooks[:] = sys.path_hooks
+
+
+def _keep_all(found, wanted):
+    """Puts back what is missing of a list, in front."""
+    missing = [each for each in wanted if each not in found]
+    if missing:
+        found[:0] = missing
+
+
+def keep_ground(names):
+    """Puts back what no cell could run without, given the namespace of cells."""
+    if names.get("__builtins__") is not builtins:
+        names["__builtins__"] = builtins
+        names.setdefault("__name__", "__main__")
+    if type(sys.path) is not list:
+        sys.path = []
+    if LIBRARY not in sys.path:
+        sys.path[:] = _places
+    if type(sys.meta_path) is not list or type(sys.path_hooks) is not list:
+        sys.meta_path, sys.path_hooks = [], []
+    if len(sys.meta_path) < len(_finders) or len(sys.path_hooks) < len(_hooks):
+        _keep_all(sys.meta_path, _finders)
+        _keep_all(sys.path_hooks, _hooks)
+
+
 class _Exit:
     """`exit` and `quit`, which `site` would make."""
 
@@ -141,7 +186,7 @@ class _Help:
 
 def install_paths():
     """Lets `Path.exists` and its kin answer no outside of what is granted, as `os.path.exists` does."""
-    pathlib._abc._IGNORED_ERRNOS += (errno.ENOTCAPABLE,)
+    pathlib._abc._IGNORED_ERRNOS += (errno.EACCES,)
 
 
 def install_builtins():

@@ -73,16 +73,106 @@ class TextOut(io.TextIOBase):
         """Everything is UTF-8 and written at once."""
 
 
-class TextIn(io.TextIOBase):
-    """`sys.stdin`: every line is a request for input."""
+class _Out(TextOut):
+    """`sys.stdout`."""
 
-    encoding = "utf-8"
-    errors = "strict"
+    number, title = 0, "<stdout>"
+
+
+class _Err(TextOut):
+    """`sys.stderr`."""
+
+    number, title = 1, "<stderr>"
+
+
+for each in (_Out, _Err):
+    each.__name__ = each.__qualname__ = "TextOut"
+
+OUT, ERR = (each(each.number, each.title) for each in (_Out, _Err))
+
+
+class _BytesIn(io.BufferedIOBase):
+    """`sys.stdin.buffer`: the lines of whoever watches the run. The end of input ends one reading, as on a terminal."""
+
     name = "<stdin>"
-    mode = "r"
+    mode = "rb"
 
     def __init__(self, ask):
         self._ask = ask
+        self._rest = b""
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return 0
+
+    def isatty(self):
+        return False
+
+    def _fill(self):
+        """Asks for a line when nothing is left of the one before; whether there is anything."""
+        if not self._rest:
+            try:
+                self._rest = f"{self._ask('')}\n".encode("utf-8", "surrogateescape")
+            except EOFError:
+                return False
+        return True
+
+    def _take(self, count):
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+    def put_back(self, data):
+        """Gives back what was read too much."""
+        self._rest = data + self._rest
+
+    def peek(self, _size=0):
+        return self._rest if self._fill() else b""
+
+    def readline(self, size=-1):
+        if not self._fill():
+            return b""
+        line = self._rest.find(b"\n") + 1
+        return self._take(line if size is None or size < 0 else min(line, size))
+
+    def read1(self, size=-1):
+        return self._take(len(self._rest) if size is None or size < 0 else size) if self._fill() else b""
+
+    def read(self, size=-1):
+        pieces, left = [], -1 if size is None else size
+        while left != 0 and (piece := self.read1(left)):
+            pieces.append(piece)
+            left -= len(piece) if left > 0 else 0
+        return b"".join(pieces)
+
+    def readinto(self, buffer):
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readinto1(self, buffer):
+        data = self.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self):
+        """Cells share the stream: it stays open."""
+
+
+class TextIn(io.TextIOBase):
+    """`sys.stdin`: what is read beyond what was typed is a request for input."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    newlines = None
+    line_buffering = False
+    name = "<stdin>"
+    mode = "r"
+    closed = False
+
+    def __init__(self, ask):
+        self.buffer = _BytesIn(ask)
 
     def readable(self):
         return True
@@ -94,14 +184,18 @@ class TextIn(io.TextIOBase):
         return 0
 
     def readline(self, size=-1):
-        try:
-            line = self._ask("") + "\n"
-        except EOFError:
-            return ""
-        return line if size is None or size < 0 else line[:size]
+        line = self.buffer.readline().decode("utf-8", "replace")
+        if size is not None and 0 <= size < len(line):
+            self.buffer.put_back(line[size:].encode("utf-8"))
+            line = line[:size]
+        return line
 
     def read(self, size=-1):
-        return self.readline(size)
+        pieces, left = [], -1 if size is None else size
+        while left != 0 and (piece := self.readline(left)):
+            pieces.append(piece)
+            left -= len(piece) if left > 0 else 0
+        return "".join(pieces)
 
     def __next__(self):
         line = self.readline()
@@ -112,9 +206,30 @@ class TextIn(io.TextIOBase):
     def close(self):
         """Cells share the stream: it stays open."""
 
+    def reconfigure(self, **_options):
+        """Everything is UTF-8."""
+
 
 def install(ask):
     """Replaces the streams of the interpreter. `ask(prompt)` answers requests for input."""
-    sys.stdout = sys.__stdout__ = TextOut(0, "<stdout>")
-    sys.stderr = sys.__stderr__ = TextOut(1, "<stderr>")
+    sys.stdout = sys.__stdout__ = OUT
+    sys.stderr = sys.__stderr__ = ERR
     sys.stdin = sys.__stdin__ = TextIn(ask)
+
+
+def tell(text):
+    """Writes a text and a line end to standard error, which cells may have replaced, and broken."""
+    text += "\n"
+    try:
+        sys.stderr.write(text)
+    except Exception:  # noqa: BLE001 - what must be told is told anyhow
+        ERR.write(text)
+
+
+def keep_ground():
+    """Takes back what no code could write with."""
+    for stream in (OUT, ERR):
+        state = stream.__dict__
+        if state.get("_number") is not stream.number or not callable(state.get("write", tell)):
+            state.clear()
+            stream.__init__(stream.number, stream.title)

@@ -1,0 +1,138 @@
+"""What this guest lacks, and what there is instead: the one table that messages are made from. The README prints it."""
+
+import importlib.util
+
+TOOLS = "call a tool that the host offers (tool.<name>(...); dir(tool) lists them)"
+PROCESSES = f"processes cannot be started in this sandbox: use Python itself, or {TOOLS}"
+SOCKETS = (
+    "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
+    f"or {TOOLS}"
+)
+NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {TOOLS}"
+TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.request sends https requests, or {TOOLS}"
+TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
+SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
+MAPS = "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto"
+USERS = "there are no users and groups in this sandbox"
+PACKAGES = (
+    "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
+    "(pip install --target DIR, then --packages DIR)"
+)
+DATA = "the guest `python-data` has it built in; the host chooses the guest of a session (--guest python-data)"
+
+# Modules of the library that cannot be imported. Programs have learnt to do without most of them, because Windows lacks
+# them too.
+MODULES = {
+    "_curses": TERMINAL,
+    "_multiprocessing": PROCESSES,
+    "_posixshmem": PROCESSES,
+    "_posixsubprocess": PROCESSES,
+    "_tkinter": SCREEN,
+    "curses": TERMINAL,
+    "ensurepip": PACKAGES,
+    "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
+    "grp": USERS,
+    "idlelib": SCREEN,
+    "pip": PACKAGES,
+    "pwd": USERS,
+    "readline": TERMINAL,
+    "resource": "limits of this sandbox are set by its host",
+    "syslog": "there is no system log in this sandbox: use logging",
+    "termios": TERMINAL,
+    "tkinter": SCREEN,
+    "turtle": SCREEN,
+    "venv": PACKAGES,
+}
+
+_CHARTS = "for charts use altair: `import altair as alt`, then `alt.Chart(frame).mark_line().encode(x=..., y=...)`"
+_NUMBERS = "use NumPy (np.linalg, np.fft, np.random, np.polyfit, np.interp) and the module statistics"
+_FRAMES = "use pandas: `import pandas as pd`"
+_HTTP = "use urllib.request, which reaches the hosts that the session was granted"
+_NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
+
+# Packages that programs often import and that are not there: what there is instead. Those in `_OF_DATA` are in the other
+# guest, and so is what some remedies name.
+_OF_DATA = {
+    "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz",
+}
+_INSTEAD = {
+    "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
+    "bokeh": _CHARTS,
+    "bs4": "use html.parser, or display(HTML(text)), which is shown as Markdown too",
+    "catboost": _NUMBERS,
+    "cryptography": "use hashlib, hmac and secrets",
+    "cv2": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
+    "duckdb": "use sqlite3, or pandas",
+    "fastparquet": "display(frame) keeps a table as Parquet; write to_csv, to_json or to_pickle",
+    "httpx": _HTTP,
+    "jax": _NUMBERS,
+    "keras": _NUMBERS,
+    "lightgbm": _NUMBERS,
+    "lxml": "use xml.etree.ElementTree for XML, and html.parser for HTML",
+    "matplotlib": _CHARTS,
+    "numba": "use NumPy's functions of whole arrays",
+    "orjson": "use json",
+    "PIL": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
+    "plotly": _CHARTS,
+    "polars": _FRAMES,
+    "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
+    "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
+    "pyarrow": "display(frame) keeps a table as Parquet; write to_csv, to_json or to_pickle",
+    "pydantic": "use dataclasses, or typing.TypedDict",
+    "pyspark": _FRAMES,
+    "requests": _HTTP,
+    "scipy": _NUMBERS,
+    "seaborn": _CHARTS,
+    "selenium": f"there is no browser in this sandbox: {TOOLS}",
+    "sklearn": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
+    "skimage": "use NumPy for arrays of pixels",
+    "sqlalchemy": "use sqlite3",
+    "statsmodels": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
+    "sympy": "use fractions, decimal and math",
+    "tensorflow": _NUMBERS,
+    "torch": _NUMBERS,
+    "tqdm": "print progress now and then",
+    "transformers": "llm(prompt) asks a language model",
+    "xgboost": _NUMBERS,
+    "yaml": "use json or tomllib",
+}
+# Names of packages as they are installed, where they are imported by others.
+IMPORTED_AS = {
+    "beautifulsoup4": "bs4",
+    "opencv-python": "cv2",
+    "opencv-python-headless": "cv2",
+    "pillow": "PIL",
+    "psycopg2-binary": "psycopg2",
+    "python-dateutil": "dateutil",
+    "pyyaml": "yaml",
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+}
+
+
+def _is_there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def remedy(name):
+    """What there is instead of a module that is not there, or None when nothing is known of it."""
+    if name in MODULES:
+        return MODULES[name]
+    if name in _OF_DATA:
+        return DATA
+    text = _INSTEAD.get(name)
+    if text is None:
+        return None
+    for word, package in (("altair", "altair"), ("NumPy", "numpy"), ("pandas", "pandas")):
+        if word in text and not _is_there(package):
+            text += f" (in the guest `python-data`, which the host chooses)"
+            break
+    return f"it is not in this sandbox; {text}"
+
+
+def packages():
+    """Names of the packages that are known not to be there."""
+    return sorted(_INSTEAD)

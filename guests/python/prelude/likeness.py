@@ -1,0 +1,237 @@
+"""What programs can tell of the machine, as it is on 64-bit Linux; see `likeness.c` for the rest."""
+
+import builtins
+import errno
+import os
+import stat
+import sys
+import types
+
+import _cellar
+
+# Error numbers of Linux, and its texts.
+_ERRORS = """
+EPERM 1 Operation not permitted|ENOENT 2 No such file or directory|ESRCH 3 No such process|EINTR 4 Interrupted system call
+EIO 5 Input/output error|ENXIO 6 No such device or address|E2BIG 7 Argument list too long|ENOEXEC 8 Exec format error
+EBADF 9 Bad file descriptor|ECHILD 10 No child processes|EAGAIN 11 Resource temporarily unavailable
+ENOMEM 12 Cannot allocate memory|EACCES 13 Permission denied|EFAULT 14 Bad address|EBUSY 16 Device or resource busy
+EEXIST 17 File exists|EXDEV 18 Invalid cross-device link|ENODEV 19 No such device|ENOTDIR 20 Not a directory
+EISDIR 21 Is a directory|EINVAL 22 Invalid argument|ENFILE 23 Too many open files in system|EMFILE 24 Too many open files
+ENOTTY 25 Inappropriate ioctl for device|ETXTBSY 26 Text file busy|EFBIG 27 File too large|ENOSPC 28 No space left on device
+ESPIPE 29 Illegal seek|EROFS 30 Read-only file system|EMLINK 31 Too many links|EPIPE 32 Broken pipe
+EDOM 33 Numerical argument out of domain|ERANGE 34 Numerical result out of range|EDEADLK 35 Resource deadlock avoided
+ENAMETOOLONG 36 File name too long|ENOLCK 37 No locks available|ENOSYS 38 Function not implemented
+ENOTEMPTY 39 Directory not empty|ELOOP 40 Too many levels of symbolic links|ENOMSG 42 No message of desired type
+EIDRM 43 Identifier removed|ENOSTR 60 Device not a stream|ENODATA 61 No data available|ETIME 62 Timer expired
+ENOLINK 67 Link has been severed|EPROTO 71 Protocol error|EMULTIHOP 72 Multihop attempted|EBADMSG 74 Bad message
+EOVERFLOW 75 Value too large for defined data type|EILSEQ 84 Invalid or incomplete multibyte or wide character
+ENOTSOCK 88 Socket operation on non-socket|EDESTADDRREQ 89 Destination address required|EMSGSIZE 90 Message too long
+EPROTOTYPE 91 Protocol wrong type for socket|ENOPROTOOPT 92 Protocol not available
+EPROTONOSUPPORT 93 Protocol not supported|ENOTSUP 95 Operation not supported|EAFNOSUPPORT 97 Address family not supported by protocol
+EADDRINUSE 98 Address already in use|EADDRNOTAVAIL 99 Cannot assign requested address|ENETDOWN 100 Network is down
+ENETUNREACH 101 Network is unreachable|ENETRESET 102 Network dropped connection on reset
+ECONNABORTED 103 Software caused connection abort|ECONNRESET 104 Connection reset by peer|ENOBUFS 105 No buffer space available
+EISCONN 106 Transport endpoint is already connected|ENOTCONN 107 Transport endpoint is not connected
+ESHUTDOWN 108 Cannot send after transport endpoint shutdown|ETIMEDOUT 110 Connection timed out|ECONNREFUSED 111 Connection refused
+EHOSTDOWN 112 Host is down|EHOSTUNREACH 113 No route to host|EALREADY 114 Operation already in progress
+EINPROGRESS 115 Operation now in progress|ESTALE 116 Stale file handle|EDQUOT 122 Disk quota exceeded
+ECANCELED 125 Operation canceled|EOWNERDEAD 130 Owner died|ENOTRECOVERABLE 131 State not recoverable
+"""
+# Other names of the same numbers.
+_ALIASES = {"EWOULDBLOCK": "EAGAIN", "EDEADLOCK": "EDEADLK", "EOPNOTSUPP": "ENOTSUP"}
+# What the host answers for paths outside of the granted folders. Linux has no number of its own for it.
+_NOT_GRANTED = "Permission denied: outside of the session's folders, of which /workspace is its own"
+
+_texts = {}
+
+
+def _install_errors():
+    linux = {}
+    for each in _ERRORS.strip().replace("\n", "|").split("|"):
+        name, number, text = each.split(" ", 2)
+        linux[name] = int(number)
+        _texts[int(number)] = text
+    theirs = {name: number for name, number in vars(errno).items() if name.startswith("E")}
+    table = {os.strerror(number): (number, linux[name], _texts[linux[name]]) for name, number in theirs.items() if name in linux}
+    table[os.strerror(theirs["ENOTCAPABLE"])] = theirs["ENOTCAPABLE"], linux["EACCES"], _NOT_GRANTED
+    by_number = {number: name for name, number in theirs.items() if name in linux}
+    classes = {linux[by_number[number]]: kind for number, kind in _cellar.error_classes().items() if number in by_number}
+    classes[linux["EACCES"]] = PermissionError
+    for name in theirs:
+        if name not in linux and name not in _ALIASES:
+            delattr(errno, name)
+    vars(errno).update(linux)
+    vars(errno).update((alias, linux[name]) for alias, name in _ALIASES.items())
+    errno.errorcode.clear()
+    errno.errorcode.update((number, name) for name, number in linux.items())
+    _cellar.set_errors(table, classes)
+    os.strerror = _strerror
+
+
+def _strerror(code, /):
+    """Translate an error code to a message string."""
+    return _texts.get(code) or f"Unknown error {code}"
+
+
+# --- Users, modes, access
+
+_USER = 1000
+# The permission bits that cells have set, by device and inode, of no more files than this.
+_modes = {}
+_MODES_MAX = 10_000
+_umask = [0o022]
+
+
+def _chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
+    """Changes the permission bits of a file, which the kernel keeps while the session lives."""
+    found = os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+    _keep_mode(found, mode)
+
+
+def _fchmod(fd, mode):
+    """Changes the permission bits of an open file."""
+    _keep_mode(os.fstat(fd), mode)
+
+
+def _lchmod(path, mode):
+    """Changes the permission bits of a file, not of what a link leads to."""
+    _keep_mode(os.lstat(path), mode)
+
+
+def _keep_mode(found, mode):
+    if not isinstance(mode, int):
+        raise TypeError(f"an integer is required (got type {type(mode).__name__})")
+    if len(_modes) >= _MODES_MAX:
+        del _modes[next(iter(_modes))]
+    _modes[found.st_dev, found.st_ino] = mode & 0o7777
+
+
+def _set_umask(mask, /):
+    before, _umask[0] = _umask[0], mask & 0o777
+    return before
+
+
+def _chown(_path, uid, gid, *, dir_fd=None, follow_symlinks=True):
+    """There is one user, who owns all files."""
+    if uid not in (-1, _USER) or gid not in (-1, _USER):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), _path)
+
+
+def _make_chdir(chdir):
+    def own_chdir(path):
+        """Changes the working folder, and knows it by a path without `..`."""
+        is_text = isinstance(path, (str, os.PathLike)) and os.fspath(path) != ""
+        chdir(os.path.normpath(os.path.join(os.getcwd(), path)) if is_text else path)
+
+    own_chdir.__name__ = own_chdir.__qualname__ = "chdir"
+    return own_chdir
+
+
+def _disk_usage(_path):
+    """Is not told."""
+    raise NotImplementedError(
+        "how much disk there is is not told in this sandbox: its host bounds what a session writes (256 MiB unless it was "
+        "told otherwise); sum(file.stat().st_size for file in pathlib.Path('.').rglob('*')) tells what is used"
+    )
+
+
+def _make_access(access):
+    def own_access(path, mode, *, dir_fd=None, effective_ids=False, follow_symlinks=True):
+        """Whether the user may do something with a file."""
+        if path == "" or path == b"":
+            return False
+        if not access(path, mode & ~os.X_OK, dir_fd=dir_fd):
+            return False
+        return not mode & os.X_OK or bool(os.stat(path, dir_fd=dir_fd).st_mode & 0o111)
+
+    own_access.__name__ = own_access.__qualname__ = "access"
+    return own_access
+
+
+def _install_users():
+    import shutil
+
+    for name in ("getuid", "geteuid", "getgid", "getegid"):
+        setattr(os, name, lambda: _USER)
+    os.getgroups = lambda: [_USER]
+    os.getlogin = lambda: "user"
+    os.getppid = lambda: 1
+    os.umask = _set_umask
+    os.chmod, os.fchmod, os.lchmod, os.chown, os.lchown = _chmod, _fchmod, _lchmod, _chown, _chown
+    os.fchown = lambda fd, uid, gid: _chown(fd, uid, gid)
+    os.access = _make_access(os.access)
+    os.chdir = _make_chdir(os.chdir)
+    shutil.disk_usage = _disk_usage
+    _cellar.set_modes(_modes)
+    for each in (_chmod, _fchmod, _lchmod, _chown, _set_umask):
+        each.__name__ = each.__qualname__ = each.__name__.lstrip("_").replace("set_", "")
+    os.supports_follow_symlinks |= {os.chmod, os.stat}
+
+
+# --- Numbers
+
+
+def _long_length(value):
+    """The length of a range, or of what says its own, where C cannot hold it."""
+    if isinstance(value, range):
+        length = max(0, (value.stop - value.start + value.step - (1 if value.step > 0 else -1)) // value.step)
+    else:
+        length = type(value).__len__(value)
+    if not isinstance(length, int) or not 0 <= length <= sys.maxsize:
+        raise OverflowError("cannot fit 'int' into an index-sized integer")
+    return length
+
+
+def _install_numbers():
+    import _csv
+    import csv
+
+    _cellar.set_long_length(_long_length)
+    own = _csv.field_size_limit
+
+    def field_size_limit(*limit):
+        """Sets the largest field, and returns what it was."""
+        return own(*(min(each, 2**31 - 1) if isinstance(each, int) else each for each in limit))
+
+    csv.field_size_limit = _csv.field_size_limit = field_size_limit
+
+
+def install_last():
+    """Comes when all of the image is imported: some modules find out by it how large what they hand to C may be."""
+    import _compression
+
+    _compression.sys = types.SimpleNamespace(maxsize=sys.maxsize)
+    sys.maxsize = 2**63 - 1
+
+
+# --- Locales
+
+
+def _install_locales():
+    import _locale
+    import locale
+
+    own = _locale.setlocale
+
+    def setlocale(category, name=None, /):
+        """Sets one of the locales that are there: C, POSIX and C.UTF-8."""
+        if name is not None and name not in ("", "C", "POSIX", "C.UTF-8", "C.utf8") and not name.startswith("LC_"):
+            raise locale.Error("unsupported locale setting")
+        return own(category, name)
+
+    locale._setlocale = _locale.setlocale = setlocale
+
+
+def install_first():
+    """Comes before the library's modules, which look numbers of errors up when they are imported."""
+    _install_errors()
+
+
+def install():
+    """Comes after them."""
+    _install_users()
+    _install_numbers()
+    _install_locales()
+
+
+install_first()
