@@ -461,7 +461,7 @@ impl Transcript<'_> {
         let offset = self.offset + 1;
         let text = &mut *self.text;
         match &event.kind {
-            EventKind::Display { index, data, display_id } => {
+            EventKind::Display { index, data, display_id, .. } => {
                 let id = display_id.as_ref().map(|id| format!(" id={id}")).unwrap_or_default();
                 let _ = writeln!(text, "[{}] display{id}{}", index + offset, bundle(data));
             }

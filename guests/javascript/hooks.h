@@ -20,6 +20,7 @@ typedef enum {
     HOOK_IMPORT_META,
     HOOK_PRELOAD,
     HOOK_STRIP,
+    HOOK_IS_COMPLETE,
     HOOK_COUNT
 } hook_t;
 

@@ -89,3 +89,15 @@ void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_comp
     JS_FreeValue(ctx, items);
     JS_FreeValue(ctx, answer);
 }
+
+void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *found) {
+    JSContext *ctx = enter();
+    JSValue answer = ask(ctx, HOOK_IS_COMPLETE, code, 0);
+    found->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_COMPLETE;
+    if (JS_IsObject(answer)) {
+        found->tag = (uint8_t)number_property(ctx, answer, "tag").val;
+        if (found->tag == CELLAR_KERNEL_TYPES_COMPLETENESS_INCOMPLETE)
+            found->val.incomplete = property_text(ctx, answer, "indent");
+    }
+    JS_FreeValue(ctx, answer);
+}

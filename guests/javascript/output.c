@@ -20,9 +20,9 @@ static JSValue write_text(JSContext *ctx, JSValueConst this_value, int argc, JSV
     return JS_UNDEFINED;
 }
 
-// display(bundle, id, update)
+// display(bundle, id, update, is the value of the cell)
 static JSValue display(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    cellar_kernel_output_display_data_t shown = {.update = JS_ToBool(ctx, argv[2])};
+    cellar_kernel_output_display_data_t shown = {.update = JS_ToBool(ctx, argv[2]), .is_value = JS_ToBool(ctx, argv[3])};
     if (!optional_text_of(ctx, argv[1], &shown.display_id))
         return JS_EXCEPTION;
     bool ok = bundle_of(ctx, argv[0], &shown.data);
@@ -87,7 +87,7 @@ static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValue
 void add_output_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("write", 2, write_text),
-        JS_CFUNC_DEF("display", 3, display),
+        JS_CFUNC_DEF("display", 4, display),
         JS_CFUNC_DEF("clear", 1, clear),
         JS_CFUNC_DEF("status", 1, status),
     };

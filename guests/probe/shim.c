@@ -273,6 +273,19 @@ bool exports_kernel_inspect(kernel_string_t *code, uint32_t cursor, kernel_mime_
     return exports_kernel_value(code, bundle);
 }
 
+/* A line that ends with a backslash goes on; `#!` makes no cell. */
+void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *found) {
+    haunt();
+    found->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_COMPLETE;
+    if (code->len > 0 && code->ptr[code->len - 1] == '\\') {
+        found->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_INCOMPLETE;
+        found->val.incomplete = copy_text("  ");
+    } else if (code->len >= 2 && memcmp(code->ptr, "#!", 2) == 0) {
+        found->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_INVALID;
+    }
+    kernel_string_free(code);
+}
+
 void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_completion_list_t *list) {
     haunt();
     char *prefix = duplicate(*code);

@@ -292,13 +292,13 @@ static PyObject *bridge_set_error_class(PyObject *module, PyObject *class) {
     Py_RETURN_NONE;
 }
 
-/* display(bundle, display id or None, update) */
+/* display(bundle, display id or None, update[, is the value of the cell]) */
 static PyObject *bridge_display(PyObject *module, PyObject *args) {
     PyObject *pairs, *id;
-    int update;
+    int update, is_value = 0;
     cellar_kernel_output_display_data_t display = {0};
     borrowed_t borrowed = {0};
-    if (!PyArg_ParseTuple(args, "OOp", &pairs, &id, &update)
+    if (!PyArg_ParseTuple(args, "OOp|p", &pairs, &id, &update, &is_value)
         || borrow_option(&borrowed, id, &display.display_id.is_some, &display.display_id.val) < 0) {
         return NULL;
     }
@@ -307,6 +307,7 @@ static PyObject *bridge_display(PyObject *module, PyObject *args) {
         return NULL;
     }
     display.update = update;
+    display.is_value = is_value;
     cellar_stream_flush();
     cellar_kernel_output_display(cellar_current_cell(), &display);
     kernel_mime_bundle_free(&display.data);

@@ -437,6 +437,21 @@ void exports_kernel_complete(kernel_string_t *code, uint32_t cursor, kernel_comp
     Py_XDECREF(result);
 }
 
+void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *out) {
+    out->tag = CELLAR_KERNEL_TYPES_COMPLETENESS_COMPLETE;
+    PyObject *result = ask("is_complete", Py_BuildValue("(N)", cellar_text(code)));
+    kernel_string_free(code);
+    int tag;
+    PyObject *indent;
+    if (result != NULL && PyArg_ParseTuple(result, "iU", &tag, &indent)) {
+        out->tag = (uint8_t)tag;
+        if (tag == CELLAR_KERNEL_TYPES_COMPLETENESS_INCOMPLETE)
+            cellar_copy_text(indent, &out->val.incomplete);
+    }
+    PyErr_Clear();
+    Py_XDECREF(result);
+}
+
 /* A bundle or None. */
 static bool copy_optional_bundle(PyObject *result, kernel_mime_bundle_t *out) {
     bool some = result != NULL && result != Py_None && cellar_copy_bundle(result, out) == 0;

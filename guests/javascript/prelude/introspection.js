@@ -155,6 +155,82 @@
     return { start, items: items.slice(0, ITEMS) };
   };
 
+  // What `isComplete` answers, as the kernel world numbers it.
+  const [COMPLETE, INCOMPLETE, INVALID] = [0, 1, 2];
+  const OPENS = "([{";
+  const CLOSES = ")]}";
+  // An expression cannot end with these, so a slash behind them begins a regular expression.
+  const EXPECTS_MORE = /(?:^|[=(,:[!&|?{};+\-*%~^<>]|=>|\b(?:return|typeof|case|in|of|delete|void|throw|new|await|yield|else|do))$/;
+  const GOES_ON = /(?:[=(,:[&|?+*%~^<.]|=>|[^+]\+|[^-]-|\b(?:typeof|case|in|of|delete|void|new|await|else|do|extends|import|export|from))$/;
+
+  // What is open at the end of a text: brackets, strings, comments; and the text without comments.
+  function openAt(code) {
+    const open = [];
+    let bare = "";
+    for (let at = 0; at < code.length; at++) {
+      const [char, next] = [code[at], code[at + 1]];
+      if (char === "/" && next === "/") {
+        while (at < code.length && code[at] !== "\n") at++;
+      } else if (char === "/" && next === "*") {
+        const end = code.indexOf("*/", at + 2);
+        if (end < 0) return { open: [...open, "/*"], bare };
+        at = end + 1;
+      } else if (char === "`" || (char === "}" && open.at(-1) === "${")) {
+        if (char === "}") open.pop();
+        bare += char;
+        for (at++; at < code.length && code[at] !== "`"; at++) {
+          if (code[at] === "\\") at++;
+          else if (code[at] === "$" && code[at + 1] === "{") break;
+        }
+        if (at >= code.length) return { open: [...open, "`"], bare };
+        if (code[at] === "$") {
+          open.push("${");
+          at++;
+        } else bare += "`";
+      } else if (char === "'" || char === '"' || (char === "/" && EXPECTS_MORE.test(bare.trimEnd()))) {
+        let inClass = false;
+        bare += char;
+        for (at++; at < code.length && (code[at] !== char || inClass) && code[at] !== "\n"; at++) {
+          if (code[at] === "\\") at++;
+          else if (char === "/" && code[at] === "[") inClass = true;
+          else if (code[at] === "]") inClass = false;
+        }
+        bare += char;
+      } else {
+        if (OPENS.includes(char)) open.push(char);
+        else if (CLOSES.includes(char) && open.pop() === undefined) return { open: undefined, bare };
+        bare += char;
+      }
+    }
+    return { open, bare };
+  }
+
+  const AsyncFunction = (async () => {}).constructor;
+  // `new` code is parsed and never run. Imports stand at the top of a cell, and in no function.
+  const parses = (code) => {
+    try {
+      new AsyncFunction(code.replace(/^\s*(?:import\b(?!\s*[(.])|export\b).*$/gm, ""));
+      return true;
+    } catch {
+      return false;
+    }
+  };
+
+  kit.isComplete = (code) => {
+    const { open, bare } = openAt(code);
+    if (open === undefined) return { tag: INVALID };
+    const indent = "  ".repeat(open.length);
+    if (open.length > 0) return { tag: INCOMPLETE, indent };
+    if (parses(code)) return { tag: COMPLETE };
+    if (GOES_ON.test(bare.trimEnd())) return { tag: INCOMPLETE, indent };
+    try {
+      const script = kit.strip(code, "<input>", new SyntaxError(""));
+      return { tag: script !== undefined && parses(script) ? COMPLETE : INVALID };
+    } catch {
+      return { tag: INVALID };
+    }
+  };
+
   kit.inspectAt = (code, cursor) => {
     const text = [...code];
     let end = Math.min(cursor, text.length);

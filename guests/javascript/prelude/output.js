@@ -89,7 +89,7 @@
       host.write(1, `The value could not be shown as it asks: ${kit.errorText(error)}\n`);
       bundle = ["text/plain", kit.describe(value)];
     }
-    host.display(bundle, undefined, false);
+    host.display(bundle, undefined, false, true);
   };
 
   let displays = 0;

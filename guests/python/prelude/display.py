@@ -326,7 +326,7 @@ def show_result(value):
     else:
         pairs = _bundle_safely(value)
     if pairs:
-        _cellar.display(pairs, None, False)
+        _cellar.display(pairs, None, False, True)
 
 
 def _bundle_safely(value):

@@ -3,10 +3,13 @@
 Answers may run the user's code, a `__repr__` or a property. It gets little time, for nobody waits for a cell here.
 """
 
+import ast
 import contextlib
 import inspect as _inspect
+import re
 import time
 import types
+import warnings
 
 import _cellar
 from _cellar_prelude import cells, display, offers
@@ -38,6 +41,47 @@ def complete(code, cursor):
             return offers.complete(code, cursor)
     except (CellStopped, Exception):  # noqa: BLE001 - the user's attributes may raise anything
         return cursor, cursor, []
+
+
+# What `is_complete` answers, as the kernel world numbers it.
+_COMPLETE, _INCOMPLETE, _INVALID = range(3)
+_ALLOW_INCOMPLETE = 0x4000
+_INDENT = "    "
+_LEAVES = re.compile(r"(?:return|pass|raise|break|continue)\b")
+_SHELL = re.compile(r"^(\s*)(?:[%!].*|.*\?\s*)$")
+
+
+def is_complete(code):
+    """Whether a text is a whole cell: (0, "") if it is, (1, indentation of the next line) if it goes on, (2, "") if
+    nothing makes a cell of it. A block ends with a blank line, as at any prompt."""
+    lines = code.splitlines()
+    if code.lstrip().startswith("%%"):
+        return (_COMPLETE, "") if lines and not lines[-1].strip() else (_INCOMPLETE, "")
+    source = "\n".join(_SHELL.sub(r"\1pass", line) for line in lines)
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | _ALLOW_INCOMPLETE
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source + "\n", "<input>", "exec", flags)
+    except SyntaxError as error:
+        if type(error) is SyntaxError or isinstance(error, (IndentationError, TabError)):
+            is_open = isinstance(error, IndentationError) and "expected an indented block" in str(error)
+            return (_INCOMPLETE, _next_indent(lines)) if is_open and error.lineno >= len(lines) else (_INVALID, "")
+        return _INCOMPLETE, _next_indent(lines)
+    except Exception:  # noqa: BLE001 - too deep, or with a NUL
+        return _INVALID, ""
+    last = lines[-1] if lines else ""
+    if last[:1] in (" ", "\t") and last.strip():
+        return _INCOMPLETE, _next_indent(lines)
+    return _COMPLETE, ""
+
+
+def _next_indent(lines):
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    indent = last[: len(last) - len(last.lstrip())]
+    if last.split("#")[0].rstrip().endswith(":"):
+        return indent + _INDENT
+    return indent[: -len(_INDENT)] if _LEAVES.match(last.lstrip()) else indent
 
 
 def inspect(code, cursor):

@@ -84,6 +84,7 @@ def _fresh_names():
 interrupt = cells.interrupt
 recover = cells.recover
 complete = editor.complete
+is_complete = editor.is_complete
 inspect = editor.inspect
 value = editor.value
 

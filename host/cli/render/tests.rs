@@ -42,7 +42,7 @@ fn a_cell_shows_its_code_its_output_and_its_end() {
     kinds.extend([
         out("half"),
         out(" and half"),
-        EventKind::Display { index: 0, data: json, display_id: None },
+        EventKind::Display { index: 0, data: json, display_id: None, is_value: false },
         EventKind::Status {
             index: 0,
             op: "read".to_owned(),
@@ -79,7 +79,7 @@ fn a_failure_points_at_its_place() {
 fn images_are_named_or_saved() {
     let folder = std::env::temp_dir().join(format!("cellar-render-{}", std::process::id()));
     let png = MimeBundle(vec![("image/png".to_owned(), MimeData::Binary(vec![0; 2_048]))]);
-    let show = || EventKind::Display { index: 0, data: png.clone(), display_id: None };
+    let show = || EventKind::Display { index: 0, data: png.clone(), display_id: None, is_value: false };
     let text = render(FILE, None, vec![show()]);
     assert_eq!(text, "[image/png, 2.0 KiB]\n");
     let text = render(FILE, Some(folder.clone()), vec![show(), show()]);

@@ -32,7 +32,7 @@ pub enum EventKind {
     /// Text on standard error.
     Stderr { index: usize, text: String },
     /// A displayed value.
-    Display { index: usize, data: MimeBundle, display_id: Option<String> },
+    Display { index: usize, data: MimeBundle, display_id: Option<String>, is_value: bool },
     /// Replaces the display of that id.
     UpdateDisplay { index: usize, data: MimeBundle, display_id: String },
     /// Drops the cell's output so far; with `wait`, when the next output comes.

@@ -72,7 +72,7 @@ pub use formats::{
 pub use kernel::{
     host::{GuestState, GuestStatus, Host, guest_status},
     image::{BakeReport, bake},
-    introspection::{Completion, Completions, Variable},
+    introspection::{Completeness, Completion, Completions, Variable},
 };
 pub use session::{
     Session, SessionConfig,

@@ -124,7 +124,7 @@ mod tests {
 
     fn display(types: &[(&str, &str)]) -> EventKind {
         let types = types.iter().map(|(name, text)| ((*name).to_owned(), MimeData::Text((*text).to_owned())));
-        EventKind::Display { index: 1, data: MimeBundle(types.collect()), display_id: None }
+        EventKind::Display { index: 1, data: MimeBundle(types.collect()), display_id: None, is_value: false }
     }
 
     fn shouted(event: EventKind) -> Vec<EventKind> {

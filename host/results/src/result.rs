@@ -167,7 +167,7 @@ impl RunResult {
                     ..RunResult::with_policy(self.policy)
                 };
             }
-            EventKind::Display { index, data, display_id } => self.display(*index, data, display_id.as_deref()),
+            EventKind::Display { index, data, display_id, .. } => self.display(*index, data, display_id.as_deref()),
             EventKind::UpdateDisplay { index, data, display_id } => self.update(*index, data, display_id),
             EventKind::ClearOutput { index, wait: true } => {
                 if let Some(cell) = self.cells.get_mut(*index) {

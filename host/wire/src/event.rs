@@ -42,6 +42,9 @@ enum KindJson {
         index: usize,
         data: Map<String, Value>,
         display_id: Option<String>,
+        /// Whether it is the value of the cell's last expression.
+        #[serde(skip_serializing_if = "is_false", default)]
+        is_value: bool,
     },
     UpdateDisplay {
         index: usize,
@@ -183,6 +186,10 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl From<&Event> for EventJson {
     fn from(event: &Event) -> EventJson {
         EventJson { seq: event.seq, kind: KindJson::from(&event.kind) }
@@ -198,9 +205,12 @@ impl From<&EventKind> for KindJson {
             EventKind::CellStarted { index, cell } => KindJson::CellStarted { index: *index, cell: cell.0 },
             EventKind::Stdout { index, text } => KindJson::Stdout { index: *index, text: text.clone() },
             EventKind::Stderr { index, text } => KindJson::Stderr { index: *index, text: text.clone() },
-            EventKind::Display { index, data, display_id } => {
-                KindJson::Display { index: *index, data: bundle_json(data), display_id: display_id.clone() }
-            }
+            EventKind::Display { index, data, display_id, is_value } => KindJson::Display {
+                index: *index,
+                data: bundle_json(data),
+                display_id: display_id.clone(),
+                is_value: *is_value,
+            },
             EventKind::UpdateDisplay { index, data, display_id } => {
                 KindJson::UpdateDisplay { index: *index, data: bundle_json(data), display_id: display_id.clone() }
             }
@@ -258,8 +268,8 @@ impl From<KindJson> for EventKind {
             KindJson::CellStarted { index, cell } => EventKind::CellStarted { index, cell: CellId(cell) },
             KindJson::Stdout { index, text } => EventKind::Stdout { index, text },
             KindJson::Stderr { index, text } => EventKind::Stderr { index, text },
-            KindJson::Display { index, data, display_id } => {
-                EventKind::Display { index, data: bundle_from_json(data), display_id }
+            KindJson::Display { index, data, display_id, is_value } => {
+                EventKind::Display { index, data: bundle_from_json(data), display_id, is_value }
             }
             KindJson::UpdateDisplay { index, data, display_id } => {
                 EventKind::UpdateDisplay { index, data: bundle_from_json(data), display_id }

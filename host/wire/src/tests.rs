@@ -75,9 +75,9 @@ fn events() -> Vec<Event> {
         EventKind::CellStarted { index: 0, cell: CellId(7) },
         EventKind::Stdout { index: 0, text: text("1\n") },
         EventKind::Stderr { index: 0, text: text("warning\n") },
-        EventKind::Display { index: 0, data: bundle(), display_id: Some(text("d")) },
+        EventKind::Display { index: 0, data: bundle(), display_id: Some(text("d")), is_value: false },
         EventKind::UpdateDisplay { index: 0, data: bundle(), display_id: text("d") },
-        EventKind::Display { index: 0, data: MimeBundle::default(), display_id: None },
+        EventKind::Display { index: 0, data: MimeBundle::default(), display_id: None, is_value: true },
         EventKind::ClearOutput { index: 0, wait: true },
         EventKind::Status { index: 0, op: text("read"), fields },
         EventKind::CallStarted { index: 0, call: 3, bridge: Bridge::Tool, name: text("add") },
@@ -90,7 +90,7 @@ fn events() -> Vec<Event> {
             idle_timeout: Duration::from_secs(300),
         },
         EventKind::Stdout { index: 0, text: text("after\n") },
-        EventKind::Display { index: 0, data: bundle(), display_id: None },
+        EventKind::Display { index: 0, data: bundle(), display_id: None, is_value: false },
         EventKind::CellFinished {
             index: 0,
             outcome: Outcome::Complete,
@@ -203,7 +203,7 @@ fn any_bundle() -> impl Strategy<Value = MimeBundle> {
 proptest! {
     #[test]
     fn any_bundle_survives_the_way_there_and_back(bundle in any_bundle(), id in any::<Option<String>>()) {
-        let event = Event { seq: 1, kind: EventKind::Display { index: 0, data: bundle, display_id: id } };
+        let event = Event { seq: 1, kind: EventKind::Display { index: 0, data: bundle, display_id: id, is_value: false } };
         let text = serde_json::to_string(&EventJson::from(&event)).expect("JSON");
         let read: EventJson = serde_json::from_str(&text).expect("an event");
         prop_assert_eq!(Event::from(read), event);
@@ -238,7 +238,7 @@ fn what_json_cannot_say_is_said_otherwise() {
         ("application/pdf".to_owned(), MimeData::Binary(vec![1, 2])),
     ]);
     let fields = vec![("nan".to_owned(), Scalar::Number(f64::NAN)), ("op".to_owned(), Scalar::Integer(1))];
-    let display = EventKind::Display { index: 0, data: odd, display_id: None };
+    let display = EventKind::Display { index: 0, data: odd, display_id: None, is_value: false };
     let status = EventKind::Status { index: 0, op: "x".to_owned(), fields };
     let json = |kind| serde_json::to_value(EventJson::from(&Event { seq: 0, kind })).expect("JSON");
     assert_eq!(json(display)["data"]["application/json"], "{not json");

@@ -56,7 +56,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.5.0";
+pub(crate) const WORLD_VERSION: &str = "0.6.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

@@ -81,10 +81,10 @@ impl output::Host for StoreData {
                 return Ok(());
             }
         }
-        let display_id = display.display_id;
+        let (display_id, is_value) = (display.display_id, display.is_value);
         self.send(cell, |index| match (display.update, display_id) {
             (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
-            (_, display_id) => EventKind::Display { index, data, display_id },
+            (_, display_id) => EventKind::Display { index, data, display_id, is_value },
         })
         .await;
         Ok(())

@@ -342,6 +342,7 @@ async fn answer(live: &mut Live, question: &Question) -> wasmtime::Result<Result
         Question::Variables => Ok(Answer::variables(exports.call_variables(store).await?)),
         Question::Value(name) => Answer::bundle(exports.call_value(store, name).await?, bytes_max),
         Question::Inspect(code, cursor) => Answer::bundle(exports.call_inspect(store, code, *cursor).await?, bytes_max),
+        Question::IsComplete(code) => Ok(Answer::completeness(exports.call_is_complete(store, code).await?)),
         Question::Complete(code, cursor) => {
             let length = u32::try_from(code.chars().count()).unwrap_or(u32::MAX);
             let cursor = length.min(*cursor);

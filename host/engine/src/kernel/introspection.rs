@@ -47,6 +47,17 @@ pub struct Completion {
     pub kind: String,
 }
 
+/// Whether a text is a whole cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// It is.
+    Complete,
+    /// It goes on, and its next line is indented with this.
+    Incomplete(String),
+    /// No text behind it makes a cell of it.
+    Invalid,
+}
+
 /// What a host asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
@@ -54,6 +65,7 @@ pub(crate) enum Question {
     Value(String),
     Complete(String, u32),
     Inspect(String, u32),
+    IsComplete(String),
 }
 
 /// What the guest says.
@@ -63,6 +75,7 @@ pub(crate) enum Answer {
     Completions(Completions),
     /// For a value and for help.
     Bundle(Option<MimeBundle>),
+    Completeness(Completeness),
 }
 
 fn cut(text: &str) -> String {
@@ -88,6 +101,14 @@ impl Answer {
             start: list.start.min(end),
             end,
             items: list.items.into_iter().take(COMPLETIONS_MAX).map(item).collect(),
+        })
+    }
+
+    pub(crate) fn completeness(found: types::Completeness) -> Answer {
+        Answer::Completeness(match found {
+            types::Completeness::Complete => Completeness::Complete,
+            types::Completeness::Incomplete(indent) => Completeness::Incomplete(cut(&indent)),
+            types::Completeness::Invalid => Completeness::Invalid,
         })
     }
 

@@ -5,7 +5,7 @@ use cellar_core::{cell::Language, limits::CODE_BYTES_MAX, mime::MimeBundle};
 use super::{Command, Session, no_answer};
 use crate::{
     contract::error::Error,
-    kernel::introspection::{Answer, Completions, Question, Variable},
+    kernel::introspection::{Answer, Completeness, Completions, Question, Variable},
 };
 
 impl Session {
@@ -49,6 +49,19 @@ impl Session {
         check_code(code)?;
         match self.look(language, Question::Complete(code.to_owned(), cursor)).await? {
             Answer::Completions(list) => Ok(list),
+            _ => Err(no_answer(language)),
+        }
+    }
+
+    /// Whether `code` is a whole cell: what a prompt asks when a line ends. None of it runs. See
+    /// [`variables`](Session::variables).
+    ///
+    /// # Errors
+    /// As [`complete`](Session::complete).
+    pub async fn is_complete(&self, language: Language, code: &str) -> Result<Completeness, Error> {
+        check_code(code)?;
+        match self.look(language, Question::IsComplete(code.to_owned())).await? {
+            Answer::Completeness(found) => Ok(found),
             _ => Err(no_answer(language)),
         }
     }

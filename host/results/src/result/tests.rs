@@ -29,11 +29,11 @@ fn out(text: &str) -> EventKind {
 }
 
 fn shows(bundle: MimeBundle) -> EventKind {
-    EventKind::Display { index: 0, data: bundle, display_id: None }
+    EventKind::Display { index: 0, data: bundle, display_id: None, is_value: false }
 }
 
 fn named(id: &str, bundle: MimeBundle) -> EventKind {
-    EventKind::Display { index: 0, data: bundle, display_id: Some(id.to_owned()) }
+    EventKind::Display { index: 0, data: bundle, display_id: Some(id.to_owned()), is_value: false }
 }
 
 fn update(index: usize, id: &str, bundle: MimeBundle) -> EventKind {
