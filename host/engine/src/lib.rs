@@ -88,3 +88,8 @@ pub use storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSessi
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the library's manual.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Manual;

@@ -80,8 +80,8 @@ const COMMANDS_MAX: usize = 256;
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
-    /// Closes the session when the last owner goes. Handles given to bridges own nothing, else a call that never ends
-    /// would keep its session alive.
+    /// Closes the session when the last owner goes. Bridges get handles without an owner, so that a pending call cannot keep
+    /// a session open.
     _owner: Option<Arc<Owner>>,
     /// Agents between the session's owner and this handle.
     depth: u32,
@@ -167,7 +167,7 @@ struct Origin<'a> {
 #[derive(Clone)]
 pub(crate) struct RunMarks {
     pub(crate) id: RunId,
-    /// Of the run in the host's trace.
+    /// Tracing span of the run.
     pub(crate) span: Span,
     pub(crate) record: Option<RunRecord>,
 }

@@ -35,7 +35,7 @@ const TOOL_BYTES_MAX: usize = 256 << 10;
 /// How long a process may take to be gone once its streams are closed, before it is killed.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// See the module's documentation. Dropping it ends the server's process.
+/// A connection to one MCP server. Dropping it ends the server's process.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Watcher>,
     process: Option<Process>,

@@ -59,8 +59,8 @@ impl CalledAs {
     }
 }
 
-/// See the module's documentation. Whatever becomes of the kernel, each call has its entry: those that are open when this is
-/// dropped were cancelled.
+/// The calls of one kernel that have not ended. Each has its entry in the audit log, whatever becomes of the kernel: calls that
+/// are open when this is dropped are logged as cancelled.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
     /// Absent where nothing is audited.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use cellar_core::limits::{EXPERIENCES_MAX, REMEMBERED_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
-/// See the module's documentation.
+/// The notes and the summary of a session. A reset leaves them; snapshots and forks have copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// The notes, oldest first.

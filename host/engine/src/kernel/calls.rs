@@ -217,7 +217,7 @@ struct OpenCall {
     kept: Option<KeptSlot>,
 }
 
-/// See the module's documentation.
+/// The bridge calls of one kernel that have not been handed to its guest. Dropping this aborts those that run.
 #[derive(Debug)]
 pub(crate) struct Calls {
     permits: Permits,

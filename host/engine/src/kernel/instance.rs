@@ -43,7 +43,7 @@ pub(crate) struct Death {
     pub(crate) code: Option<FailureCode>,
 }
 
-/// See the module's documentation.
+/// One live interpreter, awake or asleep. Only the task that owns it enters it, one entry at a time.
 pub(crate) struct Kernel {
     life: Life,
     flavour: Flavour,

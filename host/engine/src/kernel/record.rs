@@ -1,6 +1,6 @@
 //! What is recorded of a session, and how it is given back.
 //!
-//! A guest is a machine that does the same whenever it is told the same. So a recording has what its kernels were told:
+//! Guests are deterministic: equal inputs give equal outputs. So a recording has what its kernels were told:
 //! why each was entered, and what each import answered. What a guest said is not in it, but for a fingerprint of each
 //! event: a replay has the guest say it again, and notices when it says something else. Events that the host made of
 //! its own (ends, with their times, and calls that came back) are recorded as they are.

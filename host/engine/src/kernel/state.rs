@@ -81,7 +81,7 @@ pub(crate) struct LiveCell {
     pub(crate) record: Option<RunRecord>,
     /// The run that it belongs to, if that is not of another life.
     pub(crate) run: Option<RunId>,
-    /// Of it in the host's trace.
+    /// Tracing span of this cell.
     pub(crate) span: Span,
     /// Its requests for input that wait for an answer.
     pub(crate) asks: HashSet<u64>,
@@ -206,7 +206,7 @@ pub(crate) struct StoreData {
     pub(crate) deepest_agent: Lineage,
     /// The cell whose code runs now, as far as is known; 0 is none.
     pub(crate) executing: u32,
-    /// The cell that pays for fuel, and what the store had when it began to.
+    /// The cell that is charged for fuel now, and the fuel that the store had when it was entered for that cell.
     pub(crate) payer: (u32, u64),
     /// When the guest was entered.
     pub(crate) entered: Instant,

@@ -12,10 +12,10 @@ use crate::{
     kernel::{guest::Guest, instance::Kernel, state::KernelLink},
 };
 
-/// How often it is looked whether there is room for a kernel.
+/// Poll interval while a session waits for a free kernel slot.
 const ROOM_INTERVAL: Duration = Duration::from_millis(2);
 
-/// See the module's documentation.
+/// The kernels of a host that are awake, and how many may be.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// Kernels that may be awake.

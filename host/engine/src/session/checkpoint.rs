@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) image: Arc<KernelImage>,
-    /// It gets new seeds, so that it does not draw the numbers that the kernel it was forked from draws.
+    /// Whether a fork goes on from it: the kernel's random generators are reseeded then, else it would repeat its parent's numbers.
     pub(crate) is_fork: bool,
     /// Its cells have been told of their end since, or will have been when it is used.
     pub(crate) is_checkpoint: bool,

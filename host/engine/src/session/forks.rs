@@ -40,7 +40,7 @@ use crate::{
     session::locals::Locals,
 };
 
-/// What a session shares with the forks that its cells make, so that those widen nothing.
+/// The budgets that a session shares with the forks that its cells make: a fork grants its cells nothing more.
 pub(super) struct Kin {
     pub(super) fork_id: String,
     /// Absent where the two share no folder.

@@ -15,7 +15,7 @@ impl Locals {
     pub(crate) fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
-        // What stands under a type is of that type.
+        // The map is keyed by `TypeId`, so this downcast cannot fail.
         value.clone().downcast().unwrap_or_default()
     }
 }

@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Sleep(oneshot::Sender<Result<(), Error>>),
 }
 
-/// See the module's documentation.
+/// The state of the task that owns a kernel: the kernel, the commands that wait for it, its slot and its rest.
 pub(crate) struct Reactor {
     session: WeakSession,
     kernel: Kernel,
@@ -332,7 +332,7 @@ impl Reactor {
         if self.link.closing.load(Ordering::Relaxed) {
             return Wake::Close;
         }
-        // Half a seed is nothing to go on from.
+        // A kernel whose seed has not ended is neither checkpointed nor put to sleep: its names may be half made.
         if self.seeding.is_none() && self.link.drowsiness.is_wanted() {
             return Wake::Sleep;
         }

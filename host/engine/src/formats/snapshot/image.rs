@@ -9,7 +9,7 @@ use super::PAGE_BYTES;
 /// The bytes of a component, wherever they are; a mapped file costs no process memory of its own.
 type Component = Box<dyn AsRef<[u8]> + Send + Sync>;
 
-/// See the module's documentation.
+/// The memory of a baked guest, as segments of its component; a page that no segment touches is zero.
 pub(crate) struct Image {
     component: Component,
     /// By address, none over another. All the rest is zero.

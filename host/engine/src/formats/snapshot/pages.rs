@@ -79,7 +79,7 @@ pub(crate) struct Place {
     pub(crate) at: Option<(u32, u32)>,
 }
 
-/// See the module's documentation. Cheap to clone.
+/// The captured memory of a kernel: the pages that differ from its guest's image. Clones share the chunks, so they are cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
     /// Size of the whole memory.

@@ -15,7 +15,8 @@ use crate::formats::snapshot::fingerprint;
 /// zstd's fast end: the cells that are recorded wait for it.
 const LEVEL: i32 = 1;
 
-/// See the module's documentation. Items are kept until a frame is full; an end is written by [`Writer::end`] alone.
+/// Writes a recording. Items wait until a frame is full, and only [`Writer::end`] writes the last frame, without which a
+/// recording counts as cut off.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: File,

@@ -114,7 +114,7 @@ impl Reactor {
     pub(super) async fn end_cell(&mut self, id: u32, mut outcome: Outcome) {
         let cpu = self.kernel.cpu_time();
         if let Outcome::Failed(failure) = &mut outcome {
-            // An exception on the way out of a stopped cell is the stop's doing, whatever it says.
+            // After a stop, the stop is reported, whatever exception the cell raised while it unwound.
             if failure.kind == FailureKind::Raised
                 && let Some(reason) = self.kernel.data().stop_reason(id, None)
             {

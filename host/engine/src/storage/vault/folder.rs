@@ -33,7 +33,7 @@ const LOCK_ATTEMPTS: u32 = 10;
 /// Largest state that is read: the largest memory of every language, and some.
 const STATE_BYTES_MAX: u64 = 16 << 30;
 
-/// See the module's documentation.
+/// A vault in a folder of the local disk, with one folder for each session.
 #[derive(Debug)]
 pub(super) struct FolderVault {
     folder: PathBuf,
