@@ -36,17 +36,18 @@ static int copy_bytes(const void *bytes, size_t length, uint8_t **out, size_t *o
     return 0;
 }
 
-void cellar_copy_text(PyObject *text, kernel_string_t *out) {
+int cellar_copy_text(PyObject *text, kernel_string_t *out) {
     PyObject *owner;
     kernel_string_t borrowed;
     out->ptr = NULL;
     out->len = 0;
     if (text == NULL || !PyUnicode_Check(text) || cellar_borrow_text(text, &borrowed, &owner) < 0) {
         PyErr_Clear();
-        return;
+        return -1;
     }
-    copy_bytes(borrowed.ptr, borrowed.len, &out->ptr, &out->len);
+    int failed = copy_bytes(borrowed.ptr, borrowed.len, &out->ptr, &out->len);
     Py_DECREF(owner);
+    return failed;
 }
 
 PyObject *cellar_text(const kernel_string_t *text) {
@@ -56,7 +57,10 @@ PyObject *cellar_text(const kernel_string_t *text) {
 static int copy_mime_data(PyObject *data, cellar_kernel_types_mime_data_t *out) {
     if (PyUnicode_Check(data)) {
         out->tag = CELLAR_KERNEL_TYPES_MIME_DATA_TEXT;
-        cellar_copy_text(data, &out->val.text);
+        if (cellar_copy_text(data, &out->val.text) < 0) {
+            PyErr_NoMemory();
+            return -1;
+        }
         return 0;
     }
     Py_buffer view;
@@ -188,8 +192,7 @@ int cellar_copy_step(PyObject *result, kernel_step_t *step) {
     step->finished.len = 0;
     step->finished.ptr = count > 0 ? calloc((size_t)count, sizeof *step->finished.ptr) : NULL;
     if (count > 0 && step->finished.ptr == NULL) {
-        PyErr_NoMemory();
-        return -1;
+        __builtin_trap(); /* a cell whose end is never told would hang its session */
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *outcome;

@@ -91,7 +91,7 @@ impl From<ConfigError> for CliError {
         match error {
             ConfigError::Read { path, source } => CliError::Read { path, source },
             ConfigError::Invalid(invalid) => CliError::Invalid(invalid),
-            other => CliError::usage(other.to_string(), "see the README for its keys"),
+            other => CliError::usage(other.to_string(), "see host/cli/README.md for its keys"),
         }
     }
 }
