@@ -12,6 +12,7 @@ use crate::sessions::{config, on_one_thread};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// No agent calls here.
+#[derive(Debug)]
 struct NoDoors;
 
 impl Doors for NoDoors {

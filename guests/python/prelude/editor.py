@@ -6,6 +6,8 @@ Answers may run the user's code, a `__repr__` or a property. It gets little time
 import ast
 import contextlib
 import inspect as _inspect
+import json
+import math
 import re
 import time
 import types
@@ -192,6 +194,10 @@ def value(name):
     found = cells.names[name]
     try:
         with _limited(ANSWER_TIME):
-            return display.bundle(found) or [("text/plain", _preview(found))]
+            pairs = display.bundle(found) or [("text/plain", _preview(found))]
+            # A program that asks learns of a plain value what it is, and need not read Python's print of it.
+            if type(found) in (str, int, bool, type(None)) or (type(found) is float and math.isfinite(found)):
+                pairs.insert(0, ("application/json", json.dumps(found)))
+            return pairs
     except CellStopped:
         return [("text/plain", f"<{type(found).__name__} whose representation takes too long>")]

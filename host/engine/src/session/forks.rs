@@ -389,11 +389,13 @@ async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
     let language = cell.language;
     let mut run = fork.run(vec![cell]).map_err(|error| ("KernelError".to_owned(), describe(&error), Value::Null))?;
     let mut result = RunResult::with_policy(fork.output_policy());
-    let mut shown = None;
+    let (mut shown, mut number) = (None, 0);
     while let Some(event) = run.next().await {
         result.apply(&event);
-        if let EventKind::Display { data, .. } = event.kind {
-            shown = Some(data);
+        match event.kind {
+            EventKind::Display { data, .. } => shown = Some(data),
+            EventKind::CellStarted { cell, .. } => number = cell.0,
+            _ => {}
         }
     }
     let response = text_of(&result);
@@ -401,32 +403,24 @@ async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
     if let Some(failure) = &cell.failure {
         return Err((failure.name.clone(), failure.message.clone(), response));
     }
-    let value = shown.and_then(|bundle| match bundle.json() {
-        Some(json) => serde_json::from_str(json).ok(),
-        None => bundle.visible_text().map(|text| scalar(language, text)),
-    });
+    let Some(bundle) = shown else { return Ok((response.clone(), response)) };
+    let value = match (bundle.json(), bundle.visible_text()) {
+        (Some(json), _) => serde_json::from_str(json).ok(),
+        (None, Some(text)) => Some(value_of(fork, language, number, text).await),
+        (None, None) => None,
+    };
     Ok((response.clone(), value.unwrap_or(response)))
 }
 
-/// A value that is shown as text alone. What Python shows tells its type; what JavaScript shows does not.
-fn scalar(language: Language, text: &str) -> Value {
-    if language != Language::Python {
-        return text.into();
+/// What a cell's value is, where its print does not tell. Python keeps it under a name; JavaScript's is the print.
+async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> Value {
+    if language == Language::Python
+        && let Ok(Some(bundle)) = fork.value(language, &format!("_{cell}")).await
+        && let Some(value) = bundle.json().and_then(|json| serde_json::from_str(json).ok())
+    {
+        return value;
     }
-    match text {
-        "None" => Value::Null,
-        "True" => true.into(),
-        "False" => false.into(),
-        _ => {
-            let quoted = ["'", "\""].iter().find_map(|mark| text.strip_prefix(mark)?.strip_suffix(mark));
-            let json = quoted.map(|inner| {
-                let inner = inner.replace("\\'", "'").replace("\\x", "\\u00").replace('"', "\\\"");
-                format!("\"{inner}\"")
-            });
-            let value = serde_json::from_str(json.as_deref().unwrap_or(text)).ok();
-            value.filter(|value: &Value| value.is_number() || value.is_string()).unwrap_or_else(|| text.into())
-        }
-    }
+    text.into()
 }
 
 /// What a run printed and showed.
@@ -446,24 +440,4 @@ async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcom
         Response::Http(_) => Value::Null,
     };
     Ok((value.clone(), value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_python_shows_tells_its_type() {
-        let check = |text: &str, expected: Value| assert_eq!(scalar(Language::Python, text), expected, "{text}");
-        check("42", json!(42));
-        check("-1.5", json!(-1.5));
-        check("None", Value::Null);
-        check("True", json!(true));
-        check("'a'", json!("a"));
-        check("\"it's\"", json!("it's"));
-        check(r#"'say "x"\n\x1b'"#, json!("say \"x\"\n\u{1b}"));
-        check("<object at 0x1>", json!("<object at 0x1>"));
-        check("'a' + 'b", json!("'a' + 'b"));
-        assert_eq!(scalar(Language::JavaScript, "42"), json!("42"));
-    }
 }
