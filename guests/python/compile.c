@@ -75,5 +75,9 @@ PyObject *cellar_compile(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
         parts = compile_parts(tree, args[1], arena);
     }
     _PyArena_Free(arena);
+    if (parts == NULL && !PyErr_Occurred()) {
+        /* The parser does not always say that there was no memory. */
+        PyErr_NoMemory();
+    }
     return parts;
 }

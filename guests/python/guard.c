@@ -181,7 +181,7 @@ int cellar_guard_begin(void) {
     }
     for (Py_ssize_t i = 0; i < table_count; i++) {
         table_t *table = &tables[i];
-        for (Py_ssize_t n = 0; table->care == EXACT && n < table->count; n++) {
+        for (Py_ssize_t n = 0; n < table->count; n++) {
             /* What every cell writes to was made anew after it was remembered. */
             PyObject *value = PyDict_GetItemWithError(table->dict, table->names[n]);
             if (value != NULL) {

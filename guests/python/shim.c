@@ -58,14 +58,20 @@ static bool give_back(void) {
     return given > 0;
 }
 
-/* Python needs memory for its first frames, before it could ask for the reserve. */
-#define FRAMES_BYTES (48u << 10)
+/* Python needs memory for its first frames and a small cell's code, before it could ask for the reserve. */
+#define FRAMES_BYTES (256u << 10)
 
 static void make_room_for_frames(void) {
     void *room;
     while ((room = malloc(FRAMES_BYTES)) == NULL && give_back()) {
     }
     free(room);
+}
+
+/* Comes before anything is allocated for a call of the prelude. */
+static void prepare_memory(void) {
+    set_reserve_aside();
+    make_room_for_frames();
 }
 
 /* release_reserve() -> whether there was any left */
@@ -234,8 +240,6 @@ void exports_kernel_init(void) {
 
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
 static PyObject *enter(const char *name, PyObject *arguments) {
-    set_reserve_aside();
-    make_room_for_frames();
     cellar_guard_enter(strcmp(name, "start") == 0);
     PyObject *function = PyObject_GetAttrString(entry, name);
     PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
@@ -308,6 +312,7 @@ static void conclude(PyObject *result, uint32_t cell, kernel_step_t *step) {
 }
 
 void exports_kernel_configure(kernel_configuration_t *configuration) {
+    prepare_memory();
     glue_configure(configuration);
     PyObject *environment = PyDict_New();
     for (size_t i = 0; environment != NULL && i < configuration->environment.len; i++) {
@@ -338,6 +343,7 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
 }
 
 void exports_kernel_reseed(uint64_t seed) {
+    prepare_memory();
     PyObject *result = enter("reseed", Py_BuildValue("(K)", (unsigned long long)seed));
     if (result == NULL) {
         give_up("the prelude cannot be reseeded");
@@ -346,6 +352,7 @@ void exports_kernel_reseed(uint64_t seed) {
 }
 
 void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell_t *cell, kernel_step_t *step) {
+    prepare_memory();
     uint32_t id = cell->id;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < bindings->len; i++) {
@@ -363,6 +370,7 @@ void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell
 }
 
 void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
+    prepare_memory();
     uint32_t id = cell->id;
     PyObject *code = cellar_text(&cell->code);
     kernel_cell_free(cell);
@@ -388,16 +396,19 @@ static PyObject *completion_list(const kernel_list_completion_t *completions) {
 }
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
+    prepare_memory();
     PyObject *list = completion_list(completions);
     kernel_list_completion_free(completions);
     conclude(enter("resume", list != NULL ? Py_BuildValue("(N)", list) : NULL), 0, step);
 }
 
 void exports_kernel_interrupt(kernel_cell_id_t cell, kernel_stop_reason_t reason, kernel_step_t *step) {
+    prepare_memory();
     conclude(enter("interrupt", Py_BuildValue("(Ii)", cell, (int)reason)), cell, step);
 }
 
 void exports_kernel_reset(void) {
+    prepare_memory();
     PyObject *result = enter("reset", PyTuple_New(0));
     if (result == NULL) {
         give_up("the prelude cannot be reset");
@@ -409,6 +420,7 @@ void exports_kernel_reset(void) {
 
 /* An exception here is no one's concern: the answer is just empty. */
 static PyObject *ask(const char *name, PyObject *arguments) {
+    prepare_memory();
     PyObject *result = enter(name, arguments);
     if (result == NULL) {
         PyErr_Clear();

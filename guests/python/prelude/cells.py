@@ -281,23 +281,28 @@ def _safely(function, *args):
     """Calls a function that leans on Python's library, and once more when it fails for something that can be mended."""
     try:
         return function(*args)
-    except MemoryError:
-        # What earlier cells keep fills the memory; this one may be about to free it.
-        return _in_reserve(function, args)
     except _OF_SOURCE:
         raise
+    except MemoryError:
+        # What earlier cells keep fills the memory; this one may be about to free it.
+        _cellar.release_reserve()
     except Exception:  # noqa: BLE001 - the source is not at fault
         mend()
-    return function(*args)
+    return _in_reserve(function, args)
+
+
+# What CPython raises when there is no memory; the second where it has found none for an exception.
+_NO_MEMORY = (MemoryError, SystemError)
 
 
 def _in_reserve(function, args):
     """Calls a function in the memory that was held back; when that is not enough, forgets what cells keep."""
-    while _cellar.release_reserve():
+    while True:
         try:
             return function(*args)
-        except MemoryError:
-            continue
+        except _NO_MEMORY:
+            if not _cellar.release_reserve():
+                break
     names.clear()
     history.forget()
     gc.collect()
@@ -329,7 +334,7 @@ def start(cell, source):
             _end(cell, None)
     except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
         _cellar.enable_stop(False)
-        if isinstance(error, MemoryError):
+        if isinstance(error, _NO_MEMORY):
             # There may be no memory for a call.
             _cellar.release_reserve()
         _end(cell, _outcome(cell, error))

@@ -204,8 +204,16 @@ def _formatter(value):
     return None
 
 
-def _from_registered(formatter, value):
-    made = formatter(value)
+def _from_registered(value):
+    """What a formatter that users registered gives; None when there is none, or when it fails, which is told."""
+    formatter = _formatter(value)
+    if formatter is None:
+        return None
+    try:
+        made = formatter(value)
+    except Exception as error:  # noqa: BLE001 - told, and the value is shown without it
+        _tell(value, error)
+        return None
     if isinstance(made, dict):
         return {str(mime): data for mime, data in made.items()}
     if isinstance(made, tuple):
@@ -290,22 +298,28 @@ def _plain_data(value):
     return found
 
 
+def _by_itself(value, include, exclude):
+    """The representations that come with a value; None when it showed itself."""
+    if type(value) in (dict, list):
+        return _plain_data(value)
+    if isinstance(value, type) or type(value) in (types.ModuleType, types.FunctionType):
+        return {}
+    if get_real_method(value, "_ipython_display_") is not None:
+        _ask(value, "_ipython_display_")
+        return None
+    found = _from_methods(value, include, exclude)
+    if additions:
+        found.update(_added(value))
+    return found
+
+
 def represent(value, include=None, exclude=None):
     """All representations of a value by MIME type; empty when the value showed itself."""
-    formatter = _formatter(value) if _registered else None
-    if formatter is not None:
-        found = _from_registered(formatter, value)
-    elif type(value) in (dict, list):
-        found = _plain_data(value)
-    elif isinstance(value, type) or type(value) in (types.ModuleType, types.FunctionType):
-        found = {}
-    else:
-        if get_real_method(value, "_ipython_display_") is not None:
-            _ask(value, "_ipython_display_")
-            return {}
-        found = _from_methods(value, include, exclude)
-        if additions:
-            found.update(_added(value))
+    found = _from_registered(value) if _registered else None
+    if found is None:
+        found = _by_itself(value, include, exclude)
+    if found is None:
+        return {}
     if "text/plain" not in found and _wanted("text/plain", include, exclude):
         plain = _plain(value)
         if plain is not None:

@@ -18,7 +18,7 @@ import _cellar
 # timers of the host and other cells out.
 TURN = 0.01
 # More callbacks than this are not kept ready to run: tasks that are begun and never awaited would fill the memory.
-READY_MAX = 50_000
+READY_MAX = 20_000
 
 # Of the one loop: the callbacks that can run, the timers, and all its attributes as they were in baking. Kept here as well,
 # for cells can reach the loop.
