@@ -259,7 +259,7 @@ static bool show(JSValueConst value) {
     if (!text_of(ctx, value, &text))
         return false;
     cellar_kernel_types_tuple2_string_mime_data_t entry = {.f0 = glue_view("text/plain", 10), .f1.val.text = text};
-    cellar_kernel_output_display_data_t display = {.data = {&entry, 1}};
+    cellar_kernel_output_display_data_t display = {.data = {&entry, 1}, .is_value = true};
     cellar_kernel_output_display(glue_cell, &display);
     text_free(ctx, &text);
     return true;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cellar_engine::{
-    Cell, CellId, Completions, Error, EventKind, FailureKind, Host, Language, Limits, MimeBundle, Run, Session,
-    SessionConfig, bake, limits,
+    Cell, CellId, Completeness, Completions, Error, EventKind, FailureKind, Host, Language, Limits, MimeBundle, Run,
+    Session, SessionConfig, bake, limits,
 };
 
 use futures::StreamExt;
@@ -257,5 +257,107 @@ fn sources_of_cells_are_kept_over_resets() {
         assert_eq!(session.source(CellId(3)), None);
         let all: Vec<_> = session.sources().into_iter().map(|cell| (cell.id.0, cell.code.to_string())).collect();
         assert_eq!(all, [(1, "emit one".to_owned()), (2, "raise two".to_owned())]);
+    });
+}
+
+/// What a prompt is told of each text: `ok`, `no`, or what the next line is indented with, in quotes.
+async fn completeness(session: &Session, language: Language, texts: &[&str]) -> Vec<String> {
+    let mut told = Vec::new();
+    for text in texts {
+        told.push(match session.is_complete(language, text).await.expect("an answer") {
+            Completeness::Complete => "ok".to_owned(),
+            Completeness::Incomplete(indent) => format!("{indent:?}"),
+            Completeness::Invalid => "no".to_owned(),
+        });
+    }
+    told
+}
+
+#[test]
+fn a_prompt_learns_whether_a_python_text_is_a_whole_cell() {
+    on_one_thread(async {
+        let session = open(&host_for(Language::Python), SessionConfig::default());
+        let texts = [
+            "1 + 1",
+            "",
+            "f(1,",
+            "'''open",
+            "for n in x:",
+            "if a:\n    b",
+            "if a:\n    b\n",
+            "def f():\n    return 1",
+            "1 +* 2",
+            "x = )",
+            "await task",
+            "%timeit f()",
+            "print?",
+            "class A:\n    def f(self):",
+        ];
+        let told = completeness(&session, Language::Python, &texts).await;
+        let expected = [
+            "ok",
+            "ok",
+            "\"\"",
+            "\"\"",
+            "\"    \"",
+            "\"    \"",
+            "ok",
+            "\"\"",
+            "no",
+            "no",
+            "ok",
+            "ok",
+            "ok",
+            "\"        \"",
+        ];
+        assert_eq!(told, expected);
+        assert!(session.variables(Language::Python).await.expect("names").is_empty(), "none of it ran");
+    });
+}
+
+#[test]
+fn a_prompt_learns_whether_a_javascript_text_is_a_whole_cell() {
+    on_one_thread(async {
+        let session = open(&host_for(Language::JavaScript), SessionConfig::default());
+        let texts = [
+            "1 + 1",
+            "",
+            "f(1,",
+            "`open",
+            "/* open",
+            "if (a) {",
+            "const f = () =>",
+            "x = )",
+            "1 +",
+            "await task",
+            "import fs from 'fs'",
+            "let n: number = 1",
+            "'a' + /[)}]/.source",
+            "`${a}` + `${{b: 1}",
+            "return 1",
+        ];
+        let told = completeness(&session, Language::JavaScript, &texts).await;
+        let expected = [
+            "ok", "ok", "\"  \"", "\"  \"", "\"  \"", "\"  \"", "\"\"", "no", "\"\"", "ok", "ok", "ok", "ok", "\"  \"",
+            "ok",
+        ];
+        assert_eq!(told, expected);
+    });
+}
+
+#[test]
+fn only_the_value_of_the_last_expression_is_marked_as_the_value() {
+    on_one_thread(async {
+        for language in [Language::Python, Language::JavaScript] {
+            let session = open(&host_for(language), SessionConfig::default());
+            let mut run = session.run(vec![Cell::new(language, "display(1)\n2")]).expect("a run");
+            let mut marks = Vec::new();
+            while let Some(event) = run.next().await {
+                if let EventKind::Display { data, is_value, .. } = event.kind {
+                    marks.push((plain(Some(data)), is_value));
+                }
+            }
+            assert_eq!(marks, [("1".to_owned(), false), ("2".to_owned(), true)], "{language}");
+        }
     });
 }

@@ -263,6 +263,9 @@ def _scrypt(password, *, salt, n, r, p, maxmem=0, dklen=64):
     """scrypt password-based key derivation function."""
     if n < 2 or n & (n - 1):
         raise ValueError("n must be a power of 2.")
+    for name, value, least in (("maxmem", maxmem, 0), ("dklen", dklen, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}")
     if 128 * n * r > (maxmem or 32 << 20) + (32 << 20 if not maxmem else 0):
         raise ValueError("memory limit exceeded")
     blocks = _pbkdf2_hmac("sha256", password, salt, 1, 128 * r * p)

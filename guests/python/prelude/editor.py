@@ -56,9 +56,9 @@ _SHELL = re.compile(r"^(\s*)(?:[%!].*|.*\?\s*)$")
 def is_complete(code):
     """Whether a text is a whole cell: (0, "") if it is, (1, indentation of the next line) if it goes on, (2, "") if
     nothing makes a cell of it. A block ends with a blank line, as at any prompt."""
-    lines = code.splitlines()
+    lines = code.split("\n")
     if code.lstrip().startswith("%%"):
-        return (_COMPLETE, "") if lines and not lines[-1].strip() else (_INCOMPLETE, "")
+        return (_INCOMPLETE, "") if lines[-1].strip() else (_COMPLETE, "")
     source = "\n".join(_SHELL.sub(r"\1pass", line) for line in lines)
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | _ALLOW_INCOMPLETE
     try:
@@ -72,7 +72,7 @@ def is_complete(code):
         return _INCOMPLETE, _next_indent(lines)
     except Exception:  # noqa: BLE001 - too deep, or with a NUL
         return _INVALID, ""
-    last = lines[-1] if lines else ""
+    last = lines[-1]
     if last[:1] in (" ", "\t") and last.strip():
         return _INCOMPLETE, _next_indent(lines)
     return _COMPLETE, ""

@@ -106,6 +106,38 @@ def _keep_mode(found, mode):
     _modes[found.st_dev, found.st_ino] = mode & 0o7777
 
 
+def _make_open(posix_open):
+    def own_open(path, flags, mode=0o777, *, dir_fd=None):
+        """Opens a file. One that is created has these permission bits, as far as the umask leaves them."""
+        is_new = bool(flags & os.O_CREAT) and (bool(flags & os.O_EXCL) or not _is_there(path, dir_fd))
+        fd = posix_open(path, flags, mode, dir_fd=dir_fd)
+        if is_new:
+            _fchmod(fd, mode & ~_umask[0])
+        return fd
+
+    own_open.__name__ = own_open.__qualname__ = "open"
+    return own_open
+
+
+def _make_mkdir(posix_mkdir):
+    def own_mkdir(path, mode=0o777, *, dir_fd=None):
+        """Creates a folder with these permission bits, as far as the umask leaves them."""
+        posix_mkdir(path, mode, dir_fd=dir_fd)
+        if mode & ~_umask[0] != 0o755:
+            _keep_mode(os.stat(path, dir_fd=dir_fd), mode & ~_umask[0])
+
+    own_mkdir.__name__ = own_mkdir.__qualname__ = "mkdir"
+    return own_mkdir
+
+
+def _is_there(path, dir_fd):
+    try:
+        os.lstat(path, dir_fd=dir_fd)
+    except OSError:
+        return False
+    return True
+
+
 def _set_umask(mask, /):
     before, _umask[0] = _umask[0], mask & 0o777
     return before
@@ -161,6 +193,7 @@ def _install_users():
     os.fchown = lambda fd, uid, gid: _chown(fd, uid, gid)
     os.access = _make_access(os.access)
     os.chdir = _make_chdir(os.chdir)
+    os.open, os.mkdir = _make_open(os.open), _make_mkdir(os.mkdir)
     shutil.disk_usage = _disk_usage
     _cellar.set_modes(_modes)
     for each in (_chmod, _fchmod, _lchmod, _chown, _set_umask):
@@ -193,6 +226,7 @@ def _install_numbers():
         """Sets the largest field, and returns what it was."""
         return own(*(min(each, 2**31 - 1) if isinstance(each, int) else each for each in limit))
 
+    field_size_limit.__module__ = "_csv"
     csv.field_size_limit = _csv.field_size_limit = field_size_limit
 
 

@@ -20,6 +20,7 @@ fn errors() -> Vec<CliError> {
         Error::AgentDepth { depth: 4, max: 3 },
         Error::Bake { name: text("python"), doing: text("compiling"), source: not_found().into() },
         Error::Call(CallError::new(CallErrorKind::Denied, "no language model is granted")),
+        Error::CellsWaiting { language, count: 256 },
         Error::Deadlock { language, bridge: "agent", cell: 3 },
         Error::Engine(not_found().into()),
         Error::GuestBroken { path: path(), source: not_found().into() },

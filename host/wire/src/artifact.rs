@@ -1,5 +1,7 @@
 //! What `cellar artifact --json` prints.
 
+#![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
+
 use std::path::PathBuf;
 
 use cellar_engine::{Artifact, Collected};

@@ -81,7 +81,9 @@ impl Problems {
 /// A value and the path to it.
 #[derive(Clone, Debug)]
 pub struct At<'a> {
+    /// The value.
     pub node: &'a Node,
+    /// Where it stands.
     pub path: String,
 }
 

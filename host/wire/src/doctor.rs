@@ -1,5 +1,7 @@
 //! The report of `cellar doctor` as JSON.
 
+#![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;

@@ -2,6 +2,8 @@
 //!
 //! Ordinary maps forget what a reviewer of a request must see: that a key came twice. Read [`Node`] first.
 
+#![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
+
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};

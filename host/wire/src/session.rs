@@ -1,5 +1,7 @@
 //! What `cellar sessions --json` prints.
 
+#![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
+
 use cellar_engine::StoredInfo;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,5 +1,7 @@
 //! What `cellar stdio` reads and writes: one JSON object a line, told apart by `type`.
 
+#![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
+
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use cellar_bridges::list;

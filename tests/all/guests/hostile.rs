@@ -58,7 +58,7 @@ async fn ended(session: &Session, code: &str) -> (Option<Failure>, Duration) {
 /// Makes every call whose number has the remainder `part` when it is divided by [`PARTS`].
 fn no_call_outlasts_its_time(part: usize) {
     on_runtime(async {
-        let session = impatient(Duration::from_millis(10));
+        let session = impatient(Duration::from_secs(1));
         let listed = session
             .run(vec![Cell { timeout: Some(Duration::from_secs(60)), ..Cell::new(Language::JavaScript, BUILTINS) }]);
         let calls: usize = listed.expect("a run").collect_result().await.text().trim().parse().expect("how many calls");
@@ -144,7 +144,7 @@ fn broken_programs_fail_by_name_and_leave_the_session_as_it_was() {
         .filter(|pieces| !pieces.is_empty())
         .collect();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let session = runtime.block_on(async { impatient(Duration::from_millis(200)) });
+    let session = runtime.block_on(async { impatient(Duration::from_secs(1)) });
     runtime.block_on(async {
         let (failure, _) = ended(&session, "const untouched = Object.freeze({ answer: 42 });").await;
         assert_eq!(failure, None);
