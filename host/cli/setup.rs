@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{GuestName, HostConfig, Language, OutputPolicy, Session};
+use cellar_engine::{HostConfig, Language, OutputPolicy, Session};
 use cellar_setup::{Overrides, SessionRequest};
 
 use crate::{
@@ -73,12 +73,4 @@ pub(crate) async fn open_session(
     let (folders, request, doors) = (folders.into(), SessionRequest::from(arguments), Arc::new(SessionDoors));
     let opened = cellar_setup::open_session(&folders, &request, doors, languages, KERNELS_MAX, print_progress).await;
     Ok(opened?)
-}
-
-/// Bakes what is not baked. A guest that is missing is left for the engine to report.
-///
-/// # Errors
-/// A guest cannot be baked.
-pub(crate) async fn make_ready(config: &HostConfig, guests: Vec<GuestName>) -> Result<(), CliError> {
-    Ok(cellar_setup::make_ready(config, guests, print_progress).await?)
 }
