@@ -34,6 +34,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_core::text::describe;
 use cellar_engine::{
     Cell, GuestName, Host, Language, Limits, MimeBundle, MimeData, RenderError, RenderFuture, Rendered, Renderer,
     SessionConfig, bake,
@@ -238,12 +239,6 @@ fn is_chart(mime_type: &str) -> bool {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ChartError> {
     // A panic is the only way to fail: nobody aborts the task.
     tokio::task::spawn_blocking(work).await.map_err(|error| ChartError::Crash(error.to_string()))
-}
-
-/// An error and its causes in one line.
-fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

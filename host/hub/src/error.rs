@@ -15,7 +15,7 @@ pub enum HubError {
     Artifact(#[from] ArtifactError),
     /// A session cannot be set up.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    Setup(SetupError),
     /// No session has this name.
     #[error("no session `{0}` is open")]
     SessionUnknown(String),
@@ -50,11 +50,22 @@ pub enum HubError {
     Task(#[source] tokio::task::JoinError),
 }
 
+/// What the engine or the store of artifacts says is the same, whoever asked it.
+impl From<SetupError> for HubError {
+    fn from(error: SetupError) -> HubError {
+        match error {
+            SetupError::Engine(error) => HubError::Engine(error),
+            SetupError::Artifact(error) => HubError::Artifact(error),
+            other => HubError::Setup(other),
+        }
+    }
+}
+
 impl HubError {
     /// A stable word for the error, for programs to match on.
     pub fn code(&self) -> &'static str {
         match self {
-            HubError::Engine(error) | HubError::Setup(SetupError::Engine(error)) => error.code(),
+            HubError::Engine(error) => error.code(),
             HubError::Artifact(error) => error.code(),
             HubError::Setup(_) => "setup",
             HubError::SessionUnknown(_) => "session-not-open",
