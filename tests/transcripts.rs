@@ -22,9 +22,17 @@ use std::{
 };
 
 use cellar_engine::{
-    Access, ArtifactQuota, ArtifactStore, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, Cell, Event,
-    EventKind, Failure, FailureKind, GuestName, Host, HostConfig, Language, MimeBundle, MimeData, Mount, Outcome,
-    PackSpec, Replayed, Response, Rests, Scalar, Session, SessionConfig, ToolSpec, ToolsFuture, bake, denied,
+    Bridges, Cell, Event, EventKind, GuestName, Host, HostConfig, HostFolders, Language, Outcome, Session,
+    SessionConfig,
+    artifacts::{ArtifactQuota, ArtifactStore},
+    bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, Response, ToolSpec, ToolsFuture, denied},
+    config::Rests,
+    event::Scalar,
+    files::{Access, Mount},
+    guests::{BakeOptions, bake},
+    mime::{MimeBundle, MimeData},
+    outcome::{Failure, FailureKind},
+    replay::Replayed,
 };
 use futures::StreamExt;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -370,9 +378,14 @@ fn open_host(guests: Vec<GuestName>) -> Result<Host, Failed> {
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     // Which checkpoint a session goes back to must not depend on what the machine does besides.
     let rests = Rests { checkpoint_credit: Duration::from_secs(3_600), ..Rests::default() };
-    let config = HostConfig { kernels_max: 16, spares: 0, rests, ..HostConfig::new(root.join("target/guests"), cache) };
+    let config = HostConfig {
+        kernels_max: 16,
+        spares: 0,
+        rests,
+        ..HostConfig::new(HostFolders { guests: root.join("target/guests"), cache })
+    };
     for guest in guests {
-        bake(&config, guest, false, &mut |_| {}).map_err(|error| format!("{error}; run `{}`", remedy(guest)))?;
+        bake(&config, guest, BakeOptions::default()).map_err(|error| format!("{error}; run `{}`", remedy(guest)))?;
     }
     Ok(Host::open(config)?)
 }

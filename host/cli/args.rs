@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::{GuestName, Language, OutputPolicy};
+use cellar_engine::{GuestName, Language, results::OutputPolicy};
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cellar_engine::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collection, Description};
+use cellar_engine::artifacts::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collection, Description};
 
 use crate::{
     args::{ArtifactArguments, ArtifactCommand, ArtifactPut, Folders},

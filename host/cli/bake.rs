@@ -1,6 +1,9 @@
 //! `cellar bake`: makes guests ready to start.
 
-use cellar_engine::{GuestName, GuestState, HostConfig, bake, guest_status};
+use cellar_engine::{
+    GuestName, HostConfig,
+    guests::{BakeOptions, GuestState, bake, guest_status},
+};
 
 use crate::{
     args::{BakeArguments, Folders},
@@ -25,9 +28,16 @@ pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Resul
         return Err(CliError::Engine(cellar_engine::Error::GuestMissing { guest, path }));
     }
     for name in guests {
-        let report = bake(&config, name, arguments.force, &mut |doing| {
-            print_progress(&format!("{name}: {doing}"));
-        })?;
+        let report = bake(
+            &config,
+            name,
+            BakeOptions {
+                force: arguments.force,
+                progress: Some(&mut |doing| {
+                    print_progress(&format!("{name}: {doing}"));
+                }),
+            },
+        )?;
         if !report.fresh {
             print_progress(&format!("{name}: ready already"));
         }

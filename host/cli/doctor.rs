@@ -5,8 +5,12 @@ use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options};
 use cellar_engine::{
-    Access, ArtifactQuota, AuditFile, GuestName, GuestState, GuestStatus, HostConfig, KernelMode, Limits, Seed,
-    guest_status,
+    GuestName, HostConfig, Limits,
+    artifacts::ArtifactQuota,
+    audit::AuditFile,
+    config::{KernelMode, Seed},
+    files::Access,
+    guests::{GuestState, GuestStatus, guest_status},
 };
 
 use crate::{
@@ -124,7 +128,7 @@ fn guest(status: &GuestStatus) -> GuestJson {
 }
 
 fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
-    let mount = |mount: &cellar_engine::Mount| {
+    let mount = |mount: &cellar_engine::files::Mount| {
         let access = if mount.access == Access::ReadWrite { "rw" } else { "ro" };
         format!("{}:{}:{access}", mount.host.display(), mount.guest)
     };

@@ -7,7 +7,11 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{Cell, Event, EventKind, Failure, Language, MimeBundle, MimeData, Outcome};
+use cellar_engine::{
+    Cell, Event, EventKind, Language, Outcome,
+    mime::{MimeBundle, MimeData},
+    outcome::Failure,
+};
 use nbformat::{
     Notebook as Document,
     v4::{Cell as NotebookCell, Notebook as Notebook4, Output},

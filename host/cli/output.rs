@@ -2,7 +2,13 @@
 
 use std::io::{self, Write};
 
-use cellar_engine::{ArtifactStore, Event, EventKind, Failure, MimeBundle, OutputPolicy, RunResult, View};
+use cellar_engine::{
+    Event, EventKind, RunResult,
+    artifacts::ArtifactStore,
+    mime::MimeBundle,
+    outcome::Failure,
+    results::{OutputPolicy, View},
+};
 
 use crate::{
     notebook::Notebook,

@@ -22,7 +22,12 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{Cell, Event, EventKind, Failure, Image, Language, MimeBundle, MimeData};
+use cellar_engine::{
+    Cell, Event, EventKind, Language,
+    mime::{MimeBundle, MimeData},
+    outcome::Failure,
+    results::Image,
+};
 
 use crate::{
     args::OutputArguments,

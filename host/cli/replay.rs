@@ -3,7 +3,10 @@
 use std::io;
 
 use cellar_charts::Charts;
-use cellar_engine::{ArtifactQuota, ArtifactStore, Host};
+use cellar_engine::{
+    Host,
+    artifacts::{ArtifactQuota, ArtifactStore},
+};
 
 use crate::{
     args::{Folders, ReplayArguments},

@@ -10,7 +10,12 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use cellar_engine::{ArtifactError, Error, FormatError, GuestName, ReplayError, SnapshotError};
+use cellar_engine::{
+    Error, GuestName,
+    artifacts::ArtifactError,
+    replay::ReplayError,
+    snapshot::{FormatError, SnapshotError},
+};
 
 use crate::socket::is_request_fault;
 use cellar_hub::HubError;

@@ -7,7 +7,10 @@ use std::{
 };
 
 use cellar_bridges::SOCKET_VARIABLE;
-use cellar_engine::{Cell, Event, EventKind, Language, OutputPolicy, Run, RunResult, Session, View};
+use cellar_engine::{
+    Cell, Event, EventKind, Language, Run, RunResult, Session,
+    results::{OutputPolicy, View},
+};
 use futures::StreamExt;
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines, Stdin},

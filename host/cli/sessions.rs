@@ -8,7 +8,11 @@ use std::{
     time::SystemTime,
 };
 
-use cellar_engine::{ArtifactQuota, Error, SessionStore, Snapshot, StoredInfo};
+use cellar_engine::{
+    Error, Snapshot,
+    artifacts::ArtifactQuota,
+    store::{SessionStore, StoredInfo},
+};
 
 use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{HostConfig, Language, OutputPolicy, Session};
+use cellar_engine::{HostConfig, Language, Session, results::OutputPolicy};
 use cellar_setup::{Overrides, SessionRequest};
 
 use crate::{

@@ -10,7 +10,7 @@ mod state;
 
 use std::{io::Write, sync::Arc, time::Duration};
 
-use cellar_engine::{HostConfig, RunResult, View};
+use cellar_engine::{HostConfig, RunResult, results::View};
 use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunHandle, RunRequest};
 use cellar_setup::Overrides;
 use cellar_wire::{

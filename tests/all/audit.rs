@@ -11,9 +11,10 @@ use std::{
 };
 
 use cellar_engine::{
-    Access, Audit, AuditEntry, AuditFile, AuditKind, AuditSink, BridgeGrants, Bridges, Call, CallError, CallErrorKind,
-    CallFuture, Caller, Cell, CellRan, Event, EventKind, Language, Mount, Response, Run, RunFinished, Session,
-    SessionConfig,
+    Bridges, Cell, Event, EventKind, Language, Run, Session, SessionConfig,
+    audit::{Audit, AuditEntry, AuditFile, AuditKind, AuditSink, CellRan, RunFinished},
+    bridges::{BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, Response},
+    files::{Access, Mount},
 };
 use futures::StreamExt;
 use sha2::{Digest, Sha256};

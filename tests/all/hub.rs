@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use cellar_bridges::{Door, Doors};
-use cellar_engine::{Cell, EventKind, FailureKind, Language, Session};
+use cellar_engine::{Cell, EventKind, Language, Session, outcome::FailureKind};
 use cellar_hub::{Delivery, Hub, HubConfig, HubError, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest};
 
 use crate::sessions::{config, on_one_thread};

@@ -3,8 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, EventKind, FailureKind, Host, Language, Limits, Outcome, Response, Rests,
-    Run, Session, SessionConfig, denied,
+    Bridges, Cell, EventKind, Host, Language, Limits, Outcome, Run, Session, SessionConfig,
+    bridges::{Call, CallFuture, Caller, Response, denied},
+    config::Rests,
+    outcome::FailureKind,
 };
 use futures::StreamExt;
 use tokio::sync::Semaphore;

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use cellar_engine::{
-    Cell, CellId, Completeness, Completions, Error, EventKind, FailureKind, Host, Language, Limits, MimeBundle, Run,
-    Session, SessionConfig, bake, limits,
+    Cell, CellId, Error, EventKind, Host, Language, Limits, Run, Session, SessionConfig,
+    guests::{BakeOptions, bake},
+    limits,
+    looks::{Completeness, Completions},
+    mime::MimeBundle,
+    outcome::FailureKind,
 };
 
 use futures::StreamExt;
@@ -14,7 +18,7 @@ use crate::sessions::{config, host, kind, on_one_thread, open, outcome, result, 
 /// A host on which a language is ready.
 fn host_for(language: Language) -> Host {
     let config = config(8);
-    bake(&config, language.guest(), false, &mut |_| {}).expect("the guest; run `make guests`");
+    bake(&config, language.guest(), BakeOptions::default()).expect("the guest; run `make guests`");
     Host::open(config).expect("a host")
 }
 

@@ -3,8 +3,11 @@
 use std::{collections::HashMap, time::Duration};
 
 use cellar_engine::{
-    Cell, FailureKind, Host, HostConfig, KernelMode, Language, Limits, Outcome, Seed, Session, SessionConfig, bake,
+    Cell, Host, HostConfig, Language, Limits, Outcome, Session, SessionConfig,
+    config::{KernelMode, Seed},
+    guests::{BakeOptions, bake},
     limits,
+    outcome::FailureKind,
 };
 
 use crate::sessions::{config, host, kind, on_one_thread, open, outcome, result, run, text, until_started};
@@ -22,7 +25,7 @@ fn seeded(language: Language, bindings: Bindings<'_>, source: &str) -> SessionCo
 
 fn host_for(language: Language) -> Host {
     let config = config(8);
-    bake(&config, language.guest(), false, &mut |_| {}).expect("the guest; run `make guests`");
+    bake(&config, language.guest(), BakeOptions::default()).expect("the guest; run `make guests`");
     Host::open(config).expect("a host")
 }
 

@@ -6,8 +6,10 @@ use std::{
 };
 
 use cellar_engine::{
-    ArtifactQuota, ArtifactStore, Event, EventKind, FailureKind, LIVE_TAIL_BYTES, Limits, OutputPolicy, RunResult,
-    SessionConfig, WINDOW_BYTES,
+    Event, EventKind, Limits, RunResult, SessionConfig,
+    artifacts::{ArtifactQuota, ArtifactStore},
+    outcome::FailureKind,
+    results::{LIVE_TAIL_BYTES, OutputPolicy, WINDOW_BYTES},
 };
 use futures::StreamExt;
 use tempfile::TempDir;

@@ -11,8 +11,11 @@ use std::{
 };
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, Error, EventKind, FailureKind, GuestName, Host, HostConfig, Language,
-    Limits, Outcome, Response, Run, RunResult, Session, SessionConfig, bake, denied,
+    Bridges, Cell, Error, EventKind, GuestName, Host, HostConfig, HostFolders, Language, Limits, Outcome, Run,
+    RunResult, Session, SessionConfig,
+    bridges::{Call, CallFuture, Caller, Response, denied},
+    guests::{BakeOptions, bake},
+    outcome::FailureKind,
 };
 use futures::{StreamExt, future::join_all};
 use tempfile::TempDir;
@@ -27,8 +30,12 @@ fn cache() -> std::path::PathBuf {
 }
 
 pub(crate) fn config(kernels_max: u32) -> HostConfig {
-    let config = HostConfig { kernels_max, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
-    bake(&config, GuestName::Probe, false, &mut |_| {}).expect("the probe guest; run `make probe`");
+    let config = HostConfig {
+        kernels_max,
+        spares: 0,
+        ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
+    };
+    bake(&config, GuestName::Probe, BakeOptions::default()).expect("the probe guest; run `make probe`");
     config
 }
 
@@ -335,7 +342,11 @@ fn changed_guest(folder: &Path, change: impl FnOnce(String) -> String) -> HostCo
     std::fs::copy(source.join("guest.wasm"), copy.join("guest.wasm")).expect("the guest");
     let manifest = std::fs::read_to_string(source.join("manifest.json")).expect("its manifest");
     std::fs::write(copy.join("manifest.json"), change(manifest)).expect("written");
-    HostConfig { kernels_max: 2, spares: 0, ..HostConfig::new(folder.to_owned(), CACHE.path().join("changed")) }
+    HostConfig {
+        kernels_max: 2,
+        spares: 0,
+        ..HostConfig::new(HostFolders { guests: folder.to_owned(), cache: CACHE.path().join("changed") })
+    }
 }
 
 fn load_error(config: HostConfig) -> Error {
@@ -354,7 +365,7 @@ fn a_guest_of_another_version_is_refused_with_both_versions() {
 fn a_guest_that_was_rebuilt_is_not_run_from_its_old_image() {
     let folder = TempDir::new().expect("a folder");
     let config = changed_guest(folder.path(), |manifest| manifest);
-    bake(&config, GuestName::Probe, false, &mut |_| {}).expect("baked");
+    bake(&config, GuestName::Probe, BakeOptions::default()).expect("baked");
     Host::open(config.clone()).expect("a host").preload(GuestName::Probe).expect("it loads");
     let changed = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"rebuilt\": true,", 1));
     assert_eq!(load_error(changed).code(), "not-baked");
@@ -368,7 +379,7 @@ fn a_guest_whose_bytes_changed_is_not_baked() {
     let mut bytes = std::fs::read(&wasm).expect("the guest");
     bytes.push(0);
     std::fs::write(&wasm, bytes).expect("written");
-    let error = bake(&config, GuestName::Probe, false, &mut |_| {}).expect_err("a refusal");
+    let error = bake(&config, GuestName::Probe, BakeOptions::default()).expect_err("a refusal");
     let cause = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(cause.contains("its manifest says"), "{cause}");
 }
@@ -378,7 +389,7 @@ fn code_that_others_may_write_is_not_loaded() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().expect("a folder");
     let config = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"exposed\": true,", 1));
-    let report = bake(&config, GuestName::Probe, false, &mut |_| {}).expect("baked");
+    let report = bake(&config, GuestName::Probe, BakeOptions::default()).expect("baked");
     std::fs::set_permissions(&report.path, std::fs::Permissions::from_mode(0o777)).expect("exposed");
     let error = load_error(config);
     assert!(error.to_string().contains("may be written by other users"), "{error}");
@@ -387,7 +398,8 @@ fn code_that_others_may_write_is_not_loaded() {
 #[test]
 fn a_missing_guest_is_named() {
     let folder = TempDir::new().expect("a folder");
-    let error = load_error(HostConfig::new(folder.path().to_owned(), CACHE.path().to_owned()));
+    let error =
+        load_error(HostConfig::new(HostFolders { guests: folder.path().to_owned(), cache: CACHE.path().to_owned() }));
     assert_eq!(error.code(), "guest-missing");
     assert!(error.to_string().starts_with("the guest `probe` is not there"), "{error}");
 }

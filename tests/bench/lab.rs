@@ -7,8 +7,10 @@ use std::{
 };
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, CellResult, GuestName, GuestState, Host, HostConfig, Language, Limits,
-    Response, Session, SessionConfig, denied, guest_status,
+    Bridges, Cell, GuestName, Host, HostConfig, HostFolders, Language, Limits, Session, SessionConfig,
+    bridges::{Call, CallFuture, Caller, Response, denied},
+    guests::{GuestState, guest_status},
+    results::CellResult,
 };
 use tokio::runtime::Runtime;
 
@@ -46,7 +48,11 @@ impl Plan {
     }
 
     fn host_config(&self, spares: usize) -> HostConfig {
-        HostConfig { kernels_max: KERNELS_MAX, spares, ..HostConfig::new(self.guests.clone(), self.cache.clone()) }
+        HostConfig {
+            kernels_max: KERNELS_MAX,
+            spares,
+            ..HostConfig::new(HostFolders { guests: self.guests.clone(), cache: self.cache.clone() })
+        }
     }
 
     /// Checks that all guests are ready to run.

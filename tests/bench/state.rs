@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_engine::{GuestName, Language, Session, SessionConfig, SessionStore, Snapshot};
+use cellar_engine::{GuestName, Language, Session, SessionConfig, Snapshot, store::SessionStore};
 
 use crate::{
     Offer,

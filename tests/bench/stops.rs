@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cellar_engine::{Cell, FailureKind, Language, Limits};
+use cellar_engine::{Cell, Language, Limits, outcome::FailureKind};
 
 use crate::{
     Offer,

@@ -14,7 +14,10 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use cellar_engine::{GuestName, Host, HostConfig, bake};
+use cellar_engine::{
+    GuestName, Host, HostConfig, HostFolders,
+    guests::{BakeOptions, bake},
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A suite by name, and what makes its tests.
@@ -81,7 +84,11 @@ fn suite_folder(suite: &str) -> Result<PathBuf, String> {
 fn open_host(guest: GuestName) -> Result<Host, Failed> {
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
-    let config = HostConfig { kernels_max: 4, spares: 0, ..HostConfig::new(root().join("target/guests"), cache) };
-    bake(&config, guest, false, &mut |_| {}).map_err(|error| format!("{error}; run `make guests data-guest`"))?;
+    let config = HostConfig {
+        kernels_max: 4,
+        spares: 0,
+        ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache })
+    };
+    bake(&config, guest, BakeOptions::default()).map_err(|error| format!("{error}; run `make guests data-guest`"))?;
     Ok(Host::open(config)?)
 }

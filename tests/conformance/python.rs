@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
 
-use cellar_engine::{Cell, EventKind, FailureKind, GuestName, Host, Language, Limits, Outcome, SessionConfig};
+use cellar_engine::{Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig, outcome::FailureKind};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;

@@ -14,7 +14,10 @@ use std::{
 };
 
 use cellar_bridges::{HostBridges, Http, HttpRule, Llm, Lookup, LookupFuture, Options};
-use cellar_engine::{Bridges, Call, CallFuture, Caller};
+use cellar_engine::{
+    Bridges,
+    bridges::{Call, CallFuture, Caller},
+};
 use libtest_mimic::Failed;
 
 /// A running server, and the bridges that lead to it.

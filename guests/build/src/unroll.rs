@@ -62,14 +62,10 @@ pub(crate) fn unroll(core: &[u8], function: &str, copies: u32) -> Result<Vec<u8>
         } else if let Some((id, range)) = payload.as_section()
             && !matches!(payload, Payload::CodeSectionStart { .. })
         {
-            module.section(&RawSection { id, data: &core[offsets(range)?] });
+            module.section(&RawSection { id, data: &core[range] });
         }
     }
     Ok(module.finish())
-}
-
-fn offsets(range: Range<u64>) -> Result<Range<usize>> {
-    Ok(usize::try_from(range.start)?..usize::try_from(range.end)?)
 }
 
 /// What is said of functions outside of their bodies.
@@ -184,7 +180,7 @@ impl<'a> Body<'a> {
             let kind = Kind::of(reader.read()?)?;
             steps.push(Step { bytes: start..usize::try_from(reader.original_position())?, kind });
         }
-        Ok(Self { core, bytes: offsets(body.range())?, steps })
+        Ok(Self { core, bytes: body.range(), steps })
     }
 
     fn bytes_of(&self, step: usize) -> &'a [u8] {

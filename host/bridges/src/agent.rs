@@ -14,7 +14,11 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{AgentCall, CallError, CallErrorKind, Caller, Response, Session, limits::AGENT_DEPTH_MAX};
+use cellar_engine::{
+    Session,
+    bridges::{AgentCall, CallError, CallErrorKind, Caller, Response},
+    limits::AGENT_DEPTH_MAX,
+};
 use reqwest::{Client, redirect::Policy};
 use serde_json::{Value, json};
 

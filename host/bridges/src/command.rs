@@ -9,7 +9,7 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use cellar_engine::{CallError, CallErrorKind};
+use cellar_engine::bridges::{CallError, CallErrorKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},

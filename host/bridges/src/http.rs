@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{CallError, CallErrorKind, HttpCall, HttpResponse, Response};
+use cellar_engine::bridges::{CallError, CallErrorKind, HttpCall, HttpResponse, Response};
 use reqwest::{
     Client, Url,
     header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue},

@@ -23,8 +23,11 @@ mod tools;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cellar_engine::{
-    BridgeGrants, Bridges, Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, ToolSpec, ToolsFuture, denied,
-    selfref_pack,
+    Bridges,
+    bridges::{
+        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, ToolSpec, ToolsFuture, denied,
+        selfref_pack,
+    },
 };
 use futures::future::join_all;
 
@@ -199,7 +202,8 @@ impl HostBridges {
                     return Box::pin(primitive.call(arguments.clone(), caller.cell));
                 }
             }
-            Call::Input { .. } => {}
+            // Input is the session's own, and a kind of call that is not known here is not granted.
+            _ => {}
         }
         let names: Vec<String> = match &call {
             Call::Agent(_) => self.agents.names().map(str::to_owned).collect(),
@@ -258,9 +262,17 @@ impl Sources {
     }
 }
 
-/// The engine's refusal, with the names that would have been understood.
+/// The engine's refusal, with the place in `cellar.toml` that would grant it and the names that would have been understood.
 fn refusal(call: &Call, names: &[&str]) -> CallError {
     let mut error = denied(call);
+    error.message.push_str(match call {
+        Call::Tool { .. } => "; tools are granted under [tools] in cellar.toml",
+        Call::Primitive { .. } => "; packs of them are granted under [runtime] in cellar.toml",
+        Call::Llm { .. } => "; set [llm] endpoint and [llm.tiers] in cellar.toml",
+        Call::Agent(_) => "; agents are granted under [agents] in cellar.toml",
+        Call::Http(_) => "; hosts are granted under [http] allow in cellar.toml",
+        _ => "",
+    });
     if let Some(near) = nearest(call.name(), names) {
         error.message.push_str(&format!("; did you mean `{near}`"));
     }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use backon::{ExponentialBuilder, Retryable};
-use cellar_engine::{CallError, CallErrorKind, Response};
+use cellar_engine::bridges::{CallError, CallErrorKind, Response};
 use reqwest::{Client, StatusCode, header::RETRY_AFTER, redirect::Policy};
 use serde_json::{Value, json};
 

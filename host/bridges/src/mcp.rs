@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_engine::{CallError, CallErrorKind, Response};
+use cellar_engine::bridges::{CallError, CallErrorKind, Response};
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
-use cellar_engine::{CallFuture, CellId, PackSpec, PrimitiveSpec, ToolSpec};
+use cellar_engine::{
+    CellId,
+    bridges::{CallFuture, PackSpec, PrimitiveSpec, ToolSpec},
+};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 

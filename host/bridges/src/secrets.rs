@@ -22,7 +22,7 @@ use base64::{
         general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
     },
 };
-use cellar_engine::{CallError, Response, ToolSpec};
+use cellar_engine::bridges::{CallError, Response, ToolSpec};
 use memchr::memmem;
 use serde_json::Value;
 use url::form_urlencoded::byte_serialize;

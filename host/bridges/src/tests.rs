@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::options::Command;
-use cellar_engine::{CellId, Response};
+use cellar_engine::{CellId, bridges::Response};
 
 fn shell(script: &str) -> Command {
     Command {

@@ -12,7 +12,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use cellar_engine::{CallError, CallErrorKind, CallFuture, CellId, Response, ToolSpec};
+use cellar_engine::{
+    CellId,
+    bridges::{CallError, CallErrorKind, CallFuture, Response, ToolSpec},
+};
 use futures::FutureExt;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_engine::{Failure, FailureKind};
+use cellar_engine::outcome::{Failure, FailureKind};
 
 use crate::{SPECIFICATION_BYTES_MAX, SVG_BYTES_MAX};
 

@@ -36,8 +36,10 @@ use std::{
 
 use cellar_core::text::describe;
 use cellar_engine::{
-    Cell, GuestName, Host, Language, Limits, MimeBundle, MimeData, RenderError, RenderFuture, Rendered, Renderer,
-    SessionConfig, bake,
+    Cell, GuestName, Host, Language, Limits, SessionConfig,
+    guests::{BakeOptions, bake},
+    mime::{MimeBundle, MimeData},
+    renderer::{RenderError, RenderFuture, Rendered, Renderer},
 };
 use tokio::sync::Semaphore;
 
@@ -180,7 +182,13 @@ impl Charts {
     async fn bake(&self) -> Result<(), ChartError> {
         let config = self.inner.host.config().clone();
         let note = |doing: &str| tracing::info!("getting the guest that draws charts ready: {doing}");
-        let work = move || bake(&config, GuestName::JavaScriptCharts, false, &mut |doing| note(doing));
+        let work = move || {
+            bake(
+                &config,
+                GuestName::JavaScriptCharts,
+                BakeOptions { progress: Some(&mut |doing| note(doing)), ..BakeOptions::default() },
+            )
+        };
         blocking(work).await?.map(drop).map_err(ChartError::from)
     }
 

@@ -1,4 +1,8 @@
-use cellar_engine::{CellId, FailureKind, Language, Outcome, Scalar, Usage};
+use cellar_engine::{
+    CellId, Language, Outcome,
+    event::Scalar,
+    outcome::{FailureKind, Usage},
+};
 
 use super::*;
 

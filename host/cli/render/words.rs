@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_engine::Scalar;
+use cellar_engine::event::Scalar;
 
 /// A duration, with two or three digits.
 pub(crate) fn time(duration: Duration) -> String {

@@ -149,7 +149,7 @@ impl Completer for Names {
         };
         let (start, end) = (place(found.start), place(found.end));
         let span = Span::new(start.min(end), end);
-        let suggestion = |item: cellar_engine::Completion| Suggestion {
+        let suggestion = |item: cellar_engine::looks::Completion| Suggestion {
             value: item.text,
             description: Some(item.kind),
             span,

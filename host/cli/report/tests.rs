@@ -1,6 +1,10 @@
 use std::{fs, path::Path};
 
-use cellar_engine::{CallError, CallErrorKind, GuestName, Language, MountError};
+use cellar_engine::{
+    GuestName, Language,
+    bridges::{CallError, CallErrorKind},
+    files::MountError,
+};
 
 use super::*;
 

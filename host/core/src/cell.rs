@@ -87,6 +87,7 @@ pub const SEED_CELL: u32 = u32::MAX;
 
 /// An interpreter with what is in its image. A language may have several; a session has one of each language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum GuestName {
     /// CPython and its library.
     Python,

@@ -20,6 +20,9 @@ pub struct Event {
 }
 
 /// What happened. `index` is the cell's place in its run, from 0.
+///
+/// The enumeration is exhaustive on purpose, and grows: a front end that does not know a kind of event loses something that a
+/// cell said, so its `match` shall stop compiling when one is added. One that wants to go on compiling has a `_` arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum EventKind {
@@ -80,6 +83,7 @@ impl EventKind {
 
 /// Which door a call went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Bridge {
     /// `tool.<name>(…)`
     Tool,

@@ -44,6 +44,7 @@ impl Outcome {
 
 /// Why a cell failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum FailureKind {
     /// It raised or threw, or did not compile.
     Raised,

@@ -108,6 +108,7 @@ pub struct AuditEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "an entry is written and dropped")]
+#[non_exhaustive]
 pub enum AuditKind {
     /// A run is about to begin.
     RunStarted(RunStarted),

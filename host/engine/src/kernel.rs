@@ -1,5 +1,7 @@
 //! One interpreter: its guest, its store, what it imports, and how it is entered.
 
+#[cfg(feature = "bake")]
+pub(crate) mod bake;
 pub(crate) mod bindings;
 pub(crate) mod calls;
 pub(crate) mod capture;

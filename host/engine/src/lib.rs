@@ -9,10 +9,11 @@
 //! # Example
 //!
 //! ```no_run
-//! use cellar_engine::{Cell, Host, HostConfig, Language, SessionConfig};
+//! use cellar_engine::{Cell, Host, HostConfig, HostFolders, Language, SessionConfig};
 //!
 //! # async fn example() -> Result<(), cellar_engine::Error> {
-//! let host = Host::open(HostConfig::new("target/guests".into(), "/var/cache/cellar".into()))?;
+//! let folders = HostFolders { guests: "target/guests".into(), cache: "/var/cache/cellar".into() };
+//! let host = Host::open(HostConfig::new(folders))?;
 //! let session = host.session(SessionConfig::default())?;
 //! let run = session.run(vec![
 //!     Cell::new(Language::Python, "squares = [n * n for n in range(10)]"),
@@ -31,58 +32,140 @@
 //! - Dropping a run cancels it; dropping a session or the host frees everything they hold.
 //! - The engine holds no credential, opens no socket and starts no process.
 
+//!
+//! # What it needs
+//!
+//! - tokio, with its timers: sessions are opened and runs are polled within a runtime. Kernels are tasks of it. With the
+//!   current-thread runtime the engine works too, but a cell that computes then holds all others up until its next poll.
+//! - Linux on a 64-bit processor: memory images are mapped, and address space is reserved for each kernel.
+//!
+//! # Features
+//!
+//! All are on by default.
+//!
+//! - `bake`: [`guests::bake`]. Without it, a host loads what another build with the same wasmtime and flags has baked.
+//! - `tables`: tables that cells display are kept as Parquet, and read back a page at a time.
+//! - `tokens`: long texts are cut where a model's tokenizer says, not where a rule of thumb does.
+//!
+//! # Changes to come
+//!
+//! Enumerations that will grow are `#[non_exhaustive]`. Structures of options have public fields and a constructor or a
+//! `Default`: fields are added to them, so build them with `..Default::default()`.
+
 #![deny(unsafe_code)]
 
-mod audit;
+pub mod audit;
 mod contract;
 mod formats;
 mod kernel;
 mod session;
 mod storage;
 
-pub use audit::*;
 pub use cellar_core::{
     cell::{Cell, CellId, GuestName, Language, RunId},
-    event::{Bridge, Event, EventKind, KeptText, Scalar},
-    limits,
-    limits::Limits,
-    mime::{MimeBundle, MimeData, RESOURCE_TYPE},
-    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+    event::{self, Event, EventKind},
+    limits::{self, Limits},
+    mime,
+    outcome::{self, Outcome},
 };
-pub use cellar_files::{Access, Mount, MountError};
 pub use cellar_results::{
-    artifacts::*,
-    renderer::{RenderError, RenderFuture, Rendered, Renderer},
-    result::*,
+    artifacts, renderer,
+    result::{self as results, RunResult},
 };
-pub use contract::{
-    bridge::{
-        AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, HttpCall, HttpResponse, PackSpec,
-        PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+
+pub use self::{
+    bridges::Bridges,
+    contract::{
+        config::{HostConfig, HostFolders},
+        error::Error,
     },
-    config::{HostConfig, KernelMode, PACKAGES, Rests, Seed, WORKSPACE},
-    error::Error,
+    formats::snapshot::Snapshot,
+    kernel::host::Host,
+    session::{
+        Session, SessionConfig,
+        run::{Canceller, Run},
+    },
 };
-pub use formats::{
-    header::{FileKind, FormatError},
-    remembered::{Experience, Remembered, Summary},
-    snapshot::{Snapshot, SnapshotError},
-    tape::ReplayError,
+
+/// Calls that leave cells, and the trait that answers them.
+pub mod bridges {
+    pub use crate::{
+        contract::bridge::{
+            AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, HttpCall, HttpResponse, PackSpec,
+            PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+        },
+        session::{
+            granted::{Bridges, Caller, NoBridges},
+            selfref_pack,
+        },
+    };
+}
+
+/// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
+pub mod config {
+    pub use crate::contract::config::{KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
+}
+
+/// Folders that are granted.
+pub mod files {
+    pub use cellar_files::{Access, Mount, MountError};
+}
+
+/// Guests: whether they are there, and how they are made ready.
+pub mod guests {
+    #[cfg(feature = "bake")]
+    pub use crate::kernel::bake::{BakeOptions, BakeReport, bake};
+    pub use crate::kernel::host::{GuestState, GuestStatus, guest_status};
+}
+
+/// Answers to questions about a session.
+pub mod looks {
+    pub use crate::{
+        kernel::introspection::{Completeness, Completion, Completions, Variable},
+        session::history::CellSource,
+    };
+}
+
+/// Playing a recording again.
+pub mod replay {
+    pub use crate::{
+        formats::tape::ReplayError,
+        session::replay::{Replay, Replayed},
+    };
+}
+
+/// What a [`Snapshot`] is made of, and why one is refused.
+pub mod snapshot {
+    pub use crate::formats::{
+        header::{FileKind, FormatError},
+        remembered::{Experience, Remembered, Summary},
+        snapshot::SnapshotError,
+    };
+}
+
+/// Stored sessions, and where they lie.
+pub mod store {
+    pub use crate::storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
+}
+
+/// What embedders move between tasks and threads.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    const fn is_sent<T: Send>() {}
+    is_shared::<Host>();
+    is_shared::<Session>();
+    is_shared::<SessionConfig>();
+    is_shared::<Canceller>();
+    is_shared::<Snapshot>();
+    is_shared::<Event>();
+    is_shared::<RunResult>();
+    is_shared::<Error>();
+    is_shared::<artifacts::ArtifactStore>();
+    is_shared::<store::SessionStore>();
+    is_shared::<store::StoredSession>();
+    is_sent::<Run>();
+    is_sent::<replay::Replay>();
 };
-pub use kernel::{
-    host::{GuestState, GuestStatus, Host, guest_status},
-    image::{BakeReport, bake},
-    introspection::{Completeness, Completion, Completions, Variable},
-};
-pub use session::{
-    Session, SessionConfig,
-    granted::{Bridges, Caller, NoBridges},
-    history::CellSource,
-    replay::{Replay, Replayed},
-    run::{Canceller, Run},
-    selfref_pack,
-};
-pub use storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
 
 /// The examples of the README.
 #[cfg(doctest)]

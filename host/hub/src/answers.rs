@@ -10,7 +10,10 @@ use std::{
 };
 
 use cellar_core::sync::lock;
-use cellar_engine::{CallError, CallErrorKind, CallFuture, CellId, Response};
+use cellar_engine::{
+    CellId,
+    bridges::{CallError, CallErrorKind, CallFuture, Response},
+};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};

@@ -1,6 +1,6 @@
 //! Why a hub refuses.
 
-use cellar_engine::{ArtifactError, Error};
+use cellar_engine::{Error, artifacts::ArtifactError};
 use cellar_setup::SetupError;
 
 /// Why a hub does not do what it was asked to. Nothing has changed then.

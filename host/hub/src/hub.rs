@@ -12,7 +12,9 @@ use std::{
 use cellar_bridges::{Doors, HostBridges, Tools};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
-use cellar_engine::{GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot, ToolSpec, guest_status};
+use cellar_engine::{
+    GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot, bridges::ToolSpec, guests::guest_status,
+};
 use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_wire::config::Config;
 use tokio::sync::oneshot;

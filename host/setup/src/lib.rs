@@ -11,8 +11,14 @@ use std::{
 use cellar_bridges::{Doors, HostBridges, Options};
 use cellar_charts::Charts;
 use cellar_engine::{
-    Access, ArtifactError, ArtifactQuota, ArtifactStore, Audit, AuditFile, Cell, Error, GuestName, GuestState, Host,
-    HostConfig, KernelMode, Language, Mount, OutputPolicy, Session, SessionConfig, SessionStore, bake, guest_status,
+    Cell, Error, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig,
+    artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
+    audit::{Audit, AuditFile},
+    config::KernelMode,
+    files::{Access, Mount},
+    guests::{BakeOptions, GuestState, bake, guest_status},
+    results::OutputPolicy,
+    store::SessionStore,
 };
 use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
 
@@ -78,7 +84,7 @@ impl Folders {
         let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
         let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
         // Room for more kernels, and spares, would only cost the start.
-        Ok(HostConfig { kernels_max, spares: 0, ..HostConfig::new(guests, cache) })
+        Ok(HostConfig { kernels_max, spares: 0, ..HostConfig::new(HostFolders { guests, cache }) })
     }
 
     /// The folder of the stored sessions.
@@ -222,7 +228,11 @@ pub async fn make_ready(config: &HostConfig, guests: Vec<GuestName>, progress: P
         for guest in guests {
             let GuestState::NotBaked(reason) = guest_status(&config, guest).state else { continue };
             progress(&format!("getting the guest `{guest}` ready, once: {reason}"));
-            bake(&config, guest, false, &mut |doing| progress(&format!("  {doing}")))?;
+            bake(
+                &config,
+                guest,
+                BakeOptions { progress: Some(&mut |doing| progress(&format!("  {doing}"))), ..BakeOptions::default() },
+            )?;
         }
         Ok(())
     };

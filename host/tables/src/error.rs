@@ -1,6 +1,8 @@
 //! Why a table is refused.
 
+#[cfg(feature = "parquet")]
 use arrow_schema::ArrowError;
+#[cfg(feature = "parquet")]
 use parquet::errors::ParquetError;
 
 /// What is wrong with a table, or with the file it is in.
@@ -29,6 +31,7 @@ pub enum TableError {
     /// A column's buffers are not what its type asks for.
     #[error("column `{column}` {reason}")]
     Column { column: String, reason: &'static str },
+    #[cfg(feature = "parquet")]
     /// A column's buffers are refused by the library that makes a file of them.
     #[error("column `{column}` is not what it claims to be")]
     Values {
@@ -36,13 +39,18 @@ pub enum TableError {
         #[source]
         source: ArrowError,
     },
+    #[cfg(feature = "parquet")]
     /// The file cannot be written or read.
     #[error("the table's file cannot be written or read")]
     Parquet(#[from] ParquetError),
     /// The file says of itself what cannot be.
     #[error("the table's file is damaged")]
     Damaged,
+    #[cfg(feature = "parquet")]
     /// Columns cannot be put together, or rows cannot be read.
     #[error("the table's rows cannot be read")]
     Rows(#[from] ArrowError),
+    /// Tables are not part of this build.
+    #[error("this build keeps no tables")]
+    Unsupported,
 }

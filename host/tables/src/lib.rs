@@ -1,16 +1,29 @@
 //! Tables that cells display: taken from a guest as buffers of columns, checked, kept as Parquet, read back a page at a
 //! time. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
 
+#[cfg(not(feature = "parquet"))]
+mod absent;
+#[cfg(feature = "parquet")]
 mod categories;
+#[cfg(feature = "parquet")]
 mod column;
 mod error;
+#[cfg(feature = "parquet")]
 mod frame;
 mod page;
+#[cfg(feature = "parquet")]
 mod pandas;
-#[cfg(test)]
+#[cfg(feature = "parquet")]
+mod rows;
+#[cfg(all(test, feature = "parquet"))]
 mod tests;
 
+#[cfg(not(feature = "parquet"))]
+use absent as rows;
+#[cfg(not(feature = "parquet"))]
+pub use absent::Table;
 pub use error::TableError;
+#[cfg(feature = "parquet")]
 pub use frame::{COLUMNS_MAX, NAME_BYTES_MAX, Table};
 pub use page::{Page, PageRequest};
 

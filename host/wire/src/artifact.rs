@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::{Artifact, Collected};
+use cellar_engine::artifacts::{Artifact, Collected};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -14,7 +14,12 @@ use std::{
 
 use cellar_bridges::Options;
 use cellar_engine::{
-    ArtifactQuota, GuestName, KernelMode, Language, Limits, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT,
+    GuestName, Language, Limits,
+    artifacts::ArtifactQuota,
+    config::{KernelMode, Seed},
+    files::Mount,
+    limits::INPUT_IDLE_TIMEOUT,
+    results::OutputPolicy,
 };
 
 use crate::check::{At, Invalid, Problems};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use cellar_bridges::Llm;
-use cellar_engine::ArtifactQuota;
+use cellar_engine::artifacts::ArtifactQuota;
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,8 +4,11 @@ use std::{path::PathBuf, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
-    ARTIFACT_SCHEME, Bridge, Cell, CellId, Event, EventKind, Failure, FailureCode, FailureKind, KeptText, Language,
-    MimeBundle, MimeData, Outcome, Scalar, Usage,
+    Cell, CellId, Event, EventKind, Language, Outcome,
+    artifacts::ARTIFACT_SCHEME,
+    event::{Bridge, KeptText, Scalar},
+    mime::{MimeBundle, MimeData},
+    outcome::{Failure, FailureCode, FailureKind, Usage},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,10 @@
 //! What a model is given of a run, a page of each output at a time.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{Block, LlmPage, Output, OutputTypes, RunResult, View, first_pages};
+use cellar_engine::{
+    RunResult,
+    results::{Block, LlmPage, Output, OutputTypes, View, first_pages},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -71,7 +74,7 @@ pub fn output_page(result: &RunResult, number: usize, view: &View) -> Result<Out
 /// The outputs of all cells, each with the index of its cell.
 fn outputs(result: &RunResult) -> Vec<(usize, Output)> {
     let types = OutputTypes::default();
-    let of_cell = |(index, cell): (usize, &cellar_engine::CellResult)| {
+    let of_cell = |(index, cell): (usize, &cellar_engine::results::CellResult)| {
         cell.outputs(&types).into_iter().map(move |output| (index, output)).collect::<Vec<_>>()
     };
     result.cells.iter().enumerate().flat_map(of_cell).collect()

@@ -2,7 +2,10 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
-    CellResult, Image, KeptText, MimeData, RunResult, TOKENS_MAX, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES,
+    RunResult,
+    event::KeptText,
+    mime::MimeData,
+    results::{CellResult, Image, TOKENS_MAX, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

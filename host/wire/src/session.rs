@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
-use cellar_engine::StoredInfo;
+use cellar_engine::store::StoredInfo;
 use schemars::JsonSchema;
 use serde::Serialize;
 

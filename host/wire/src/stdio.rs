@@ -5,7 +5,7 @@
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use cellar_bridges::list;
-use cellar_engine::{Cell, Language, ToolSpec, View, limits};
+use cellar_engine::{Cell, Language, bridges::ToolSpec, limits, results::View};
 use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,8 +1,10 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use cellar_engine::{
-    Bridge, Cell, CellId, Event, EventKind, Failure, FailureCode, FailureKind, KeptText, Language, MimeBundle,
-    MimeData, Outcome, RunResult, Scalar, Usage,
+    Cell, CellId, Event, EventKind, Language, Outcome, RunResult,
+    event::{Bridge, KeptText, Scalar},
+    mime::{MimeBundle, MimeData},
+    outcome::{Failure, FailureCode, FailureKind, Usage},
 };
 use proptest::prelude::*;
 use serde_json::Value;

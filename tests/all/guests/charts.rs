@@ -7,7 +7,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_charts::{ChartError, Charts};
-use cellar_engine::{Cell, Event, Language, MimeData, SessionConfig};
+use cellar_engine::{Cell, Event, Language, SessionConfig, mime::MimeData};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -310,9 +310,12 @@ fn a_host_without_the_guest_says_so() {
         let folder = tempfile::tempdir().expect("a folder");
         let guest = folder.path().join("javascript");
         std::os::unix::fs::symlink(root().join("target/guests/javascript"), guest).expect("a link");
-        let config = cellar_engine::HostConfig::new(folder.path().to_owned(), super::snapshots::cache());
+        let config = cellar_engine::HostConfig::new(cellar_engine::HostFolders {
+            guests: folder.path().to_owned(),
+            cache: super::snapshots::cache(),
+        });
         let host = cellar_engine::Host::open(config).expect("a host");
-        let renderer: Arc<dyn cellar_engine::Renderer> = Charts::new(host.clone()).into();
+        let renderer: Arc<dyn cellar_engine::renderer::Renderer> = Charts::new(host.clone()).into();
         let session =
             host.session(SessionConfig { renderers: vec![renderer], ..SessionConfig::default() }).expect("a session");
         let cell = Cell::new(Language::JavaScript, cell_of("js", r#"{"mark": "bar"}"#));

@@ -5,8 +5,9 @@
 use std::time::{Duration, Instant};
 
 use cellar_engine::{
-    ArtifactQuota, ArtifactStore, Cell, EventKind, FailureKind, Language, Limits, Run, RunResult, Session,
-    SessionConfig,
+    Cell, EventKind, Language, Limits, Run, RunResult, Session, SessionConfig,
+    artifacts::{ArtifactQuota, ArtifactStore},
+    outcome::FailureKind,
 };
 use futures::StreamExt;
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cellar_engine::{Cell, EventKind, Failure, FailureKind, Language, Limits, Outcome, Session, SessionConfig};
+use cellar_engine::{
+    Cell, EventKind, Language, Limits, Outcome, Session, SessionConfig,
+    outcome::{Failure, FailureKind},
+};
 use futures::StreamExt;
 use proptest::{
     prelude::{any, prop},

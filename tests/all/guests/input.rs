@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cellar_engine::{
-    Cell, EventKind, Host, HostConfig, Language, Limits, Rests, Run, RunResult, Session, SessionConfig,
+    Cell, EventKind, Host, HostConfig, HostFolders, Language, Limits, Run, RunResult, Session, SessionConfig,
+    config::Rests,
 };
 use futures::StreamExt;
 
@@ -25,7 +26,13 @@ const ASKING: [(Language, &str, &str); 4] = [
 /// A host with room for one kernel.
 fn host(rests: Rests) -> Host {
     let folder = root().join("target/guests");
-    Host::open(HostConfig { rests, kernels_max: 1, spares: 0, ..HostConfig::new(folder, cache()) }).expect("a host")
+    Host::open(HostConfig {
+        rests,
+        kernels_max: 1,
+        spares: 0,
+        ..HostConfig::new(HostFolders { guests: folder, cache: cache() })
+    })
+    .expect("a host")
 }
 
 /// A session whose cells may take a second, and whose requests wait for so long.

@@ -3,8 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, Event, EventKind, KernelMode, Language, Replayed, Response, Session,
-    SessionConfig, denied,
+    Bridges, Cell, Event, EventKind, Language, Session, SessionConfig,
+    bridges::{Call, CallFuture, Caller, Response, denied},
+    config::KernelMode,
+    replay::Replayed,
 };
 use futures::StreamExt;
 

@@ -6,8 +6,11 @@ use std::{
 };
 
 use cellar_engine::{
-    Bridges, Call, CallFuture, Caller, Cell, Error, Event, EventKind, Host, HostConfig, Language, Limits, Response,
-    Rests, Session, SessionConfig, Snapshot, SnapshotError, denied,
+    Bridges, Cell, Error, Event, EventKind, Host, HostConfig, HostFolders, Language, Limits, Session, SessionConfig,
+    Snapshot,
+    bridges::{Call, CallFuture, Caller, Response, denied},
+    config::Rests,
+    snapshot::SnapshotError,
 };
 use futures::StreamExt;
 use tokio::sync::Semaphore;
@@ -21,7 +24,11 @@ pub(crate) fn cache() -> std::path::PathBuf {
 }
 
 pub(crate) fn host() -> Host {
-    let config = HostConfig { kernels_max: 32, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+    let config = HostConfig {
+        kernels_max: 32,
+        spares: 0,
+        ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
+    };
     Host::open(config).expect("a host")
 }
 
@@ -322,8 +329,9 @@ impl Bridges for Gate {
         }
     }
 
-    fn tools(&self) -> cellar_engine::ToolsFuture {
-        let wait = cellar_engine::ToolSpec { name: "wait".to_owned(), description: String::new(), schema: None };
+    fn tools(&self) -> cellar_engine::bridges::ToolsFuture {
+        let wait =
+            cellar_engine::bridges::ToolSpec { name: "wait".to_owned(), description: String::new(), schema: None };
         Box::pin(std::future::ready(vec![wait]))
     }
 }
@@ -395,7 +403,11 @@ fn what_cannot_be_restored_is_refused_with_the_reason() {
 fn a_sleeping_session_gives_its_memory_back_and_wakes_for_what_it_awaits() {
     on_runtime(async {
         // Room for one kernel only.
-        let config = HostConfig { kernels_max: 1, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+        let config = HostConfig {
+            kernels_max: 1,
+            spares: 0,
+            ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
+        };
         let host = Host::open(config).expect("a host");
         let mut asleep = Vec::new();
         for (language, waits, after) in AWAITING.iter().cycle().take(6) {
@@ -429,8 +441,12 @@ fn a_sleeping_session_gives_its_memory_back_and_wakes_for_what_it_awaits() {
 fn idle_sessions_fall_asleep_by_themselves() {
     on_runtime(async {
         let rests = Rests { hibernate_after: Some(Duration::from_millis(1)), ..Rests::default() };
-        let config =
-            HostConfig { rests, kernels_max: 2, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+        let config = HostConfig {
+            rests,
+            kernels_max: 2,
+            spares: 0,
+            ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
+        };
         let host = Host::open(config).expect("a host");
         let sessions: Vec<Session> = (0..6).map(|_| open(&host)).collect();
         for round in ["x = 1", "x += 1", "x"] {

@@ -17,9 +17,11 @@ use std::{
 };
 
 use cellar_engine::{
-    ArtifactStore, Audit, AuditEntry, AuditKind, AuditSink, Bridges, Call, CallError, CallErrorKind, CallFuture,
-    Caller, Cell, EventKind, Host, HostConfig, KernelMode, Language, Limits, Response, Rests, Run, Session,
-    SessionConfig,
+    Bridges, Cell, EventKind, Host, HostConfig, HostFolders, Language, Limits, Run, Session, SessionConfig,
+    artifacts::ArtifactStore,
+    audit::{Audit, AuditEntry, AuditKind, AuditSink},
+    bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, Response},
+    config::{KernelMode, Rests},
 };
 use futures::{StreamExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -166,8 +168,12 @@ impl Soak {
     fn new(store: &Path) -> Soak {
         let rests = Rests { awake_max: AWAKE_MAX, ..Rests::default() };
         let kernels_max = AWAKE_MAX as u32 + 2 * WORKERS as u32;
-        let host =
-            HostConfig { kernels_max, rests, spares: 0, ..HostConfig::new(root().join("target/guests"), cache()) };
+        let host = HostConfig {
+            kernels_max,
+            rests,
+            spares: 0,
+            ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
+        };
         let host = Host::open(host).expect("a host");
         let (tools, ledger) = (Tools::default(), Ledger::default());
         let calls = tools.0.clone();

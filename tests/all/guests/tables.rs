@@ -1,8 +1,9 @@
 //! Tables of the data guest on their way out: displayed, kept as files, and read back a page at a time.
 
 use cellar_engine::{
-    ArtifactQuota, ArtifactStore, Block, Cell, GuestName, Language, Output, OutputTypes, RunResult, Session,
-    SessionConfig, View,
+    Cell, GuestName, Language, RunResult, Session, SessionConfig,
+    artifacts::{ArtifactQuota, ArtifactStore},
+    results::{Block, Output, OutputTypes, View},
 };
 
 use super::snapshots::{host, on_runtime};

@@ -1,6 +1,6 @@
 //! A request as it may be sent: what a cell wrote is believed in nothing.
 
-use cellar_engine::{CallError, CallErrorKind, HttpCall};
+use cellar_engine::bridges::{CallError, CallErrorKind, HttpCall};
 use reqwest::{
     Method, Url,
     header::{HeaderMap, HeaderName, HeaderValue},

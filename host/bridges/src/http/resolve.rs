@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use cellar_engine::{CallError, CallErrorKind};
+use cellar_engine::bridges::{CallError, CallErrorKind};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::addresses::{Objection, objection};

@@ -1,6 +1,6 @@
 //! Which requests a session was granted.
 
-use cellar_engine::{CallError, CallErrorKind};
+use cellar_engine::bridges::{CallError, CallErrorKind};
 use reqwest::{Method, Url};
 
 use crate::{options::HttpRule, text::quote};

@@ -1,6 +1,6 @@
 //! What goes to a service with OpenAI's chat completions, and what comes back.
 
-use cellar_engine::{CallError, CallErrorKind};
+use cellar_engine::bridges::{CallError, CallErrorKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_engine::ToolSpec;
+use cellar_engine::bridges::ToolSpec;
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
@@ -253,7 +253,7 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
         // The server's tools hold it weakly: it lives as long as the bridges that were granted it.
         let weak = Arc::downgrade(server);
         let called = name.clone();
-        let handler = move |arguments, _| -> cellar_engine::CallFuture {
+        let handler = move |arguments, _| -> cellar_engine::bridges::CallFuture {
             let (server, name, bare) = (weak.upgrade(), called.clone(), bare.clone());
             Box::pin(async move {
                 match server {

@@ -1,6 +1,6 @@
 //! What a tool of an MCP server returns, as cells get it.
 
-use cellar_engine::{CallError, CallErrorKind, Response};
+use cellar_engine::bridges::{CallError, CallErrorKind, Response};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-use cellar_engine::{CallErrorKind, HttpResponse};
+use cellar_engine::bridges::{CallErrorKind, HttpResponse};
 
 use super::*;
 

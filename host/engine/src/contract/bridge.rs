@@ -69,6 +69,7 @@ pub struct PrimitiveSpec {
 /// One call, with typed arguments. JSON appears only where a tool, a model or an agent wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the calls in the cell")]
+#[non_exhaustive]
 pub enum Call {
     /// `tool.<name>(…)`; `arguments` is a JSON object.
     Tool { name: String, arguments: String },
@@ -186,6 +187,7 @@ impl CallError {
 
 /// Class of a [`CallError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum CallErrorKind {
     /// The call was made and failed.
     Failed,
@@ -224,31 +226,18 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Response, CallError>> +
 /// The list of tools, to be polled on the engine's runtime.
 pub type ToolsFuture = Pin<Box<dyn Future<Output = Vec<ToolSpec>> + Send>>;
 
-/// The refusal for a bridge that a session was not granted.
+/// The refusal for a bridge that a session was not granted. An embedder that can say how it is granted adds that to the
+/// message.
 pub fn denied(call: &Call) -> CallError {
     let (kind, message) = match call {
-        Call::Tool { name, .. } => {
-            (CallErrorKind::Unknown, format!("no tool named `{name}`; tools are granted under [tools] in cellar.toml"))
-        }
-        Call::Primitive { name, .. } => (
-            CallErrorKind::Unknown,
-            format!("no primitive named `{name}`; packs of them are granted under [runtime] in cellar.toml"),
-        ),
-        Call::Llm { .. } => (
-            CallErrorKind::Denied,
-            "no language model is granted; set [llm] endpoint and [llm.tiers] in cellar.toml".to_owned(),
-        ),
-        Call::Agent(call) => (
-            CallErrorKind::Unknown,
-            format!("no agent named `{}`; agents are granted under [agents] in cellar.toml", call.agent_type),
-        ),
+        Call::Tool { name, .. } => (CallErrorKind::Unknown, format!("no tool named `{name}`")),
+        Call::Primitive { name, .. } => (CallErrorKind::Unknown, format!("no primitive named `{name}`")),
+        Call::Llm { .. } => (CallErrorKind::Denied, "no language model is granted".to_owned()),
+        Call::Agent(call) => (CallErrorKind::Unknown, format!("no agent named `{}`", call.agent_type)),
         Call::Input { .. } => {
             (CallErrorKind::Denied, "Kernel requested stdin; interactive input is not supported".to_owned())
         }
-        Call::Http(_) => (
-            CallErrorKind::Denied,
-            "the network is off; hosts are granted under [http] allow in cellar.toml".to_owned(),
-        ),
+        Call::Http(_) => (CallErrorKind::Denied, "the network is off".to_owned()),
     };
     CallError::new(kind, message)
 }

@@ -72,9 +72,19 @@ pub struct HostConfig {
     pub rests: Rests,
 }
 
+/// The two folders that every host needs.
+#[derive(Clone, Debug)]
+pub struct HostFolders {
+    /// See [`HostConfig::guests`].
+    pub guests: PathBuf,
+    /// See [`HostConfig::cache`].
+    pub cache: PathBuf,
+}
+
 impl HostConfig {
     /// A host for thousands of sessions.
-    pub fn new(guests: PathBuf, cache: PathBuf) -> HostConfig {
+    pub fn new(folders: HostFolders) -> HostConfig {
+        let HostFolders { guests, cache } = folders;
         HostConfig { guests, cache, kernels_max: 2_048, spares: 4, rests: Rests::default() }
     }
 }

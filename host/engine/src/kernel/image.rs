@@ -1,9 +1,8 @@
-//! From a guest as built to code that can run: baking, compiling, the cache of both, and loading.
+//! The code and the image of a guest: where the cache has them, and how they are loaded. Baking (`kernel/bake.rs`) leaves
+//! them there.
 //!
-//! *Baking* runs the guest's `init` and keeps the resulting memory image as a new component. *Compiling* turns that
-//! into machine code, once per [`Flavour`]. Both are done by the engine that later loads the result, so that the
-//! wasmtime version, the flags and the processor are the same; all of them are part of the path at which the result is
-//! stored, so an artifact of another build is never even looked at.
+//! The wasmtime version, the flags and the processor are part of the path at which an artifact is stored, so that one of
+//! another build is never even looked at.
 //!
 //! ```text
 //! <cache>/baked/<guest>-<identity>/baked.wasm
@@ -14,38 +13,43 @@
 use std::{
     fs,
     hash::{Hash, Hasher},
-    io::Write,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
-use cellar_core::{cell::GuestName, limits::Limits, text::hex};
-use cellar_files::{Access, Files, Mount, OpenMount, Quota};
+use cellar_core::{cell::GuestName, text::hex};
+use cellar_files::{Access, Mount, OpenMount};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, Linker};
 
 use crate::{
     contract::{
         config::{HostConfig, WORKSPACE},
-        error::{Cause, Error},
+        error::Error,
     },
     formats::snapshot::Image,
     kernel::{
         bindings::{WORLD_PACKAGE, WORLD_VERSION},
         manifest::Manifest,
-        state::{Binding, StoreData},
+        state::StoreData,
     },
 };
 
 /// Changes whenever baking itself does, so that older images are not used.
 const BAKE_VERSION: u32 = 2;
 /// Holds the SHA-256 of the baked component.
-const DIGEST_FILE: &str = "baked.sha256";
+pub(super) const DIGEST_FILE: &str = "baked.sha256";
 /// Native stack of a guest, in bytes. Deep recursion in the interpreters' C code must hit their own limits first.
-const WASM_STACK_BYTES: usize = 16 << 20;
+pub(super) const WASM_STACK_BYTES: usize = 16 << 20;
 /// Stack of host functions, which run on the guest's fiber above the wasm frames.
-const HOST_STACK_BYTES: usize = 1 << 20;
+pub(super) const HOST_STACK_BYTES: usize = 1 << 20;
 /// Memory that a freed slot keeps for the next kernel, so that it need not fault its pages in again.
 const KEEP_RESIDENT_BYTES: usize = 16 << 20;
 /// Largest linear memory of any kernel: what a wasm32 guest can address.
@@ -117,7 +121,7 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     pub(crate) manifest: Manifest,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Artifacts {
@@ -128,11 +132,11 @@ impl Artifacts {
         Ok(Artifacts { manifest, folder })
     }
 
-    fn baked(&self) -> PathBuf {
+    pub(super) fn baked(&self) -> PathBuf {
         self.folder.join("baked.wasm")
     }
 
-    fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
+    pub(super) fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
         self.folder.join(format!("{}-{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
     }
 
@@ -143,11 +147,13 @@ impl Artifacts {
     #[expect(unsafe_code, reason = "loading machine code is unsafe by nature; see the SAFETY note")]
     pub(crate) fn load(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Result<Component, Error> {
         let path = self.compiled(flavour, engine);
-        self.check_trusted(&path).map_err(|reason| self.not_baked(reason))?;
-        // SAFETY: the file was compiled by `compile` below, under a name that holds the digest of the guest and the
-        // compatibility hash of this very engine; `check_trusted` has made sure that it and its folder belong to this
-        // user and that nobody else may write them.
-        let component = unsafe { Component::deserialize_file(engine, &path) };
+        let file = self.open_trusted(&path).map_err(|reason| self.not_baked(reason))?;
+        // wasmtime opens a component by its path. This one leads to the file that was checked, whatever has its name now.
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: the file was compiled by `bake`, under a name that holds the digest of the guest and the compatibility
+        // hash of this very engine; `open_trusted` has made sure that it and its folder belong to this user and that
+        // nobody else may write them, and `file` keeps it open.
+        let component = unsafe { Component::deserialize_file(engine, opened) };
         let component =
             component.map_err(|error| self.not_baked(format!("`{}` is damaged: {error}", path.display())))?;
         check_imports(&component, engine, &self.manifest)?;
@@ -156,7 +162,7 @@ impl Artifacts {
 
     /// Why `load` would refuse, cheaply.
     pub(crate) fn problem(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Option<String> {
-        self.check_trusted(&self.compiled(flavour, engine)).err()
+        self.open_trusted(&self.compiled(flavour, engine)).err()
     }
 
     /// SHA-256 of the baked component, as baking has noted it.
@@ -172,10 +178,9 @@ impl Artifacts {
     #[expect(unsafe_code, reason = "a mapped file must not change; see the SAFETY note")]
     pub(crate) fn image(&self) -> Result<Image, Error> {
         let path = self.baked();
-        self.check_trusted(&path).map_err(|reason| self.not_baked(reason))?;
+        let file = self.open_trusted(&path).map_err(|reason| self.not_baked(reason))?;
         let damaged = |reason: String| self.not_baked(format!("`{}` is damaged: {reason}", path.display()));
-        let file = fs::File::open(&path).map_err(|error| damaged(error.to_string()))?;
-        // SAFETY: the file is written once, beside, and then renamed; `check_trusted` has made sure that nobody else may
+        // SAFETY: the file is written once, beside, and then renamed; `open_trusted` has made sure that nobody else may
         // write it or its folder.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| damaged(error.to_string()))?;
         Image::of(Box::new(map)).map_err(damaged)
@@ -185,170 +190,38 @@ impl Artifacts {
         Error::NotBaked { name: self.manifest.name.clone(), reason }
     }
 
-    fn check_trusted(&self, path: &Path) -> Result<(), String> {
-        let user = rustix::process::geteuid().as_raw();
-        for path in [path, &self.folder] {
-            let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound if self.folder.is_dir() => {
-                    "it was compiled by another build, for other flags or for another processor".to_owned()
-                }
-                std::io::ErrorKind::NotFound => {
-                    format!("there is no image of this build in `{}`", self.folder.display())
-                }
-                _ => format!("`{}`: {error}", path.display()),
-            })?;
-            if metadata.uid() != user && metadata.uid() != 0 {
-                return Err(format!("`{}` belongs to another user", path.display()));
+    /// Opens an artifact. What is checked is what was opened: a name may lead elsewhere a moment later.
+    fn open_trusted(&self, path: &Path) -> Result<fs::File, String> {
+        let failed = |path: &Path, error: Errno| match error {
+            Errno::NOENT if self.folder.is_dir() => {
+                "it was compiled by another build, for other flags or for another processor".to_owned()
             }
-            if metadata.permissions().mode() & 0o022 != 0 {
-                return Err(format!("`{}` may be written by other users", path.display()));
-            }
-        }
-        Ok(())
+            Errno::NOENT => format!("there is no image of this build in `{}`", self.folder.display()),
+            _ => format!("`{}`: {}", path.display(), std::io::Error::from(error)),
+        };
+        let open = |path: &Path, flags| {
+            // A name that leads to a pipe must not hold its reader.
+            let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let file: fs::File =
+                rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(path, error))?.into();
+            check_trusted(&file).map_err(|reason| format!("`{}` {reason}", path.display()))?;
+            Ok::<_, String>(file)
+        };
+        open(&self.folder, OFlags::DIRECTORY)?;
+        open(path, OFlags::NOFOLLOW)
     }
 }
 
-/// What baking did.
-#[derive(Clone, Debug)]
-pub struct BakeReport {
-    /// The folder with the artifacts.
-    pub path: PathBuf,
-    /// Whether anything had to be done.
-    pub fresh: bool,
-    /// Wall-clock time of all of it.
-    pub duration: Duration,
-    /// Bytes of the baked component.
-    pub baked_bytes: u64,
-    /// Bytes of compiled code, all flavours together.
-    pub compiled_bytes: u64,
-}
-
-/// Bakes a guest and compiles every flavour, unless that is done. Blocks for seconds, or a minute for Python; several
-/// processes may try at once, and one does the work.
-///
-/// # Errors
-/// When the guest is missing, broken or of another version, when its `init` traps, or when the cache cannot be written.
-pub fn bake(
-    config: &HostConfig,
-    guest: GuestName,
-    force: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<BakeReport, Error> {
-    let began = Instant::now();
-    let artifacts = Artifacts::locate(config, guest)?;
-    let name = artifacts.manifest.name.clone();
-    let failed = |doing: &str| {
-        let (name, doing) = (name.clone(), doing.to_owned());
-        move |source: Cause| Error::Bake { name, doing, source }
-    };
-    let lock = prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
-    if fs2::FileExt::try_lock_exclusive(&lock).is_err() {
-        progress(&format!("{name}: waiting for another process that bakes it"));
-        fs2::FileExt::lock_exclusive(&lock).map_err(|error| failed("waiting for its lock")(error.into()))?;
+/// Refuses what another user could have written.
+fn check_trusted(file: &fs::File) -> Result<(), String> {
+    let metadata = file.metadata().map_err(|error| format!("cannot be looked at: {error}"))?;
+    if ![rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
+        return Err("belongs to another user".to_owned());
     }
-    let mut fresh = false;
-    if force || !artifacts.baked().is_file() {
-        fresh = true;
-        progress(&format!("{name}: baking"));
-        let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
-        let digest = hex(&Sha256::digest(&image));
-        // The image last: where it is, its digest is.
-        for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)] {
-            write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
-        }
+    if metadata.permissions().mode() & 0o022 != 0 {
+        return Err("may be written by other users".to_owned());
     }
-    let mut compiled_bytes = 0;
-    for flavour in Flavour::ALL {
-        let engine = compiling_engine(flavour)?;
-        let path = artifacts.compiled(flavour, &engine);
-        if fresh || !path.is_file() {
-            fresh = true;
-            progress(&format!("{name}: compiling ({})", flavour.name()));
-            let image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
-            let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
-            write_atomically(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
-        }
-        compiled_bytes += size_of(&path);
-    }
-    let baked_bytes = size_of(&artifacts.baked());
-    Ok(BakeReport { path: artifacts.folder, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })
-}
-
-fn size_of(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |metadata| metadata.len())
-}
-
-/// Makes the folder, for this user only, and opens its lock file.
-fn prepare_folder(folder: &Path) -> std::io::Result<fs::File> {
-    fs::create_dir_all(folder)?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    fs::OpenOptions::new().create(true).truncate(false).write(true).mode_private().open(folder.join("lock"))
-}
-
-trait ModePrivate {
-    fn mode_private(&mut self) -> &mut Self;
-}
-
-impl ModePrivate for fs::OpenOptions {
-    fn mode_private(&mut self) -> &mut Self {
-        std::os::unix::fs::OpenOptionsExt::mode(self, 0o600)
-    }
-}
-
-/// Writes a file so that it is whole or absent, whatever happens meanwhile.
-fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
     Ok(())
-}
-
-/// Runs the guest's `init` and returns the component with the memory it left behind.
-fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
-    let path = manifest.folder.join("guest.wasm");
-    let wasm = fs::read(&path)?;
-    let digest = hex(&Sha256::digest(&wasm));
-    if digest != manifest.digest {
-        let path = path.display();
-        return Err(format!("`{path}` has digest {digest}, its manifest says {}", manifest.digest).into());
-    }
-    let mut config = wasmtime::Config::new();
-    config
-        .cranelift_opt_level(wasmtime::OptLevel::None)
-        .max_wasm_stack(WASM_STACK_BYTES)
-        .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
-        .concurrency_support(false);
-    let engine = wasmtime::Engine::new(&config)?;
-    let linker = linker(&engine, Flavour::Epoch)?;
-    let workspace = tempfile::tempdir()?;
-    let files = Files::new(system_mounts(manifest, workspace.path())?, Quota::new(Default::default()));
-    let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };
-    let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::spare(limits, files)));
-    store.limiter(|data| &mut data.limiter);
-    let mut wizer = wasmtime_wizer::Wizer::new();
-    // The export must stay: the component aliases it.
-    wizer.init_func("init").keep_init_func(true);
-    let bake = wizer.run_component(&mut store, &wasm, async |store, component| {
-        check_imports(component, store.engine(), manifest).map_err(wasmtime::Error::new)?;
-        linker.instantiate_async(store, component).await
-    });
-    let (image, _) = block_on(bake)?;
-    Ok(image)
-}
-
-/// Blocks on a future from a thread and a runtime of its own: the caller may be inside another runtime.
-fn block_on<T, F>(future: F) -> Result<T, Cause>
-where
-    T: Send,
-    F: Future<Output = wasmtime::Result<T>> + Send,
-{
-    let drive = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(future).map_err(Cause::from)
-    };
-    std::thread::scope(|scope| scope.spawn(drive).join()).unwrap_or_else(|_| Err("baking panicked".into()))
 }
 
 /// What every kernel of a guest sees besides its session's folders, and an empty workspace for baking.
@@ -377,7 +250,11 @@ pub(crate) fn linker(engine: &wasmtime::Engine, flavour: Flavour) -> wasmtime::R
 }
 
 /// Refuses a guest that speaks another version of the world, or imports anything else.
-fn check_imports(component: &Component, engine: &wasmtime::Engine, manifest: &Manifest) -> Result<(), Error> {
+pub(super) fn check_imports(
+    component: &Component,
+    engine: &wasmtime::Engine,
+    manifest: &Manifest,
+) -> Result<(), Error> {
     for (import, _) in component.component_type().imports(engine) {
         let path = manifest.folder.join("guest.wasm");
         let Some(interface) = import.strip_prefix(WORLD_PACKAGE) else {

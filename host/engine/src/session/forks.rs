@@ -189,12 +189,10 @@ impl Session {
         let job = order.job(self.source(site.cell).map(|source| source.language))?;
         let forks = self.limits().forks;
         if forks == 0 {
-            return Err(CallError::new(CallErrorKind::Denied, "forks are off (forks under [limits] in cellar.toml)"));
+            return Err(CallError::new(CallErrorKind::Denied, "forks are off (the limit `forks` is 0)"));
         }
         let Ok(permit) = self.inner.forks_left.clone().try_acquire_owned() else {
-            let message = format!(
-                "at most {forks} forks run at the same time; gather some first (forks under [limits] in cellar.toml)"
-            );
+            let message = format!("at most {forks} forks run at the same time; gather some first (the limit `forks`)");
             return Err(limit(message));
         };
         let number = {

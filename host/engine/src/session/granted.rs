@@ -53,7 +53,7 @@ pub trait Bridges: Send + Sync {
     fn call(&self, call: Call, caller: Caller) -> CallFuture;
 }
 
-/// Grants nothing: every call is denied, with a message that says how to grant it.
+/// Grants nothing: every call is denied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBridges;
 

@@ -1,5 +1,6 @@
 //! Long texts by their tokens, as models count them.
 
+#[cfg(feature = "tokens")]
 use super::window::last_break;
 
 /// Tokens of a text that is shown whole.
@@ -10,6 +11,7 @@ pub const TOKENS_SHOWN: usize = 4_096;
 pub(super) const COUNTED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes that are counted at once: the time of the tokenizer grows with the square of a word's length.
+#[cfg(feature = "tokens")]
 const PIECE_BYTES: usize = 1 << 10;
 
 /// The first [`TOKENS_SHOWN`] tokens of a text that has more than [`TOKENS_MAX`], or of which this is only the
@@ -19,6 +21,13 @@ pub(super) fn head_of_long(text: &str, is_beginning: bool) -> Option<&str> {
     if !is_beginning && text.len() <= TOKENS_MAX {
         return None;
     }
+    let (count, shown) = count(text);
+    (is_beginning || count > TOKENS_MAX).then(|| &text[..shown])
+}
+
+/// Tokens of a text, no further than [`TOKENS_MAX`] are passed, and where the first [`TOKENS_SHOWN`] end.
+#[cfg(feature = "tokens")]
+fn count(text: &str) -> (usize, usize) {
     let tokenizer = tiktoken_rs::o200k_base_singleton();
     let (mut count, mut offset, mut shown) = (0, 0, text.len());
     while offset < text.len() {
@@ -35,7 +44,14 @@ pub(super) fn head_of_long(text: &str, is_beginning: bool) -> Option<&str> {
             break;
         }
     }
-    (is_beginning || count > TOKENS_MAX).then(|| &text[..shown])
+    (count, shown)
+}
+
+/// The same by a rule of thumb, in a build without a tokenizer: a token has four bytes.
+#[cfg(not(feature = "tokens"))]
+fn count(text: &str) -> (usize, usize) {
+    const TOKEN_BYTES: usize = 4;
+    (text.len().div_ceil(TOKEN_BYTES), text.floor_char_boundary(TOKENS_SHOWN * TOKEN_BYTES))
 }
 
 /// What a model is told behind the tokens that it is shown.
@@ -47,7 +63,7 @@ pub(super) fn reminder(place: Option<&str>) -> String {
     )
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tokens"))]
 mod tests {
     use super::*;
 

@@ -42,6 +42,7 @@ pub struct Truncation {
 
 /// The bound that made a text too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TruncatedBy {
     /// [`WINDOW_BYTES`]
     Bytes,

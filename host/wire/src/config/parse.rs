@@ -13,7 +13,11 @@ use std::{
 
 use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, Tool, quote};
 use cellar_engine::{
-    Access, GuestName, KernelMode, Language, Mount, OutputPolicy, Seed, limits::INPUT_IDLE_TIMEOUT_MAX,
+    GuestName, Language,
+    config::{KernelMode, Seed},
+    files::{Access, Mount},
+    limits::INPUT_IDLE_TIMEOUT_MAX,
+    results::OutputPolicy,
 };
 
 use super::{ArtifactsTable, AuditTable, Config, LimitsTable, SessionTable};

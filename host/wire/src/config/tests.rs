@@ -1,6 +1,6 @@
 use super::*;
 use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Spawns};
-use cellar_engine::Access;
+use cellar_engine::files::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
     Config::parse(text, Path::new("/etc/cellar"), "`cellar.toml`")

@@ -1,0 +1,188 @@
+//! From a guest as built to an image and code that can be loaded.
+//!
+//! *Baking* runs the guest's `init` and keeps the resulting memory image as a new component. *Compiling* turns that
+//! into machine code, once per [`Flavour`]. Both are done by the engine that later loads the result, so that the
+//! wasmtime version, the flags and the processor are the same.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use cellar_core::{cell::GuestName, limits::Limits, text::hex};
+use cellar_files::{Files, Quota};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    contract::{
+        config::HostConfig,
+        error::{Cause, Error},
+    },
+    kernel::{
+        image::{
+            Artifacts, DIGEST_FILE, Flavour, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports, compiling_engine,
+            linker, system_mounts,
+        },
+        manifest::Manifest,
+        state::{Binding, StoreData},
+    },
+};
+
+/// What baking did.
+#[derive(Clone, Debug)]
+pub struct BakeReport {
+    /// The folder with the artifacts.
+    pub path: PathBuf,
+    /// Whether anything had to be done.
+    pub fresh: bool,
+    /// Wall-clock time of all of it.
+    pub duration: Duration,
+    /// Bytes of the baked component.
+    pub baked_bytes: u64,
+    /// Bytes of compiled code, all flavours together.
+    pub compiled_bytes: u64,
+}
+
+/// How to bake.
+#[derive(Default)]
+pub struct BakeOptions<'a> {
+    /// Whether to bake and compile again what is there.
+    pub force: bool,
+    /// Hears what is being done, a line each.
+    pub progress: Option<&'a mut dyn FnMut(&str)>,
+}
+
+impl std::fmt::Debug for BakeOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BakeOptions").field("force", &self.force).finish_non_exhaustive()
+    }
+}
+
+/// Bakes a guest and compiles every flavour, unless that is done. Blocks for seconds, or a minute for Python; several
+/// processes may try at once, and one does the work.
+///
+/// # Errors
+/// When the guest is missing, broken or of another version, when its `init` traps, or when the cache cannot be written.
+pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> Result<BakeReport, Error> {
+    let BakeOptions { force, progress } = options;
+    let mut unheard = |_: &str| {};
+    let progress = progress.unwrap_or(&mut unheard);
+    let began = Instant::now();
+    let artifacts = Artifacts::locate(config, guest)?;
+    let name = artifacts.manifest.name.clone();
+    let failed = |doing: &str| {
+        let (name, doing) = (name.clone(), doing.to_owned());
+        move |source: Cause| Error::Bake { name, doing, source }
+    };
+    let lock = prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
+    if fs2::FileExt::try_lock_exclusive(&lock).is_err() {
+        progress(&format!("{name}: waiting for another process that bakes it"));
+        fs2::FileExt::lock_exclusive(&lock).map_err(|error| failed("waiting for its lock")(error.into()))?;
+    }
+    let mut fresh = false;
+    if force || !artifacts.baked().is_file() {
+        fresh = true;
+        progress(&format!("{name}: baking"));
+        let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
+        let digest = hex(&Sha256::digest(&image));
+        // The image last: where it is, its digest is.
+        for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)] {
+            write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
+        }
+    }
+    let mut compiled_bytes = 0;
+    for flavour in Flavour::ALL {
+        let engine = compiling_engine(flavour)?;
+        let path = artifacts.compiled(flavour, &engine);
+        if fresh || !path.is_file() {
+            fresh = true;
+            progress(&format!("{name}: compiling ({})", flavour.name()));
+            let image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
+            let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
+            write_atomically(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
+        }
+        compiled_bytes += size_of(&path);
+    }
+    let baked_bytes = size_of(&artifacts.baked());
+    Ok(BakeReport { path: artifacts.folder, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })
+}
+
+fn size_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// Makes the folder, for this user only, and opens its lock file.
+fn prepare_folder(folder: &Path) -> std::io::Result<fs::File> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    fs::OpenOptions::new().create(true).truncate(false).write(true).mode_private().open(folder.join("lock"))
+}
+
+trait ModePrivate {
+    fn mode_private(&mut self) -> &mut Self;
+}
+
+impl ModePrivate for fs::OpenOptions {
+    fn mode_private(&mut self) -> &mut Self {
+        std::os::unix::fs::OpenOptionsExt::mode(self, 0o600)
+    }
+}
+
+/// Writes a file so that it is whole or absent, whatever happens meanwhile.
+fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Runs the guest's `init` and returns the component with the memory it left behind.
+fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
+    let path = manifest.folder.join("guest.wasm");
+    let wasm = fs::read(&path)?;
+    let digest = hex(&Sha256::digest(&wasm));
+    if digest != manifest.digest {
+        let path = path.display();
+        return Err(format!("`{path}` has digest {digest}, its manifest says {}", manifest.digest).into());
+    }
+    let mut config = wasmtime::Config::new();
+    config
+        .cranelift_opt_level(wasmtime::OptLevel::None)
+        .max_wasm_stack(WASM_STACK_BYTES)
+        .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
+        .concurrency_support(false);
+    let engine = wasmtime::Engine::new(&config)?;
+    let linker = linker(&engine, Flavour::Epoch)?;
+    let workspace = tempfile::tempdir()?;
+    let files = Files::new(system_mounts(manifest, workspace.path())?, Quota::new(Default::default()));
+    let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };
+    let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::spare(limits, files)));
+    store.limiter(|data| &mut data.limiter);
+    let mut wizer = wasmtime_wizer::Wizer::new();
+    // The export must stay: the component aliases it.
+    wizer.init_func("init").keep_init_func(true);
+    let bake = wizer.run_component(&mut store, &wasm, async |store, component| {
+        check_imports(component, store.engine(), manifest).map_err(wasmtime::Error::new)?;
+        linker.instantiate_async(store, component).await
+    });
+    let (image, _) = block_on(bake)?;
+    Ok(image)
+}
+
+/// Blocks on a future from a thread and a runtime of its own: the caller may be inside another runtime.
+fn block_on<T, F>(future: F) -> Result<T, Cause>
+where
+    T: Send,
+    F: Future<Output = wasmtime::Result<T>> + Send,
+{
+    let drive = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(future).map_err(Cause::from)
+    };
+    std::thread::scope(|scope| scope.spawn(drive).join()).unwrap_or_else(|_| Err("baking panicked".into()))
+}
