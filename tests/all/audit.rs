@@ -54,6 +54,7 @@ impl Memory {
                 AuditKind::RunStarted(run) => format!("started {}", run.cells.len()),
                 AuditKind::Call(call) => format!("{} {} {}", call.bridge, call.name, call.outcome),
                 AuditKind::RunFinished(run) => format!("finished {}", run.outcome),
+                other => panic!("an entry of a kind that is not known: {other:?}"),
             })
             .collect()
     }

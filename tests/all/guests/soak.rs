@@ -138,7 +138,7 @@ impl AuditSink for Ledger {
         let word = match &entry.kind {
             AuditKind::RunStarted(_) => "started".to_owned(),
             AuditKind::RunFinished(run) => run.outcome.clone(),
-            AuditKind::Call(_) => return Ok(()),
+            _ => return Ok(()),
         };
         let run = entry.run.clone().expect("a run");
         self.0.lock().expect("the ledger").entry(run).or_default().push(word);
