@@ -14,8 +14,8 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check bless \
-	bench clean
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check bless \
+	bench clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,10 @@ packages: setup
 	@.ci/packages $(PACKAGES)
 	@.ci/mcp $(MCP)
 
-run: guests data-guest data ## Set everything up and run a real analysis
+announce: setup
+	@.ci/announce $(CELLAR) $(CELLAR_CACHE)
+
+run: announce guests data-guest data ## Set everything up and run a real analysis
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 
 suites: build
@@ -53,7 +56,7 @@ suites: build
 	@$(GUESTS) suite python-packages > /dev/null
 	@$(GUESTS) suite python-data > /dev/null
 
-test: guests data-guest data packages suites ## Run every test
+test: announce guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
@@ -93,3 +96,6 @@ bench: guests data-guest ## Measure, and compare with the targets; FILTER=words 
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean
+
+prune: build ## Remove from the cache what was not used for two weeks
+	@$(GUESTS) prune

@@ -4,7 +4,6 @@
 //! cell and keeps the session.
 
 mod editor;
-mod syntax;
 
 use std::io;
 
@@ -64,7 +63,8 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
     let mut editor = Editor::new(&prompt.session, has_colors);
     loop {
         let language = prompt.language;
-        let (returned, signal) = editor.read(language).await.map_err(CliError::Start)?;
+        let cell = prompt.session.next_cell().0;
+        let (returned, signal) = editor.read(language, cell).await.map_err(CliError::Start)?;
         editor = returned;
         match signal {
             Signal::Success(line) => {

@@ -218,13 +218,12 @@ fn a_dropped_run_has_its_end_and_its_calls_have_theirs() {
         assert!(matches!(&finished.cells[..], [CellRan { cell: Some(1), .. }]));
         // Its call ends with its cell, or at the latest with its kernel.
         drop(session);
-        for _ in 0..500 {
-            if memory.words().contains(&"tool never cancelled".to_owned()) {
-                return;
+        let is_written = async {
+            while !memory.words().contains(&"tool never cancelled".to_owned()) {
+                tokio::task::yield_now().await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{:?}", memory.words());
+        };
+        tokio::time::timeout(Duration::from_secs(30), is_written).await.expect("the entry of its call");
     });
 }
 

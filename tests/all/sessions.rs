@@ -15,7 +15,7 @@ use cellar_engine::{
     RunResult, Session, SessionConfig,
     bridges::{Call, CallFuture, Caller, Response, denied},
     guests::{BakeOptions, bake},
-    outcome::FailureKind,
+    outcome::{FailureCode, FailureKind},
 };
 use futures::{StreamExt, future::join_all};
 use tempfile::TempDir;
@@ -205,7 +205,7 @@ fn closed_sessions_give_back_their_kernels_whatever_ran_in_them() {
 
 fn is_exhausted(event: Option<&EventKind>) -> bool {
     matches!(event, Some(EventKind::CellFinished { outcome: Outcome::Failed(failure), .. })
-        if failure.message.contains("every kernel of this host is in use"))
+        if failure.code == Some(FailureCode::Busy))
 }
 
 #[test]

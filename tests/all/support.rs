@@ -141,6 +141,31 @@ pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().expect("text")
 }
 
+/// A pipe that a process of a test holds open as long as it lives.
+pub(crate) struct Held {
+    /// What the process opens to write.
+    pub(crate) path: PathBuf,
+    reader: std::thread::JoinHandle<std::io::Result<Vec<u8>>>,
+}
+
+impl Held {
+    pub(crate) fn new(path: PathBuf) -> Held {
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+        assert!(made.success());
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || std::fs::read(path)
+        });
+        Held { path, reader }
+    }
+
+    /// Waits until a process has opened the pipe, and all that did have ended.
+    pub(crate) fn until_gone(self) {
+        self.reader.join().expect("no panic").expect("the pipe is read");
+        std::fs::remove_file(&self.path).expect("removed");
+    }
+}
+
 /// A configuration file, in a folder of its own, that names the scripts in `fixtures/bridges`.
 pub(crate) fn config(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");

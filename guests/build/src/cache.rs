@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
@@ -45,7 +46,7 @@ impl Cache {
     }
 
     /// A cache in a folder that exists.
-    fn at(root: PathBuf) -> Self {
+    pub(crate) fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
@@ -66,6 +67,7 @@ impl Cache {
     ) -> Result<PathBuf> {
         let place = self.place(kind, name, inputs);
         if place.is_dir() {
+            mark_used(&place);
             return Ok(place);
         }
         let progress = Progress::new(name);
@@ -94,6 +96,11 @@ impl Cache {
         Ok(())
     }
 
+    /// The folder that holds all products, one folder a kind.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     fn lock(&self, place: &Path, progress: &Progress) -> Result<File> {
         let path = place.with_extension("lock");
         fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
@@ -108,6 +115,11 @@ impl Cache {
         }
         Ok(file)
     }
+}
+
+/// Notes that a product was used, for [`crate::prune`]. A cache that may only be read is used all the same.
+fn mark_used(place: &Path) {
+    let _ = File::open(place).and_then(|folder| folder.set_modified(SystemTime::now()));
 }
 
 impl Bench {

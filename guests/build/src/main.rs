@@ -20,6 +20,7 @@ mod probe;
 mod process;
 mod profile;
 mod progress;
+mod prune;
 mod python;
 mod python_data;
 mod quickjs;
@@ -76,6 +77,8 @@ enum Command {
         /// Whose interpreter.
         guest: native::Interpreter,
     },
+    /// Remove from the cache what was not used for some time: what older recipes and older engines left.
+    Prune(prune::Prune),
     /// Print the path of a test-suite that a guest must pass, fetched and unpacked when it is not there.
     Suite {
         /// Whose suite.
@@ -112,6 +115,7 @@ fn execute(command: Command) -> Result<()> {
             let path = native::find(&Workshop::open()?, guest)?;
             writeln!(std::io::stdout(), "{}", path.display())?;
         }
+        Command::Prune(options) => prune::prune(&Workshop::open()?.cache, options, &mut std::io::stdout())?,
         Command::Suite { suite } => {
             let path = suites::find(&Workshop::open()?, suite)?;
             writeln!(std::io::stdout(), "{}", path.display())?;

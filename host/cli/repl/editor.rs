@@ -2,34 +2,43 @@
 
 use std::{
     borrow::Cow,
-    io,
-    sync::{Arc, Mutex, PoisonError},
+    fs, io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use anstyle::Style;
-use cellar_engine::{Language, Session};
+use cellar_engine::{Language, Session, looks::Completeness};
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultHinter, Emacs, FileBackedHistory, Highlighter, KeyCode,
-    KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu,
-    Signal, Span, StyledText, Suggestion, ValidationResult, Validator, default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, EditMode, Emacs, FileBackedHistory,
+    Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
+    ReedlineEvent, ReedlineMenu, ReedlineRawEvent, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
-use super::syntax;
 use crate::render::highlight;
 
 /// Lines of history that are kept.
 const HISTORY_LINES: usize = 10_000;
-/// How long completion may keep a person waiting.
-const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a question to the session may keep a person waiting.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer cells are not coloured while they are typed.
 const COLORED_BYTES_MAX: usize = 16 << 10;
 
 const MENU: &str = "completions";
 
-/// The language that is typed, shared with what the editor calls.
-type Typed = Arc<Mutex<Language>>;
+/// What is being typed, shared with what the editor calls.
+type Typed = Arc<Mutex<Text>>;
+
+#[derive(Debug)]
+struct Text {
+    language: Language,
+    /// The cell as it was drawn, if no key has come since.
+    drawn: Option<String>,
+}
 
 /// The editor. It is away while it reads.
 pub(super) struct Editor {
@@ -39,20 +48,23 @@ pub(super) struct Editor {
 
 impl Editor {
     pub(super) fn new(session: &Session, has_colors: bool) -> Editor {
-        let typed: Typed = Arc::new(Mutex::new(Language::Python));
+        let typed: Typed = Arc::new(Mutex::new(Text { language: Language::Python, drawn: None }));
         let mut keys = default_emacs_keybindings();
         let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-        let completer = Names { session: session.clone(), typed: Arc::clone(&typed), runtime: Handle::current() };
+        let (session, runtime) = (session.clone(), Handle::current());
+        let completer = Names { session: session.clone(), typed: Arc::clone(&typed), runtime: runtime.clone() };
+        let whole = Whole { session, typed: Arc::clone(&typed), runtime };
+        let keys = Keys { usual: Emacs::new(keys), whole: whole.clone() };
         let menu = ColumnarMenu::default().with_name(MENU);
         let mut line = Reedline::create()
             .with_completer(Box::new(completer))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
             .with_quick_completions(true)
             .with_partial_completions(true)
-            .with_validator(Box::new(Lines(Arc::clone(&typed))))
             .with_highlighter(Box::new(Colors { typed: Arc::clone(&typed), has_colors }))
-            .with_edit_mode(Box::new(Emacs::new(keys)))
+            .with_validator(Box::new(whole))
+            .with_edit_mode(Box::new(keys))
             .with_ansi_colors(has_colors)
             .use_bracketed_paste(true);
         if has_colors {
@@ -60,7 +72,9 @@ impl Editor {
         }
         // A history that cannot be kept is no reason to refuse the prompt.
         if let Some(folder) = dirs::state_dir()
-            && let Ok(history) = FileBackedHistory::with_file(HISTORY_LINES, folder.join("cellar").join("history"))
+            && let path = folder.join("cellar").join("history")
+            && keep_private(&path).is_ok()
+            && let Ok(history) = FileBackedHistory::with_file(HISTORY_LINES, path)
         {
             line = line.with_history(Box::new(history));
         }
@@ -74,10 +88,10 @@ impl Editor {
     ///
     /// # Cancel safety
     /// Not cancel safe: the thread goes on reading.
-    pub(super) async fn read(mut self, language: Language) -> io::Result<(Editor, Signal)> {
-        *lock(&self.typed) = language;
+    pub(super) async fn read(mut self, language: Language, cell: u32) -> io::Result<(Editor, Signal)> {
+        *lock(&self.typed) = Text { language, drawn: None };
         let read = spawn_blocking(move || {
-            let signal = self.line.read_line(&Sign(language.code()));
+            let signal = self.line.read_line(&Sign(format!("{} {cell}", language.code())));
             (self, signal)
         });
         let (editor, signal) = read.await?;
@@ -94,21 +108,30 @@ impl Editor {
 /// Not cancel safe: the thread goes on reading.
 pub(super) async fn ask(has_colors: bool) -> io::Result<Signal> {
     let read = spawn_blocking(move || {
-        Reedline::create().with_ansi_colors(has_colors).use_bracketed_paste(true).read_line(&Sign("input"))
+        Reedline::create().with_ansi_colors(has_colors).use_bracketed_paste(true).read_line(&Sign("input".to_owned()))
     });
     read.await?.map_err(io::Error::other)
 }
 
-fn lock(typed: &Typed) -> std::sync::MutexGuard<'_, Language> {
+fn lock(typed: &Typed) -> MutexGuard<'_, Text> {
     typed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Makes the file of the history, for nobody but its owner: there may be passwords in what was typed.
+fn keep_private(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))
+}
+
 /// What stands before the line.
-struct Sign(&'static str);
+struct Sign(String);
 
 impl Prompt for Sign {
     fn render_prompt_left(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.0)
+        Cow::Borrowed(&self.0)
     }
 
     fn render_prompt_right(&self) -> Cow<'_, str> {
@@ -137,10 +160,10 @@ struct Names {
 
 impl Completer for Names {
     fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
-        let language = *lock(&self.typed);
+        let language = lock(&self.typed).language;
         let before = line.get(..position).unwrap_or(line);
         let cursor = u32::try_from(before.chars().count()).unwrap_or(u32::MAX);
-        let ask = timeout(COMPLETION_TIMEOUT, self.session.complete(language, line, cursor));
+        let ask = timeout(LOOK_TIMEOUT, self.session.complete(language, line, cursor));
         // Nothing to offer is the answer to a failure as well: the cell will tell what is wrong.
         let Ok(Ok(found)) = self.runtime.block_on(ask) else { return CompletionResult::fresh(Vec::new()) };
         let place = |characters: u32| {
@@ -159,16 +182,60 @@ impl Completer for Names {
     }
 }
 
-/// Says whether a cell goes on.
-struct Lines(Typed);
+/// Asks the guest whether a cell goes on.
+#[derive(Clone)]
+struct Whole {
+    session: Session,
+    typed: Typed,
+    runtime: Handle,
+}
 
-impl Validator for Lines {
-    fn validate(&self, line: &str) -> ValidationResult {
-        let is_command = line.starts_with(':') || line.trim_end().ends_with('?');
-        match !is_command && syntax::goes_on(line, *lock(&self.0)) {
-            true => ValidationResult::Incomplete,
-            false => ValidationResult::Complete,
+impl Whole {
+    /// The indentation of the next line, if the cell goes on. A guest that does not answer in time leaves it to the person.
+    fn next_indent(&self, code: &str) -> Option<String> {
+        if code.starts_with(':') || code.trim_end().ends_with('?') || code.trim().is_empty() {
+            return None;
         }
+        let language = lock(&self.typed).language;
+        let ask = timeout(LOOK_TIMEOUT, self.session.is_complete(language, code));
+        match self.runtime.block_on(ask) {
+            Ok(Ok(Completeness::Incomplete(indent))) => Some(indent),
+            _ => None,
+        }
+    }
+}
+
+impl Validator for Whole {
+    fn validate(&self, code: &str) -> ValidationResult {
+        match self.next_indent(code) {
+            Some(_) => ValidationResult::Incomplete,
+            None => ValidationResult::Complete,
+        }
+    }
+}
+
+/// The keys of the editor. Enter within a cell indents the next line.
+struct Keys {
+    usual: Emacs,
+    whole: Whole,
+}
+
+impl EditMode for Keys {
+    fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
+        let event = self.usual.parse_event(event);
+        // Keys come faster than they are drawn when somebody pastes. What is typed then is indented already.
+        let drawn = lock(&self.whole.typed).drawn.take();
+        let indent = match (&event, drawn) {
+            (ReedlineEvent::Enter, Some(code)) => self.whole.next_indent(&code),
+            _ => None,
+        };
+        let Some(indent) = indent else { return event };
+        let line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline, EditCommand::InsertString(indent)]);
+        ReedlineEvent::UntilFound(vec![ReedlineEvent::MenuAccept, line])
+    }
+
+    fn edit_mode(&self) -> PromptEditMode {
+        self.usual.edit_mode()
     }
 }
 
@@ -180,9 +247,15 @@ struct Colors {
 
 impl Highlighter for Colors {
     fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        // The editor shows what is typed to nobody else at each change.
+        let language = {
+            let mut typed = lock(&self.typed);
+            typed.drawn = Some(line.to_owned());
+            typed.language
+        };
         let mut styled = StyledText::new();
         let is_wanted = self.has_colors && line.len() <= COLORED_BYTES_MAX;
-        let Some(mut highlighter) = is_wanted.then(|| highlight::Highlighter::new(*lock(&self.typed))).flatten() else {
+        let Some(mut highlighter) = is_wanted.then(|| highlight::Highlighter::new(language)).flatten() else {
             styled.push((nu_ansi_term::Style::new(), line.to_owned()));
             return styled;
         };

@@ -363,6 +363,11 @@ impl Session {
         self.ask(language, Command::Clear).await
     }
 
+    /// The number that the next cell will have.
+    pub fn next_cell(&self) -> CellId {
+        CellId(self.inner.next_cell.load(Ordering::Relaxed))
+    }
+
     /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](cellar_core::limits::HISTORY_CELLS_MAX) are
     /// kept, over resets as well, as far as they have
     /// [`HISTORY_BYTES_MAX`](cellar_core::limits::HISTORY_BYTES_MAX) together.

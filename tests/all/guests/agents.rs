@@ -9,7 +9,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar, cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text};
+use crate::support::{
+    Held, cellar, cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text,
+};
 
 const TASK: &str = "[agents.task]\ncommand = [\"python3\", \"SCRIPTS/agent.py\"]\n";
 
@@ -186,11 +188,14 @@ fn agents_that_run_at_once_end_with_the_cell_that_called_them() {
         ("py", "parallel([lambda p=p: agent('sleep ' + p) for p in paths], concurrency=3)"),
         ("js", "await parallel(paths.map((p) => () => agent('sleep ' + p)), {concurrency: 3})"),
     ] {
+        let held: Vec<Held> = marks.iter().map(|mark| Held::new(mark.with_extension("held"))).collect();
         let paths = format!("paths = {}\n{code}", json!(marks));
         let request = json!({"cells": [{"language": language, "code": paths, "timeout": 1}]});
         let result = result_of_run(&request, &["--config", path.to_str().expect("text")]);
         assert_eq!(result["details"]["cells"][0]["error"]["kind"], "timeout", "{result}");
+        for held in held {
+            held.until_gone();
+        }
     }
-    std::thread::sleep(Duration::from_millis(2_500));
     assert!(!marks.iter().any(|mark| mark.exists()), "an agent outlived its cell");
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text};
+use crate::support::{Held, cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text};
 
 /// Every script of `fixtures/bridges`, granted.
 const CONFIG: &str = r#"
@@ -117,11 +117,13 @@ fn concurrent_calls_overlap() {
 fn a_timeout_ends_the_call_and_its_command() {
     let (folder, path) = granted();
     let mark = folder.path().join("mark");
-    let code = format!("tool.slow(seconds=2.5, mark={:?})", mark.to_str().expect("text"));
+    let held = Held::new(folder.path().join("held"));
+    let path_text = |path: &Path| path.to_str().expect("text").to_owned();
+    let code = format!("tool.slow(seconds=2.5, mark={:?}, held={:?})", path_text(&mark), path_text(&held.path));
     let request = json!({"cells": [{"language": "py", "code": code, "timeout": 1}]});
     let result = result_of_run(&request, &["--config", &path]);
     assert_eq!(failure(&result)["kind"], "timeout");
-    std::thread::sleep(Duration::from_secs(3));
+    held.until_gone();
     assert!(!mark.exists(), "the command outlived its call");
 }
 

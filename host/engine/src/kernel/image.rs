@@ -18,6 +18,7 @@ use std::{
         unix::fs::{MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use cellar_core::{cell::GuestName, text::hex};
@@ -157,6 +158,8 @@ impl Artifacts {
         let component =
             component.map_err(|error| self.not_baked(format!("`{}` is damaged: {error}", path.display())))?;
         check_imports(&component, engine, &self.manifest)?;
+        // So that whoever clears the cache knows what is in use. A cache that may only be read is used all the same.
+        let _ = fs::File::open(&self.folder).and_then(|folder| folder.set_modified(SystemTime::now()));
         Ok(component)
     }
 
