@@ -4,7 +4,6 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
