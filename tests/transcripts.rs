@@ -11,6 +11,8 @@
 mod granted;
 #[path = "transcripts/network.rs"]
 mod network;
+#[path = "transcripts/texts.rs"]
+mod texts;
 
 use std::{
     collections::VecDeque,
@@ -498,7 +500,7 @@ impl Transcript<'_> {
                 let _ = writeln!(text, "[{}] call_finished{error}", index + offset);
             }
             EventKind::InputRequest { index, request_id, prompt, .. } => {
-                let _ = writeln!(text, "[{}] input_request {request_id} {}", index + offset, shown(prompt));
+                let _ = writeln!(text, "[{}] input_request {request_id} {}", index + offset, texts::shown(prompt));
             }
             EventKind::CellFinished { index, outcome, .. } => {
                 let _ = writeln!(text, "[{}] {}", index + offset, ending(outcome, self.shows_stops));
@@ -519,25 +521,14 @@ impl Transcript<'_> {
 
     fn flush(&mut self) {
         if let Some((index, name, text)) = self.stream.take() {
-            let _ = writeln!(self.text, "[{}] {name} {}", index + self.offset + 1, shown(&text));
+            let _ = writeln!(self.text, "[{}] {name} {}", index + self.offset + 1, texts::shown(&text));
         }
     }
 }
 
-/// Long output by its ends and length: enough to notice a change.
-fn shown(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= 2_000 {
-        return format!("{text:?}");
-    }
-    let head: String = text.chars().take(100).collect();
-    let tail: String = text.chars().skip(count - 100).collect();
-    format!("{head:?} … {tail:?} ({count} characters)")
-}
-
 fn bundle(bundle: &MimeBundle) -> String {
     let item = |(name, data): &(String, MimeData)| match data {
-        MimeData::Text(text) => format!("\n    {name} {}", shown(text)),
+        MimeData::Text(text) => format!("\n    {name} {}", texts::shown(text)),
         MimeData::Binary(bytes) => format!("\n    {name} {} bytes", bytes.len()),
     };
     bundle.0.iter().map(item).collect()
@@ -545,7 +536,7 @@ fn bundle(bundle: &MimeBundle) -> String {
 
 fn scalar(scalar: &Scalar) -> String {
     match scalar {
-        Scalar::Text(text) => format!("{text:?}"),
+        Scalar::Text(text) => format!("{:?}", texts::unkeyed(text)),
         Scalar::Integer(number) => number.to_string(),
         Scalar::Number(number) => number.to_string(),
         Scalar::Boolean(yes) => yes.to_string(),

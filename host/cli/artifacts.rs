@@ -109,7 +109,7 @@ fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
         true => Box::new(io::stdin()),
         false => Box::new(File::open(&arguments.file).map_err(cannot_read)?),
     };
-    let mut writer = store.writer()?;
+    let mut writer = store.writer(&arguments.session)?;
     let mut piece = vec![0; 256 << 10];
     loop {
         match from.read(&mut piece).map_err(cannot_read)? {
@@ -118,7 +118,6 @@ fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
         }
     }
     let artifact = writer.finish(Description {
-        session: &arguments.session,
         mime_type: arguments.mime_type.as_deref().unwrap_or(MIME_TYPE),
         title: arguments.title.as_deref(),
     })?;

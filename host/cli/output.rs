@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use cellar_engine::{
     Event, EventKind, RunResult,
-    artifacts::ArtifactStore,
+    artifacts::SessionArtifacts,
     mime::MimeBundle,
     outcome::Failure,
     results::{OutputPolicy, View},
@@ -62,9 +62,9 @@ impl Follower {
     }
 
     /// The same, where this is known to have the files of tables.
-    pub(crate) fn with_artifacts(mut self, store: Option<ArtifactStore>) -> Follower {
+    pub(crate) fn with_artifacts(mut self, artifacts: Option<SessionArtifacts>) -> Follower {
         if let Form::Llm(_, view) = &mut self.form {
-            view.artifacts = store;
+            view.artifacts = artifacts;
         }
         self
     }

@@ -3,10 +3,7 @@
 use std::io;
 
 use cellar_charts::Charts;
-use cellar_engine::{
-    Host,
-    artifacts::{ArtifactQuota, ArtifactStore},
-};
+use cellar_engine::Host;
 
 use crate::{
     args::{Folders, ReplayArguments},
@@ -29,7 +26,7 @@ pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Res
     let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
     let follower = Follower::new(form, None);
     // The tables of a replay are kept where nobody gave a store for.
-    let tables = follower.reads_tables().then(|| ArtifactStore::temporary(ArtifactQuota::TEMPORARY)).transpose()?;
+    let tables = follower.reads_tables().then(|| replay.artifacts()).transpose()?;
     let mut follower = follower.with_artifacts(tables);
     let mut runs = 0;
     while let Some(replayed) = replay.next().await? {

@@ -6,6 +6,7 @@
 
 use tikv_jemallocator::Jemalloc;
 
+mod artifact_reach;
 mod artifacts;
 mod audit;
 mod forged;

@@ -69,6 +69,7 @@ mod state;
 
 use bridges::SessionBridges;
 use forks::{Forks, Kin};
+use reading::Reach;
 
 pub use grants::SessionConfig;
 pub use selfref::selfref_pack;
@@ -136,6 +137,7 @@ struct Inner {
     forks: Forks,
     /// How many more forks may run, over all that are kin.
     forks_left: Arc<Semaphore>,
+    reach: Arc<Reach>,
     /// Of a fork that a cell made.
     fork_id: Option<String>,
     kernels: Mutex<Kernels>,
@@ -253,7 +255,10 @@ impl Session {
         let packages = grants::package_mounts(&config.packages);
         let mounts: Vec<&Mount> = std::iter::once(&workspace).chain(&config.mounts).chain(&packages).collect();
         auditing::check(config.audit.as_ref(), &mounts)?;
-        let mounts: Result<Vec<_>, _> = mounts.into_iter().map(Mount::open).collect();
+        // Into a private workspace, only cells put files.
+        let is_own = |mount: &Mount| config.workspace.is_none() && std::ptr::eq(mount, &raw const workspace);
+        let open = |mount: &Mount| if is_own(mount) { mount.open_own() } else { mount.open() };
+        let mounts: Result<Vec<_>, _> = mounts.into_iter().map(open).collect();
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
         let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
@@ -261,17 +266,25 @@ impl Session {
             files_max: config.limits.disk_files,
             descriptors_max: config.limits.descriptors,
         };
-        let recorder = config.record.as_deref().map(|path| recording::begin(path, &id, &config.limits)).transpose()?;
         let auditor = config.audit.clone().map(|audit| Auditor::new(audit, id.clone()));
         let limits = &config.limits;
         let disk_usage = snapshot.map_or((0, 0), |snapshot| snapshot.disk_usage);
-        let Kin { fork_id, quota, permits, locals, forks_left } = kin.unwrap_or_else(|| Kin {
+        let keys = match snapshot {
+            // A stored session is still itself.
+            Some(snapshot) if home.is_some() => snapshot.artifacts.clone(),
+            Some(snapshot) => snapshot.inherited_artifacts(),
+            None => None,
+        };
+        let Kin { fork_id, quota, permits, locals, forks_left, reach } = kin.unwrap_or_else(|| Kin {
             fork_id: String::new(),
             quota: None,
             permits: Permits::new(limits.calls_in_flight),
             locals: Arc::default(),
             forks_left: Arc::new(Semaphore::new(limits.forks)),
+            reach: Arc::new(Reach::new(&id, keys.unwrap_or_default())),
         });
+        let record = |path| recording::begin(path, &id, limits, reach.keys().own());
+        let recorder = config.record.as_deref().map(record).transpose()?;
         let inner = Arc::new(Inner {
             id,
             host,
@@ -287,6 +300,7 @@ impl Session {
             remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
             forks: Forks::default(),
             forks_left,
+            reach,
             fork_id: (!fork_id.is_empty()).then_some(fork_id),
             kernels: Mutex::new(kernels),
             config,

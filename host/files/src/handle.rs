@@ -1,13 +1,13 @@
 //! An open regular file.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cap_std::fs::File;
 use rustix::buffer::spare_capacity;
 use rustix::io::{pread, pwrite, retry_on_intr};
 
 use super::error::FileError;
+use super::open_files;
 use super::quota::{FileId, Ledger, Quota};
 use super::stat::Stat;
 
@@ -23,16 +23,15 @@ const OFFSET_MAX: u64 = i64::MAX.unsigned_abs();
 /// An open regular file, known to the ledger until it is dropped.
 #[derive(Debug)]
 pub(super) struct Handle {
-    file: File,
+    file: OwnedFd,
     id: FileId,
     quota: Arc<Quota>,
 }
 
 impl Handle {
-    /// Takes the ledger that `quota` guards, held since before the file was opened: no kernel of the session can have
-    /// removed the file in between.
-    pub(super) fn new(file: File, id: FileId, quota: &Arc<Quota>, ledger: &mut Ledger) -> Self {
-        ledger.opened(id);
+    /// From here on the file counts as open. Whether it had lost its last name by then, its link count tells.
+    pub(super) fn new(file: OwnedFd, id: FileId, quota: &Arc<Quota>) -> Self {
+        open_files::opened(id);
         Self { file, id, quota: Arc::clone(quota) }
     }
 
@@ -88,10 +87,20 @@ impl Handle {
         u32::try_from(written).map_err(|_| FileError::Io)
     }
 
+    /// Sets the size of the file and books the difference.
+    ///
     /// # Errors
     /// `FileTooLarge`, `Quota`, or what the host says.
     pub(super) fn set_size(&self, size: u64) -> Result<(), FileError> {
-        resize(&self.file, &mut self.quota.lock(), size)
+        if size > OFFSET_MAX {
+            return Err(FileError::FileTooLarge);
+        }
+        let mut ledger = self.quota.lock();
+        let before = Stat::of(&self.file)?.size;
+        ledger.check_growth(before, size)?;
+        retry_on_intr(|| rustix::fs::ftruncate(&self.file, size))?;
+        ledger.resized(before, size);
+        Ok(())
     }
 
     /// # Errors
@@ -99,21 +108,6 @@ impl Handle {
     pub(super) fn sync(&self) -> Result<(), FileError> {
         Ok(retry_on_intr(|| rustix::fs::fdatasync(&self.file))?)
     }
-}
-
-/// Sets the size of a file and books the difference.
-///
-/// # Errors
-/// `FileTooLarge`, `Quota`, or what the host says.
-pub(super) fn resize(file: &File, ledger: &mut Ledger, size: u64) -> Result<(), FileError> {
-    if size > OFFSET_MAX {
-        return Err(FileError::FileTooLarge);
-    }
-    let before = Stat::of(file)?.size;
-    ledger.check_growth(before, size)?;
-    retry_on_intr(|| rustix::fs::ftruncate(file, size))?;
-    ledger.resized(before, size);
-    Ok(())
 }
 
 impl AsFd for Handle {
@@ -125,6 +119,8 @@ impl AsFd for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let size = || Stat::of(&self.file).map_or(0, |stat| stat.size);
-        self.quota.lock().closed(self.id, size);
+        if let Some(payer) = open_files::closed(self.id) {
+            payer.lock().resized(size(), 0);
+        }
     }
 }

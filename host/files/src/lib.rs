@@ -2,21 +2,29 @@
 //!
 //! [`Files`] is the `files` interface of the kernel world in plain Rust: one method per function, no knowledge of the
 //! engine that calls it. Beneath it are four parts, each with one job: [`Mount`] opens a host folder, the tree decides
-//! which mount a path belongs to, cap-std resolves the rest of the path inside that folder, and [`Quota`] counts what
-//! the session writes.
+//! which mount a path belongs to and walks it by descriptors, the calls on the host open what was found, and [`Quota`]
+//! counts what the session writes.
 //!
 //! What holds, whatever a guest does: no operation reaches a host file outside the mounts; none changes a file in a
 //! read-only mount; none waits for another process; and the host memory and descriptors in use are bounded.
+//!
+//! Mounts may lie in each other on the host. Whoever comes to the root of a read-only mount through a writable one may
+//! not write there; whoever comes to the root of a writable mount through a read-only one may write only by way of its
+//! own mount point. Two things are not told apart: a file to which the host itself gave names in both kinds of mounts,
+//! and a folder below the root of a read-only mount that the host makes reachable by another way than through that root.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, File};
+use cap_std::fs::Dir;
 
 mod error;
 mod handle;
+mod host;
 mod listing;
 mod mount;
 mod names;
+mod open_files;
 mod quota;
 mod restore;
 mod slot;
@@ -35,9 +43,9 @@ pub use stat::{FileKind, Stat};
 
 use handle::Handle;
 use listing::Listing;
-use quota::Ledger;
+use quota::FileId;
 use slot::{Node, Slot};
-use tree::{Place, Spot, Tree};
+use tree::{Found, Place, Right, Seek, Spot, Tree};
 
 /// Most listed entries kept for all open folders of a kernel.
 const LISTED_MAX: usize = 2 * listing::ENTRIES_MAX;
@@ -63,12 +71,9 @@ impl Files {
     pub fn new(mounts: Vec<OpenMount>, quota: Arc<Quota>) -> Self {
         let tree = Tree::new(mounts);
         let how = OpenHow { directory: true, read: true, ..OpenHow::default() };
-        let root = match tree.resolve("", "/", true) {
-            Ok(Place::Mounted(spot)) => {
-                let dir = Arc::clone(spot.mount.dir());
-                Slot::folder(spot.path, how, spot.mount.writable().is_ok(), Some(dir))
-            }
-            _ => Slot::folder(String::new(), how, false, None),
+        let root = match tree.resolve("", "/", true, Seek::Look) {
+            Ok(Place::Mounted(spot)) => Slot::folder(spot.path, how, spot.right, Some(Arc::clone(spot.mount.dir()))),
+            _ => Slot::folder(String::new(), how, Right::Read, None),
         };
         Self { tree, quota, slots: vec![Some(root)] }
     }
@@ -85,13 +90,13 @@ impl Files {
     /// `NotCapable` when the path leads out of every mount; `NotPermitted` for devices, FIFOs, sockets and the host
     /// kernel's interfaces, which are never opened; `ReadOnly`, `Quota`, `TooManyOpen`, or what the host says.
     pub fn open(&mut self, dir: Descriptor, path: &str, how: OpenHow) -> Result<Descriptor, FileError> {
-        let place = self.resolve(dir, path, how.follow_symlinks)?;
+        let base = self.base(dir)?;
         // Before anything is made or emptied.
         let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         if free > self.descriptors_max() {
             return Err(FileError::TooManyOpen);
         }
-        let slot = self.open_place(place, how)?;
+        let slot = self.open_from(base, path, how)?;
         self.put(free, slot);
         Ok(descriptor_of(free))
     }
@@ -179,11 +184,22 @@ impl Files {
         let times = stat::timestamps(accessed, modified);
         match &slot.node {
             Node::Lost { error, .. } => Err(*error),
-            _ if !slot.writable => Err(FileError::ReadOnly),
+            _ if !self.may_change(slot) => Err(FileError::ReadOnly),
             Node::File(file) => Ok(rustix::fs::futimens(file, &times)?),
             Node::Folder { dir: Some(dir), .. } => Ok(rustix::fs::futimens(dir, &times)?),
             Node::Folder { dir: None, .. } => Err(FileError::ReadOnly),
         }
+    }
+
+    /// Does an open file or folder lie where it may be changed? One that was opened for reading by a short way, on
+    /// which that was not asked, is looked for again by its path.
+    fn may_change(&self, slot: &Slot) -> bool {
+        if slot.right != Right::Unasked {
+            return slot.right == Right::Write;
+        }
+        let Ok(Place::Mounted(spot)) = self.tree.resolve("", &slot.path, false, Seek::Write) else { return false };
+        let same = matches!((spot.stat(), slot.stat()), (Ok(named), Ok(open)) if named.id() == open.id());
+        same && spot.writable().is_ok()
     }
 
     /// Entries of an open folder from the `skip`th on, sorted by name, without `.` and `..`; an empty list is the end.
@@ -216,97 +232,155 @@ impl Files {
         Ok(piece)
     }
 
-    fn open_place(&self, place: Place, how: OpenHow) -> Result<Slot, FileError> {
-        if how.directory && how.create {
-            return Err(FileError::Invalid);
+    /// Opens what a path names. Should it go or change in between, the path is resolved once more.
+    fn open_from(&self, base: &str, path: &str, how: OpenHow) -> Result<Slot, FileError> {
+        let seek = if how.create || how.changes() { Seek::Write } else { Seek::Read };
+        if let Some(slot) = self.open_straight(base, path, how)? {
+            return Ok(slot);
         }
-        match place {
-            Place::Ancestor(_) if how.create && how.exclusive => Err(FileError::Exists),
-            Place::Ancestor(_) if how.create || how.changes() => Err(FileError::IsDirectory),
-            Place::Ancestor(path) => Ok(Slot::folder(path, how, false, None)),
-            Place::Mounted(spot) => self.open_mounted(spot, how),
+        // Making a file never follows a link in its place.
+        let follow = how.follow_symlinks && !(how.create && how.exclusive);
+        let mut nameless = None;
+        for _ in 0..OPEN_ATTEMPTS {
+            let place = self.tree.resolve(base, path, follow, seek).map_err(|error| match error {
+                FileError::NotFound if how.create && self.tree.is_read_only_by_name(base, path) => FileError::ReadOnly,
+                error => error,
+            })?;
+            if how.directory && how.create {
+                return Err(FileError::Invalid);
+            }
+            match place {
+                Place::Ancestor(_) if how.create && how.exclusive => return Err(FileError::Exists),
+                Place::Ancestor(_) if how.create || how.changes() => return Err(FileError::IsDirectory),
+                Place::Ancestor(path) => return Ok(Slot::folder(path, how, Right::Read, None)),
+                Place::Mounted(spot) => {
+                    if let Some(slot) = self.open_mounted(spot, how, &mut nameless)? {
+                        return Ok(slot);
+                    }
+                }
+            }
         }
+        Err(FileError::NotFound)
     }
 
-    fn open_mounted(&self, spot: Spot, how: OpenHow) -> Result<Slot, FileError> {
+    /// Opens a regular file that is there, in as few calls as can be; `None` for whatever else the path may name, which
+    /// takes a closer look. A file that the host has put there is looked at before it is opened: to open a FIFO would
+    /// wake who waits for it.
+    fn open_straight(&self, base: &str, path: &str, how: OpenHow) -> Result<Option<Slot>, FileError> {
+        if how.directory || (how.create && how.exclusive) {
+            return Ok(None);
+        }
+        tree::check(path)?;
+        let Some(straight) = self.tree.straight(base, path) else { return Ok(None) };
+        let (mount, right) = (straight.mount, straight.file_right());
+        if how.changes() && right != Right::Write {
+            return Ok(None);
+        }
+        let (folder, names) = (mount.dir(), straight.names());
+        if !mount.is_own() && !host::stat(folder, names).is_ok_and(|stat| stat.kind == FileKind::RegularFile) {
+            return Ok(None);
+        }
+        let removals = open_files::removals();
+        let access = (how.read || !how.changes(), how.changes());
+        let Ok(file) = host::open_below(folder, names, access) else { return Ok(None) };
+        let mut stat = Stat::of(&file)?;
+        if stat.kind != FileKind::RegularFile || mount::is_foreign(mount, &stat, &file) {
+            return Ok(None);
+        }
+        let handle = Handle::new(file, stat.id(), &self.quota);
+        // The file counts as open from here on: who removes its last name now knows that it is. Who removed it before
+        // did not.
+        if open_files::removals() != removals {
+            stat = Stat::of(&handle)?;
+        }
+        if stat.links == 0 {
+            return Ok(None);
+        }
+        if how.truncate {
+            handle.set_size(0)?;
+        }
+        Ok(Some(Slot { path: straight.at, how: how.lasting(), right, node: Node::File(handle) }))
+    }
+
+    /// `None` when what was found is gone. A file that has no name, though a path has just led to it, was removed in
+    /// between; found twice, it lies in a file system that does not count names.
+    fn open_mounted(&self, spot: Spot, how: OpenHow, nameless: &mut Option<FileId>) -> Result<Option<Slot>, FileError> {
         if how.create && spot.folder {
             return Err(FileError::IsDirectory);
         }
-        let writable = spot.mount.writable();
-        if let Err(read_only) = writable
-            && how.changes()
-        {
+        if how.changes() && spot.writable().is_err() {
             // What is not there at all, or leads elsewhere, says so first.
-            let missing = |error| if error == FileError::NotFound && how.create { read_only } else { error };
+            let missing = |error| if error == FileError::NotFound && how.create { FileError::ReadOnly } else { error };
             let stat = spot.stat().map_err(missing)?;
-            return Err(if stat.kind == FileKind::Directory { FileError::IsDirectory } else { read_only });
+            let folder = stat.kind == FileKind::Directory;
+            return Err(if folder { FileError::IsDirectory } else { FileError::ReadOnly });
         }
-        // Held to the end, so that the file cannot lose its last name before its handle is counted.
-        let mut ledger = self.quota.lock();
-        let (spot, file) = self.open_or_create(spot, how, &mut ledger)?;
-        let stat = Stat::of(&file)?;
-        if mount::is_foreign(&spot.mount, &stat, &file) {
-            return Err(FileError::NotPermitted);
-        }
-        match stat.kind {
-            FileKind::Directory if how.create => Err(FileError::IsDirectory),
-            FileKind::Directory => {
-                let dir = Arc::new(Dir::from_std_file(file.into_std()));
-                Ok(Slot::folder(spot.path, how, writable.is_ok(), Some(dir)))
+        let read = how.read || !how.changes();
+        let seen = match &spot.found {
+            Found::Missing if how.create => return self.make(spot, how, read),
+            Found::Missing => return Err(FileError::NotFound),
+            _ if how.create && how.exclusive => return Err(FileError::Exists),
+            Found::Seen(seen) => seen,
+            Found::Stat(_) | Found::Unseen => {
+                let Some(dir) = spot.as_folder() else { return Err(FileError::Io) };
+                return folder_slot(&spot, how, &Stat::of(dir)?, dir).map(Some);
+            }
+        };
+        match seen.stat.kind {
+            FileKind::Directory => folder_slot(&spot, how, &seen.stat, &seen.file).map(Some),
+            FileKind::SymbolicLink => Err(FileError::Loop),
+            FileKind::Unknown => Err(FileError::NotPermitted),
+            FileKind::RegularFile if mount::is_foreign(&spot.mount, &seen.stat, &seen.file) => {
+                Err(FileError::NotPermitted)
             }
             FileKind::RegularFile if how.directory || spot.folder => Err(FileError::NotDirectory),
             FileKind::RegularFile => {
+                let id = seen.stat.id();
+                let file = host::open_file(seen, spot.names(), (read, how.changes()))?;
+                // Counted as open from here on: who removes its last name now knows that it is.
+                let handle = Handle::new(file, id, &self.quota);
+                let stat = Stat::of(&handle)?;
+                if stat.id() != id || (stat.links == 0 && nameless.replace(id) != Some(id)) {
+                    return Ok(None);
+                }
                 if how.truncate {
-                    handle::resize(&file, &mut ledger, 0)?;
+                    handle.set_size(0)?;
                 }
-                let node = Node::File(Handle::new(file, stat.id(), &self.quota, &mut ledger));
-                Ok(Slot { path: spot.path, how: how.lasting(), writable: writable.is_ok(), node })
+                Ok(Some(Slot { path: spot.path, how: how.lasting(), right: spot.right, node: Node::File(handle) }))
             }
-            FileKind::Unknown | FileKind::SymbolicLink => Err(FileError::NotPermitted),
         }
     }
 
-    /// Opens the file, or makes it if that is asked for: in two steps, because a new name must be counted and the host
-    /// does not tell whether it made one.
-    fn open_or_create(&self, mut spot: Spot, how: OpenHow, ledger: &mut Ledger) -> Result<(Spot, File), FileError> {
-        for _ in 0..OPEN_ATTEMPTS {
-            if !(how.create && how.exclusive) {
-                match spot.open(&mut how.options()) {
-                    Err(FileError::NotFound) if how.create => {}
-                    opened => return opened.map(|file| (spot, file)),
-                }
-            }
-            spot.mount.writable()?;
-            let full = ledger.check_name();
-            if full.is_err() && (!how.exclusive || spot.stat().is_err()) {
-                return Err(FileError::Quota);
-            }
-            match spot.open(how.options().write(true).create_new(true)) {
-                Ok(file) => {
-                    ledger.named();
-                    return Ok((spot, file));
-                }
-                // A link to a file that is not there yet. Making a file never follows a link, so follow it first.
-                Err(FileError::Exists) if !how.exclusive && spot.follow => {
-                    spot = match self.tree.resolve_fully(&spot)? {
-                        Place::Mounted(spot) => spot,
-                        Place::Ancestor(_) => return Err(FileError::IsDirectory),
-                    };
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(FileError::Loop)
+    /// Makes a file that was found missing. `None` when somebody else has made it meanwhile.
+    fn make(&self, spot: Spot, how: OpenHow, read: bool) -> Result<Option<Slot>, FileError> {
+        spot.writable()?;
+        let entry = spot.entry()?;
+        let mut ledger = self.quota.lock();
+        ledger.check_name()?;
+        let file = match host::make(entry.folder, entry.name, read) {
+            Err(FileError::Exists) if !how.exclusive => return Ok(None),
+            made => made?,
+        };
+        ledger.named();
+        let id = Stat::of(&file)?.id();
+        let node = Node::File(Handle::new(file, id, &self.quota));
+        drop(ledger);
+        Ok(Some(Slot { right: spot.right, path: spot.path, how: how.lasting(), node }))
     }
 
-    /// Where a path leads from a descriptor.
-    fn resolve(&self, dir: Descriptor, path: &str, follow: bool) -> Result<Place, FileError> {
+    /// The path of an open folder.
+    fn base(&self, dir: Descriptor) -> Result<&str, FileError> {
         let slot = self.slot(dir)?;
         match &slot.node {
-            Node::Folder { .. } => self.tree.resolve(&slot.path, path, follow),
+            Node::Folder { .. } => Ok(&slot.path),
             Node::File(_) => Err(FileError::NotDirectory),
             Node::Lost { error, .. } => Err(*error),
         }
+    }
+
+    /// Where a path leads from a descriptor.
+    fn resolve(&self, dir: Descriptor, path: &str, follow: bool, seek: Seek) -> Result<Place, FileError> {
+        self.tree.resolve(self.base(dir)?, path, follow, seek)
     }
 
     /// A name was moved: what is open below it has another path now.
@@ -350,6 +424,17 @@ impl Files {
     fn descriptors_max(&self) -> usize {
         usize::try_from(self.quota.limits().descriptors_max).unwrap_or(usize::MAX)
     }
+}
+
+fn folder_slot(spot: &Spot, how: OpenHow, stat: &Stat, folder: impl AsFd) -> Result<Slot, FileError> {
+    if how.create || how.changes() {
+        return Err(FileError::IsDirectory);
+    }
+    if mount::is_foreign(&spot.mount, stat, &folder) {
+        return Err(FileError::NotPermitted);
+    }
+    let dir: Dir = host::open_folder(folder)?;
+    Ok(Slot::folder(spot.path.clone(), how, spot.right, Some(Arc::new(dir))))
 }
 
 fn index_of(descriptor: Descriptor) -> Option<usize> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::error::FileError;
+use super::quota::FileId;
 use super::stat::Stat;
 use super::tree;
 
@@ -73,6 +73,19 @@ impl Mount {
     /// # Errors
     /// The guest path is malformed, the host folder cannot be opened, or it is `/proc` or its like.
     pub fn open(&self) -> Result<OpenMount, MountError> {
+        self.open_as(false)
+    }
+
+    /// Opens a folder in which only guests make files. It holds no FIFO and no device, so its files are opened without
+    /// being looked at first.
+    ///
+    /// # Errors
+    /// As [`Mount::open`].
+    pub fn open_own(&self) -> Result<OpenMount, MountError> {
+        self.open_as(true)
+    }
+
+    fn open_as(&self, is_own: bool) -> Result<OpenMount, MountError> {
         let (host, guest) = (self.host.clone(), self.guest.clone());
         let Some(point) = mount_point(&guest) else {
             return Err(MountError::GuestPath { host, guest });
@@ -89,6 +102,7 @@ impl Mount {
         Ok(OpenMount(Arc::new(Opened {
             point,
             access: self.access,
+            is_own,
             device: metadata.dev(),
             inode: metadata.ino(),
             dir: Arc::new(dir),
@@ -104,6 +118,8 @@ pub struct OpenMount(Arc<Opened>);
 struct Opened {
     point: String,
     access: Access,
+    /// Only guests make files in it.
+    is_own: bool,
     device: u64,
     inode: u64,
     dir: Arc<Dir>,
@@ -125,6 +141,11 @@ impl OpenMount {
         self.0.device
     }
 
+    /// Identifies the folder whatever its names.
+    pub(super) fn id(&self) -> FileId {
+        FileId { device: self.0.device, inode: self.0.inode }
+    }
+
     pub(super) fn inode(&self) -> u64 {
         self.0.inode
     }
@@ -138,13 +159,12 @@ impl OpenMount {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// # Errors
-    /// `ReadOnly` when the folder was granted for reading alone.
-    pub(super) fn writable(&self) -> Result<(), FileError> {
-        match self.0.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(FileError::ReadOnly),
-        }
+    pub(super) fn is_writable(&self) -> bool {
+        self.0.access == Access::ReadWrite
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.0.is_own
     }
 }
 

@@ -1,12 +1,12 @@
 //! Operations on names: those that make, move, remove or look at an entry without opening it.
 
-use cap_std::fs::OpenOptions;
 use rustix::fs::{AtFlags, Mode};
 
 use super::error::FileError;
+use super::host;
 use super::mount;
 use super::stat::{FileKind, Stat, timestamps};
-use super::tree::{self, Place, Spot};
+use super::tree::{self, Found, Place, Seek, Spot};
 use super::{Descriptor, Files};
 
 /// What the host's umask leaves of this becomes the mode of a new folder.
@@ -18,7 +18,7 @@ impl Files {
     /// # Errors
     /// `NotFound` for an absolute path that no mount holds, `NotCapable` for what leads out of a mount, and the like.
     pub fn stat_at(&mut self, dir: Descriptor, path: &str, follow_symlinks: bool) -> Result<Stat, FileError> {
-        match self.resolve(dir, path, follow_symlinks) {
+        match self.resolve(dir, path, follow_symlinks, Seek::Look) {
             Ok(Place::Ancestor(path)) => Ok(Stat::of_ancestor(&path)),
             Ok(Place::Mounted(spot)) => spot.stat(),
             // Programs ask whether files are there all the time, and take any other answer for a fault.
@@ -39,23 +39,32 @@ impl Files {
         accessed: Option<u64>,
         modified: Option<u64>,
     ) -> Result<(), FileError> {
-        let Place::Mounted(spot) = self.resolve(dir, path, follow_symlinks)? else { return Err(FileError::ReadOnly) };
-        spot.mount.writable()?;
+        let place = self.resolve(dir, path, follow_symlinks, Seek::Write)?;
+        let Place::Mounted(spot) = place else { return Err(FileError::ReadOnly) };
+        spot.writable()?;
         let times = timestamps(accessed, modified);
-        if !spot.follow && !spot.folder && !spot.is_mount_point() {
-            let entry = spot.entry()?;
-            return Ok(rustix::fs::utimensat(&*entry.folder, entry.name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
-        }
-        let file = match spot.open(OpenOptions::new().read(true)) {
-            // A file that may only be written has times too.
-            Err(FileError::Access) => spot.open(OpenOptions::new().write(true))?,
-            opened => opened?,
+        let seen = match &spot.found {
+            Found::Missing => return Err(FileError::NotFound),
+            Found::Seen(seen) => seen,
+            Found::Stat(_) | Found::Unseen => {
+                let Some(dir) = spot.as_folder() else { return Err(FileError::Io) };
+                return Ok(rustix::fs::futimens(host::open_folder(dir)?, &times)?);
+            }
         };
-        let stat = Stat::of(&file)?;
-        if stat.kind == FileKind::Unknown || mount::is_foreign(&spot.mount, &stat, &file) {
+        if spot.folder && seen.stat.kind != FileKind::Directory {
+            return Err(FileError::NotDirectory);
+        }
+        if mount::is_foreign(&spot.mount, &seen.stat, &seen.file) {
             return Err(FileError::NotPermitted);
         }
-        Ok(rustix::fs::futimens(&file, &times)?)
+        match seen.stat.kind {
+            FileKind::Unknown if follow_symlinks => Err(FileError::NotPermitted),
+            FileKind::Unknown | FileKind::SymbolicLink => {
+                let entry = spot.entry()?;
+                Ok(rustix::fs::utimensat(entry.folder, entry.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+            }
+            FileKind::Directory | FileKind::RegularFile => host::set_times(seen, spot.names(), &times),
+        }
     }
 
     /// Makes a folder.
@@ -64,12 +73,14 @@ impl Files {
     /// `Exists`, `ReadOnly`, `Quota`, or as [`Files::stat_at`].
     pub fn create_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
         // A trailing slash is as good as none here, and must not make a link be followed.
-        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Exists) };
+        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false, Seek::Name)? else {
+            return Err(FileError::Exists);
+        };
         // Making all folders of a path ends in places that are there and may not be written: say so first.
-        if spot.is_mount_point() || spot.dots || spot.mount.writable().is_err() {
+        if spot.mount_point || spot.dots || spot.writable().is_err() {
             return match spot.stat() {
                 Ok(_) => Err(FileError::Exists),
-                Err(FileError::NotFound) => Err(spot.mount.writable().err().unwrap_or(FileError::NotFound)),
+                Err(FileError::NotFound) => Err(spot.writable().err().unwrap_or(FileError::NotFound)),
                 Err(error) => Err(error),
             };
         }
@@ -78,7 +89,7 @@ impl Files {
         if let Err(full) = ledger.check_name() {
             return Err(if entry.stat().is_ok() { FileError::Exists } else { full });
         }
-        rustix::fs::mkdirat(&*entry.folder, entry.name, FOLDER_MODE)?;
+        rustix::fs::mkdirat(entry.folder, entry.name, FOLDER_MODE)?;
         ledger.named();
         Ok(())
     }
@@ -88,7 +99,9 @@ impl Files {
     /// # Errors
     /// `NotEmpty`, `NotDirectory`, `Busy` for a mount point or what holds one, `ReadOnly`, or as [`Files::stat_at`].
     pub fn remove_directory(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
-        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false)? else { return Err(FileError::Busy) };
+        let Place::Mounted(spot) = self.resolve(dir, trimmed(path), false, Seek::Name)? else {
+            return Err(FileError::Busy);
+        };
         self.remove(&spot, AtFlags::REMOVEDIR)
     }
 
@@ -97,7 +110,9 @@ impl Files {
     /// # Errors
     /// `IsDirectory`, `ReadOnly`, or as [`Files::stat_at`].
     pub fn remove_file(&mut self, dir: Descriptor, path: &str) -> Result<(), FileError> {
-        let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::IsDirectory) };
+        let Place::Mounted(spot) = self.resolve(dir, path, false, Seek::Name)? else {
+            return Err(FileError::IsDirectory);
+        };
         if spot.folder {
             // Fails with `NotDirectory` when it is none.
             return spot.stat().and(Err(FileError::IsDirectory));
@@ -112,13 +127,16 @@ impl Files {
         let entry = spot.entry()?;
         // Removing what is not there fails for that reason, wherever it is not: programs clean up like that.
         let stat = entry.stat()?;
-        spot.mount.writable()?;
+        spot.writable()?;
+        if self.tree.is_root(&stat) {
+            return Err(FileError::Busy);
+        }
         let mut ledger = self.quota.lock();
         // Some systems let a privileged process unlink a folder.
         if stat.kind == FileKind::Directory && !flags.contains(AtFlags::REMOVEDIR) {
             return Err(FileError::IsDirectory);
         }
-        rustix::fs::unlinkat(&*entry.folder, entry.name, flags)?;
+        rustix::fs::unlinkat(entry.folder, entry.name, flags)?;
         ledger.unnamed(&stat);
         Ok(())
     }
@@ -134,8 +152,8 @@ impl Files {
         new_dir: Descriptor,
         new_path: &str,
     ) -> Result<(), FileError> {
-        let from = self.resolve(dir, trimmed(path), false)?;
-        let to = self.resolve(new_dir, trimmed(new_path), false)?;
+        let from = self.resolve(dir, trimmed(path), false, Seek::Name)?;
+        let to = self.resolve(new_dir, trimmed(new_path), false, Seek::Name)?;
         let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::Busy) };
         if !from.mount.is(&to.mount) {
             return Err(FileError::CrossDevice);
@@ -143,7 +161,8 @@ impl Files {
         if from.pinned || to.pinned {
             return Err(FileError::Busy);
         }
-        from.mount.writable()?;
+        from.writable()?;
+        to.writable()?;
         let (old, new) = (from.entry()?, to.entry()?);
         let mut ledger = self.quota.lock();
         let moved = old.stat()?;
@@ -151,10 +170,13 @@ impl Files {
             Err(FileError::NotFound) => None,
             stat => Some(stat?),
         };
+        if [Some(&moved), replaced.as_ref()].into_iter().flatten().any(|stat| self.tree.is_root(stat)) {
+            return Err(FileError::Busy);
+        }
         if moved.kind != FileKind::Directory && (path.ends_with('/') || new_path.ends_with('/')) {
             return Err(FileError::NotDirectory);
         }
-        rustix::fs::renameat(&*old.folder, old.name, &*new.folder, new.name)?;
+        rustix::fs::renameat(old.folder, old.name, new.folder, new.name)?;
         match replaced {
             // Two names of one file: the host leaves both.
             Some(replaced) if replaced.id() == moved.id() => return Ok(()),
@@ -172,14 +194,15 @@ impl Files {
     /// `CrossDevice` between mounts, `NotPermitted` for what is neither file nor symbolic link, `ReadOnly`, `Quota`, or
     /// what the host says.
     pub fn link(&mut self, dir: Descriptor, path: &str, new_dir: Descriptor, new_path: &str) -> Result<(), FileError> {
-        let from = self.resolve(dir, path, false)?;
-        let to = self.resolve(new_dir, new_path, false)?;
+        let from = self.resolve(dir, path, false, Seek::Name)?;
+        let to = self.resolve(new_dir, new_path, false, Seek::Name)?;
         let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::NotPermitted) };
         // A name in a writable mount for a file of a read-only one would open a way to change it.
         if !from.mount.is(&to.mount) {
             return Err(FileError::CrossDevice);
         }
-        from.mount.writable()?;
+        from.writable()?;
+        to.writable()?;
         if from.folder || to.folder {
             return Err(FileError::NotPermitted);
         }
@@ -189,7 +212,7 @@ impl Files {
             return Err(FileError::NotPermitted);
         }
         ledger.check_name()?;
-        rustix::fs::linkat(&*old.folder, old.name, &*new.folder, new.name, AtFlags::empty())?;
+        rustix::fs::linkat(old.folder, old.name, new.folder, new.name, AtFlags::empty())?;
         ledger.named();
         Ok(())
     }
@@ -201,16 +224,16 @@ impl Files {
     /// [`Files::stat_at`].
     pub fn symlink(&mut self, target: &str, dir: Descriptor, path: &str) -> Result<(), FileError> {
         tree::check(target)?;
-        let Place::Mounted(spot) = self.resolve(dir, path, false)? else { return Err(FileError::Exists) };
-        spot.mount.writable()?;
-        if spot.folder || spot.is_mount_point() {
+        let Place::Mounted(spot) = self.resolve(dir, path, false, Seek::Name)? else { return Err(FileError::Exists) };
+        spot.writable()?;
+        if spot.folder || spot.mount_point {
             return Err(FileError::Exists);
         }
         // The guest could not follow such a link in any case. But a program on the host could, who opens a file that
         // was left for it here and does not expect it to be one of its own elsewhere; and an absolute target means
         // different files on the two sides. This is a courtesy to the host: moving folders about can still lead a link
         // astray, and the boundary is that no resolution ever leaves the mount.
-        if target.starts_with('/') || climbs_out(target, spot.depth()) {
+        if target.starts_with('/') || climbs_out(target, self.tree.depth(&spot.path)) {
             return Err(FileError::NotCapable);
         }
         let entry = spot.entry()?;
@@ -218,7 +241,7 @@ impl Files {
         if let Err(full) = ledger.check_name() {
             return Err(if entry.stat().is_ok() { FileError::Exists } else { full });
         }
-        rustix::fs::symlinkat(target, &*entry.folder, entry.name)?;
+        rustix::fs::symlinkat(target, entry.folder, entry.name)?;
         ledger.named();
         Ok(())
     }
@@ -229,7 +252,7 @@ impl Files {
     /// `Invalid` when it is none; `NotCapable` when the target is absolute, since it would tell of the host; or as
     /// [`Files::stat_at`].
     pub fn read_link(&mut self, dir: Descriptor, path: &str) -> Result<String, FileError> {
-        match self.resolve(dir, path, false)? {
+        match self.resolve(dir, path, false, Seek::Name)? {
             Place::Ancestor(_) => Err(FileError::Invalid),
             Place::Mounted(spot) if spot.folder => spot.stat().and(Err(FileError::Invalid)),
             Place::Mounted(spot) => spot.read_link(),

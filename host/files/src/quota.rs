@@ -1,9 +1,9 @@
 //! What a session may write, counted over all of its kernels.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::error::FileError;
+use super::open_files;
 use super::stat::{FileKind, Stat};
 
 /// How much of the host's disk and tables a session may use.
@@ -27,7 +27,11 @@ impl Default for FileLimits {
 ///
 /// Every change to a writable folder is made under this lock, so the sizes read around a change belong to it even when
 /// two kernels write the same file. Growth is counted and shrinking is given back; what was there before the session
-/// never counts, and removing it frees room, but never below zero.
+/// never counts, and removing it frees room, but never below zero. A file that was removed while a kernel of this
+/// process has it open counts until it is closed, for the session that removed it. Of a folder that sessions share, each
+/// session is charged for its own growth, so the folder grows by at most the sum of their quotas. What another process
+/// has open is not known: sessions of two processes that share a folder can hold removed files, each as large as the
+/// quota, in as many descriptors as they may have.
 #[derive(Debug)]
 pub struct Quota {
     limits: FileLimits,
@@ -42,8 +46,10 @@ impl Quota {
 
     /// Counters of a session that goes on: it has used so many bytes and names.
     pub fn with_usage(limits: FileLimits, (bytes, files): (u64, u64)) -> Arc<Self> {
-        let ledger = Ledger { limits, bytes, files, open: HashMap::new() };
-        Arc::new(Self { limits, ledger: Mutex::new(ledger) })
+        Arc::new_cyclic(|whose| {
+            let ledger = Ledger { limits, bytes, files, whose: Weak::clone(whose) };
+            Self { limits, ledger: Mutex::new(ledger) }
+        })
     }
 
     /// Bytes and names in use.
@@ -70,22 +76,13 @@ pub(super) struct FileId {
     pub(super) inode: u64,
 }
 
-/// A file that some kernel of the session has open.
-#[derive(Debug, Default)]
-struct OpenCount {
-    descriptors: u32,
-    /// Its last name was removed by the session, so its bytes come back with the last descriptor. Without this a loop
-    /// of write, remove, keep open would fill the disk at no charge.
-    removed: bool,
-}
-
 /// The counters themselves; see [`Quota`].
 #[derive(Debug)]
 pub(super) struct Ledger {
     limits: FileLimits,
     bytes: u64,
     files: u64,
-    open: HashMap<FileId, OpenCount>,
+    whose: Weak<Quota>,
 }
 
 impl Ledger {
@@ -120,28 +117,9 @@ impl Ledger {
         if last.kind != FileKind::RegularFile || last.links > 1 {
             return;
         }
-        match self.open.get_mut(&last.id()) {
-            Some(open) => open.removed = true,
-            None => self.resized(last.size, 0),
-        }
-    }
-
-    /// A descriptor of the file was opened.
-    pub(super) fn opened(&mut self, id: FileId) {
-        self.open.entry(id).or_default().descriptors += 1;
-    }
-
-    /// A descriptor of the file is about to close; `size` is asked for only if its bytes come back now.
-    pub(super) fn closed(&mut self, id: FileId, size: impl FnOnce() -> u64) {
-        let Some(open) = self.open.get_mut(&id) else { return };
-        open.descriptors = open.descriptors.saturating_sub(1);
-        if open.descriptors > 0 {
-            return;
-        }
-        let removed = open.removed;
-        self.open.remove(&id);
-        if removed {
-            self.resized(size(), 0);
+        // Its bytes come back with the last descriptor, if there is one.
+        if !open_files::removed(last.id(), &self.whose) {
+            self.resized(last.size, 0);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Descriptors over a snapshot: told as paths, and made again from them.
 
 use super::error::FileError;
-use super::slot::{Descriptor, Node, OpenFile, OpenHow, Slot};
+use super::slot::{Descriptor, Node, OpenFile, Slot};
 use super::stat::Stat;
-use super::tree::{self, Place};
+use super::tree::{self, Place, Right, Seek};
 use super::{Files, descriptor_of, index_of};
 
 impl Files {
@@ -34,12 +34,12 @@ impl Files {
                 continue;
             };
             let how = open.how.lasting();
-            let opened = if open.stale { Err(FileError::NotFound) } else { self.reopened(&open.path, how) };
+            let opened = if open.stale { Err(FileError::NotFound) } else { self.open_from("", &open.path, how) };
             let slot = opened.unwrap_or_else(|error| {
                 failed.push((open.descriptor, error));
                 let mut path = String::new();
                 tree::push_names(&mut path, &open.path);
-                Slot { path, how, writable: false, node: Node::Lost { error, stale: open.stale } }
+                Slot { path, how, right: Right::Read, node: Node::Lost { error, stale: open.stale } }
             });
             self.put(index, slot);
         }
@@ -51,16 +51,11 @@ impl Files {
         self.slots.truncate(1);
     }
 
-    fn reopened(&self, path: &str, how: OpenHow) -> Result<Slot, FileError> {
-        let place = self.tree.resolve("", path, how.follow_symlinks)?;
-        self.open_place(place, how)
-    }
-
     fn is_stale(&self, slot: &Slot) -> bool {
         if let Node::Lost { stale, .. } = slot.node {
             return stale;
         }
-        let named = match self.tree.resolve("", if slot.path.is_empty() { "/" } else { &slot.path }, true) {
+        let named = match self.tree.resolve("", if slot.path.is_empty() { "/" } else { &slot.path }, true, Seek::Look) {
             Ok(Place::Mounted(spot)) => spot.stat(),
             Ok(Place::Ancestor(path)) => Ok(Stat::of_ancestor(&path)),
             Err(error) => Err(error),

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
 use super::handle::Handle;
 use super::listing::Listing;
 use super::stat::Stat;
+use super::tree::Right;
 
 /// Number of an open file or folder.
 pub type Descriptor = u32;
@@ -52,14 +53,6 @@ impl OpenHow {
     pub(super) fn lasting(self) -> Self {
         Self { create: false, exclusive: false, truncate: false, ..self }
     }
-
-    pub(super) fn options(self) -> OpenOptions {
-        let mut options = OpenOptions::new();
-        // Neither truncating nor appending is left to the host: the one must be counted, and the other would ignore
-        // offsets.
-        options.read(self.read || !self.changes()).write(self.changes());
-        options
-    }
 }
 
 /// An open descriptor, as a snapshot keeps it.
@@ -98,13 +91,13 @@ pub(super) struct Slot {
     pub(super) path: String,
     pub(super) how: OpenHow,
     /// Does it lie in a mount that may be changed?
-    pub(super) writable: bool,
+    pub(super) right: Right,
     pub(super) node: Node,
 }
 
 impl Slot {
-    pub(super) fn folder(path: String, how: OpenHow, writable: bool, dir: Option<Arc<Dir>>) -> Self {
-        Self { path, how: how.lasting(), writable, node: Node::Folder { dir, listing: None } }
+    pub(super) fn folder(path: String, how: OpenHow, right: Right, dir: Option<Arc<Dir>>) -> Self {
+        Self { path, how: how.lasting(), right, node: Node::Folder { dir, listing: None } }
     }
 
     /// # Errors

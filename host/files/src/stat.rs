@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 
-use cap_std::fs::{Metadata, MetadataExt as _};
 use rustix::fs::{FileType, Timespec, Timestamps, UTIME_OMIT};
 
 use super::error::FileError;
@@ -83,25 +82,6 @@ impl Stat {
             accessed: nanoseconds(stat.st_atime as i64, stat.st_atime_nsec as i64),
             modified: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             changed: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-        }
-    }
-
-    pub(super) fn from_metadata(metadata: &Metadata) -> Self {
-        let kind = match metadata.file_type() {
-            kind if kind.is_dir() => FileKind::Directory,
-            kind if kind.is_symlink() => FileKind::SymbolicLink,
-            kind if kind.is_file() => FileKind::RegularFile,
-            _ => FileKind::Unknown,
-        };
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            kind,
-            links: metadata.nlink(),
-            size: metadata.size(),
-            accessed: nanoseconds(metadata.atime(), metadata.atime_nsec()),
-            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }

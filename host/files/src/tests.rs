@@ -13,6 +13,7 @@ use super::*;
 mod escape;
 mod operations;
 mod quotas;
+mod races;
 mod random_paths;
 mod restore;
 

@@ -1,16 +1,17 @@
-//! The virtual tree: which mount a guest path belongs to, decided without asking the host more than it must.
+//! The virtual tree: which mount a guest path belongs to, and the walk to what it names.
 //!
 //! Inside the tree a path is kept in one form: each name with a slash before it, nothing else, so the root is `""`.
-//! There is no way from such a path to a host path: the part below a mount point is always resolved by cap-std against
-//! the open folder, which refuses to leave it.
+//! A path is walked name by name, each looked up in the open folder before it, and links are followed by the walk
+//! itself. What may be changed follows from the folders that were opened on the way, never from their names: who enters
+//! the root of another mount, by whatever name, is in that mount from there on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{AtFlags, OFlags};
+use cap_std::fs::Dir;
 
 use super::error::FileError;
+use super::host::{self, Seen};
 use super::listing::DirectoryEntry;
 use super::mount::OpenMount;
 use super::stat::{FileKind, Stat, ancestor_inode};
@@ -20,6 +21,9 @@ use super::stat::{FileKind, Stat, ancestor_inode};
 const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
 const LINKS_MAX: usize = 40;
+
+/// Most names that one walk looks up, with those of links and those that `..` makes it look up again.
+const STEPS_MAX: usize = 16_384;
 
 /// # Errors
 /// The path is empty, too long, or holds a NUL.
@@ -61,26 +65,78 @@ pub(super) enum Place {
     Mounted(Spot),
 }
 
+/// What a path is resolved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seek {
+    /// To make, remove or read the name itself; what it names is not looked at.
+    Name,
+    /// To see what it is.
+    Look,
+    /// To open it, for reading alone.
+    Read,
+    /// To open it and change it, or to make it.
+    Write,
+}
+
+/// May what was reached be changed?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Right {
+    Write,
+    Read,
+    /// The folders on the way were not looked at, because nothing was to be changed.
+    Unasked,
+}
+
+impl Right {
+    fn of(writable: bool) -> Self {
+        if writable { Self::Write } else { Self::Read }
+    }
+}
+
+/// What stands at the end of a walk.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Not looked at.
+    Unseen,
+    Missing,
+    Stat(Stat),
+    Seen(Seen),
+}
+
+/// The last step of a walk.
+#[derive(Debug)]
+enum At {
+    /// In this folder, the name that the path ends in.
+    Entry(Arc<Dir>),
+    /// Below the mount's folder, the names that the path ends in from this byte on. None of them is a link.
+    Below(usize),
+    /// The folder itself: a mount point, or what `..` led to.
+    Folder(Arc<Dir>),
+}
+
 /// A place in a mount.
 #[derive(Debug)]
 pub(super) struct Spot {
+    /// Whose root was entered last.
     pub(super) mount: OpenMount,
+    pub(super) right: Right,
     /// Whole guest path, in the tree's form.
     pub(super) path: String,
-    /// Is the last name to be followed if it is a symbolic link?
-    pub(super) follow: bool,
     /// The path ended in `/`, `.` or `..`: only a folder will do.
     pub(super) folder: bool,
     /// The path ended in `.` or `..`: that is no name to make, move or remove.
     pub(super) dots: bool,
     /// It is a mount point, or holds one: it can be neither moved nor removed.
     pub(super) pinned: bool,
+    pub(super) mount_point: bool,
+    pub(super) found: Found,
+    at: At,
 }
 
 /// A name in an open folder. Because the name is one plain name, `*at` calls on it that follow no link cannot leave
 /// the folder, and all calls on one `Entry` mean the same folder whatever is renamed meanwhile.
 pub(super) struct Entry<'s> {
-    pub(super) folder: Arc<Dir>,
+    pub(super) folder: &'s Dir,
     pub(super) name: &'s str,
 }
 
@@ -88,71 +144,66 @@ impl Entry<'_> {
     /// # Errors
     /// `NotFound`, or what else the host says.
     pub(super) fn stat(&self) -> Result<Stat, FileError> {
-        let stat = rustix::fs::statat(&*self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(Stat::from_host(&stat))
+        host::stat(self.folder, self.name)
     }
 }
 
 impl Spot {
-    pub(super) fn is_mount_point(&self) -> bool {
-        self.path == self.mount.point()
-    }
-
-    /// The path for cap-std.
-    fn relative(&self) -> &str {
-        self.path.get(self.mount.point().len() + 1..).unwrap_or(".")
-    }
-
-    /// Opens the place without ever waiting for it: a FIFO would wait for its other end, a terminal could become
-    /// the host's own.
-    ///
     /// # Errors
-    /// What the host says; `NotCapable` when a link leads out of the mount.
-    pub(super) fn open(&self, options: &mut OpenOptions) -> Result<File, FileError> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        options.custom_flags(flags.bits().cast_signed());
-        options.follow(if self.follow { FollowSymlinks::Yes } else { FollowSymlinks::No });
-        Ok(self.mount.dir().open_with(self.relative(), options)?)
+    /// `ReadOnly` when it may not be changed.
+    pub(super) fn writable(&self) -> Result<(), FileError> {
+        if self.right == Right::Write { Ok(()) } else { Err(FileError::ReadOnly) }
     }
 
     /// # Errors
-    /// What the host says; `NotCapable` when a link leads out of the mount.
+    /// `NotFound`, `NotDirectory` when only a folder will do, or what the host says.
     pub(super) fn stat(&self) -> Result<Stat, FileError> {
-        let dir = self.mount.dir();
-        let metadata =
-            if self.follow { dir.metadata(self.relative())? } else { dir.symlink_metadata(self.relative())? };
-        let stat = Stat::from_metadata(&metadata);
+        let stat = match (&self.found, &self.at) {
+            (Found::Missing, _) => return Err(FileError::NotFound),
+            (Found::Stat(stat), _) | (Found::Seen(Seen { stat, .. }), _) => *stat,
+            (Found::Unseen, At::Folder(dir)) => Stat::of(dir)?,
+            (Found::Unseen, _) => self.entry()?.stat()?,
+        };
         if self.folder && stat.kind != FileKind::Directory { Err(FileError::NotDirectory) } else { Ok(stat) }
     }
 
-    /// Opens the folder that holds the last name.
+    /// The folder, when the path led to one without naming it.
+    pub(super) fn as_folder(&self) -> Option<&Arc<Dir>> {
+        if let At::Folder(dir) = &self.at { Some(dir) } else { None }
+    }
+
+    /// The folder that holds the last name, and the name.
     ///
     /// # Errors
-    /// `Busy` for a mount point, `Invalid` for a path that ends in `.` or `..`, or what the host says.
+    /// `Busy` for a mount point, `Invalid` for a path that ends in `.` or `..`.
     pub(super) fn entry(&self) -> Result<Entry<'_>, FileError> {
         if self.dots {
             return Err(FileError::Invalid);
         }
-        if self.is_mount_point() {
-            return Err(FileError::Busy);
+        match &self.at {
+            At::Entry(folder) => Ok(Entry { folder, name: self.path.rsplit('/').next().unwrap_or_default() }),
+            At::Below(_) | At::Folder(_) if self.mount_point => Err(FileError::Busy),
+            At::Below(_) | At::Folder(_) => Err(FileError::Invalid),
         }
-        let (folder, name) = match self.relative().rsplit_once('/') {
-            Some((parent, name)) => (Arc::new(self.mount.dir().open_dir(parent)?), name),
-            None => (Arc::clone(self.mount.dir()), self.relative()),
-        };
-        Ok(Entry { folder, name })
+    }
+
+    /// The open folder and the names from there that led to what was seen.
+    pub(super) fn names(&self) -> Option<(&Dir, &str)> {
+        match &self.at {
+            At::Entry(folder) => Some((folder, self.path.rsplit('/').next()?)),
+            At::Below(from) => Some((self.mount.dir(), self.path.get(*from..)?)),
+            At::Folder(_) => None,
+        }
     }
 
     /// # Errors
     /// `NotCapable` for an absolute target, which would tell the guest about the host; `Invalid` when it is no link.
     pub(super) fn read_link(&self) -> Result<String, FileError> {
-        let target = self.mount.dir().read_link(self.relative())?;
-        target.into_os_string().into_string().map_err(|_| FileError::NotSupported)
-    }
-
-    /// Names between the mount point and the folder that holds the last name.
-    pub(super) fn depth(&self) -> usize {
-        names(self.relative()).count().saturating_sub(1)
+        if self.as_folder().is_some() {
+            return Err(FileError::Invalid);
+        }
+        let entry = self.entry()?;
+        host::read_link(entry.folder, entry.name)
     }
 }
 
@@ -160,17 +211,58 @@ impl Spot {
 #[derive(Debug)]
 pub(super) struct Tree {
     mounts: Vec<OpenMount>,
+    /// Is there a mount that may not be changed?
+    guarded: bool,
 }
 
-/// One step of a walk that follows links by hand.
-enum Step {
-    Name(String),
+/// A path without links, `..` and mount points, as far as names tell.
+pub(super) struct Straight<'t> {
+    pub(super) mount: &'t OpenMount,
+    /// Of what lies in folders that were not looked at.
+    right: Right,
+    /// Whole guest path, in the tree's form.
+    pub(super) at: String,
+    /// Where the names below the mount's folder begin in it.
+    from: usize,
+}
+
+impl Straight<'_> {
+    /// The names below the mount's folder.
+    pub(super) fn names(&self) -> &str {
+        self.at.get(self.from..).unwrap_or_default()
+    }
+
+    /// May a regular file there be changed? One that lies in the mount's own folder is reached through no other.
+    pub(super) fn file_right(&self) -> Right {
+        if self.names().contains('/') { self.right } else { Right::of(self.mount.is_writable()) }
+    }
+}
+
+/// One step of a walk.
+enum Step<'p> {
+    Name(Cow<'p, str>),
     /// One up, but not above the first so many names: a link may not lead out of its mount, even into another one,
     /// and above the root there is only the root.
     Up {
         floor: usize,
         linked: bool,
     },
+}
+
+/// An open folder on a walk.
+struct Reached {
+    dir: Arc<Dir>,
+    mount: OpenMount,
+    writable: bool,
+}
+
+/// What is asked of a walk.
+#[derive(Clone, Copy)]
+struct Ask {
+    seek: Seek,
+    follow: bool,
+    folder: bool,
+    dots: bool,
 }
 
 impl Tree {
@@ -181,48 +273,93 @@ impl Tree {
             kept.retain(|other| other.point() != mount.point());
             kept.push(mount);
         }
-        Self { mounts: kept }
+        let guarded = kept.iter().any(|mount| !mount.is_writable());
+        Self { mounts: kept, guarded }
     }
 
     /// Finds where `path` leads from `base`, a folder in the tree's form.
     ///
-    /// `..` after a symbolic link means the parent of what the link leads to, as everywhere; the walk that this needs
-    /// is also taken when mounts are nested, because a link could otherwise reach what the inner mount hides.
+    /// `..` after a symbolic link means the parent of what the link leads to, as everywhere.
     ///
     /// # Errors
-    /// `NotCapable` when it leads out of every mount; `NotFound` and the like when a folder on a walked way is missing.
-    pub(super) fn resolve(&self, base: &str, path: &str, follow: bool) -> Result<Place, FileError> {
+    /// `NotCapable` when it leads out of every mount; `NotFound` and the like when a folder on the way is missing.
+    pub(super) fn resolve(&self, base: &str, path: &str, follow: bool, seek: Seek) -> Result<Place, FileError> {
         check(path)?;
         let base = if path.starts_with('/') { "" } else { base };
         let last = path.rsplit('/').next().unwrap_or_default();
         let dots = last == "." || last == "..";
         let folder = dots || last.is_empty();
-        let follow = follow || folder;
-
-        let climbs = names(path).any(|name| name == "..");
-        let mut place = if climbs {
-            self.walk(base, path, follow)?
-        } else {
-            let mut joined = String::with_capacity(base.len() + path.len() + 1);
-            joined.push_str(base);
-            push_names(&mut joined, path);
-            match self.mount_of(&joined) {
-                Some(mount) if self.has_below(mount.point()) => self.walk(base, path, follow)?,
-                _ => self.place(joined, follow)?,
-            }
-        };
-        if let Place::Mounted(spot) = &mut place {
-            (spot.folder, spot.dots) = (folder, dots);
+        let ask = Ask { seek, follow: follow || folder, folder, dots };
+        if let Some(spot) = self.shortcut(base, path, ask)? {
+            return Ok(Place::Mounted(spot));
         }
-        Ok(place)
+        self.walk(base, path, ask)
     }
 
-    /// The same place with every link on the way followed, for making the file that a dangling link names.
-    ///
-    /// # Errors
-    /// As [`Tree::resolve`].
-    pub(super) fn resolve_fully(&self, spot: &Spot) -> Result<Place, FileError> {
-        self.walk("", &spot.path, true)
+    /// A path that the host can go all the way in one call: it has no `..` and no mount point lies below its mount.
+    pub(super) fn straight(&self, base: &str, path: &str) -> Option<Straight<'_>> {
+        if path.ends_with('/') || path.ends_with("/.") || path == "." {
+            return None;
+        }
+        let base = if path.starts_with('/') { "" } else { base };
+        let mut at = String::with_capacity(base.len() + path.len() + 1);
+        at.push_str(base);
+        for name in names(path) {
+            if name == ".." {
+                return None;
+            }
+            at.push('/');
+            at.push_str(name);
+        }
+        let mount = self.mount_of(&at)?;
+        let from = mount.point().len() + 1;
+        if from > at.len() || self.has_below(mount.point()) {
+            return None;
+        }
+        let right = match mount.is_writable() {
+            true if self.guarded => Right::Unasked,
+            writable => Right::of(writable),
+        };
+        Some(Straight { mount, right, at, from })
+    }
+
+    /// Lets the host go all the way in one call, where the folders on the way make no difference: nothing is to be
+    /// changed, or nothing may be in any case. Not where there is a link on the way.
+    fn shortcut(&self, base: &str, path: &str, ask: Ask) -> Result<Option<Spot>, FileError> {
+        if ask.seek == Seek::Name {
+            return Ok(None);
+        }
+        let Some(Straight { mount, right, at, from }) = self.straight(base, path) else { return Ok(None) };
+        if ask.seek == Seek::Write && right == Right::Unasked {
+            return Ok(None);
+        }
+        let Some(below) = at.get(from..) else { return Ok(None) };
+        let found = if ask.seek == Seek::Look && !below.contains('/') {
+            match host::stat(mount.dir(), below) {
+                Ok(stat) if stat.kind == FileKind::SymbolicLink && ask.follow => return Ok(None),
+                Ok(stat) => Found::Stat(stat),
+                Err(error) => return Err(error),
+            }
+        } else {
+            match host::see_below(mount.dir(), below) {
+                Ok(seen) if seen.stat.kind == FileKind::SymbolicLink && ask.follow => return Ok(None),
+                Ok(seen) => Found::Seen(seen),
+                Err(FileError::NotFound) if ask.seek != Seek::Write => return Err(FileError::NotFound),
+                Err(_) => return Ok(None),
+            }
+        };
+        let (mount, at_point) = (mount.clone(), At::Below(from));
+        Ok(Some(Spot {
+            mount,
+            right,
+            path: at,
+            folder: false,
+            dots: false,
+            pinned: false,
+            mount_point: false,
+            found,
+            at: at_point,
+        }))
     }
 
     /// Names that the tree adds to the folder at `path`: mount points and their ancestors right below it.
@@ -249,6 +386,20 @@ impl Tree {
         holding.max_by_key(|mount| mount.point().len())
     }
 
+    /// Is the innermost mount that holds this path one that may not be changed? By name alone, so only to choose
+    /// between two errors.
+    pub(super) fn is_read_only_by_name(&self, base: &str, path: &str) -> bool {
+        let mut at = if path.starts_with('/') { String::new() } else { base.to_owned() };
+        push_names(&mut at, path);
+        self.mount_of(&at).is_some_and(|mount| !mount.is_writable())
+    }
+
+    /// Names between the mount point and the folder that holds the last name.
+    pub(super) fn depth(&self, path: &str) -> usize {
+        let point = self.mount_of(path).map_or(0, |mount| depth(mount.point()));
+        depth(path).saturating_sub(point + 1)
+    }
+
     /// Is this an absolute path without `..` that no mount holds, whatever links there are?
     pub(super) fn is_nowhere(&self, path: &str) -> bool {
         let mut plain = String::with_capacity(path.len());
@@ -261,100 +412,159 @@ impl Tree {
         self.mounts.iter().any(|mount| below(mount.point(), path).is_some_and(|rest| !rest.is_empty()))
     }
 
-    fn place(&self, path: String, follow: bool) -> Result<Place, FileError> {
-        let has_below = self.has_below(&path);
-        match self.mount_of(&path) {
-            Some(mount) => {
-                let pinned = has_below || mount.point() == path;
-                let mount = mount.clone();
-                Ok(Place::Mounted(Spot { mount, path, follow, folder: false, dots: false, pinned }))
-            }
-            // The root is there even when nothing is mounted.
-            None if has_below || path.is_empty() => Ok(Place::Ancestor(path)),
-            None => Err(FileError::NotCapable),
-        }
+    /// Is this the root of a mount, whatever its name?
+    pub(super) fn is_root(&self, stat: &Stat) -> bool {
+        stat.kind == FileKind::Directory && self.mounts.iter().any(|mount| mount.id() == stat.id())
     }
 
-    /// Goes name by name and follows each link itself. The result has no link in it, unless its last name is one that
-    /// is not to be followed. Should another kernel of the session put a link on the way meanwhile, cap-std still
-    /// keeps the result inside its mount.
-    fn walk(&self, base: &str, path: &str, follow: bool) -> Result<Place, FileError> {
-        let typed = |name: &str| match name {
-            ".." => Step::Up { floor: 0, linked: false },
-            name => Step::Name(name.to_owned()),
-        };
-        let mut steps: Vec<Step> = names(path).rev().map(typed).chain(names(base).rev().map(typed)).collect();
+    /// What mount one is in, and whether it may be changed, in something found in an open folder. Entering the root of
+    /// another mount can only take the right to change away: whoever was granted more has it at the mount's own point.
+    fn enter(&self, from: &Reached, stat: &Stat) -> (OpenMount, bool) {
+        let mut entered = (from.mount.clone(), from.writable);
+        if stat.kind == FileKind::Directory {
+            for mount in self.mounts.iter().filter(|mount| mount.id() == stat.id()) {
+                entered = (mount.clone(), entered.1 && mount.is_writable());
+            }
+        }
+        entered
+    }
+
+    fn point(&self, at: &str) -> Option<Reached> {
+        let mount = self.mounts.iter().find(|mount| mount.point() == at)?;
+        Some(Reached { dir: Arc::clone(mount.dir()), mount: mount.clone(), writable: mount.is_writable() })
+    }
+
+    /// Goes name by name. Each is looked up in the folder that was opened before it, without following, so whatever is
+    /// moved meanwhile, the walk is in the folder that it has open. `..` begins again from the root with what is left.
+    fn walk(&self, base: &str, path: &str, mut ask: Ask) -> Result<Place, FileError> {
+        fn typed(name: &str) -> Step<'_> {
+            match name {
+                ".." => Step::Up { floor: 0, linked: false },
+                name => Step::Name(Cow::Borrowed(name)),
+            }
+        }
+        let mut steps: Vec<Step<'_>> = names(path).rev().map(typed).chain(names(base).rev().map(typed)).collect();
         let mut at = String::with_capacity(base.len() + path.len() + 1);
-        let mut links = 0;
+        let mut here = self.point("");
+        let (mut links, mut taken) = (0, 0);
         while let Some(step) = steps.pop() {
+            taken += 1;
+            if taken > STEPS_MAX {
+                return Err(FileError::Loop);
+            }
             let name = match step {
                 Step::Name(name) => name,
                 Step::Up { floor, linked } => {
-                    if linked && at.matches('/').count() <= floor {
+                    if linked && depth(&at) <= floor {
                         return Err(FileError::NotCapable);
                     }
                     at.truncate(at.rfind('/').unwrap_or(0));
+                    if !matches!(steps.last(), Some(Step::Up { .. })) {
+                        steps.extend(names(&at).rev().map(|name| Step::Name(Cow::Owned(name.to_owned()))));
+                        at.clear();
+                        here = self.point("");
+                    }
                     continue;
                 }
             };
             let parent = at.len();
             at.push('/');
             at.push_str(&name);
-            let last = steps.is_empty();
-            let Some(target) = self.look(&at, last, follow)? else { continue };
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(FileError::Loop);
+            if let Some(reached) = self.point(&at) {
+                here = Some(reached);
+                continue;
             }
-            let floor = self.mount_of(&at).map_or(0, |mount| mount.point().matches('/').count());
-            at.truncate(parent);
-            steps.extend(names(&target).rev().map(|name| match name {
-                ".." => Step::Up { floor, linked: true },
-                name => Step::Name(name.to_owned()),
-            }));
-        }
-        self.place_walked(at)
-    }
-
-    /// Looks at one place on a walk. The target, if it is a link to be followed.
-    fn look(&self, at: &str, last: bool, follow: bool) -> Result<Option<String>, FileError> {
-        let Place::Mounted(spot) = self.place(at.to_owned(), false)? else { return Ok(None) };
-        if spot.is_mount_point() {
-            return Ok(None);
-        }
-        let parent = at.get(..at.rfind('/').unwrap_or(0)).unwrap_or_default();
-        if !spot.pinned && self.has_below(parent) && parent != spot.mount.point() {
-            // In a folder that may be the tree's own, where nothing of the outer mount is to be seen.
-            if let Place::Ancestor(_) = self.place_walked(parent.to_owned())? {
+            let pinned = self.has_below(&at);
+            let Some(folder) = &here else {
+                if pinned {
+                    continue;
+                }
                 return Err(FileError::NotCapable);
+            };
+            if pinned {
+                // What the outer mount lacks here, or has as something else than a folder, is the tree's own.
+                let seen = host::see(&folder.dir, &name).ok().filter(|seen| seen.stat.kind == FileKind::Directory);
+                here = seen.map(|seen| self.reached(folder, seen));
+                continue;
             }
-        }
-        match spot.stat() {
-            Ok(stat) if stat.kind == FileKind::SymbolicLink && !spot.pinned => {
-                if last && !follow {
-                    return Ok(None);
+            let last = steps.is_empty();
+            let found = if last { look(&folder.dir, &name, ask)? } else { Found::Seen(host::see(&folder.dir, &name)?) };
+            match found {
+                Found::Seen(seen) if seen.stat.kind == FileKind::SymbolicLink && (ask.follow || !last) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(FileError::Loop);
+                    }
+                    let target = host::read_link(&seen.file, "")?;
+                    let floor = self.mount_of(&at).map_or(0, |mount| depth(mount.point()));
+                    at.truncate(parent);
+                    ask.folder |= last && matches!(target.rsplit('/').next(), Some("" | "." | ".."));
+                    steps.extend(names(&target).rev().map(|name| match name {
+                        ".." => Step::Up { floor, linked: true },
+                        name => Step::Name(Cow::Owned(name.to_owned())),
+                    }));
                 }
-                spot.read_link().map(Some)
+                found if last => return Ok(Place::Mounted(self.spot(folder, at, found, ask))),
+                Found::Seen(seen) if seen.stat.kind == FileKind::Directory => here = Some(self.reached(folder, seen)),
+                _ => return Err(FileError::NotDirectory),
             }
-            Ok(stat) if stat.kind == FileKind::Directory || last || spot.pinned => Ok(None),
-            Ok(_) => Err(FileError::NotDirectory),
-            Err(FileError::NotFound) if last || spot.pinned => Ok(None),
-            Err(error) => Err(error),
         }
+        let Some(Reached { dir, mount, writable }) = here else { return Ok(Place::Ancestor(at)) };
+        let mount_point = self.mounts.iter().any(|mount| mount.point() == at);
+        Ok(Place::Mounted(Spot {
+            mount,
+            right: Right::of(writable),
+            folder: ask.folder,
+            dots: ask.dots,
+            pinned: mount_point || self.has_below(&at),
+            mount_point,
+            found: Found::Unseen,
+            at: At::Folder(dir),
+            path: at,
+        }))
     }
 
-    /// The end of a walk. Nothing is left to follow there. An ancestor of a mount point that the outer mount lacks, or
-    /// has as something else than a folder, is the tree's own.
-    fn place_walked(&self, at: String) -> Result<Place, FileError> {
-        match self.place(at, false)? {
-            Place::Mounted(spot) if spot.pinned && !spot.is_mount_point() => {
-                if spot.stat().is_ok_and(|stat| stat.kind == FileKind::Directory) {
-                    Ok(Place::Mounted(spot))
-                } else {
-                    Ok(Place::Ancestor(spot.path))
-                }
-            }
-            place => Ok(place),
+    fn reached(&self, from: &Reached, seen: Seen) -> Reached {
+        let (mount, writable) = self.enter(from, &seen.stat);
+        Reached { dir: Arc::new(Dir::from_std_file(seen.file.into())), mount, writable }
+    }
+
+    fn spot(&self, folder: &Reached, path: String, found: Found, ask: Ask) -> Spot {
+        let (mount, writable) = match &found {
+            Found::Stat(stat) | Found::Seen(Seen { stat, .. }) => self.enter(folder, stat),
+            Found::Missing | Found::Unseen => (folder.mount.clone(), folder.writable),
+        };
+        Spot {
+            mount,
+            right: Right::of(writable),
+            path,
+            folder: ask.folder,
+            dots: ask.dots,
+            pinned: false,
+            mount_point: false,
+            found,
+            at: At::Entry(Arc::clone(&folder.dir)),
         }
     }
+}
+
+/// Looks at the last name of a walk, as closely as it was asked for. A link that is to be followed is always opened.
+fn look(folder: &Dir, name: &str, ask: Ask) -> Result<Found, FileError> {
+    let found = match ask.seek {
+        Seek::Name if !ask.follow => return Ok(Found::Unseen),
+        Seek::Name | Seek::Look => match host::stat(folder, name) {
+            Ok(stat) if stat.kind == FileKind::SymbolicLink && ask.follow => host::see(folder, name).map(Found::Seen),
+            stat => stat.map(Found::Stat),
+        },
+        Seek::Read | Seek::Write => host::see(folder, name).map(Found::Seen),
+    };
+    match found {
+        Err(FileError::NotFound) => Ok(Found::Missing),
+        found => found,
+    }
+}
+
+/// Names in a path in the tree's form.
+fn depth(path: &str) -> usize {
+    path.matches('/').count()
 }

@@ -2,39 +2,56 @@
 //!
 //! ```text
 //! <store>/lock                         held for a moment by whoever adds or removes
+//!        /key                          makes the keys of what callers put into the store by a session's name
 //!        /objects/<id>                 the bytes; the time of modification is that of the last use
-//!        /notes/<session>/<id>         who refers to it, and what it is
-//!        /agents/<session>/<label>     which artifact an agent's output is
+//!        /notes/<holder>/<id>          who refers to it, and what it is
+//!        /agents/<holder>/<label>      which artifact an agent's output is
+//!        /totals/all, <holder>         how much there is, so that it need not be counted
 //!        /unfinished/                  what is being written, each file locked by its writer
 //! ```
 //!
-//! An artifact's id is the start of the SHA-256 of its bytes: what is stored twice is stored once. Bytes are written
-//! beside, synced and renamed, so that an object is whole or not there; only temporary stores, which a crash of the machine
-//! may damage, do not wait for the disk. A store never outgrows its [`ArtifactQuota`]:
-//! what was used longest ago makes room. Whoever knows an id can read it, so a store belongs to one tenant.
+//! Artifacts are capabilities. Every session has a key of its own; an artifact's id is a part of the HMAC of its digest
+//! with the key of the session that keeps it, and a holder's name is made of the key as well. Nobody without the key can
+//! compute an id, or confirm what one stands for. [`SessionArtifacts`] is what a session sees of a store: what it keeps
+//! itself, what those kept whose state it goes on from, up to then, and what callers put there for it. [`ArtifactStore`]
+//! is the store as its owner sees it: all of it, by ids that may be shortened. A store belongs to one tenant.
+//!
+//! What a session keeps twice is kept once. Bytes are written beside, synced and renamed, so that an object is whole or
+//! not there; only temporary stores, which a crash of the machine may damage, do not wait for the disk. A store never
+//! outgrows its [`ArtifactQuota`], in which what is on its way in counts as well: what was used longest ago makes room.
+//!
+//! In stores of older versions, holders are digests of sessions' names, and ids are starts of the bytes' SHA-256. A
+//! session of such a name reaches what is noted there, and the owner all of it.
 
 mod collect;
+mod keys;
+mod session;
+mod survey;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod writer;
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use fs2::FileExt;
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use collect::{Collected, Collection};
+pub use keys::{ArtifactKey, ArtifactKeys};
+pub use session::SessionArtifacts;
 pub use writer::ArtifactWriter;
+
+use writer::Keeper;
 
 /// What an id begins with in a URI.
 pub const ARTIFACT_SCHEME: &str = "artifact://";
@@ -47,6 +64,8 @@ const ID_DIGITS: usize = 32;
 const PREFIX_DIGITS_MIN: usize = 6;
 /// Longest title, label and MIME type, in bytes.
 const WORD_BYTES_MAX: usize = 1 << 10;
+/// Longest note, label and total as a file.
+const NOTE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +134,6 @@ pub struct Artifact {
 /// What is said of an artifact when it is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// The session that refers to it.
-    pub session: &'a str,
     /// What it is, such as `text/plain`.
     pub mime_type: &'a str,
     /// What it is of, for people.
@@ -134,9 +151,12 @@ pub enum ArtifactError {
     /// A shortened id stands for several.
     #[error("`{0}` is the start of more than one artifact's id")]
     Ambiguous(String),
-    /// What was given is no id.
+    /// What the store's owner gave is no id.
     #[error("`{0}` is no artifact: an id has {ID_DIGITS} hexadecimal digits, or the first {PREFIX_DIGITS_MIN} or more")]
     NotAnId(String),
+    /// What a session gave is no whole id.
+    #[error("`{0}` is no artifact: an id has {ID_DIGITS} hexadecimal digits")]
+    NotWhole(String),
     /// It is larger than an artifact may be.
     #[error("an artifact has at most {max} bytes, this one has more")]
     TooLarge { max: u64 },
@@ -156,7 +176,7 @@ impl ArtifactError {
         match self {
             ArtifactError::Unknown(_) => "artifact-unknown",
             ArtifactError::Ambiguous(_) => "artifact-ambiguous",
-            ArtifactError::NotAnId(_) => "artifact-id",
+            ArtifactError::NotAnId(_) | ArtifactError::NotWhole(_) => "artifact-id",
             ArtifactError::TooLarge { .. } => "artifact-too-large",
             ArtifactError::Io { .. } => "artifact-store",
         }
@@ -169,6 +189,9 @@ struct Note {
     session: String,
     mime_type: String,
     title: Option<String>,
+    /// When it was first kept, in nanoseconds since the Unix epoch.
+    #[serde(default)]
+    kept_at: u64,
 }
 
 /// An agent's output, as it lies on disk.
@@ -176,9 +199,12 @@ struct Note {
 struct Label {
     label: String,
     id: String,
+    /// The number to put behind the label when it is used again.
+    #[serde(default)]
+    next: Option<u64>,
 }
 
-/// A store of artifacts. A cheap handle. Every method waits for the disk: call them where blocking is no harm.
+/// A store of artifacts as its owner sees it: all of it. A cheap handle. Every method waits for the disk: call them where blocking is no harm.
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
     inner: Arc<Inner>,
@@ -187,6 +213,7 @@ pub struct ArtifactStore {
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
+    key: ArtifactKey,
     quota: ArtifactQuota,
     /// Whether nobody gave it: those who are told of an artifact must be told where it is.
     is_temporary: bool,
@@ -202,7 +229,7 @@ impl ArtifactStore {
     }
 
     /// The place for artifacts that nobody gave a store for: a folder of this user's among temporary files, shared by
-    /// processes. Its usual quota is [`ArtifactQuota::TEMPORARY`].
+    /// processes. Each session reaches its own part of it alone. Its usual quota is [`ArtifactQuota::TEMPORARY`].
     ///
     /// # Errors
     /// `Io` when it cannot be made, or belongs to somebody else.
@@ -234,8 +261,10 @@ impl ArtifactStore {
     }
 
     fn make(folder: PathBuf, quota: ArtifactQuota, is_temporary: bool) -> Result<ArtifactStore, ArtifactError> {
-        let store = ArtifactStore { inner: Arc::new(Inner { folder, quota, is_temporary }) };
-        for folder in [store.objects(), store.notes(), store.agents(), store.unfinished()] {
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        let key = store_key(&folder)?;
+        let store = ArtifactStore { inner: Arc::new(Inner { folder, key, quota, is_temporary }) };
+        for folder in [store.objects(), store.notes(), store.agents(), store.totals(), store.unfinished()] {
             make_folder(&folder).map_err(failed(&folder, "make"))?;
         }
         Ok(store)
@@ -269,56 +298,46 @@ impl ArtifactStore {
         self.inner.is_temporary
     }
 
-    /// Begins an artifact whose bytes come in pieces.
+    /// Begins an artifact for a session, whose bytes come in pieces. Sessions of this name reach it.
     ///
     /// # Errors
     /// `Io`.
-    pub fn writer(&self) -> Result<ArtifactWriter, ArtifactError> {
-        ArtifactWriter::new(self.clone())
+    pub fn writer(&self, session: &str) -> Result<ArtifactWriter, ArtifactError> {
+        let keeper =
+            Keeper { key: self.inner.key.of_session(session), holder: key(session), session: session.to_owned() };
+        ArtifactWriter::new(self.clone(), Arc::new(keeper))
     }
 
-    /// Stores bytes.
+    /// Stores bytes for a session. Sessions of this name reach them.
     ///
     /// # Errors
     /// `TooLarge`, `Io`.
-    pub fn put(&self, bytes: &[u8], description: Description<'_>) -> Result<Artifact, ArtifactError> {
-        let mut writer = self.writer()?;
+    pub fn put(&self, session: &str, bytes: &[u8], description: Description<'_>) -> Result<Artifact, ArtifactError> {
+        let mut writer = self.writer(session)?;
         writer.write(bytes)?;
         writer.finish(description)
     }
 
-    /// Stores the output of an agent, to be found as `agent://<name>` in its session. Returns the name: the label, with a
-    /// number behind it when the session has that name already, or the artifact's id where there is no label.
-    ///
-    /// # Errors
-    /// `TooLarge`, `Io`.
-    pub fn put_agent(&self, session: &str, label: Option<&str>, output: &str) -> Result<String, ArtifactError> {
-        let title = label.map(|label| format!("output of agent {label}"));
-        let artifact =
-            self.put(output.as_bytes(), Description { session, mime_type: "text/plain", title: title.as_deref() })?;
-        let Some(label) = label.map(word).filter(|label| !label.is_empty()) else { return Ok(artifact.id) };
-        let folder = self.agents().join(key(session));
-        make_folder(&folder).map_err(failed(&folder, "make"))?;
-        let _lock = self.lock()?;
-        let mut name = label.clone();
-        for number in 2.. {
-            match read_json::<Label>(&folder.join(key(&name))) {
-                Some(_) => name = format!("{label}-{number}"),
-                None => break,
-            }
-        }
-        self.write_json(&folder, &key(&name), &Label { label: name.clone(), id: artifact.id })?;
-        Ok(name)
-    }
-
-    /// The output of an agent of this session, by the name it was stored under or its id.
+    /// The output of an agent of any session of this name, by the name it was stored under or its id.
     ///
     /// # Errors
     /// `Unknown`, `Io`.
     pub fn agent(&self, session: &str, name: &str) -> Result<Artifact, ArtifactError> {
         let name = name.strip_prefix(AGENT_SCHEME).unwrap_or(name);
-        match read_json::<Label>(&self.agents().join(key(session)).join(key(name))) {
-            Some(label) => self.get(&label.id),
+        let mut latest: Option<Artifact> = None;
+        for holder in names_in(&self.agents())? {
+            let label: Option<Label> = read_json(&self.agents().join(&holder).join(key(name)));
+            let Some(label) = label.filter(|label| is_id(&label.id)) else { continue };
+            let note: Option<Note> = read_json(&self.notes().join(&holder).join(&label.id));
+            if note.is_some_and(|note| note.session == session)
+                && let Ok(artifact) = self.get(&label.id)
+                && latest.as_ref().is_none_or(|latest| latest.used_at < artifact.used_at)
+            {
+                latest = Some(artifact);
+            }
+        }
+        match latest {
+            Some(latest) => Ok(latest),
             None if is_id(name) => self.get(name),
             None => Err(ArtifactError::Unknown(format!("{AGENT_SCHEME}{name}"))),
         }
@@ -330,8 +349,8 @@ impl ArtifactStore {
     /// `NotAnId`, `Ambiguous`, `Unknown`, `Io`.
     pub fn get(&self, id: &str) -> Result<Artifact, ArtifactError> {
         let id = self.resolve(id)?;
-        let mut found = self.survey(Some(&id))?;
-        found.remove(&id).ok_or(ArtifactError::Unknown(id))
+        let found = self.survey(Some(&id))?.remove(&id);
+        found.map(|held| held.artifact).ok_or(ArtifactError::Unknown(id))
     }
 
     /// Opens the bytes of an artifact, and notes that it was used.
@@ -339,10 +358,13 @@ impl ArtifactStore {
     /// # Errors
     /// As [`ArtifactStore::get`].
     pub fn read(&self, id: &str) -> Result<File, ArtifactError> {
-        let id = self.resolve(id)?;
-        let path = self.objects().join(&id);
-        let file = File::open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ArtifactError::Unknown(id),
+        self.open_object(&self.resolve(id)?)
+    }
+
+    fn open_object(&self, id: &str) -> Result<File, ArtifactError> {
+        let path = self.objects().join(id);
+        let file = open_file(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => ArtifactError::Unknown(id.to_owned()),
             _ => failed(&path, "open")(error),
         })?;
         touch(&file);
@@ -354,9 +376,7 @@ impl ArtifactStore {
     /// # Errors
     /// `Io`.
     pub fn list(&self) -> Result<Vec<Artifact>, ArtifactError> {
-        let mut all: Vec<Artifact> = self.survey(None)?.into_values().collect();
-        all.sort_by(|a, b| b.used_at.cmp(&a.used_at).then_with(|| a.id.cmp(&b.id)));
-        Ok(all)
+        Ok(self.by_use()?.into_iter().map(|held| held.artifact).collect())
     }
 
     /// Removes an artifact, whoever refers to it.
@@ -365,24 +385,41 @@ impl ArtifactStore {
     /// As [`ArtifactStore::get`].
     pub fn delete(&self, id: &str) -> Result<Artifact, ArtifactError> {
         let _lock = self.lock()?;
-        let artifact = self.get(id)?;
-        self.remove(&artifact)?;
-        Ok(artifact)
+        let id = self.resolve(id)?;
+        let Some(held) = self.survey(Some(&id))?.remove(&id) else { return Err(ArtifactError::Unknown(id)) };
+        self.forget_totals()?;
+        self.remove(&held)?;
+        Ok(held.artifact)
     }
 
-    /// Drops what a session refers to. What nobody else refers to is the first to go.
+    /// Drops what sessions of this name refer to. What nobody else refers to is the first to go.
     ///
     /// # Errors
     /// `Io`.
     pub fn forget_session(&self, session: &str) -> Result<(), ArtifactError> {
         let _lock = self.lock()?;
-        for folder in [self.notes().join(key(session)), self.agents().join(key(session))] {
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&folder, "remove")(error)),
-                _ => {}
+        self.forget_totals()?;
+        for holder in names_in(&self.notes())? {
+            let folder = self.notes().join(&holder);
+            let mut forgotten = Vec::new();
+            for id in names_in(&folder)? {
+                if read_json::<Note>(&folder.join(&id)).is_some_and(|note| note.session == session) {
+                    remove_file(&folder.join(&id))?;
+                    forgotten.push(id);
+                }
+            }
+            let agents = self.agents().join(&holder);
+            for name in names_in(&agents)? {
+                if read_json::<Label>(&agents.join(&name)).is_some_and(|label| forgotten.contains(&label.id)) {
+                    remove_file(&agents.join(&name))?;
+                }
             }
         }
         Ok(())
+    }
+
+    fn folder(&self) -> &Path {
+        &self.inner.folder
     }
 
     fn objects(&self) -> PathBuf {
@@ -403,11 +440,7 @@ impl ArtifactStore {
 
     /// Keeps every other process, and every other part of this one, from adding and removing.
     fn lock(&self) -> Result<File, ArtifactError> {
-        let path = self.inner.folder.join("lock");
-        let options = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = options.map_err(failed(&path, "open"))?;
-        file.lock_exclusive().map_err(failed(&path, "lock"))?;
-        Ok(file)
+        lock_in(&self.inner.folder)
     }
 
     /// The whole id.
@@ -427,63 +460,6 @@ impl ArtifactStore {
             (Some(_), Some(_)) => Err(ArtifactError::Ambiguous(text.to_owned())),
         }
     }
-
-    /// All objects by id, or the one that is wanted, with what is noted of them.
-    fn survey(&self, wanted: Option<&str>) -> Result<BTreeMap<String, Artifact>, ArtifactError> {
-        let ids = wanted.map_or_else(|| names_in(&self.objects()), |id| Ok(vec![id.to_owned()]))?;
-        let mut found = BTreeMap::new();
-        for id in ids.into_iter().filter(|id| is_id(id)) {
-            let path = self.objects().join(&id);
-            // What goes meanwhile is not there.
-            let Ok(metadata) = fs::metadata(&path) else { continue };
-            let artifact = Artifact {
-                id: id.clone(),
-                size_bytes: metadata.len(),
-                mime_type: "application/octet-stream".to_owned(),
-                title: None,
-                sessions: Vec::new(),
-                labels: Vec::new(),
-                used_at: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                path,
-            };
-            found.insert(id, artifact);
-        }
-        for session in names_in(&self.notes())? {
-            let folder = self.notes().join(session);
-            let ids = wanted.map_or_else(|| names_in(&folder), |id| Ok(vec![id.to_owned()]))?;
-            for id in ids {
-                if let (Some(artifact), Some(note)) = (found.get_mut(&id), read_json::<Note>(&folder.join(&id))) {
-                    artifact.mime_type = note.mime_type;
-                    artifact.title = note.title.or(artifact.title.take());
-                    artifact.sessions.push(note.session);
-                }
-            }
-        }
-        for session in names_in(&self.agents())? {
-            let folder = self.agents().join(session);
-            for name in names_in(&folder)? {
-                if let Some(label) = read_json::<Label>(&folder.join(name))
-                    && let Some(artifact) = found.get_mut(&label.id)
-                {
-                    artifact.labels.push(label.label);
-                }
-            }
-        }
-        for artifact in found.values_mut() {
-            artifact.sessions.sort_unstable();
-            artifact.labels.sort_unstable();
-        }
-        Ok(found)
-    }
-
-    /// Removes an object and every note of it. The store is locked.
-    fn remove(&self, artifact: &Artifact) -> Result<(), ArtifactError> {
-        // The notes go first: an object without a note is found and removed later, a note without one is not.
-        for session in &artifact.sessions {
-            remove_file(&self.notes().join(key(session)).join(&artifact.id))?;
-        }
-        remove_file(&artifact.path)
-    }
 }
 
 impl Artifact {
@@ -493,14 +469,48 @@ impl Artifact {
     }
 }
 
-/// The id of what has this digest.
-fn id_of(digest: Sha256) -> String {
-    digest.finalize().iter().take(ID_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A file name for any text.
 fn key(text: &str) -> String {
-    id_of(Sha256::new_with_prefix(text))
+    keys::digits(Sha256::digest(text).into())
+}
+
+/// The key of a store, which is made with it.
+fn store_key(folder: &Path) -> Result<ArtifactKey, ArtifactError> {
+    let path = folder.join("key");
+    let found = || fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()).map(ArtifactKey::from_bytes);
+    if let Some(key) = found() {
+        return Ok(key);
+    }
+    let _lock = lock_in(folder)?;
+    if let Some(key) = found() {
+        return Ok(key);
+    }
+    let key = ArtifactKey::random();
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
+        file.write_all(key.bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)
+    };
+    write().map_err(failed(&path, "write"))?;
+    Ok(key)
+}
+
+fn lock_in(folder: &Path) -> Result<File, ArtifactError> {
+    let path = folder.join("lock");
+    let mut options = fs::OpenOptions::new();
+    // Somebody may have put something there that is waited for.
+    options.create(true).truncate(false).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(&path).map_err(failed(&path, "open"))?;
+    file.lock_exclusive().map_err(failed(&path, "lock"))?;
+    Ok(file)
+}
+
+/// Opens a file to read, and nothing but a file: what else may lie there is not waited for.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
 fn is_hexadecimal(text: &str) -> bool {
@@ -527,7 +537,9 @@ fn names_in(folder: &Path) -> Result<Vec<String>, ArtifactError> {
 
 /// What a file says, if it is there and says it.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    let mut bytes = Vec::new();
+    open_file(path).ok()?.take(NOTE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 fn remove_file(path: &Path) -> Result<(), ArtifactError> {

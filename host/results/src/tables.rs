@@ -4,7 +4,7 @@
 //! it. What is kept of it is told in the display's Tabular Data Resource, and behind its Markdown when that shows a part of
 //! the rows only. Read [`Tables::keep`] first.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use cellar_core::{
     mime::{MimeBundle, MimeData, RESOURCE_TYPE},
@@ -13,13 +13,16 @@ use cellar_core::{
 use cellar_tables::{FRAME_TYPE, PARQUET_TYPE, Table, TableError};
 use serde_json::{Map, Value};
 
-use crate::artifacts::{Artifact, ArtifactError, ArtifactStore, ArtifactWriter, Description};
+use crate::artifacts::{
+    Artifact, ArtifactError, ArtifactKeys, ArtifactStore, ArtifactWriter, Description, SessionArtifacts,
+};
 
 /// Where the tables of a session go.
 #[derive(Clone, Debug)]
 pub struct Tables {
     session: String,
-    artifacts: Option<ArtifactStore>,
+    keys: Arc<ArtifactKeys>,
+    store: Option<ArtifactStore>,
 }
 
 /// Why a table was not kept.
@@ -34,9 +37,22 @@ enum Refusal {
 }
 
 impl Tables {
-    /// `artifacts` is the session's own store; without one, they go where nobody gave a store for.
-    pub fn new(session: &str, artifacts: Option<ArtifactStore>) -> Tables {
-        Tables { session: session.to_owned(), artifacts }
+    /// `store` is the session's own; without one, they go where nobody gave a store for.
+    pub fn new(session: &str, keys: Arc<ArtifactKeys>, store: Option<ArtifactStore>) -> Tables {
+        Tables { session: session.to_owned(), keys, store }
+    }
+
+    /// The session's artifacts, its tables among them. Waits for the disk when they are in the temporary place and nobody has
+    /// used that yet.
+    ///
+    /// # Errors
+    /// The temporary place cannot be made.
+    pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
+        let store = match &self.store {
+            Some(store) => store.clone(),
+            None => ArtifactStore::shared_temporary()?,
+        };
+        Ok(store.for_session(&self.session, Arc::clone(&self.keys)))
     }
 
     /// Keeps a table that was [taken](take) from a display, and says in the display where it is, or why it was not kept.
@@ -55,18 +71,14 @@ impl Tables {
     fn store(&self, frame: &MimeData) -> Result<Artifact, Refusal> {
         let MimeData::Binary(bytes) = frame else { return Err(Refusal::Text) };
         let table = Table::parse(bytes)?;
-        let store = match &self.artifacts {
-            Some(store) => store.clone(),
-            None => ArtifactStore::shared_temporary()?,
-        };
-        let mut out = Pieces { writer: store.writer()?, refused: None };
+        let mut out = Pieces { writer: self.artifacts()?.writer()?, refused: None };
         let written = table.write_parquet(&mut out);
         if let Some(error) = out.refused {
             return Err(error.into());
         }
         written?;
         let title = format!("table of {} rows and {} columns", table.rows(), table.columns());
-        let description = Description { session: &self.session, mime_type: PARQUET_TYPE, title: Some(&title) };
+        let description = Description { mime_type: PARQUET_TYPE, title: Some(&title) };
         Ok(out.writer.finish(description)?)
     }
 }
@@ -167,7 +179,7 @@ mod tests {
         let mut bundle = display(frame);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let taken = take(&mut bundle).expect("a table");
-        runtime.block_on(Tables::new("s", Some(store.clone())).keep(taken, &mut bundle));
+        runtime.block_on(Tables::new("s", Arc::default(), Some(store.clone())).keep(taken, &mut bundle));
         (bundle, store.list().expect("a list"))
     }
 
@@ -192,8 +204,7 @@ mod tests {
         assert_eq!(take(&mut bundle), Some(MimeData::Binary(frame())));
         assert!(bundle.get(FRAME_TYPE).is_none());
         let artifact = |store: ArtifactStore| {
-            let description = Description { session: "s", mime_type: PARQUET_TYPE, title: None };
-            store.put(b"rows", description).expect("stored")
+            store.put("s", b"rows", Description { mime_type: PARQUET_TYPE, title: None }).expect("stored")
         };
         let folder = tempfile::tempdir().expect("a folder");
         let kept =

@@ -55,7 +55,7 @@ fn a_table_is_a_file_that_cells_and_models_read() {
         let header = ROWS.lines().next().expect("a header");
         let part = run(&session, &format!("print(tool.read(path='{path}', offset=2, limit=1))")).await.text();
         assert_eq!(part.trim_end(), format!("{header}\n{second}"));
-        let page = output.to_llm(&View { from: 2, artifacts: Some(store.clone()), ..View::default() });
+        let page = output.to_llm(&View { from: 2, artifacts: session.artifacts().ok(), ..View::default() });
         assert_eq!((&page.blocks[1], page.next), (&Block::Text(format!("{header}\n{third}\n")), None));
         let Block::Text(head) = &page.blocks[0] else { panic!("{page:?}") };
         assert!(head.ends_with("key str, whole Int64, real float64, text str, when datetime64[us, Europe/Oslo], group category, flag object"), "{head}");

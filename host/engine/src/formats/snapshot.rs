@@ -12,6 +12,7 @@ use std::{
 
 use cellar_core::cell::Language;
 use cellar_files::OpenFile;
+use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
 
 use crate::formats::{header::FormatError, remembered::Remembered};
@@ -41,6 +42,8 @@ pub struct Snapshot {
     pub(crate) is_fork: bool,
     /// What the session remembers besides its kernels.
     pub(crate) remembered: Remembered,
+    /// What reaches the artifacts of the session, in its own hands. Whoever else goes on from this inherits.
+    pub(crate) artifacts: Option<ArtifactKeys>,
     pub(crate) kernels: Vec<Arc<KernelImage>>,
 }
 
@@ -136,6 +139,7 @@ impl Snapshot {
             disk_usage: (0, 0),
             is_fork: false,
             remembered: Remembered::default(),
+            artifacts: None,
             kernels: Vec::new(),
         }
     }
@@ -174,6 +178,11 @@ impl Snapshot {
     /// Bytes of memory that differ from that of a new session.
     pub fn changed_bytes(&self) -> u64 {
         self.kernels.iter().map(|kernel| (kernel.pages.len() * PAGE_BYTES) as u64).sum()
+    }
+
+    /// What reaches the artifacts that the session had when this was taken, for another one that goes on from it.
+    pub(crate) fn inherited_artifacts(&self) -> Option<ArtifactKeys> {
+        self.artifacts.as_ref().map(|keys| keys.inherited(self.taken_at_nanos))
     }
 
     /// The same state for another session: its kernels get new seeds, so that the two do not draw the same numbers.

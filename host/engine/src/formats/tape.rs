@@ -17,6 +17,7 @@
 //! write a recording can write any. A reader checks all of them before it plays the first item, and trusts nothing.
 
 use cellar_core::limits::Limits;
+use cellar_results::artifacts::ArtifactKey;
 use serde::{Deserialize, Serialize};
 
 use crate::formats::header::{FileKind, FormatError};
@@ -30,7 +31,7 @@ pub(crate) use read::{Cursor, OpenError, TapeFile};
 pub(crate) use write::{Writer, bytes_of};
 
 /// The version changes with every change to this format or to what stands in the items.
-pub(crate) const RECORDING: FileKind = FileKind { name: "recording", letter: b'r', version: 3 };
+pub(crate) const RECORDING: FileKind = FileKind { name: "recording", letter: b'r', version: 4 };
 const CHECKSUM_BYTES: usize = 16;
 /// Tag and both lengths.
 const FRAME_HEAD_BYTES: usize = 9;
@@ -53,6 +54,8 @@ pub(crate) struct Head {
     /// Version of the kernel world.
     pub(crate) world: String,
     pub(crate) limits: Limits,
+    /// Makes the ids of its artifacts what they were.
+    pub(crate) artifacts: ArtifactKey,
 }
 
 /// What is said of it after the last.

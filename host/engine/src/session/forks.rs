@@ -27,7 +27,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Session, granted::Caller};
+use super::{Session, granted::Caller, reading::Reach};
 use crate::{
     contract::{
         bridge::{AgentCall, Call, CallError, CallErrorKind, Response},
@@ -48,6 +48,7 @@ pub(super) struct Kin {
     pub(super) permits: Permits,
     pub(super) locals: Arc<Locals>,
     pub(super) forks_left: Arc<Semaphore>,
+    pub(super) reach: Arc<Reach>,
 }
 
 /// What a fork is to do.

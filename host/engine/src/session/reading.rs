@@ -4,12 +4,13 @@
 use std::{
     fs::File,
     io::{self, Read},
+    sync::{Arc, Mutex},
 };
 
-use cellar_core::{mime::MimeBundle, text::describe};
+use cellar_core::{mime::MimeBundle, sync::lock, text::describe};
 use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT};
 use cellar_results::{
-    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactStore},
+    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKeys, SessionArtifacts},
     result::OutputPolicy,
     tables::{self, Tables},
 };
@@ -33,6 +34,28 @@ const TEXT_BYTES_MAX: usize = 8 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes in which a text has no NUL.
 const SNIFFED_BYTES: usize = 8 << 10;
+
+/// Which artifacts a session reaches. The forks that its cells make have the same.
+pub(super) struct Reach {
+    /// In whose name they are kept.
+    session: String,
+    keys: Mutex<Arc<ArtifactKeys>>,
+}
+
+impl Reach {
+    pub(super) fn new(session: &str, keys: ArtifactKeys) -> Reach {
+        Reach { session: session.to_owned(), keys: Mutex::new(Arc::new(keys)) }
+    }
+
+    pub(super) fn keys(&self) -> Arc<ArtifactKeys> {
+        lock(&self.keys).clone()
+    }
+
+    /// Reaches what a session with these keys reached at a moment as well.
+    pub(super) fn inherit(&self, from: &ArtifactKeys, until: u64) {
+        Arc::make_mut(&mut *lock(&self.keys)).inherit(from, until);
+    }
+}
 
 /// The arguments of `tool.read(path, offset, limit)`.
 #[derive(Debug, Deserialize)]
@@ -76,20 +99,19 @@ impl Session {
         self.inner.config.output
     }
 
-    /// Where its artifacts are kept. Waits for the disk when that is the temporary place and nobody has used it yet.
+    /// Its artifacts: what its cells may read. Waits for the disk when they are in the temporary place and nobody has used
+    /// that yet.
     ///
     /// # Errors
     /// The temporary place cannot be made.
-    pub fn artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
-        match &self.inner.config.artifacts {
-            Some(store) => Ok(store.clone()),
-            None => ArtifactStore::shared_temporary(),
-        }
+    pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
+        self.tables().artifacts()
     }
 
     /// Where the tables go that its cells display.
     pub(crate) fn tables(&self) -> Tables {
-        Tables::new(self.id(), self.inner.config.artifacts.clone())
+        let Reach { session, keys } = &*self.inner.reach;
+        Tables::new(session, lock(keys).clone(), self.inner.config.artifacts.clone())
     }
 
     /// Keeps the table of a value that was looked at, as one that is displayed is kept.
@@ -113,7 +135,7 @@ impl Session {
             if let Response::Text(text) | Response::Json(text) = &response {
                 let (text, label) = (text.clone(), label.clone());
                 let bytes = text.len() as u64;
-                let put = move || self.artifacts()?.put_agent(self.id(), label.as_deref(), &text);
+                let put = move || self.artifacts()?.put_agent(label.as_deref(), &text);
                 match tokio::task::spawn_blocking(put).await {
                     Ok(Ok(name)) => {
                         let uri = format!("{AGENT_SCHEME}{name}");
@@ -150,7 +172,7 @@ impl Session {
             CallError::new(CallErrorKind::Failed, format!("`{path}` cannot be read: {why}"))
         };
         let text = if path.starts_with(ARTIFACT_SCHEME) || path.starts_with(AGENT_SCHEME) {
-            let artifact = self.find_artifact(path).and_then(|(store, found)| Ok((store.read(&found.id)?, found)));
+            let artifact = self.find_artifact(path).and_then(|(own, found)| Ok((own.read(&found.id)?, found)));
             let (mut file, artifact) = artifact.map_err(|error| match error {
                 // What the host says may name a folder of the host.
                 ArtifactError::Io { source, .. } => failed(&source.kind()),
@@ -178,10 +200,10 @@ impl Session {
         Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    fn find_artifact(&self, uri: &str) -> Result<(ArtifactStore, Artifact), ArtifactError> {
-        let store = self.artifacts()?;
-        let artifact = if uri.starts_with(AGENT_SCHEME) { store.agent(self.id(), uri) } else { store.get(uri) }?;
-        Ok((store, artifact))
+    fn find_artifact(&self, uri: &str) -> Result<(SessionArtifacts, Artifact), ArtifactError> {
+        let own = self.artifacts()?;
+        let artifact = if uri.starts_with(AGENT_SCHEME) { own.agent(uri) } else { own.get(uri) }?;
+        Ok((own, artifact))
     }
 
     /// A file of the granted folders, or the names in a folder.

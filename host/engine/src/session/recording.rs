@@ -7,6 +7,8 @@ use cellar_core::{
     time::wall_nanos,
 };
 
+use cellar_results::artifacts::ArtifactKey;
+
 use super::Session;
 use crate::{
     contract::error::Error,
@@ -23,8 +25,8 @@ impl Session {
     /// then nobody hears of errors. Does nothing when the session is not recorded.
     ///
     /// A recording has what cells are given: their code, their environment, what they read from files, the answers
-    /// of tools and models. It has nothing that bridges keep to themselves, such as keys. At most
-    /// [`RECORDING_BYTES_MAX`].
+    /// of tools and models. It has nothing that bridges keep to themselves, such as keys; it has the key that makes the ids
+    /// of the session's artifacts. At most [`RECORDING_BYTES_MAX`].
     ///
     /// # Errors
     /// `Recording` when it could not be written, or not all of it.
@@ -39,12 +41,18 @@ impl Session {
 }
 
 /// Begins the recording of a session.
-pub(super) fn begin(path: &Path, session: &str, limits: &Limits) -> Result<Arc<Recorder>, Error> {
+pub(super) fn begin(
+    path: &Path,
+    session: &str,
+    limits: &Limits,
+    artifacts: &ArtifactKey,
+) -> Result<Arc<Recorder>, Error> {
     let head = Head {
         session: session.to_owned(),
         began: wall_nanos(),
         world: WORLD_VERSION.to_owned(),
         limits: limits.clone(),
+        artifacts: artifacts.clone(),
     };
     Ok(Arc::new(Recorder::create(path, &head, RECORDING_BYTES_MAX)?))
 }

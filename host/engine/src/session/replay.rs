@@ -18,6 +18,7 @@ use cellar_core::{
 };
 use cellar_files::{FileLimits, Files, Quota};
 use cellar_results::{
+    artifacts::{ArtifactError, ArtifactKeys, SessionArtifacts},
     renderer::{self, Begun, Renderer},
     tables::Tables,
 };
@@ -149,7 +150,16 @@ impl Replay {
 
     /// Where its tables go: to where nobody gave a store for.
     fn tables(&self) -> Tables {
-        Tables::new(self.session(), None)
+        let keys = ArtifactKeys::of(self.tape.head.artifacts.clone());
+        Tables::new(self.session(), Arc::new(keys), None)
+    }
+
+    /// Its artifacts: the tables that its cells displayed so far. Waits for the disk.
+    ///
+    /// # Errors
+    /// The temporary place, where they are kept, cannot be made.
+    pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
+        self.tables().artifacts()
     }
 
     /// The session that was recorded.

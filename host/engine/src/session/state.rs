@@ -4,6 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use cellar_core::{cell::Language, sync::lock, time::wall_nanos};
 use cellar_files::{Access, Mount};
+use cellar_results::artifacts::ArtifactKeys;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Command, Inner, Kernels, Origin, Session, SessionConfig, forks::Kin, granted::Bridges};
@@ -132,6 +133,7 @@ impl Session {
             permits: inner.permits.clone(),
             locals: inner.locals.clone(),
             forks_left: inner.forks_left.clone(),
+            reach: inner.reach.clone(),
         };
         let fork = self.fork_as(Some(id), inner.config.bridges.clone(), Some(kin)).await?;
         Ok(Session { lineage: self.lineage.elsewhere(agent), ..fork })
@@ -144,7 +146,7 @@ impl Session {
         mut kin: Option<Kin>,
     ) -> Result<Session, Error> {
         let inner = &self.inner;
-        let snapshot = self.snapshot().await?.forked();
+        let mut snapshot = self.snapshot().await?.forked();
         let workspace = match (&inner.config.workspace, &inner.private, &inner.home) {
             (Some(_), ..) => None,
             (None, Some(private), _) => Some(private.path().to_owned()),
@@ -152,8 +154,13 @@ impl Session {
         };
         let private = match workspace {
             Some(workspace) => {
-                let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&workspace));
-                Some(copy.await.map_err(|error| Error::Workspace(error.into()))?.map_err(Error::Workspace)?)
+                // A session that was stored under a wider limit keeps what it has.
+                let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
+                let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&workspace, bytes_max));
+                let copy = copy.await.map_err(|error| Error::Workspace(error.into()))?;
+                let (folder, copied) = copy.map_err(Error::Workspace)?;
+                snapshot.disk_usage = copied.at_least(snapshot.disk_usage);
+                Some(folder)
             }
             None => None,
         };
@@ -182,6 +189,9 @@ impl Session {
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
         kernels.go_on_from(snapshot, &self.inner.home, false);
         *lock(&self.inner.remembered) = snapshot.remembered.clone();
+        if let Some(keys) = &snapshot.artifacts {
+            self.inner.reach.inherit(keys, snapshot.taken_at_nanos);
+        }
         // Names of cells are never used twice, also not those that were undone.
         self.inner.next_cell.fetch_max(snapshot.next_cell, Ordering::Relaxed);
         Ok(())
@@ -233,6 +243,7 @@ impl Inner {
             disk_usage: self.quota.usage(),
             is_fork,
             remembered: lock(&self.remembered).clone(),
+            artifacts: Some(ArtifactKeys::clone(&self.reach.keys())),
             kernels,
         })
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use cellar_core::{cell::Language, sync::lock};
+use cellar_files::FileLimits;
 
 use crate::{
     contract::error::Error,
@@ -17,7 +18,7 @@ use crate::{
         header::FormatError,
         snapshot::{SNAPSHOT, Snapshot, SnapshotError},
     },
-    storage::workspace::copy_tree,
+    storage::workspace::{Contents, copy_tree},
 };
 
 mod folder;
@@ -198,7 +199,8 @@ impl SessionStore {
         if let Some(workspace) = self.vault.workspace(from)? {
             let copy = fork.workspace()?;
             let failed = |source| Error::Store { doing: "copy files to", path: copy.clone(), source };
-            copy_tree(&workspace, &copy).map_err(failed)?;
+            let used = snapshot.as_ref().map_or(0, |snapshot| snapshot.disk_usage.0);
+            copy_tree(&workspace, &copy, used.max(FileLimits::default().bytes_max)).map_err(failed)?;
         }
         let snapshot = snapshot.unwrap_or_else(|| Snapshot::empty(to));
         fork.save(&Snapshot { session: to.to_owned(), ..snapshot.forked() })
@@ -270,12 +272,22 @@ impl StoredSession {
         self.claim.state()?.map(|state| state.load(&self.name)).transpose()
     }
 
-    /// Stores a state. When this returns, no crash of the process or the machine loses it.
+    /// Stores a state that another session had: this one goes on from it, and reaches the artifacts of then. It uses as much
+    /// of the disk as there is in its private workspace, whatever the state says. When this returns, no crash of the process
+    /// or the machine loses it.
     ///
     /// # Errors
     /// `Store`; then the state before is still there.
     pub fn save(&self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.save_latest(|| Ok(snapshot.clone())).map(drop)
+        let workspace = self.workspace()?;
+        let failed = |source| Error::Store { doing: "look at the files in", path: workspace.clone(), source };
+        let contents = Contents::of(&workspace).map_err(failed)?;
+        let state = Snapshot {
+            disk_usage: contents.at_least(snapshot.disk_usage),
+            artifacts: snapshot.inherited_artifacts(),
+            ..snapshot.clone()
+        };
+        self.save_latest(|| Ok(state)).map(drop)
     }
 
     /// Stores what `latest` gives, which is asked when everybody before has stored theirs. Returns it.

@@ -236,7 +236,7 @@ fn special_files_are_refused_at_once() {
     bed.files.remove_file(ROOT, "/workspace/fifo").unwrap();
 }
 
-fn make_fifo(path: &Path) {
+pub(super) fn make_fifo(path: &Path) {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }

@@ -165,3 +165,62 @@ fn kernels_of_a_session_share_it() {
     assert_eq!(bed.quota.usage(), (200_000, 1));
     assert_eq!(second.stat_at(ROOT, "/workspace/f", true).unwrap().size, 200_000);
 }
+
+#[test]
+fn what_another_session_has_open_counts_for_who_removed_it() {
+    let mut bed = Bed::with(LIMITS, &[]);
+    let folder = || mount(&bed.granted(""), "/workspace", Access::ReadWrite);
+    let (quota, other) = (Quota::new(LIMITS), Quota::new(LIMITS));
+    let mut theirs = Files::new(vec![folder()], Arc::clone(&other));
+    let mut gone = Files::new(vec![folder()], Arc::clone(&quota));
+    let files = &mut bed.files;
+    files.put_file("/workspace/f", &[1; 800]).unwrap();
+    let held = theirs.open(ROOT, "/workspace/f", READ).unwrap();
+    files.remove_file(ROOT, "/workspace/f").unwrap();
+    assert_eq!(files.usage(), (800, 0));
+    assert_eq!(files.put_file("/workspace/g", &[1; 201]), Err(FileError::Quota));
+    theirs.close(held).unwrap();
+    assert_eq!(files.usage(), (0, 1));
+    // What replaces a file removes it, too, and the session that removed it may be gone first.
+    gone.put_file("/workspace/f", &[1; 500]).unwrap();
+    gone.put_file("/workspace/new", &[1; 500]).unwrap();
+    let held = theirs.open(ROOT, "/workspace/f", READ).unwrap();
+    gone.rename(ROOT, "/workspace/new", ROOT, "/workspace/f").unwrap();
+    assert_eq!(gone.usage(), (1000, 1));
+    drop((gone, quota));
+    theirs.close(held).unwrap();
+    assert_eq!(other.usage(), (0, 0));
+}
+
+#[test]
+fn sessions_that_open_and_remove_the_same_files_end_at_zero() {
+    let bed = Bed::new();
+    let session = || {
+        let quota = Quota::new(FileLimits::default());
+        let files = Files::new(vec![mount(&bed.granted(""), "/workspace", Access::ReadWrite)], Arc::clone(&quota));
+        (quota, files)
+    };
+    let ((writer, mut files), (reader, mut other)) = (session(), session());
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut opened = 0;
+            loop {
+                match other.open(ROOT, "/workspace/f", READ) {
+                    Ok(file) => other.close(file).unwrap(),
+                    Err(error) => assert_eq!(error, FileError::NotFound),
+                }
+                opened += 1;
+                if other.stat_at(ROOT, "/workspace/end", true).is_ok() {
+                    return opened;
+                }
+            }
+        });
+        for _ in 0..3000 {
+            files.put_file("/workspace/f", &[1; 100]).unwrap();
+            files.remove_file(ROOT, "/workspace/f").unwrap();
+        }
+        files.put_file("/workspace/end", b"").unwrap();
+        assert!(reading.join().unwrap() > 0);
+    });
+    assert_eq!((writer.usage(), reader.usage()), ((0, 1), (0, 0)));
+}

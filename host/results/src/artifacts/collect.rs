@@ -7,7 +7,17 @@ use std::{
 
 use fs2::FileExt;
 
-use super::{Artifact, ArtifactError, ArtifactStore, Label, failed, key, names_in, read_json, remove_file};
+use super::{
+    Artifact, ArtifactError, ArtifactStore, Label, failed, names_in, read_json, remove_file,
+    survey::Held,
+    totals::{Totals, seconds},
+};
+
+/// How much more than needed goes when something has to: one part in so many of what may be kept. All that is kept is
+/// looked at then, and shall not be for each artifact that comes.
+const SLACK: u64 = 8;
+/// What is too old goes within one part in so many of the time that it may be kept.
+const AGE_PARTS: u64 = 64;
 
 /// What is to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +49,36 @@ fn is_unused_for(longest: Option<Duration>) -> impl Fn(&Artifact) -> bool {
     }
 }
 
+/// An artifact that is to be stored, or grows on its way in.
+#[derive(Debug)]
+pub(super) struct Coming<'a> {
+    /// Its id, if it is about to be stored.
+    pub(super) id: Option<&'a str>,
+    pub(super) bytes: u64,
+    /// It is stored already.
+    pub(super) is_counted: bool,
+    /// Bytes that are on their way into the store besides, and those of them that are of the same holder.
+    pub(super) others: (u64, u64),
+}
+
+/// A bound of counts and bytes.
+struct Bound {
+    count: usize,
+    bytes: u64,
+}
+
+impl Bound {
+    fn allows(&self, totals: &Totals, more: usize, bytes: u64) -> bool {
+        totals.count + more <= self.count && totals.bytes.saturating_add(bytes) <= self.bytes
+    }
+
+    /// What is left once something had to go.
+    fn after(&self) -> Bound {
+        let count = self.count - self.count / usize::try_from(SLACK).unwrap_or(1);
+        Bound { count, bytes: self.bytes - self.bytes / SLACK }
+    }
+}
+
 impl ArtifactStore {
     /// Removes what is to go, and what processes left behind that were killed.
     ///
@@ -46,75 +86,114 @@ impl ArtifactStore {
     /// `Io`.
     pub fn collect(&self, collection: &Collection) -> Result<Collected, ArtifactError> {
         let _lock = self.lock()?;
+        self.forget_totals()?;
         self.remove_unfinished()?;
-        let mut all = self.list()?;
+        let mut all = self.by_use()?;
         let mut collected = Collected::default();
         let is_old = is_unused_for(collection.unused_for);
         let goes = |artifact: &Artifact| (collection.unreferenced && artifact.sessions.is_empty()) || is_old(artifact);
-        for artifact in all.extract_if(.., |artifact| goes(artifact)) {
-            self.take_away(&artifact, &mut collected)?;
+        for held in all.extract_if(.., |held| goes(&held.artifact)) {
+            self.take_away(&held, &mut collected)?;
         }
         if let Some(most) = collection.total_bytes {
-            let mut total: u64 = all.iter().map(|artifact| artifact.size_bytes).sum();
+            let mut total: u64 = all.iter().map(|held| held.artifact.size_bytes).sum();
             while total > most
-                && let Some(artifact) = all.pop()
+                && let Some(held) = all.pop()
             {
-                total -= artifact.size_bytes;
-                self.take_away(&artifact, &mut collected)?;
+                total -= held.artifact.size_bytes;
+                self.take_away(&held, &mut collected)?;
             }
         }
         self.remove_dangling()?;
         Ok(collected)
     }
 
-    fn take_away(&self, artifact: &Artifact, collected: &mut Collected) -> Result<(), ArtifactError> {
-        self.remove(artifact)?;
+    /// All that is kept, the most recently used first.
+    pub(super) fn by_use(&self) -> Result<Vec<Held>, ArtifactError> {
+        let mut all: Vec<Held> = self.survey(None)?.into_values().collect();
+        all.sort_by(|a, b| {
+            let (a, b) = (&a.artifact, &b.artifact);
+            b.used_at.cmp(&a.used_at).then_with(|| a.id.cmp(&b.id))
+        });
+        Ok(all)
+    }
+
+    fn take_away(&self, held: &Held, collected: &mut Collected) -> Result<(), ArtifactError> {
+        self.remove(held)?;
         collected.count += 1;
-        collected.size_bytes += artifact.size_bytes;
+        collected.size_bytes += held.artifact.size_bytes;
         Ok(())
     }
 
-    /// Makes room for an artifact of a session. The store is locked.
-    pub(super) fn make_room(&self, session: &str, id: &str, size_bytes: u64) -> Result<(), ArtifactError> {
+    /// Makes room for an artifact. The store is locked. Returns what the store and the holder have then, to be kept when
+    /// the artifact is stored.
+    pub(super) fn make_room(&self, holder: &str, coming: &Coming<'_>) -> Result<(Totals, Totals), ArtifactError> {
         let quota = self.quota();
-        let mut others = self.list()?;
-        let is_old = is_unused_for(quota.unused_for);
-        for artifact in others.extract_if(.., |artifact| artifact.id != id && is_old(artifact)) {
-            self.remove(&artifact)?;
+        let of_store = Bound { count: quota.total_count, bytes: quota.total_bytes };
+        let of_holder = Bound { count: quota.session_count, bytes: quota.session_bytes };
+        let (all, held) = (self.take_all()?, self.take_held(holder)?);
+        let (more, bytes) = if coming.is_counted { (0, 0) } else { (usize::from(coming.id.is_some()), coming.bytes) };
+        let fits = of_store.allows(&all, more, coming.others.0.saturating_add(bytes))
+            && of_holder.allows(&held, more, coming.others.1.saturating_add(bytes));
+        let is_old = quota.unused_for.is_some_and(|longest| {
+            let (now, longest) = (seconds(SystemTime::now()), longest.as_secs());
+            now.saturating_sub(all.oldest) > longest && now.saturating_sub(all.swept_at) > longest / AGE_PARTS
+        });
+        if fits && !is_old {
+            return Ok((all, held));
         }
-        let is_stored = others.iter().any(|artifact| artifact.id == id);
-        others.retain(|artifact| artifact.id != id);
+        self.look_and_make_room(holder, coming, [of_store, of_holder])
+    }
+
+    fn look_and_make_room(
+        &self,
+        holder: &str,
+        coming: &Coming<'_>,
+        [of_store, of_holder]: [Bound; 2],
+    ) -> Result<(Totals, Totals), ArtifactError> {
+        // Those of other holders, and of this one if this is cut short.
+        self.forget_totals()?;
+        let mut others = self.by_use()?;
+        let same: Vec<Held> = others.extract_if(.., |held| Some(held.artifact.id.as_str()) == coming.id).collect();
+        let is_old = is_unused_for(self.quota().unused_for);
+        for held in others.extract_if(.., |held| is_old(&held.artifact)) {
+            self.remove(&held)?;
+        }
         // Those that nobody refers to come last, and go first.
-        others.sort_by_key(|artifact| artifact.sessions.is_empty());
-        let own = |artifact: &Artifact| artifact.sessions.iter().any(|name| name == session);
-        let size_of = |artifacts: &[Artifact], counts: &dyn Fn(&Artifact) -> bool| {
-            artifacts
-                .iter()
-                .filter(|each| counts(each))
-                .fold((0_usize, 0), |(count, bytes), each| (count + 1, bytes + each.size_bytes))
-        };
-        let (mut count, mut bytes) = size_of(&others, &own);
-        while count > 0 && (count + 1 > quota.session_count || bytes + size_bytes > quota.session_bytes) {
-            let Some(place) = others.iter().rposition(own) else { break };
-            let artifact = &mut others[place];
-            (count, bytes) = (count - 1, bytes - artifact.size_bytes);
-            remove_file(&self.notes().join(key(session)).join(&artifact.id))?;
-            artifact.sessions.retain(|name| name != session);
-            if artifact.sessions.is_empty() {
-                self.remove(&others.remove(place))?;
+        others.sort_by_key(|held| held.holders.is_empty());
+        let own = |held: &Held| held.holders.iter().any(|name| name == holder);
+        // What is stored already is not among the others, so that it counts as coming.
+        let more = usize::from(coming.id.is_some());
+        let bytes = coming.others.1.saturating_add(coming.bytes);
+        let mut left = sum(others.iter().filter(|held| own(held)));
+        if !of_holder.allows(&left, more, bytes) {
+            let bound = of_holder.after();
+            while !bound.allows(&left, more, bytes)
+                && let Some(place) = others.iter().rposition(own)
+            {
+                let held = &mut others[place];
+                left.subtract(held.artifact.size_bytes);
+                remove_file(&self.notes().join(holder).join(&held.artifact.id))?;
+                held.holders.retain(|name| name != holder);
+                if held.holders.is_empty() {
+                    self.remove(&others.remove(place))?;
+                }
             }
         }
-        if is_stored {
-            return Ok(());
+        let bytes = coming.others.0.saturating_add(coming.bytes);
+        let mut left = sum(&others);
+        if !of_store.allows(&left, more, bytes) {
+            let bound = of_store.after();
+            while !bound.allows(&left, more, bytes)
+                && let Some(held) = others.pop()
+            {
+                left.subtract(held.artifact.size_bytes);
+                self.remove(&held)?;
+            }
         }
-        let (mut count, mut bytes) = size_of(&others, &|_| true);
-        while (count + 1 > quota.total_count || bytes + size_bytes > quota.total_bytes)
-            && let Some(artifact) = others.pop()
-        {
-            (count, bytes) = (count - 1, bytes - artifact.size_bytes);
-            self.remove(&artifact)?;
-        }
-        Ok(())
+        let labels = names_in(&self.agents().join(holder))?.len();
+        let all = sum(others.iter().chain(&same));
+        Ok((all, Totals { labels, ..sum(others.iter().chain(&same).filter(|held| own(held))) }))
     }
 
     /// Removes what was being written by processes that are gone.
@@ -129,7 +208,7 @@ impl ArtifactStore {
     }
 
     /// Removes the names of outputs that are gone, and what is empty.
-    fn remove_dangling(&self) -> Result<(), ArtifactError> {
+    pub(super) fn remove_dangling(&self) -> Result<(), ArtifactError> {
         for session in names_in(&self.agents())? {
             let folder = self.agents().join(session);
             for name in names_in(&folder)? {
@@ -147,4 +226,15 @@ impl ArtifactStore {
         }
         Ok(())
     }
+}
+
+/// How much these are.
+fn sum<'h>(held: impl IntoIterator<Item = &'h Held>) -> Totals {
+    let now = seconds(SystemTime::now());
+    let mut totals = Totals { oldest: now, swept_at: now, ..Totals::default() };
+    for Held { artifact, .. } in held {
+        totals.add(artifact.size_bytes);
+        totals.oldest = totals.oldest.min(seconds(artifact.used_at));
+    }
+    totals
 }

@@ -1,31 +1,97 @@
 //! An artifact on its way in.
 
-use std::{fs::File, io::Write};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex},
+    time::SystemTime,
+};
 
+use cellar_core::{sync::lock, time::wall_nanos};
 use fs2::FileExt;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::{Artifact, ArtifactError, ArtifactStore, Description, Note, failed, id_of, key, make_folder, touch, word};
+use super::{
+    Artifact, ArtifactError, ArtifactKey, ArtifactStore, Description, Note, collect::Coming, failed, make_folder,
+    open_file, read_json, touch, word,
+};
+
+/// Bytes that an artifact may have before room is made for it.
+const UNCLAIMED_BYTES_MAX: u64 = 1 << 20;
+/// Bytes for which room is made at a time.
+const CLAIM_BYTES: u64 = 4 << 20;
+
+/// In whose name something is kept.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) key: ArtifactKey,
+    /// Its folder of notes.
+    pub(super) holder: String,
+    /// What people call it.
+    pub(super) session: String,
+}
+
+/// Bytes for which room was made and which are not stored yet, by store and by holder, of this whole process. What is
+/// small counts when it is stored.
+static CLAIMED: LazyLock<Mutex<HashMap<(PathBuf, String), u64>>> = LazyLock::new(Default::default);
+
+/// Room that was made for an artifact on its way in, until it is dropped.
+#[derive(Debug)]
+struct Claim {
+    place: (PathBuf, String),
+    bytes: u64,
+}
+
+impl Claim {
+    /// Claims of others: in this store, and of this holder.
+    fn of_others(&self, claimed: &HashMap<(PathBuf, String), u64>) -> (u64, u64) {
+        let all = claimed.iter().filter(|((store, _), _)| *store == self.place.0).map(|(_, bytes)| bytes).sum::<u64>();
+        let held = claimed.get(&self.place).copied().unwrap_or_default();
+        (all.saturating_sub(self.bytes), held.saturating_sub(self.bytes))
+    }
+
+    fn resize(&mut self, bytes: u64, claimed: &mut HashMap<(PathBuf, String), u64>) {
+        let held = claimed.entry(self.place.clone()).or_default();
+        *held = held.saturating_sub(self.bytes).saturating_add(bytes);
+        if *held == 0 {
+            claimed.remove(&self.place);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.resize(0, &mut lock(&CLAIMED));
+        }
+    }
+}
 
 /// Takes the bytes of an artifact. Dropped before [`ArtifactWriter::finish`], it leaves nothing.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     store: ArtifactStore,
+    keeper: Arc<Keeper>,
     file: NamedTempFile,
     digest: Sha256,
     size_bytes: u64,
+    claim: Claim,
 }
 
 impl ArtifactWriter {
-    pub(super) fn new(store: ArtifactStore) -> Result<ArtifactWriter, ArtifactError> {
+    pub(super) fn new(store: ArtifactStore, keeper: Arc<Keeper>) -> Result<ArtifactWriter, ArtifactError> {
         let folder = store.unfinished();
         // Nobody may take the file for an abandoned one before it is locked.
         let _lock = store.lock()?;
         let file = NamedTempFile::new_in(&folder).map_err(failed(&folder, "write in"))?;
         // Tells it from what a process left behind that was killed.
         file.as_file().lock_exclusive().map_err(failed(file.path(), "lock"))?;
-        Ok(ArtifactWriter { store, file, digest: Sha256::new(), size_bytes: 0 })
+        let claim = Claim { place: (store.folder().to_owned(), keeper.holder.clone()), bytes: 0 };
+        Ok(ArtifactWriter { store, keeper, file, digest: Sha256::new(), size_bytes: 0, claim })
     }
 
     /// Bytes so far.
@@ -33,9 +99,15 @@ impl ArtifactWriter {
         self.size_bytes
     }
 
-    /// Bytes that it has room for.
+    /// Bytes that it has room for. What else is on its way in takes from it.
     pub fn room(&self) -> u64 {
-        self.store.quota().artifact_bytes.saturating_sub(self.size_bytes)
+        self.bytes_max(self.claim.of_others(&lock(&CLAIMED))).saturating_sub(self.size_bytes)
+    }
+
+    fn bytes_max(&self, (all, held): (u64, u64)) -> u64 {
+        let quota = self.store.quota();
+        let (all, held) = (quota.total_bytes.saturating_sub(all), quota.session_bytes.saturating_sub(held));
+        quota.artifact_bytes.min(all).min(held)
     }
 
     /// Adds bytes.
@@ -43,14 +115,39 @@ impl ArtifactWriter {
     /// # Errors
     /// `TooLarge`, and then nothing is added; `Io`.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
+        let size = self.size_bytes.saturating_add(bytes.len() as u64);
         let max = self.store.quota().artifact_bytes;
-        let size = self.size_bytes + bytes.len() as u64;
         if size > max {
             return Err(ArtifactError::TooLarge { max });
+        }
+        if size > UNCLAIMED_BYTES_MAX && size > self.claim.bytes {
+            self.claim(size)?;
         }
         self.file.write_all(bytes).map_err(failed(self.file.path(), "write"))?;
         self.digest.update(bytes);
         self.size_bytes = size;
+        Ok(())
+    }
+
+    /// Makes room for so many bytes, and some more, before they are written.
+    fn claim(&mut self, bytes: u64) -> Result<(), ArtifactError> {
+        let (claim, others) = {
+            let mut claimed = lock(&CLAIMED);
+            let others = self.claim.of_others(&claimed);
+            let max = self.bytes_max(others);
+            if bytes > max {
+                return Err(ArtifactError::TooLarge { max });
+            }
+            let claim = bytes.next_multiple_of(CLAIM_BYTES).min(max);
+            self.claim.resize(claim, &mut claimed);
+            (claim, others)
+        };
+        let _lock = self.store.lock()?;
+        let holder = &self.keeper.holder;
+        let coming = Coming { id: None, bytes: claim, is_counted: false, others };
+        let (of_all, of_held) = self.store.make_room(holder, &coming)?;
+        self.store.keep_all(of_all);
+        self.store.keep_held(holder, of_held);
         Ok(())
     }
 
@@ -60,34 +157,60 @@ impl ArtifactWriter {
     /// # Errors
     /// `TooLarge` when it is larger than all that its session may have, `Io`.
     pub fn finish(self, description: Description<'_>) -> Result<Artifact, ArtifactError> {
-        let ArtifactWriter { store, file, digest, size_bytes } = self;
+        let ArtifactWriter { store, keeper, file, digest, size_bytes, claim } = self;
+        let others = claim.of_others(&lock(&CLAIMED));
         let quota = store.quota();
         let max = quota.session_bytes.min(quota.total_bytes);
         if size_bytes > max {
             return Err(ArtifactError::TooLarge { max });
         }
         store.sync(file.as_file()).map_err(failed(file.path(), "sync"))?;
-        let id = id_of(digest);
+        let id = keeper.key.id_of(digest);
         let path = store.objects().join(&id);
+        let notes = store.notes().join(&keeper.holder);
         let _lock = store.lock()?;
-        store.make_room(description.session, &id, size_bytes)?;
-        // One of another size was damaged by a crash of the machine.
-        let same = File::open(&path).ok().filter(|same| same.metadata().is_ok_and(|found| found.len() == size_bytes));
-        if let Some(same) = same {
-            touch(&same);
-        } else {
-            file.persist(&path).map_err(|error| failed(&path, "store")(error.error))?;
-            let folder = store.objects();
-            File::open(&folder).and_then(|folder| store.sync(&folder)).map_err(failed(&folder, "sync"))?;
-        }
-        let notes = store.notes().join(key(description.session));
+        // Folders that are empty go when somebody collects.
         make_folder(&notes).map_err(failed(&notes, "make"))?;
+        let found = open_file(&path).ok().and_then(|same| Some((same.metadata().ok()?.len(), same)));
+        let noted: Option<Note> = read_json(&notes.join(&id));
+        let is_counted = noted.is_some() && found.as_ref().is_some_and(|(bytes, _)| *bytes == size_bytes);
+        let coming = Coming { id: Some(&id), bytes: size_bytes, is_counted, others };
+        let (mut of_all, mut of_held) = store.make_room(&keeper.holder, &coming)?;
+        match found {
+            Some((bytes, same)) if bytes == size_bytes => touch(&same),
+            found => {
+                // One of another size was damaged by a crash of the machine.
+                match found {
+                    Some((bytes, _)) => of_all.bytes = of_all.bytes.saturating_sub(bytes).saturating_add(size_bytes),
+                    None => of_all.add(size_bytes),
+                }
+                file.persist(&path).map_err(|error| failed(&path, "store")(error.error))?;
+                let folder = store.objects();
+                File::open(&folder).and_then(|folder| store.sync(&folder)).map_err(failed(&folder, "sync"))?;
+            }
+        }
+        if !is_counted {
+            of_held.add(size_bytes);
+        }
         let note = Note {
-            session: description.session.to_owned(),
+            session: keeper.session.clone(),
             mime_type: word(description.mime_type),
             title: description.title.map(word),
+            // Who was handed what was kept up to a moment has it still when it is kept again.
+            kept_at: noted.map_or_else(wall_nanos, |noted| noted.kept_at),
         };
         store.write_json(&notes, &id, &note)?;
-        store.get(&id)
+        store.keep_all(of_all);
+        store.keep_held(&keeper.holder, of_held);
+        Ok(Artifact {
+            id,
+            size_bytes,
+            mime_type: note.mime_type,
+            title: note.title,
+            sessions: vec![note.session],
+            labels: Vec::new(),
+            used_at: SystemTime::now(),
+            path,
+        })
     }
 }

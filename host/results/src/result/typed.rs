@@ -11,7 +11,7 @@ use cellar_tables::{Page, PageRequest};
 use serde::Deserialize;
 
 use super::{CellResult, RunResult};
-use crate::artifacts::{ARTIFACT_SCHEME, ArtifactStore};
+use crate::artifacts::{ARTIFACT_SCHEME, SessionArtifacts};
 
 /// One output of a cell.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct View {
     /// Characters of one value of a table.
     pub value_characters: usize,
     /// Where tables were kept. Without it, only what was shown of a table can be shown again.
-    pub artifacts: Option<ArtifactStore>,
+    pub artifacts: Option<SessionArtifacts>,
 }
 
 impl Default for View {
@@ -306,7 +306,7 @@ impl DataFrameObject {
         }
     }
 
-    fn page(&self, store: &ArtifactStore, path: &str, view: &View) -> Result<LlmPage, String> {
+    fn page(&self, store: &SessionArtifacts, path: &str, view: &View) -> Result<LlmPage, String> {
         let id = path.strip_prefix(ARTIFACT_SCHEME).unwrap_or(path);
         let file = store.read(id).map_err(|error| error.to_string())?;
         let value_chars = Some(view.value_characters);

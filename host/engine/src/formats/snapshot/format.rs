@@ -15,6 +15,7 @@
 use std::{io::Read, sync::Arc};
 
 use cellar_core::cell::Language;
+use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -27,7 +28,7 @@ use crate::formats::{
 };
 
 /// The version changes with every change to what is below.
-pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 3 };
+pub(crate) const SNAPSHOT: FileKind = FileKind { name: "snapshot", letter: b's', version: 4 };
 const CHECKSUM_BYTES: usize = 16;
 /// Largest memory that a guest can address.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -47,6 +48,7 @@ struct Head {
     disk_files: u64,
     is_fork: bool,
     remembered: Remembered,
+    artifacts: Option<ArtifactKeys>,
     kernels: Vec<KernelHead>,
 }
 
@@ -80,6 +82,7 @@ pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
         disk_files: snapshot.disk_usage.1,
         is_fork: snapshot.is_fork,
         remembered: snapshot.remembered.clone(),
+        artifacts: snapshot.artifacts.clone(),
         kernels,
     };
     let mut bytes = SNAPSHOT.begin(&head);
@@ -150,6 +153,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         disk_usage: (head.disk_bytes, head.disk_files),
         is_fork: head.is_fork,
         remembered: head.remembered.bounded(),
+        artifacts: head.artifacts.map(ArtifactKeys::bounded),
         kernels: kernels.into_iter().map(Arc::new).collect(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cellar_results::artifacts::ArtifactKeys;
 use proptest::prelude::*;
 
 use super::{
@@ -71,6 +72,7 @@ fn snapshot(pages: Pages) -> Snapshot {
         disk_usage,
         is_fork: false,
         remembered,
+        artifacts: Some(ArtifactKeys::default()),
         kernels,
     }
 }
@@ -82,6 +84,7 @@ fn what_is_written_is_read() {
     let original = snapshot(pages(&after, &image, None));
     let read = Snapshot::from_bytes(&original.to_bytes()).expect("a snapshot");
     assert_eq!((read.session(), read.next_cell, read.disk_usage), ("s", 3, (4, 5)));
+    assert_eq!(read.artifacts, original.artifacts);
     let kernel = &read.kernels[0];
     assert_eq!(kernel.state, state());
     assert_eq!(kernel.pages.len(), 4);

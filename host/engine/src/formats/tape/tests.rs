@@ -3,13 +3,20 @@
 use std::{path::PathBuf, sync::Arc};
 
 use cellar_core::limits::Limits;
+use cellar_results::artifacts::ArtifactKey;
 use proptest::prelude::*;
 
 use super::{Cursor, End, Head, OpenError, RECORDING, ReplayError, TapeFile, Writer};
 use crate::formats::header::FormatError;
 
 fn head() -> Head {
-    Head { session: "s".to_owned(), began: 1, world: "0.0.0".to_owned(), limits: Limits::default() }
+    Head {
+        session: "s".to_owned(),
+        began: 1,
+        world: "0.0.0".to_owned(),
+        limits: Limits::default(),
+        artifacts: ArtifactKey::random(),
+    }
 }
 
 fn end() -> End {

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use cellar_core::{event::EventKind, limits::Limits};
+use cellar_results::artifacts::ArtifactKey;
 use tokio::sync::mpsc;
 
 use super::{Fall, Import, Item, Playback, Progress, Recorder, RunRecord, Tape, mark};
@@ -14,7 +15,13 @@ fn event(text: &str) -> EventKind {
 
 /// Records a kernel that draws random bytes, says something and comes back; then one that was killed.
 fn record(path: &Path) {
-    let head = Head { session: "s".to_owned(), began: 0, world: "0.0.0".to_owned(), limits: Limits::default() };
+    let head = Head {
+        session: "s".to_owned(),
+        began: 0,
+        world: "0.0.0".to_owned(),
+        limits: Limits::default(),
+        artifacts: ArtifactKey::random(),
+    };
     let recorder = Arc::new(Recorder::create(path, &head, u64::MAX).expect("a file"));
     let run: RunRecord = recorder.run();
     let mut kernel = recorder.kernel();

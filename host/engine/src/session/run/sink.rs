@@ -153,7 +153,7 @@ impl Sink {
         let sealed = spawn_blocking(move || {
             let spill = Spill::write(spill, &session, &text)?;
             let (is_complete, is_temporary) = (!spill.is_full, spill.is_temporary);
-            let description = Description { session: session.id(), mime_type: "text/plain", title: Some("output") };
+            let description = Description { mime_type: "text/plain", title: Some("output") };
             let artifact: Artifact = spill.writer.finish(description)?;
             let path = is_temporary.then_some(artifact.path);
             Ok(KeptText { id: artifact.id, bytes: artifact.size_bytes, is_complete, path })
@@ -192,15 +192,19 @@ impl Spill {
         let mut spill = match spill {
             Some(spill) => spill,
             None => {
-                let store = session.artifacts()?;
-                let is_temporary = store.is_temporary();
-                Box::new(Spill { writer: store.writer()?, is_full: false, is_temporary })
+                let artifacts = session.artifacts()?;
+                let is_temporary = artifacts.is_temporary();
+                Box::new(Spill { writer: artifacts.writer()?, is_full: false, is_temporary })
             }
         };
         if !spill.is_full {
             let piece = prefix(text, spill.writer.room());
-            spill.writer.write(piece.as_bytes())?;
-            spill.is_full = piece.len() < text.len();
+            spill.is_full = match spill.writer.write(piece.as_bytes()) {
+                Ok(()) => piece.len() < text.len(),
+                // Something else that is on its way in has taken the room.
+                Err(ArtifactError::TooLarge { .. }) => true,
+                Err(error) => return Err(error),
+            };
         }
         Ok(spill)
     }

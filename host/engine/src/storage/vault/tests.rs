@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, io::Cursor};
 
+use tempfile::TempDir;
+
 use super::*;
 
 /// States by name, and whether somebody has the session.
@@ -15,6 +17,7 @@ struct Memory {
 #[derive(Debug)]
 struct Held {
     name: String,
+    workspace: TempDir,
     sessions: Sessions,
 }
 
@@ -29,7 +32,11 @@ impl Vault for Memory {
         if std::mem::replace(is_claimed, true) {
             return Err(Error::SessionBusy(name.to_owned()));
         }
-        Ok(Box::new(Held { name: name.to_owned(), sessions: self.sessions.clone() }))
+        Ok(Box::new(Held {
+            name: name.to_owned(),
+            workspace: TempDir::new().expect("a folder"),
+            sessions: self.sessions.clone(),
+        }))
     }
 
     fn contains(&self, name: &str) -> bool {
@@ -64,7 +71,7 @@ impl Claim for Held {
     }
 
     fn workspace(&self) -> Result<PathBuf, Error> {
-        Ok(std::env::temp_dir())
+        Ok(self.workspace.path().to_owned())
     }
 
     fn remove(&self) -> Result<(), Error> {
@@ -100,4 +107,19 @@ fn sessions_can_lie_anywhere() {
     store.remove("a").expect("removed");
     assert_eq!(store.claim_existing("a").expect_err("gone").code(), "session-unknown");
     assert_eq!(store.load("b").expect("read").expect("a state").session(), "b");
+}
+
+#[test]
+fn a_state_that_is_put_in_uses_what_is_in_the_workspace_whatever_it_says() {
+    let folder = TempDir::new().expect("a folder");
+    let session = SessionStore::open(folder.path()).expect("a store").claim("a").expect("a new session");
+    let workspace = session.workspace().expect("a workspace");
+    std::fs::create_dir(workspace.join("d")).expect("made");
+    std::fs::write(workspace.join("d/f"), [1; 1_000]).expect("written");
+    std::fs::hard_link(workspace.join("d/f"), workspace.join("g")).expect("linked");
+    let usage = |said| {
+        session.save(&Snapshot { disk_usage: said, ..Snapshot::empty("a") }).expect("stored");
+        session.load().expect("read").expect("a state").disk_usage
+    };
+    assert_eq!([usage((0, 0)), usage((5_000, 1)), usage((1, 50))], [(1_000, 3), (5_000, 3), (1_000, 50)]);
 }

@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use cellar_core::{
     cell::{Cell, Language},
     outcome::FailureKind,
 };
 
 use super::*;
-use crate::artifacts::{ArtifactQuota, Description};
+use crate::artifacts::{ArtifactQuota, ArtifactStore, Description};
 
 fn bundle(pairs: &[(&str, &str)]) -> MimeBundle {
     MimeBundle(pairs.iter().map(|(name, text)| ((*name).to_owned(), MimeData::Text((*text).to_owned()))).collect())
@@ -15,7 +17,7 @@ fn blocks(page: &LlmPage) -> Vec<&str> {
 }
 
 /// A table of so many rows in a store, as it is displayed.
-fn table(rows: u16) -> (tempfile::TempDir, ArtifactStore, MimeBundle) {
+fn table(rows: u16) -> (tempfile::TempDir, (ArtifactStore, SessionArtifacts), MimeBundle) {
     let head = format!(
         r#"{{"rows":{rows},"index":{{"kind":"range","name":null,"start":0,"stop":{rows},"step":1}},"columns":
             [{{"name":"n","dtype":"uint16","type":{{"kind":"integer","bits":16,"signed":false}}}}]}}"#
@@ -27,23 +29,22 @@ fn table(rows: u16) -> (tempfile::TempDir, ArtifactStore, MimeBundle) {
     cellar_tables::Table::parse(&frame).expect("a table").write_parquet(&mut file).expect("written");
     let folder = tempfile::tempdir().expect("a folder");
     let store = ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store");
-    let kept = store
-        .put(&file, Description { session: "s", mime_type: cellar_tables::PARQUET_TYPE, title: None })
-        .expect("stored");
+    let own = store.for_session("s", Arc::default());
+    let kept = own.put(&file, Description { mime_type: cellar_tables::PARQUET_TYPE, title: None }).expect("stored");
     let resource = serde_json::json!({
         "rows": rows, "columns": 1, "rowsLeftOut": rows - 1, "path": kept.uri(), "data": [{"n": 0}],
         "schema": {"fields": [{"name": "n", "type": "integer", "dtype": "uint16"}], "primaryKey": []},
     });
-    (folder, store, bundle(&[("text/markdown", "| n |"), (RESOURCE_TYPE, &resource.to_string())]))
+    (folder, (store, own), bundle(&[("text/markdown", "| n |"), (RESOURCE_TYPE, &resource.to_string())]))
 }
 
 #[test]
 fn tables_have_pages_of_rows() {
-    let (_folder, store, shown) = table(120);
+    let (_folder, (_, own), shown) = table(120);
     let output = OutputTypes::default().output(&shown);
     let Output::DataFrame(frame) = &output else { panic!("{output:?}") };
     assert_eq!((frame.rows, frame.rows_left_out, frame.schema.fields[0].dtype.as_str()), (120, 119, "uint16"));
-    let mut view = View { artifacts: Some(store), ..View::default() };
+    let mut view = View { artifacts: Some(own), ..View::default() };
     let mut rows = Vec::new();
     loop {
         let page = output.to_llm(&view);
@@ -70,13 +71,13 @@ fn tables_have_pages_of_rows() {
 
 #[test]
 fn a_table_without_its_file_is_what_was_shown_of_it() {
-    let (_folder, store, shown) = table(3);
+    let (_folder, (store, own), shown) = table(3);
     let output = OutputTypes::default().output(&shown);
     assert_eq!(blocks(&output.to_llm(&View::default())), ["| n |"]);
     for artifact in store.list().expect("a list") {
         store.delete(&artifact.id).expect("deleted");
     }
-    let page = output.to_llm(&View { artifacts: Some(store), ..View::default() });
+    let page = output.to_llm(&View { artifacts: Some(own), ..View::default() });
     assert!(blocks(&page)[0].starts_with("| n |\n\n[its rows cannot be read: no artifact"), "{page:?}");
 }
 

@@ -1,0 +1,191 @@
+//! What one session reaches of a store.
+
+use std::{
+    fs::{self, File},
+    io,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use super::{
+    AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKeys, ArtifactQuota, ArtifactStore, ArtifactWriter,
+    Description, Label, Note, failed, is_id, key, make_folder, names_in, read_json, word, writer::Keeper,
+};
+
+/// A store as a session sees it: what the session keeps in it, and what it was handed. Nothing else that is in the store
+/// can be read, listed or confirmed through this: what belongs to others is answered like what does not exist, after the
+/// same work. Every method waits for the disk.
+#[derive(Clone, Debug)]
+pub struct SessionArtifacts {
+    store: ArtifactStore,
+    keeper: Arc<Keeper>,
+    keys: Arc<ArtifactKeys>,
+}
+
+/// A place where notes are that a session reaches.
+struct Place {
+    holder: String,
+    /// What was kept there later is not reached.
+    until: u64,
+}
+
+impl ArtifactStore {
+    /// The store as the session of this name and these keys sees it. It also reaches what callers have put into the store
+    /// for a session of its name, unless the store is a temporary one, where names are anybody's.
+    pub fn for_session(&self, session: &str, keys: Arc<ArtifactKeys>) -> SessionArtifacts {
+        let keeper = Keeper { key: keys.own.clone(), holder: keys.own.holder(), session: session.to_owned() };
+        SessionArtifacts { store: self.clone(), keeper: Arc::new(keeper), keys }
+    }
+
+    /// Names an artifact as an agent's output; the name is the label with a number behind it when the holder has that name
+    /// already. `None` when the holder has as many names as it may.
+    fn label(&self, holder: &str, label: &str, id: &str) -> Result<Option<String>, ArtifactError> {
+        let folder = self.agents().join(holder);
+        let _lock = self.lock()?;
+        let mut totals = self.take_held(holder)?;
+        if totals.labels >= self.quota().session_count {
+            self.remove_dangling()?;
+            totals.labels = names_in(&folder)?.len();
+        }
+        if totals.labels >= self.quota().session_count {
+            self.keep_held(holder, totals);
+            return Ok(None);
+        }
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        let first: Option<Label> = read_json(&folder.join(key(label)));
+        let mut name = label.to_owned();
+        if let Some(first) = first {
+            let mut number = first.next.unwrap_or(2);
+            loop {
+                name = format!("{label}-{number}");
+                number = number.saturating_add(1);
+                if !folder.join(key(&name)).exists() {
+                    break;
+                }
+            }
+            self.write_json(&folder, &key(label), &Label { next: Some(number), ..first })?;
+        }
+        self.write_json(&folder, &key(&name), &Label { label: name.clone(), id: id.to_owned(), next: None })?;
+        totals.labels += 1;
+        self.keep_held(holder, totals);
+        Ok(Some(name))
+    }
+}
+
+impl SessionArtifacts {
+    /// What it may hold.
+    pub fn quota(&self) -> ArtifactQuota {
+        self.store.quota()
+    }
+
+    /// Whether nobody gave the store; see [`ArtifactStore::temporary`].
+    pub fn is_temporary(&self) -> bool {
+        self.store.is_temporary()
+    }
+
+    /// Begins an artifact whose bytes come in pieces.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn writer(&self) -> Result<ArtifactWriter, ArtifactError> {
+        ArtifactWriter::new(self.store.clone(), Arc::clone(&self.keeper))
+    }
+
+    /// Stores bytes.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Io`.
+    pub fn put(&self, bytes: &[u8], description: Description<'_>) -> Result<Artifact, ArtifactError> {
+        let mut writer = self.writer()?;
+        writer.write(bytes)?;
+        writer.finish(description)
+    }
+
+    /// Stores the output of an agent, to be found as `agent://<name>` in this session. Returns the name: the label, with a
+    /// number behind it when the session has that name already, or the artifact's id where there is no label, or no room
+    /// for one.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Io`.
+    pub fn put_agent(&self, label: Option<&str>, output: &str) -> Result<String, ArtifactError> {
+        let title = label.map(|label| format!("output of agent {label}"));
+        let artifact = self.put(output.as_bytes(), Description { mime_type: "text/plain", title: title.as_deref() })?;
+        let Some(label) = label.map(word).filter(|label| !label.is_empty()) else { return Ok(artifact.id) };
+        let named = self.store.label(&self.keeper.holder, &label, &artifact.id)?;
+        Ok(named.unwrap_or(artifact.id))
+    }
+
+    /// The output of an agent of this session, by the name it was stored under or its id.
+    ///
+    /// # Errors
+    /// `Unknown`, `Io`.
+    pub fn agent(&self, name: &str) -> Result<Artifact, ArtifactError> {
+        let name = name.strip_prefix(AGENT_SCHEME).unwrap_or(name);
+        for place in self.places() {
+            let label = read_json::<Label>(&self.store.agents().join(&place.holder).join(key(name)));
+            if let Some(label) = label.filter(|label| is_id(&label.id))
+                && let Some(artifact) = self.at(&place, &label.id)?
+            {
+                return Ok(artifact);
+            }
+        }
+        let unknown = || ArtifactError::Unknown(format!("{AGENT_SCHEME}{name}"));
+        if is_id(name) { self.get(name).map_err(|_| unknown()) } else { Err(unknown()) }
+    }
+
+    /// What is known of an artifact, by its URI or its whole id.
+    ///
+    /// # Errors
+    /// `NotWhole`, `Unknown`, `Io`.
+    pub fn get(&self, id: &str) -> Result<Artifact, ArtifactError> {
+        let given = id.strip_prefix(ARTIFACT_SCHEME).unwrap_or(id).to_ascii_lowercase();
+        if !is_id(&given) {
+            return Err(ArtifactError::NotWhole(id.to_owned()));
+        }
+        let mut found = None;
+        // All places, also after it was found, so that an answer takes as long wherever it comes from.
+        for place in self.places() {
+            let here = self.at(&place, &given)?;
+            found = found.or(here);
+        }
+        found.ok_or(ArtifactError::Unknown(given))
+    }
+
+    /// Opens the bytes of an artifact, and notes that it was used.
+    ///
+    /// # Errors
+    /// As [`SessionArtifacts::get`].
+    pub fn read(&self, id: &str) -> Result<File, ArtifactError> {
+        self.store.open_object(&self.get(id)?.id)
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let own = Place { holder: self.keeper.holder.clone(), until: u64::MAX };
+        let earlier = self.keys.earlier.iter().rev();
+        let earlier = earlier.map(|earlier| Place { holder: earlier.key.holder(), until: earlier.until });
+        let handed = (!self.is_temporary()).then(|| Place { holder: key(&self.keeper.session), until: u64::MAX });
+        std::iter::once(own).chain(earlier).chain(handed)
+    }
+
+    /// An artifact that is noted in a place.
+    fn at(&self, place: &Place, id: &str) -> Result<Option<Artifact>, ArtifactError> {
+        let note = read_json::<Note>(&self.store.notes().join(&place.holder).join(id));
+        let Some(note) = note.filter(|note| note.kept_at <= place.until) else { return Ok(None) };
+        let path = self.store.objects().join(id);
+        let found = match fs::symlink_metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&path, "look at")(error)),
+        };
+        Ok(Some(Artifact {
+            id: id.to_owned(),
+            size_bytes: found.len(),
+            mime_type: note.mime_type,
+            title: note.title,
+            sessions: vec![note.session],
+            labels: Vec::new(),
+            used_at: found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            path,
+        }))
+    }
+}
