@@ -91,6 +91,9 @@ uintptr_t glue_seal_memory(void);
 // same wherever it is made.
 extern bool glue_baking;
 
+// How C code waits for a moment of the monotonic clock: the host suspends the guest, unless the shim has something else to do.
+extern void (*glue_sleep)(uint64_t until);
+
 // Fills `buffer` with random bytes from the host.
 void glue_random(void *buffer, size_t length);
 

@@ -68,6 +68,12 @@ wasi_result_t WASI(random_get)(uint8_t *buffer, __wasi_size_t length) {
 
 // ---- Waiting
 
+static void let_host_sleep(uint64_t until) {
+    cellar_kernel_control_sleep_until(glue_cell, until);
+}
+
+void (*glue_sleep)(uint64_t until) = let_host_sleep;
+
 // When a clock subscription is due, on the monotonic clock.
 static uint64_t due(const __wasi_subscription_clock_t *clock, uint64_t now) {
     uint64_t delay = clock->timeout;
@@ -95,7 +101,7 @@ wasi_result_t WASI(poll_oneoff)(const __wasi_subscription_t *subscriptions, __wa
         }
     }
     if (!ready && earliest > now)
-        cellar_kernel_control_sleep_until(glue_cell, earliest);
+        glue_sleep(earliest);
     *happened = 0;
     for (__wasi_size_t i = 0; i < count; i++) {
         bool is_clock = subscriptions[i].u.tag == __WASI_EVENTTYPE_CLOCK;

@@ -13,6 +13,7 @@ void cellar_alarm_check(uint64_t now) {
     due = interval != 0 ? now + interval : 0;
     /* The handler is called where CPython next looks for signals. */
     PyErr_SetInterruptEx(SIGALRM);
+    cellar_threads_signal();
 }
 
 uint64_t cellar_alarm_before(uint64_t until) {

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "cellar_threads.h"
+#include "glue.h"
 #include "wasi.h"
 
 /* What `call` and `start` take as their first argument; the prelude has the same list. */
@@ -193,11 +195,55 @@ static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
     return NULL;
 }
 
-/* call(bridge, *arguments) -> (tag, payload): suspends the guest until the answer is there. */
+/* Begins a call; returns its number. */
+static uint64_t start(call_t *call) {
+    uint32_t cell = cellar_current_cell();
+    switch (call->bridge) {
+    case TOOL:
+        return cellar_kernel_tools_start_call(cell, &call->request.tool.name, &call->request.tool.arguments);
+    case LLM:
+        return cellar_kernel_llm_start_call(cell, &call->request.llm);
+    case AGENT:
+        return cellar_kernel_agents_start_call(cell, &call->request.agent);
+    case INPUT:
+        return cellar_kernel_input_start_call(cell, &call->request.prompt);
+    case HTTP:
+        return cellar_kernel_http_start_call(cell, &call->request.http);
+    }
+    return 0;
+}
+
+/* Makes a call while other threads run. */
+static PyObject *call_among_threads(call_t *call) {
+    uint64_t number = start(call);
+    finish(call);
+    kernel_completion_t end = {0};
+    if (!cellar_threads_call(number, &end)) {
+        cellar_kernel_tools_cancel(number);
+        if (!cellar_thread_was_stopped()) {
+            PyErr_SetString(PyExc_RuntimeError, "the call was cut short");
+        }
+        return NULL;
+    }
+    PyObject *result = NULL;
+    if (end.response.is_err) {
+        raise_call_error(&end.response.val.err);
+    } else {
+        result = cellar_response(&end.response.val.ok);
+        cellar_kernel_types_response_free(&end.response.val.ok);
+    }
+    return result;
+}
+
+/* call(bridge, *arguments) -> (tag, payload): suspends the guest until the answer is there, or the thread when there are
+   others. */
 static PyObject *bridge_call(PyObject *module, PyObject *args) {
     call_t call;
     if (prepare(&call, args) < 0) {
         return NULL;
+    }
+    if (!cellar_thread_is_alone()) {
+        return call_among_threads(&call);
     }
     uint32_t cell = cellar_current_cell();
     cellar_kernel_types_response_t response = {0};
@@ -237,25 +283,7 @@ static PyObject *bridge_start(PyObject *module, PyObject *args) {
     if (prepare(&call, args) < 0) {
         return NULL;
     }
-    uint32_t cell = cellar_current_cell();
-    uint64_t number = 0;
-    switch (call.bridge) {
-    case TOOL:
-        number = cellar_kernel_tools_start_call(cell, &call.request.tool.name, &call.request.tool.arguments);
-        break;
-    case LLM:
-        number = cellar_kernel_llm_start_call(cell, &call.request.llm);
-        break;
-    case AGENT:
-        number = cellar_kernel_agents_start_call(cell, &call.request.agent);
-        break;
-    case INPUT:
-        number = cellar_kernel_input_start_call(cell, &call.request.prompt);
-        break;
-    case HTTP:
-        number = cellar_kernel_http_start_call(cell, &call.request.http);
-        break;
-    }
+    uint64_t number = start(&call);
     finish(&call);
     return PyLong_FromUnsignedLongLong(number);
 }
@@ -377,7 +405,7 @@ static PyObject *bridge_flush(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* sleep(seconds): suspends the guest. Raises when the cell must stop. */
+/* sleep(seconds): suspends the guest, or the thread when there are others. Raises when the cell must stop. */
 static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
     double duration = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) {
@@ -392,12 +420,17 @@ static PyObject *bridge_sleep(PyObject *module, PyObject *seconds) {
         return NULL;
     }
     cellar_stream_flush();
-    uint64_t now = cellar_kernel_control_monotonic_clock(), until = now + (uint64_t)(duration * 1e9);
-    uint64_t wake;
+    uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)(duration * 1e9), wake;
     do {
         wake = cellar_alarm_before(until);
-        cellar_kernel_control_sleep_until(cellar_current_cell(), wake);
-        if (cellar_raise_if_stopped()) {
+        if (cellar_thread_is_alone()) {
+            cellar_kernel_control_sleep_until(cellar_current_cell(), wake);
+        } else {
+            PyThreadState *state = PyEval_SaveThread();
+            cellar_threads_sleep(wake);
+            PyEval_RestoreThread(state);
+        }
+        if (cellar_thread_was_stopped() || cellar_raise_if_stopped()) {
             return NULL;
         }
         if (wake < until) {
@@ -446,14 +479,19 @@ static PyObject *bridge_note_stop(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* enable_stop(flag) -> what it was. With the stop come the hooks that cells have set: both are for code of cells. */
+/* enable_stop(flag) -> what it was. With the stop come the hooks that cells have set: both are for code of cells. A number
+   instead of True names the cell, where the context does not. */
 static PyObject *bridge_enable_stop(PyObject *module, PyObject *flag) {
-    if (flag == Py_True) {
+    if (flag != Py_False) {
         cellar_guard_release();
     } else {
         cellar_guard_hold();
     }
-    return PyBool_FromLong(cellar_poll_enable(flag == Py_True));
+    int before = cellar_poll_enable(flag != Py_False);
+    if (!PyBool_Check(flag)) {
+        glue_cell = (uint32_t)PyLong_AsUnsignedLong(flag);
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(before);
 }
 
 /* run(code, names): what `exec` and `eval` do of compiled code of a cell, which audit hooks do not hear of. */

@@ -307,7 +307,8 @@ PyObject *cellar_guard_mend(PyObject *module, PyObject *unused) {
 /* --- Hooks of cells --- */
 
 /* While the prelude runs: the audit hooks of cells, their limit on recursion (0 when it was not raised), and whether the
-   garbage collector is to run. */
+   garbage collector is to run. All this is the interpreter's, so that a switch of threads may have to change it; see
+   `cellar_guard_switch`. */
 static PyObject *audit_hooks;
 static int recursion_limit;
 static bool is_held, collects;
@@ -353,6 +354,35 @@ void cellar_guard_end_watchers(void) {
     }
 }
 
+/* As Py_SetRecursionLimit, which wants the interpreter lock to be held. */
+static void set_recursion_limit(PyInterpreterState *interpreter, int limit) {
+    interpreter->ceval.recursion_limit = limit;
+    for (PyThreadState *thread = interpreter->threads.head; thread != NULL; thread = thread->next) {
+        int depth = thread->py_recursion_limit - thread->py_recursion_remaining;
+        thread->py_recursion_limit = limit;
+        thread->py_recursion_remaining = limit - depth;
+    }
+}
+
+static void lay_aside(PyInterpreterState *interpreter) {
+    is_held = true;
+    int limit = interpreter->ceval.recursion_limit;
+    recursion_limit = limit < PRELUDE_DEPTH ? limit : 0;
+    if (recursion_limit != 0) {
+        set_recursion_limit(interpreter, PRELUDE_DEPTH);
+    }
+    collects = interpreter->gc.enabled;
+    interpreter->gc.enabled = 0;
+}
+
+static void take_up(PyInterpreterState *interpreter) {
+    is_held = false;
+    if (recursion_limit != 0) {
+        set_recursion_limit(interpreter, recursion_limit);
+    }
+    interpreter->gc.enabled = collects;
+}
+
 void cellar_guard_hold(void) {
     PyInterpreterState *interpreter = PyThreadState_Get()->interp;
     if (interpreter->audit_hooks != NULL) {
@@ -360,17 +390,9 @@ void cellar_guard_hold(void) {
         interpreter->audit_hooks = NULL;
     }
     cellar_guard_end_watchers();
-    if (is_held) {
-        return;
+    if (!is_held) {
+        lay_aside(interpreter);
     }
-    is_held = true;
-    int limit = interpreter->ceval.recursion_limit;
-    recursion_limit = limit < PRELUDE_DEPTH ? limit : 0;
-    if (recursion_limit != 0) {
-        Py_SetRecursionLimit(PRELUDE_DEPTH);
-    }
-    collects = interpreter->gc.enabled;
-    interpreter->gc.enabled = 0;
 }
 
 void cellar_guard_release(void) {
@@ -378,15 +400,30 @@ void cellar_guard_release(void) {
     if (!is_held) {
         return;
     }
-    is_held = false;
+    take_up(interpreter);
     if (audit_hooks != NULL) {
         Py_XSETREF(interpreter->audit_hooks, audit_hooks);
         audit_hooks = NULL;
     }
-    if (recursion_limit != 0) {
-        Py_SetRecursionLimit(recursion_limit);
+}
+
+bool cellar_guard_is_held(void) {
+    return is_held;
+}
+
+void cellar_guard_switch(bool hold) {
+    if (hold == is_held) {
+        return;
     }
-    interpreter->gc.enabled = collects;
+    PyInterpreterState *interpreter = PyInterpreterState_Main();
+    PyObject *hooks = interpreter->audit_hooks;
+    interpreter->audit_hooks = audit_hooks;
+    audit_hooks = hooks;
+    if (hold) {
+        lay_aside(interpreter);
+    } else {
+        take_up(interpreter);
+    }
 }
 
 void cellar_guard_enter(bool is_new_cell) {

@@ -1,6 +1,7 @@
 /* Stopping a cell softly: CPython's eval breaker counts down, asks the host, and raises in the cell's code. */
 #include "shim.h"
 
+#include "cellar_threads.h"
 #include "glue.h"
 
 #include <string.h>
@@ -18,29 +19,27 @@
 
 int cellar_poll_countdown = COUNTDOWN_MAX;
 
+struct cellar_poll_state cellar_poll_state;
+
 static int countdown = COUNTDOWN_MAX;
-static int enabled;
-/* Whether the interpreter was told to raise. */
-static int raising;
 /* 0 right after user code was entered: how long the kernel waited before says nothing about the code. */
 static uint64_t last_poll;
-/* When the code was last told to stop. It is told again, but first has time for its `finally` blocks. */
-static uint64_t last_raise;
 /* When code that answers an editor must stop, for which the host keeps no time; 0 when no such code runs. */
 static uint64_t deadline;
 static PyObject *stop_classes;
 static PyObject *live_cells;
 
 int cellar_poll_enable(int enable) {
-    int before = enabled;
+    struct cellar_poll_state *state = &cellar_poll_state;
+    int before = state->enabled;
     if (enable && !before) {
         glue_cell = cellar_current_cell();
         last_poll = 0;
     }
-    enabled = enable;
-    if (raising && !enable) {
+    state->enabled = enable;
+    if (state->is_raising && !enable) {
         /* What was to be raised in user code must not be raised in the prelude. */
-        raising = 0;
+        state->is_raising = 0;
         PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), NULL);
     }
     return before;
@@ -75,8 +74,16 @@ static uint32_t cell_at_fault(void) {
     return found ? cell : 0;
 }
 
-/* Whether the innermost Python frame belongs to the machinery that runs the user's code, not to that code: an exception
-   there would lose a callback or a task instead of ending what it runs. */
+/* Folders and files with the machinery that runs the user's code. */
+static const char *const machinery[] = {
+    "/cellar/prelude/",
+    "/usr/lib/python3.13/asyncio/",
+    "/usr/lib/python3.13/concurrent/",
+    "/usr/lib/python3.13/threading.py",
+};
+
+/* Whether the innermost Python frame belongs to that machinery: an exception there would lose a callback or a task instead
+   of ending what it runs. */
 static int in_machinery(void) {
     PyFrameObject *frame = PyEval_GetFrame();
     if (frame == NULL) {
@@ -84,18 +91,22 @@ static int in_machinery(void) {
     }
     PyCodeObject *code = PyFrame_GetCode(frame);
     const char *file = PyUnicode_AsUTF8(code->co_filename);
-    int machinery = file == NULL || strncmp(file, "/cellar/prelude/", 16) == 0
-        || strncmp(file, "/usr/lib/python3.13/asyncio/", 28) == 0;
+    int is_machinery = file == NULL;
+    for (size_t i = 0; !is_machinery && i < sizeof machinery / sizeof *machinery; i++) {
+        is_machinery = strncmp(file, machinery[i], strlen(machinery[i])) == 0;
+    }
     Py_DECREF(code);
-    return machinery;
+    return is_machinery;
 }
 
-/* The class for the reason why the cell must stop, borrowed, or NULL when it may go on. */
+/* The class for the reason why the cell must stop, borrowed, or NULL when it may go on. All its threads stop with it. */
 static PyObject *stop_class(void) {
     cellar_kernel_types_stop_reason_t reason;
-    if (stop_classes == NULL || !cellar_kernel_control_should_stop(cell_at_fault(), &reason) || reason > 3) {
+    uint32_t cell = stop_classes != NULL ? cell_at_fault() : 0;
+    if (stop_classes == NULL || !cellar_kernel_control_should_stop(cell, &reason) || reason > 3) {
         return NULL;
     }
+    cellar_threads_stop(cell);
     return PyTuple_GET_ITEM(stop_classes, reason);
 }
 
@@ -116,13 +127,13 @@ static void adapt(uint64_t now) {
 static PyObject *ask(void) {
     uint64_t now = cellar_kernel_control_monotonic_clock();
     adapt(now);
-    if (!enabled) {
+    if (!cellar_poll_state.enabled) {
         return NULL;
     }
     cellar_stream_flush_if_old(now);
     int is_late = deadline != 0 && now >= deadline && stop_classes != NULL;
     PyObject *class = is_late ? PyTuple_GET_ITEM(stop_classes, 0) : stop_class();
-    if (class == NULL || now - last_raise < RAISE_INTERVAL) {
+    if (class == NULL || now - cellar_poll_state.last_raise < RAISE_INTERVAL) {
         return NULL;
     }
     if (in_machinery()) {
@@ -130,14 +141,17 @@ static PyObject *ask(void) {
         cellar_poll_countdown = COUNTDOWN_MIN;
         return NULL;
     }
-    last_raise = now;
+    cellar_poll_state.last_raise = now;
     return class;
 }
 
 void cellar_poll(void) {
+    if (!cellar_thread_is_alone() && cellar_poll_state.enabled) {
+        cellar_threads_take_turns();
+    }
     PyObject *class = ask();
     if (class != NULL) {
-        raising = 1;
+        cellar_poll_state.is_raising = 1;
         PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), class);
     }
 }
@@ -154,17 +168,17 @@ int cellar_check_stop(void) {
 }
 
 void cellar_poll_reset(void) {
-    last_poll = last_raise = 0;
+    last_poll = cellar_poll_state.last_raise = 0;
     cellar_poll_countdown = countdown = COUNTDOWN_MAX;
 }
 
 void cellar_poll_limit(uint64_t nanoseconds) {
     deadline = nanoseconds != 0 ? cellar_kernel_control_monotonic_clock() + nanoseconds : 0;
-    last_raise = 0;
+    cellar_poll_state.last_raise = 0;
 }
 
 void cellar_poll_note_stop(void) {
-    last_raise = cellar_kernel_control_monotonic_clock();
+    cellar_poll_state.last_raise = cellar_kernel_control_monotonic_clock();
 }
 
 int cellar_raise_if_stopped(void) {
@@ -176,10 +190,9 @@ int cellar_raise_if_stopped(void) {
     return 1;
 }
 
-int cellar_wait_for_lock(PyTime_t timeout) {
+int cellar_wait_for_lock(int64_t timeout) {
     if (timeout < 0) {
-        PyErr_SetString(PyExc_RuntimeError, "deadlock: the lock is held and no other thread can release it, for there "
-                                            "are no threads in this sandbox; use asyncio.Lock and asyncio.Event");
+        PyErr_SetString(PyExc_RuntimeError, "deadlock: the lock is held, and there is no other thread that could release it");
         return PY_LOCK_INTR;
     }
     uint64_t until = cellar_kernel_control_monotonic_clock() + (uint64_t)timeout;

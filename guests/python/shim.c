@@ -38,7 +38,8 @@ static PyObject *entry;
 uint32_t cellar_current_cell(void) {
     PyObject *value = NULL;
     if (cell_variable == NULL || PyContextVar_Get(cell_variable, NULL, &value) < 0 || value == NULL) {
-        return 0;
+        /* A thread begins with an empty context. */
+        return cellar_thread_cell();
     }
     uint32_t cell = (uint32_t)PyLong_AsUnsignedLong(value);
     Py_DECREF(value);
@@ -101,6 +102,7 @@ PyObject *cellar_module_init(void) {
     cell_variable = PyContextVar_New("cellar_cell", NULL);
     if (module == NULL || cell_variable == NULL || PyModule_AddFunctions(module, own_methods) < 0
         || PyModule_AddFunctions(module, cellar_bridge_methods) < 0
+        || PyModule_AddFunctions(module, cellar_thread_methods) < 0
         || PyModule_AddObjectRef(module, "cell", cell_variable) < 0) {
         return NULL;
     }
@@ -239,8 +241,9 @@ void exports_kernel_init(void) {
 /* --- Entering the prelude --- */
 
 /* Calls an entry point; steals the arguments. NULL with an exception set on failure. */
-static PyObject *enter(const char *name, PyObject *arguments) {
+static PyObject *enter_for(bool cells, const char *name, PyObject *arguments) {
     cellar_guard_enter(strcmp(name, "start") == 0);
+    cellar_threads_hold(!cells);
     PyObject *function = PyObject_GetAttrString(entry, name);
     PyObject *result = function != NULL && arguments != NULL ? PyObject_CallObject(function, arguments) : NULL;
     Py_XDECREF(function);
@@ -250,6 +253,11 @@ static PyObject *enter(const char *name, PyObject *arguments) {
     cellar_stream_flush();
     glue_flush();
     return result;
+}
+
+/* For cells, whose threads have their turns. */
+static PyObject *enter(const char *name, PyObject *arguments) {
+    return enter_for(true, name, arguments);
 }
 
 /* What is left to say when even the prelude failed. */
@@ -335,7 +343,7 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
     PyObject *folder = cellar_text(&configuration->working_directory);
     unsigned long long seed = configuration->seed;
     kernel_configuration_free(configuration);
-    PyObject *result = enter("configure", Py_BuildValue("(KNNN)", seed, environment, folder, packages));
+    PyObject *result = enter_for(false, "configure", Py_BuildValue("(KNNN)", seed, environment, folder, packages));
     if (result == NULL) {
         give_up("the prelude cannot be configured");
     }
@@ -344,7 +352,7 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
 
 void exports_kernel_reseed(uint64_t seed) {
     prepare_memory();
-    PyObject *result = enter("reseed", Py_BuildValue("(K)", (unsigned long long)seed));
+    PyObject *result = enter_for(false, "reseed", Py_BuildValue("(K)", (unsigned long long)seed));
     if (result == NULL) {
         give_up("the prelude cannot be reseeded");
     }
@@ -378,26 +386,12 @@ void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
     conclude(enter("start", Py_BuildValue("(IN)", id, code)), id, step);
 }
 
-static PyObject *completion_list(const kernel_list_completion_t *completions) {
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < completions->len; i++) {
-        const kernel_completion_t *completion = &completions->ptr[i];
-        PyObject *answer = completion->response.is_err ? cellar_call_error(&completion->response.val.err)
-                                                       : cellar_response(&completion->response.val.ok);
-        PyObject *item = answer != NULL ? Py_BuildValue("(KON)", (unsigned long long)completion->call,
-                                                        completion->response.is_err ? Py_False : Py_True, answer)
-                                        : NULL;
-        if (item == NULL || PyList_Append(list, item) < 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(item);
-    }
-    return list;
-}
-
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {
     prepare_memory();
-    PyObject *list = completion_list(completions);
+    for (size_t i = 0; i < completions->len; i++) {
+        cellar_threads_deliver(&completions->ptr[i]);
+    }
+    PyObject *list = cellar_completions(completions);
     kernel_list_completion_free(completions);
     conclude(enter("resume", list != NULL ? Py_BuildValue("(N)", list) : NULL), 0, step);
 }
@@ -421,7 +415,7 @@ void exports_kernel_reset(void) {
 /* An exception here is no one's concern: the answer is just empty. */
 static PyObject *ask(const char *name, PyObject *arguments) {
     prepare_memory();
-    PyObject *result = enter(name, arguments);
+    PyObject *result = enter_for(false, name, arguments);
     if (result == NULL) {
         PyErr_Clear();
         give_back();

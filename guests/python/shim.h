@@ -29,6 +29,8 @@ int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);
 PyObject *cellar_response(const cellar_kernel_types_response_t *response);
 /* (kind, message) */
 PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error);
+/* [(number, whether it succeeded, answer)], but for those without a number. */
+PyObject *cellar_completions(const kernel_list_completion_t *completions);
 /* Reads the (finished, wake_at) of the prelude. */
 int cellar_copy_step(PyObject *result, kernel_step_t *step);
 
@@ -60,9 +62,40 @@ void cellar_poll_note_stop(void);
 void cellar_poll_reset(void);
 /* 1 with the exception set when the cell must stop, wherever the code stands. */
 int cellar_raise_if_stopped(void);
-/* Called by CPython where a thread would wait for a lock that is held, with nanoseconds or -1: the time passes, or an
-   exception says that nobody will release it. Returns a PyLockStatus. */
-int cellar_wait_for_lock(PyTime_t timeout);
+
+/* What the poll keeps for each thread. */
+struct cellar_poll_state {
+    /* User code runs. */
+    int enabled;
+    /* The interpreter was told to raise. */
+    int is_raising;
+    /* When the code was last told to stop. It is told again, but first has time for its `finally` blocks. */
+    uint64_t last_raise;
+};
+
+/* That of the running thread. */
+extern struct cellar_poll_state cellar_poll_state;
+
+/* --- threads.c --- */
+
+/* The cell that has started the running thread; 0 in the main thread. */
+uint32_t cellar_thread_cell(void);
+/* Gives others a turn when the running thread has had its time. */
+void cellar_threads_take_turns(void);
+/* Lets others run until then; false when there are none. The interpreter lock is not held. */
+bool cellar_threads_sleep(uint64_t until);
+/* Lets others run until a call has ended. False when the wait was cut short. */
+bool cellar_threads_call(uint64_t call, kernel_completion_t *completion);
+/* Gives the end of a call to the thread that waits for it, if one does. */
+bool cellar_threads_deliver(kernel_completion_t *completion);
+/* Wakes the threads of a cell that wait: it must stop. */
+void cellar_threads_stop(uint32_t cell);
+/* Wakes the main thread, if it waits: a signal is to be handled there. */
+void cellar_threads_signal(void);
+/* Notes that the guest is entered, and whether it is for no cell: then nothing runs but the main thread. */
+void cellar_threads_hold(bool hold);
+
+extern PyMethodDef cellar_thread_methods[];
 
 /* --- bridge.c --- */
 
@@ -88,6 +121,9 @@ void cellar_guard_enter(bool is_new_cell);
 /* Lays the hooks of cells aside, for the prelude to run, and takes them up again, for cells. */
 void cellar_guard_hold(void);
 void cellar_guard_release(void);
+/* Whether they are laid aside; and makes it so, or not, for the thread that runs next. The interpreter lock need not be held. */
+bool cellar_guard_is_held(void);
+void cellar_guard_switch(bool hold);
 /* Ends what traces and profiles code, unless it is a profiler in C. */
 void cellar_guard_end_watchers(void);
 

@@ -206,3 +206,23 @@ int cellar_copy_step(PyObject *result, kernel_step_t *step) {
     step->wake_at.val = step->wake_at.is_some ? PyLong_AsUnsignedLongLong(wake_at) : 0;
     return PyErr_Occurred() ? -1 : 0;
 }
+
+PyObject *cellar_completions(const kernel_list_completion_t *completions) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < completions->len; i++) {
+        const kernel_completion_t *completion = &completions->ptr[i];
+        if (completion->call == 0) {
+            continue;
+        }
+        PyObject *answer = completion->response.is_err ? cellar_call_error(&completion->response.val.err)
+                                                       : cellar_response(&completion->response.val.ok);
+        PyObject *item = answer != NULL ? Py_BuildValue("(KON)", (unsigned long long)completion->call,
+                                                        completion->response.is_err ? Py_False : Py_True, answer)
+                                        : NULL;
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(item);
+    }
+    return list;
+}

@@ -246,6 +246,7 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::Audit { .. } => "name a plain file in a folder that is there and that you may write to",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
+        Error::Threads { .. } => "join the threads in a cell, or close what started them: an executor, a pool, a timer",
         _ => return None,
     })
 }

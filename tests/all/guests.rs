@@ -27,4 +27,5 @@ mod stdio;
 mod stored;
 mod tables;
 mod terminal;
+mod threads;
 mod urls;

@@ -9,8 +9,11 @@ use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_component::ComponentEncoder;
 
-/// The only imports a guest may have.
+/// The only imports a guest may have, besides those of [`THREADS`].
 const ALLOWED_IMPORTS: &str = "cellar:kernel/";
+/// The component model's own functions by which a guest has threads that take turns. They lead to no import of the component.
+const THREADS: (&str, &[&str]) =
+    ("$root", &["[thread-new-indirect-v0]", "[thread-index]", "[thread-suspend-then-resume]", "[thread-resume-later]"]);
 
 /// Writes `kernel.c`, `kernel.h` and `kernel_component_type.o` for the world in `wit` into `folder`.
 pub(crate) fn write_bindings(wit: &Path, folder: &Path) -> Result<()> {
@@ -44,7 +47,8 @@ fn audit_imports(core: &[u8]) -> Result<()> {
         let Payload::ImportSection(reader) = payload? else { continue };
         for import in reader.into_imports() {
             let import = import?;
-            if !import.module.starts_with(ALLOWED_IMPORTS) {
+            let is_thread = import.module == THREADS.0 && THREADS.1.contains(&import.name);
+            if !import.module.starts_with(ALLOWED_IMPORTS) && !is_thread {
                 strangers.push(format!("`{}` from `{}`", import.name, import.module));
             }
         }
@@ -92,14 +96,15 @@ mod tests {
 
     #[test]
     fn only_the_kernel_world_may_be_imported() {
-        audit_imports(&module_importing("cellar:kernel/files@0.6.0")).unwrap();
+        audit_imports(&module_importing("cellar:kernel/files@0.7.0")).unwrap();
         let error = audit_imports(&module_importing("wasi_snapshot_preview1")).unwrap_err();
         assert!(error.to_string().contains("`function` from `wasi_snapshot_preview1`"), "{error}");
+        audit_imports(&module_importing("$root")).unwrap_err();
     }
 
     #[test]
     fn stripping_keeps_the_type_of_the_world() {
-        let stripped = strip(&module_importing("cellar:kernel/files@0.6.0")).unwrap();
+        let stripped = strip(&module_importing("cellar:kernel/files@0.7.0")).unwrap();
         let names: Vec<_> = Parser::new(0)
             .parse_all(&stripped)
             .filter_map(|payload| match payload.unwrap() {

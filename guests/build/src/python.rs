@@ -58,6 +58,7 @@ const PRELUDE: &[&str] = &[
     "history",
     "commands",
     "magics",
+    "threads",
     "cells",
     "offers",
     "editor",
@@ -102,8 +103,14 @@ pub(crate) struct Additions {
 }
 
 /// Libraries of the toolchain that CPython needs.
-const SYSTEM_LIBRARIES: &[&str] =
-    &["-lwasi-emulated-signal", "-lwasi-emulated-getpid", "-lwasi-emulated-process-clocks", "-lm"];
+const LINK_FLAGS: &[&str] = &[
+    "-lwasi-emulated-signal",
+    "-lwasi-emulated-getpid",
+    "-lwasi-emulated-process-clocks",
+    "-lm",
+    // A thread begins with a function of the table.
+    "-Wl,--export-table",
+];
 
 impl Guest for Python {
     fn name(&self) -> &'static str {
@@ -162,7 +169,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let mut own = c_files(&folder)?;
     own.extend(additions.own.iter().cloned());
     let includes = ["include", "include/internal", "include/internal/mimalloc"].map(|name| libraries.join(name));
-    let mut link_flags: Vec<String> = SYSTEM_LIBRARIES.iter().map(|&flag| flag.to_owned()).collect();
+    let mut link_flags: Vec<String> = LINK_FLAGS.iter().map(|&flag| flag.to_owned()).collect();
     link_flags.extend(additions.link_flags.iter().cloned());
     let module = Module {
         own,

@@ -1,4 +1,4 @@
-"""What Python has elsewhere and a sandbox cannot have: threads, processes, sockets, terminals, C libraries.
+"""What Python has elsewhere and a sandbox cannot have: processes, sockets, terminals, C libraries.
 
 As much as can be is there to be imported, because programs import more than they use; the use says why it fails and what
 to do instead.
@@ -8,20 +8,15 @@ import asyncio
 import importlib.machinery
 import importlib.util
 import os
+import queue
 import signal
 import sys
-import threading
 import types
-import _thread
 
 import _cellar
 from _cellar_prelude import hollow, lacks
 from _cellar_prelude.sandbox import SandboxError
 
-_THREADS = (
-    "threads cannot be started in this sandbox: use asyncio (await, asyncio.gather, asyncio.create_task) "
-    "or parallel([...])"
-)
 _SIGNALS = (
     "no signal reaches this sandbox: for a time limit use asyncio.wait_for or asyncio.timeout, or give the cell a timeout"
 )
@@ -94,10 +89,30 @@ def _change_context(module):
 
 
 def _change_pool(module):
-    module.Pool.__init__ = _refusal(lacks.PROCESSES)
-    # It is left half-made.
-    module.Pool.__del__ = lambda _self: None
-    module.ThreadPool.__init__ = _refusal(_THREADS)
+    original, refuse = module.Pool.__init__, _refusal(lacks.PROCESSES)
+
+    class Notifier(queue.SimpleQueue):
+        """What wakes the thread that looks after the workers of a pool of threads, in the place of a pipe."""
+
+        _reader = None
+
+    class Context:
+        SimpleQueue = Notifier
+
+    def init(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None):
+        if not isinstance(self, module.ThreadPool):
+            # It is left half-made.
+            self._state = module.CLOSE
+            refuse()
+        original(self, processes, initializer, initargs, maxtasksperchild, Context)
+
+    def wait(_sentinels, notifier, timeout=None):
+        notifier.get(timeout=timeout)
+        while not notifier.empty():
+            notifier.get()
+
+    module.Pool.__init__ = init
+    module.Pool._wait_for_updates = staticmethod(wait)
 
 
 def _change_executor(module):
@@ -113,6 +128,11 @@ def _change_nesting(module):
     module.apply = hollow.nest
 
 
+def _change_progress(module):
+    # A thread that looks after bars that stand still would outlive every cell that shows one.
+    module.tqdm.monitor_interval = 0
+
+
 # The changes by the names of modules.
 CHANGED = {
     "nest_asyncio": _change_nesting,
@@ -120,6 +140,7 @@ CHANGED = {
     "multiprocessing.context": _change_context,
     "multiprocessing.pool": _change_pool,
     "multiprocessing.process": _change_process,
+    "tqdm.std": _change_progress,
 }
 
 
@@ -150,12 +171,6 @@ class _ChangingLoader:
 
 
 # --- Modules that are there from the start
-
-
-def _install_threads():
-    refuse = _refusal(_THREADS)
-    _thread.start_new_thread = _thread.start_new = _thread.start_joinable_thread = refuse
-    threading._start_joinable_thread = refuse
 
 
 def _install_processes():
@@ -290,7 +305,6 @@ def install_changes():
 
 def install():
     """Makes the rest so. Comes after the baked modules, which must see what is there as it is."""
-    _install_threads()
     _install_processes()
     _install_sockets()
     _install_signals()

@@ -11,6 +11,7 @@ import json
 import sys
 
 import _cellar
+from _cellar_prelude.loop import ReactorLoop
 from _cellar_prelude.sandbox import BridgeError, CallError, StdinNotImplementedError, ToolError
 
 # The native module's numbers.
@@ -43,13 +44,17 @@ def forget_calls():
 
 async def _start(*arguments):
     """Makes a call and waits for its end without holding anything else up."""
-    if asyncio.get_running_loop().__dict__.get("nested"):
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, ReactorLoop):
+        # The host tells the main thread of ends, which may be waiting for this very one.
+        return await loop.run_in_executor(None, _cellar.call, *arguments)
+    if loop.__dict__.get("nested"):
         # Answers come when the kernel is entered again, which cannot be while it is held.
         return _cellar.call(*arguments)
     if len(_pending) >= CALLS_MAX:
         raise CallError("limit", f"{CALLS_MAX} calls are under way and not answered: await some of them first")
     number = _cellar.start(*arguments)
-    future = asyncio.get_running_loop().create_future()
+    future = loop.create_future()
     _pending[number] = future
     try:
         return await future

@@ -8,7 +8,7 @@ import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import display, faults, history, magics, modules, rewrite, sandbox, streams
+from _cellar_prelude import display, faults, history, magics, modules, rewrite, sandbox, streams, threads
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
@@ -226,6 +226,9 @@ def _task_done(cell, context, task):
         if not task.cancelled():
             task.exception()
         return
+    if cell in _stopping and not _cellar.is_alone():
+        # While the cell is live, so that they are told why.
+        threads.stop(cell)
     _spread(context)
     if task.cancelled():
         _end(cell, faults.describe(_cancelled.pop(cell, None) or asyncio.CancelledError(), file_name(cell)))
@@ -237,7 +240,11 @@ def _task_done(cell, context, task):
 async def _cancellable(cell, body, last, silenced):
     """The task of a cell. A cell that was cancelled because it must stop ends with the reason."""
     try:
-        await _run_waiting(cell, body, last, silenced)
+        try:
+            await _run_waiting(cell, body, last, silenced)
+        finally:
+            if not _cellar.is_alone() and cell not in _stopping:
+                await threads.settled(cell, loop)
     except asyncio.CancelledError as error:
         reason = _stopping.get(cell)
         if reason is None:
@@ -322,6 +329,8 @@ def start(cell, source):
     """Runs a cell until it ends or waits; then whatever else can go on."""
     filename = file_name(cell)
     live.add(cell)
+    if not _cellar.is_alone():
+        threads.note_lost()
     try:
         sandbox.keep_ground(names)
         streams.keep_ground()
@@ -331,15 +340,27 @@ def start(cell, source):
             _safely(_start_task, cell, body, last, silenced)
         else:
             _contexts[0].run(_run_now, cell, body, last, silenced)
-            _end(cell, None)
+            if _cellar.is_alone():
+                _end(cell, None)
+            else:
+                _end_with_threads(cell, None)
     except BaseException as error:  # noqa: BLE001 - the end of the cell, whatever it is
         _cellar.enable_stop(False)
         if isinstance(error, _NO_MEMORY):
             # There may be no memory for a call.
             _cellar.release_reserve()
-        _end(cell, _outcome(cell, error))
+        if _cellar.is_alone():
+            _end(cell, _outcome(cell, error))
+        else:
+            _end_with_threads(cell, error)
         error = None
     return go_on()
+
+
+def _end_with_threads(cell, error):
+    """The end of a cell that may have threads."""
+    error = threads.settle(cell, error, _contexts[0].run)
+    _end(cell, None if error is None else _outcome(cell, error))
 
 
 def recover(cell, error):
@@ -360,12 +381,13 @@ def go_on():
     """Runs what is ready; says what ended and when the guest wants to be entered again."""
     try:
         loop.drain(_check_live)
+        wake_at = loop.wake_at() if _cellar.is_alone() else threads.take_turns(loop, _check_live, live)
     except MemoryError as error:
         _cellar.release_reserve()
         _drop_tasks(error)
+        wake_at = loop.wake_at()
     finished = _finished[:]
     _finished.clear()
-    wake_at = loop.wake_at()
     return finished, wake_at
 
 
@@ -392,6 +414,7 @@ def stop(cell, reason):
     if task is not None:
         _stopping[cell] = reason
         _cellar.note_stop()
+        _cellar.stop_threads(cell)
         task.cancel()
 
 
@@ -399,6 +422,8 @@ def interrupt(cell, reason):
     """Stops a cell that waits; the others go on. A cell that swallows the cancellation again and again is given up."""
     for _ in range(3):
         stop(cell, reason)
+        if not _cellar.is_alone():
+            threads.stop(cell)
         loop.drain(_check_nothing)
         if cell not in live:
             return go_on()
@@ -474,6 +499,8 @@ def forget_cells(fresh_names):
 
 def reset(fresh_names, baked_modules):
     """Forgets names, tasks and modules of the session."""
+    if not _cellar.is_alone():
+        threads.end_all()
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.drain(_check_nothing)

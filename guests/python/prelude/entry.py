@@ -12,7 +12,7 @@ import types
 import _cellar
 from _cellar_prelude import (
     absent, additions, bridges, cells, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
-    sandbox, streams, warm,
+    sandbox, streams, threads, warm,
 )
 
 # --- Bridges and names of every cell
@@ -193,6 +193,7 @@ sandbox.install_recursion_limit()
 likeness.install()
 absent.install()
 network.install()
+threads.install()
 modules.install()
 _GLOBALS.update(additions.names())
 for _ in range(warm.ROUNDS):

@@ -11,12 +11,15 @@ import asyncio.runners
 import asyncio.tasks
 import heapq
 import time
+import _thread
 
 import _cellar
 
 # How long the loop may run before the host gets a turn, in seconds: a task that never waits must not keep answers,
 # timers of the host and other cells out.
 TURN = 0.01
+# How often a loop that runs within itself looks for what threads have called, in seconds.
+_PAUSE = 0.001
 # More callbacks than this are not kept ready to run: tasks that are begun and never awaited would fill the memory.
 READY_MAX = 20_000
 
@@ -79,7 +82,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         self._check_running()
 
     def run_until_complete(self, future):
-        if _attributes["is_nested"] or self.__dict__.get("is_nested"):
+        if self.__dict__.get("is_nested") and _is_kernels():
             return self._run_nested(future)
         if asyncio.iscoroutine(future):
             future.close()
@@ -98,6 +101,11 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
                 _cellar.enable_stop(True)
                 wake_at = self.wake_at()
                 if task.done() or wake_at == 0:
+                    continue
+                if not _cellar.is_alone():
+                    # What is waited for may come from a thread.
+                    _cellar.run_threads()
+                    time.sleep(_PAUSE)
                     continue
                 if wake_at is None:
                     task.cancel()
@@ -118,15 +126,6 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
     def call_soon_threadsafe(self, callback, *args, context=None):
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor, func, *args):
-        """There are no threads: the function runs now and blocks the kernel."""
-        future = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - handed on
-            future.set_exception(error)
-        return future
-
     def wake_at(self):
         """When the earliest timer is due, in nanoseconds, or None. 0 when something is ready now."""
         if _ready:
@@ -146,7 +145,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
                 _ready.append(handle)
 
     def _run_handle(self, handle):
-        _cellar.enable_stop(True)
+        _cellar.enable_stop(handle._context.get(_cellar.cell, 0))
         try:
             _run_callback(handle)
         except BaseException as error:  # noqa: BLE001 - handed on
@@ -187,6 +186,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         """Forgets everything that is scheduled."""
         _ready.clear()
         _scheduled.clear()
+        self._default_executor = None
 
     def call_exception_handler(self, context):
         """Unhandled errors of tasks go to the standard error of the cell that made them."""
@@ -196,8 +196,50 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         _on_unhandled(context)
 
 
-def refuse_run(main=None, **_options):
-    """Stands for `asyncio.run`."""
+class _Bell:
+    """What the loop of a thread waits for, in the place of a selector: there are no sockets to select."""
+
+    def __init__(self):
+        self._silence = _thread.allocate_lock()
+        self._silence.acquire()
+
+    def ring(self):
+        """Ends the wait, or the next one."""
+        if self._silence.locked():
+            self._silence.release()
+
+    def select(self, timeout):
+        """Waits for the bell, and for so many seconds at most."""
+        if timeout is None:
+            self._silence.acquire()
+        else:
+            self._silence.acquire(timeout=max(timeout, 0))
+        return ()
+
+
+class ThreadLoop(asyncio.base_events.BaseEventLoop):
+    """The loop of a thread other than the main one."""
+
+    def __init__(self):
+        super().__init__()
+        self._selector = _Bell()
+
+    def _process_events(self, events):
+        """There are none."""
+
+    def _write_to_self(self):
+        self._selector.ring()
+
+
+def _is_kernels():
+    """Whether the running loop is that of the kernel, as it always is in the main thread."""
+    return isinstance(asyncio.events._get_running_loop(), ReactorLoop)
+
+
+def _run(main=None, **options):
+    """Stands for `asyncio.run`, which works in threads."""
+    if not _is_kernels():
+        return _original_run(main, **options)
     loop = asyncio.get_running_loop()
     if loop.__dict__.get("is_nested") and main is not None:
         return loop.run_until_complete(main)
@@ -209,23 +251,30 @@ def refuse_run(main=None, **_options):
     )
 
 
-def _refuse_loop():
+def _new_loop():
     """Stands for `asyncio.new_event_loop`."""
+    if not _is_kernels():
+        return ThreadLoop()
     raise RuntimeError(
         "the kernel has one event loop, which is always running: use `await` at the top level of the cell, and "
         "asyncio.get_running_loop() for the loop itself"
     )
 
 
-class _NoRunner:
+class _Runner(asyncio.Runner):
     """Stands for `asyncio.Runner`."""
 
-    def __init__(self, **_options):
-        refuse_run()
+    def __init__(self, **options):
+        if _is_kernels():
+            _run(None)
+        super().__init__(**options)
+
+
+_original_run = asyncio.runners.run
 
 
 def install():
-    """Makes one loop the running loop for ever; returns it."""
+    """Makes one loop the running loop of the main thread for ever; returns it."""
     for kind in asyncio.base_events.BaseEventLoop.__mro__[:2]:
         for name, member in vars(kind).items():
             # What the loop does must not change with the class it is made of.
@@ -234,7 +283,7 @@ def install():
     loop = ReactorLoop()
     asyncio.set_event_loop(loop)
     asyncio.events._set_running_loop(loop)
-    asyncio.run = asyncio.runners.run = refuse_run
-    asyncio.new_event_loop = asyncio.events.new_event_loop = _refuse_loop
-    asyncio.Runner = asyncio.runners.Runner = _NoRunner
+    asyncio.run = asyncio.runners.run = _run
+    asyncio.new_event_loop = asyncio.events.new_event_loop = _new_loop
+    asyncio.Runner = asyncio.runners.Runner = _Runner
     return loop

@@ -30,7 +30,7 @@ fn errors() -> Vec<CliError> {
         Error::GuestBroken { path: path(), source: not_found().into() },
         Error::GuestImport { path: path(), import: text("wasi:cli/environment") },
         Error::GuestMissing { guest: GuestName::PythonData, path: path() },
-        Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.6.0") },
+        Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.7.0") },
         Error::InputRequest(text("r-1")),
         Error::Kernel { language, source: not_found().into() },
         Error::KernelsExhausted,
@@ -38,6 +38,7 @@ fn errors() -> Vec<CliError> {
         Error::NotBaked { name: text("python"), reason: text("wasmtime changed") },
         Error::Request(text("a run has no cells")),
         Error::SessionClosed(text("s-1")),
+        Error::Threads { language, count: 2 },
         Error::Workspace(not_found()),
     ];
     let invalid = Invalid { what: text("the run"), problems: vec![text("$: expected an object")], more: 0 };

@@ -49,6 +49,13 @@ pub const FORK_RESULTS_MAX: usize = 16;
 pub const FORK_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.
 pub const CELLS_LIVE_MAX: usize = 64;
+/// Threads of a kernel besides its first.
+pub const KERNEL_THREADS_MAX: u32 = 64;
+/// Threads of all kernels of a host, of which each takes a stack of the pool: the address space is reserved beforehand, and
+/// a guard page is made for each.
+pub const HOST_THREADS_MAX: u32 = 1_024;
+/// Threads that there is room for by kernel, up to that: few kernels have any.
+pub const THREADS_OF_KERNEL_MEAN: u32 = 4;
 /// Time that an answer to a look into a session may take before it is stopped; its kernel is kept when it stops within
 /// the session's grace. A shorter [`Limits::timeout`] holds for it as well.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);

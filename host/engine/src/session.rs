@@ -32,13 +32,13 @@ use crate::{
     formats::{remembered::Remembered, snapshot::Snapshot},
     kernel::{
         bindings::types,
-        calls::{Calls, Lineage, Permits},
+        calls::{Block, Calls, Lineage, Permits},
         host::Host,
         image::Flavour,
         input::Requests,
         meter::StopFlag,
         record::{Recorder, RunRecord},
-        state::{Binding, Block, KernelLink, LiveCell},
+        state::{Binding, KernelLink, LiveCell},
     },
     session::{
         checkpoint::Slot,
@@ -352,7 +352,7 @@ impl Session {
 
     /// Makes sure that a language is available.
     pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
-        self.inner.host.guest(self.guest(language), self.flavour()).map(drop)
+        self.inner.host.guest(self.guest(language), self.flavour(language)).map(drop)
     }
 
     /// Gives a language a fresh kernel. Cells that run on the old one end as interrupted; grants, bridges and seeds
@@ -405,8 +405,8 @@ impl Session {
         answer.await.map_err(|_| no_answer(language))
     }
 
-    fn flavour(&self) -> Flavour {
-        if self.inner.config.limits.fuel.is_some() { Flavour::Fuel } else { Flavour::Epoch }
+    fn flavour(&self, language: Language) -> Flavour {
+        Flavour::of(language, self.inner.config.limits.fuel.is_some())
     }
 
     /// Starts a cell of a run on its kernel. Its events come out of the channel, `CellFinished` last; a channel that
@@ -471,11 +471,9 @@ impl Session {
     /// # Errors
     /// `Deadlock` when the kernel is held by a call that waits for this handle's runs.
     fn check_block(&self, language: Language, kernel: &KernelHandle) -> Result<(), Error> {
-        match *lock(&kernel.link.block) {
-            Some(Block { bridge, site }) if self.lineage.contains(site) => {
-                Err(Error::Deadlock { language, bridge: bridge.as_str(), cell: site.0 })
-            }
-            _ => Ok(()),
+        match lock(&kernel.link.blocks).iter().find(|block| self.lineage.contains(block.site)) {
+            Some(Block { bridge, site }) => Err(Error::Deadlock { language, bridge: bridge.as_str(), cell: site.0 }),
+            None => Ok(()),
         }
     }
 
@@ -514,7 +512,7 @@ impl Session {
 
     fn start_kernel(&self, language: Language, slot: Arc<Slot>, once: bool) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
-        let guest = inner.host.guest(self.guest(language), self.flavour())?;
+        let guest = inner.host.guest(self.guest(language), self.flavour(language))?;
         let link = Arc::<KernelLink>::default();
         let weak = WeakSession(Arc::downgrade(inner));
         let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
@@ -526,6 +524,7 @@ impl Session {
             open_calls: OpenCalls::new(inner.auditor.clone()),
             link: link.clone(),
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
+            threads: guest.threads(),
             input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
             _private: inner.private.clone(),
             _home: inner.home.clone(),

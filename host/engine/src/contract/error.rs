@@ -95,6 +95,13 @@ pub enum Error {
     #[error("the {} kernel is blocked by a synchronous {bridge}() call in <cell {cell}>", language.title())]
     Deadlock { language: Language, bridge: &'static str, cell: u32 },
 
+    /// A state with threads cannot be captured.
+    #[error(
+        "the {} kernel has {count} {}, which no snapshot can hold: join them, or end them, first", language.title(),
+        if *count == 1 { "thread" } else { "threads" }
+    )]
+    Threads { language: Language, count: u32 },
+
     /// Agents nested too deep.
     #[error("agents are nested {depth} deep, at most {max} are allowed")]
     AgentDepth { depth: u32, max: u32 },
@@ -183,6 +190,7 @@ impl Error {
             Error::Workspace(_) => "workspace",
             Error::Request(_) => "request",
             Error::Deadlock { .. } => "deadlock",
+            Error::Threads { .. } => "threads",
             Error::AgentDepth { .. } => "agent-depth",
             Error::InputRequest(_) => "input-request",
             Error::SessionClosed(_) => "session-closed",

@@ -24,7 +24,7 @@ use crate::{
     kernel::{
         image::{
             Artifacts, DIGEST_FILE, Flavour, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports, compiling_engine,
-            linker, system_mounts,
+            linker, set_threads, system_mounts,
         },
         manifest::Manifest,
         state::{Binding, StoreData},
@@ -94,7 +94,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
         }
     }
     let mut compiled_bytes = 0;
-    for flavour in Flavour::ALL {
+    for flavour in Flavour::all(guest.language()) {
         let engine = compiling_engine(flavour)?;
         let path = artifacts.compiled(flavour, &engine);
         if fresh || !path.is_file() {
@@ -154,10 +154,10 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
     config
         .cranelift_opt_level(wasmtime::OptLevel::None)
         .max_wasm_stack(WASM_STACK_BYTES)
-        .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
-        .concurrency_support(false);
+        .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES);
+    set_threads(&mut config, true);
     let engine = wasmtime::Engine::new(&config)?;
-    let linker = linker(&engine, Flavour::Epoch)?;
+    let linker = linker(&engine, Flavour { has_fuel: false, has_threads: true })?;
     let workspace = tempfile::tempdir()?;
     let files = Files::new(system_mounts(manifest, workspace.path())?, Quota::new(Default::default()));
     let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };

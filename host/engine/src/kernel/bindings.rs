@@ -36,6 +36,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/http.call": async | trappable,
         "cellar:kernel/http.start-call": async | trappable,
         "cellar:kernel/control.sleep-until": async | trappable,
+        "cellar:kernel/control.wait": async | trappable,
         default: trappable,
     },
     exports: { default: async },
@@ -56,7 +57,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.6.0";
+pub(crate) const WORLD_VERSION: &str = "0.7.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

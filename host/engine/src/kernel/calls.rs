@@ -15,6 +15,7 @@ use std::{
 
 use cellar_core::{
     cell::CellId,
+    event::Bridge,
     limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
 };
 use tokio::{
@@ -108,6 +109,22 @@ impl From<CallFuture> for Begun {
     }
 }
 
+/// A call that holds a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// `agent` or `runtime`.
+    pub(crate) bridge: Bridge,
+    /// Its cell and its number.
+    pub(crate) site: (u32, u64),
+}
+
+impl Block {
+    /// A call, if it may need the kernel that it holds.
+    pub(crate) fn of(bridge: Bridge, site: (u32, u64)) -> Option<Block> {
+        matches!(bridge, Bridge::Agent | Bridge::Runtime).then_some(Block { bridge, site })
+    }
+}
+
 /// The place in a session from which a call is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -151,6 +168,7 @@ impl Answers for NoAnswers {
 pub(crate) struct CallOrigin {
     pub(crate) call: u64,
     pub(crate) cell: u32,
+    pub(crate) bridge: Bridge,
     /// Agents between the session's owner and the cell.
     pub(crate) depth: u32,
     /// Bytes of its arguments.
@@ -210,6 +228,7 @@ impl CallEnd {
 #[derive(Debug)]
 struct OpenCall {
     cell: u32,
+    bridge: Bridge,
     /// Bytes of its arguments.
     size_bytes: usize,
     began: Instant,
@@ -259,6 +278,12 @@ impl Calls {
         self.deliver(lost);
     }
 
+    /// The open calls that may need the kernel itself.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        let may_need = |(call, open): (&u64, &OpenCall)| Block::of(open.bridge, (open.cell, *call));
+        self.open.iter().filter_map(may_need).collect()
+    }
+
     /// The number of the next call.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_call
@@ -284,7 +309,7 @@ impl Calls {
     /// # Errors
     /// When the guest keeps beginning calls although they are being refused: it must be stopped.
     pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) -> Result<(), TooManyCalls> {
-        let CallOrigin { call, cell, depth, size_bytes, is_unheard } = from;
+        let CallOrigin { call, cell, bridge, depth, size_bytes, is_unheard } = from;
         self.reap();
         let unanswered = self.open.len() + self.ended.len();
         if unanswered >= 2 * CALLS_QUEUED_MAX {
@@ -305,7 +330,7 @@ impl Calls {
                 let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
                 self.by_task.insert(task.id(), call);
                 self.open_bytes += size_bytes;
-                self.open.insert(call, OpenCall { cell, size_bytes, began: Instant::now(), task, kept });
+                self.open.insert(call, OpenCall { cell, bridge, size_bytes, began: Instant::now(), task, kept });
                 return Ok(());
             }
         };

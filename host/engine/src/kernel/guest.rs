@@ -14,9 +14,11 @@ use crate::{
     formats::snapshot::Image,
     kernel::{
         bindings::KernelPre,
+        engines::Engines,
         image::{Artifacts, Flavour, guest_mounts, linker},
         instance::Kernel,
         state::{Binding, StoreData},
+        threads::Threads,
     },
 };
 
@@ -27,7 +29,7 @@ pub(crate) struct Guest {
     engine: wasmtime::Engine,
     /// The epoch of an engine advances while somebody has these: a kernel outlives its session and its host a little, and
     /// must be stopped.
-    _ticking: Arc<Vec<wasmtime::Engine>>,
+    engines: Arc<Engines>,
     linked: KernelPre<StoreData>,
     /// The guest's own folders, opened once.
     mounts: Vec<OpenMount>,
@@ -51,10 +53,10 @@ impl Guest {
         artifacts: Artifacts,
         language: Language,
         flavour: Flavour,
-        engines: Arc<Vec<wasmtime::Engine>>,
+        engines: Arc<Engines>,
         (spares_wanted, maker): (usize, SpareMaker),
     ) -> Result<Arc<Guest>, Error> {
-        let engine = &engines[usize::from(flavour == Flavour::Fuel)];
+        let engine = engines.get(flavour)?;
         let component = artifacts.load(flavour, engine)?;
         let broken = |error: wasmtime::Error| Error::GuestBroken {
             path: artifacts.manifest.folder.clone(),
@@ -65,7 +67,7 @@ impl Guest {
             language,
             flavour,
             engine: engine.clone(),
-            _ticking: engines.clone(),
+            engines: engines.clone(),
             linked: KernelPre::new(linked).map_err(broken)?,
             mounts: guest_mounts(&artifacts.manifest)?,
             spares: Mutex::default(),
@@ -75,6 +77,11 @@ impl Guest {
             digest: OnceLock::new(),
             image: OnceLock::new(),
         }))
+    }
+
+    /// No threads, but room for them.
+    pub(crate) fn threads(&self) -> Threads {
+        self.engines.threads(self.flavour)
     }
 
     /// The guest's own folders, to be seen by each of its kernels.

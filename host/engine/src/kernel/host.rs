@@ -17,8 +17,9 @@ use crate::{
         error::Error,
     },
     kernel::{
+        engines::Engines,
         guest::{Guest, SpareMaker},
-        image::{Artifacts, Flavour, compiling_engine, wasm_engine},
+        image::{Artifacts, Flavour, compiling_engine},
         meter::start_ticker,
         sweep::Sweep,
     },
@@ -32,8 +33,8 @@ pub struct Host {
 
 struct Inner {
     config: HostConfig,
-    /// One engine per flavour, in the order of [`Flavour::ALL`]. The ticker holds them weakly.
-    engines: Arc<Vec<wasmtime::Engine>>,
+    /// The ticker holds them weakly.
+    engines: Arc<Engines>,
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
     maker: SpareMaker,
     sweep: Arc<Sweep>,
@@ -49,12 +50,12 @@ impl Host {
     /// Opens the engine. Guests are loaded when they are first needed.
     ///
     /// # Errors
-    /// `Engine` when the address space cannot be reserved or the ticker's thread cannot be started.
+    /// `Engine` when the ticker's thread cannot be started.
     pub fn open(config: HostConfig) -> Result<Host, Error> {
-        let engines: Result<Vec<_>, Error> =
-            Flavour::ALL.into_iter().map(|flavour| wasm_engine(flavour, config.kernels_max)).collect();
-        let engines = Arc::new(engines?);
-        start_ticker(Arc::downgrade(&engines)).map_err(|error| Error::Engine(error.into()))?;
+        let engines = Arc::new(Engines::new(config.kernels_max));
+        let ticking = Arc::downgrade(&engines);
+        let tick = move || ticking.upgrade().map(|engines| engines.made().for_each(wasmtime::Engine::increment_epoch));
+        start_ticker(tick).map_err(|error| Error::Engine(error.into()))?;
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
         let sweep = Arc::new(Sweep::new(config.rests.awake_max));
         Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
@@ -70,7 +71,7 @@ impl Host {
     /// # Errors
     /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
     pub fn preload(&self, guest: GuestName) -> Result<(), Error> {
-        self.guest(guest, Flavour::Epoch)?.refill();
+        self.guest(guest, Flavour::of(guest.language(), false))?.refill();
         Ok(())
     }
 
@@ -79,7 +80,7 @@ impl Host {
     pub fn kernels(&self) -> usize {
         let held =
             |engine: &wasmtime::Engine| engine.pooling_allocator_metrics().map_or(0, |metrics| metrics.memories());
-        self.inner.engines.iter().map(held).sum()
+        self.inner.engines.made().map(held).sum()
     }
 
     /// What kernels do while nothing asks anything of them.
@@ -148,7 +149,7 @@ pub fn guest_status(config: &HostConfig, guest: GuestName) -> GuestStatus {
         Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
         Err(error) => (GuestState::Broken(error.to_string()), None, None),
         Ok(artifacts) => {
-            let problem = Flavour::ALL.into_iter().find_map(|flavour| {
+            let problem = Flavour::all(guest.language()).into_iter().find_map(|flavour| {
                 let engine = compiling_engine(flavour).map_err(|error| error.to_string());
                 engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
             });

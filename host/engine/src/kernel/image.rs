@@ -21,7 +21,11 @@ use std::{
     time::SystemTime,
 };
 
-use cellar_core::{cell::GuestName, text::hex};
+use cellar_core::{
+    cell::{GuestName, Language},
+    limits::{HOST_THREADS_MAX, KERNEL_THREADS_MAX, THREADS_OF_KERNEL_MEAN},
+    text::hex,
+};
 use cellar_files::{Access, Mount, OpenMount};
 use rustix::{
     fs::{Mode, OFlags},
@@ -56,23 +60,50 @@ const KEEP_RESIDENT_BYTES: usize = 16 << 20;
 /// Largest linear memory of any kernel: what a wasm32 guest can address.
 const MEMORY_BYTES_MAX: usize = 4 << 30;
 
-/// How a guest's code is metered.
+/// Native stacks that kernels with threads may hold besides one for each kernel and each thread: one that was left is given
+/// back a little later.
+const STACKS_LEFT: u32 = 64;
+
+/// Threads that all kernels of an engine with room for `kernels_max` may have at once.
+pub(crate) fn threads_max(kernels_max: u32) -> u32 {
+    kernels_max.saturating_mul(THREADS_OF_KERNEL_MEAN).clamp(KERNEL_THREADS_MAX, HOST_THREADS_MAX)
+}
+
+/// The native stacks of an engine with room for `kernels_max` kernels that may have threads.
+fn stacks_max(kernels_max: u32) -> u32 {
+    kernels_max.saturating_add(threads_max(kernels_max)).saturating_add(STACKS_LEFT)
+}
+
+/// How a guest's code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// Epoch checks only. The default: counting fuel costs speed.
-    Epoch,
-    /// Epoch checks and fuel.
-    Fuel,
+pub(crate) struct Flavour {
+    /// It counts fuel besides checking epochs. Not by default: counting costs speed.
+    pub(crate) has_fuel: bool,
+    /// The guest may have threads that take turns, for which each entry and each import costs more.
+    pub(crate) has_threads: bool,
 }
 
 impl Flavour {
-    pub(crate) const ALL: [Flavour; 2] = [Flavour::Epoch, Flavour::Fuel];
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4;
+
+    /// That in which guests of a language run.
+    pub(crate) fn of(language: Language, has_fuel: bool) -> Flavour {
+        Flavour { has_fuel, has_threads: language == Language::Python }
+    }
+
+    /// Those that guests of a language are compiled in.
+    pub(crate) fn all(language: Language) -> [Flavour; 2] {
+        [false, true].map(|has_fuel| Flavour::of(language, has_fuel))
+    }
+
+    /// The place among all.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.has_fuel) + 2 * usize::from(self.has_threads)
+    }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Flavour::Epoch => "epoch",
-            Flavour::Fuel => "fuel",
-        }
+        if self.has_fuel { "fuel" } else { "epoch" }
     }
 }
 
@@ -81,13 +112,18 @@ fn wasm_config(flavour: Flavour) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
         .epoch_interruption(true)
-        .consume_fuel(flavour == Flavour::Fuel)
+        .consume_fuel(flavour.has_fuel)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
         .memory_init_cow(true)
-        .memory_guaranteed_dense_image_size(1 << 30)
-        .concurrency_support(false);
+        .memory_guaranteed_dense_image_size(1 << 30);
+    set_threads(&mut config, flavour.has_threads);
     config
+}
+
+/// Says whether guests may have threads that take turns.
+pub(crate) fn set_threads(config: &mut wasmtime::Config, may: bool) {
+    config.concurrency_support(may).wasm_component_model_async(may).wasm_component_model_threading(may);
 }
 
 /// The wasmtime engine that compiles a flavour. It reserves nothing, and what it makes is what [`wasm_engine`] loads.
@@ -102,7 +138,7 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
         .total_core_instances(kernels_max.saturating_mul(8))
         .total_memories(kernels_max)
         .total_tables(kernels_max.saturating_mul(4))
-        .total_stacks(kernels_max)
+        .total_stacks(if flavour.has_threads { stacks_max(kernels_max) } else { kernels_max })
         .total_gc_heaps(0)
         .table_elements(20_000)
         .max_component_instance_size(1 << 20)
@@ -246,7 +282,7 @@ pub(crate) fn guest_mounts(manifest: &Manifest) -> Result<Vec<OpenMount>, Error>
 pub(crate) fn linker(engine: &wasmtime::Engine, flavour: Flavour) -> wasmtime::Result<Linker<StoreData>> {
     let mut linker = Linker::new(engine);
     crate::kernel::bindings::Kernel::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |data| data)?;
-    if flavour == Flavour::Fuel {
+    if flavour.has_fuel {
         crate::kernel::imports::link_fuel(&mut linker)?;
     }
     Ok(linker)

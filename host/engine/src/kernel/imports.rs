@@ -255,6 +255,21 @@ impl control::Host for StoreData {
         self.taped(Import::SleepUntil, (cell, until), |_| Ok(()))
     }
 
+    async fn wait(&mut self, cell: u32, until: u64) -> wasmtime::Result<Vec<types::Completion>> {
+        self.note_running(cell);
+        self.flush_text().await;
+        let is_live = !self.binding.tape.is_replaying();
+        let ended = if is_live { self.wait_for_calls(cell, until).await } else { Vec::new() };
+        self.taped(Import::Wait, (cell, until), |_| Ok(ended))
+    }
+
+    fn threads(&mut self, wanted: Option<u32>) -> wasmtime::Result<u32> {
+        self.taped(Import::Threads, wanted, |data| {
+            let threads = &mut data.binding.threads;
+            Ok(wanted.map_or(threads.count(), |wanted| threads.reserve(wanted)))
+        })
+    }
+
     fn random(&mut self, length: u32) -> wasmtime::Result<Vec<u8>> {
         self.taped(Import::Random, length, |_| {
             let mut bytes = vec![0; length.min(RANDOM_BYTES_MAX) as usize];

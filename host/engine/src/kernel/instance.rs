@@ -82,7 +82,7 @@ impl Kernel {
             // itself keeps them waiting for 61 ticks.
             false => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
         });
-        if flavour == Flavour::Fuel {
+        if flavour.has_fuel {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
         }
         let (instance, exports) = linked.start(&mut store).await.map_err(|error| {
@@ -269,7 +269,7 @@ impl Kernel {
     /// Sets the fuel for an entry on behalf of `cell`.
     fn fill_up(&mut self, cell: u32) {
         if let Life::Awake(live) = &mut self.life
-            && self.flavour == Flavour::Fuel
+            && self.flavour.has_fuel
         {
             let fuel = live.store.data_mut().begin_to_pay(cell);
             // Only fails when the engine counts no fuel, which this flavour does.

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, LazyLock, Weak,
+        Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -16,16 +16,17 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 
-/// Advances the epoch of every engine of a host, for as long as the host lives.
+/// Has `tick` advance the epoch of every engine of a host, until there are none any more.
 ///
 /// There is one ticker, and stores compare clocks instead of counting ticks: the epoch belongs to the engine, so a
 /// ticker per run would shorten every other run's deadline.
-pub(crate) fn start_ticker(engines: Weak<Vec<wasmtime::Engine>>) -> std::io::Result<()> {
+pub(crate) fn start_ticker(tick: impl Fn() -> Option<()> + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name("cellar-epoch".to_owned()).spawn(move || {
         loop {
             std::thread::sleep(EPOCH_TICK);
-            let Some(engines) = engines.upgrade() else { return };
-            engines.iter().for_each(wasmtime::Engine::increment_epoch);
+            if tick().is_none() {
+                return;
+            }
         }
     })?;
     Ok(())

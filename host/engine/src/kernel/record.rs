@@ -162,6 +162,8 @@ imports! {
     Symlink "files.symlink",
     ReadLink "files.read-link",
     InputRequest "input-request",
+    Wait "control.wait",
+    Threads "control.threads",
 }
 
 /// Fingerprint of a value.

@@ -13,7 +13,7 @@ use std::{
 
 use cellar_core::{
     cell::RunId,
-    event::{Bridge, EventKind, Scalar},
+    event::{EventKind, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
     text::prefix,
 };
@@ -26,10 +26,11 @@ use crate::{
     audit::OpenCalls,
     kernel::{
         bindings::types::StopReason,
-        calls::{Answers, Calls, Lineage, NoAnswers, Permits},
+        calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
         input::Requests,
         meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag},
         record::{CellHead, Import, RunRecord, Tape},
+        threads::Threads,
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
@@ -38,6 +39,7 @@ mod asking;
 mod gathered;
 mod sending;
 
+pub(crate) use asking::COMPLETIONS_MAX;
 use gathered::Gathered;
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
@@ -164,6 +166,8 @@ pub(crate) struct Binding {
     pub(crate) open_calls: OpenCalls,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) tape: Tape,
+    /// The threads of its guest.
+    pub(crate) threads: Threads,
     /// Where requests for input wait, and how long; absent when the session answers none.
     pub(crate) input: Option<(Arc<Requests>, Duration)>,
     /// Goes when nobody can write to it any more.
@@ -179,18 +183,9 @@ pub(crate) struct KernelLink {
     pub(crate) wake: Arc<Notify>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
-    /// The synchronous call that holds the kernel, and may need the kernel itself.
-    pub(crate) block: Mutex<Option<Block>>,
+    /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.
+    pub(crate) blocks: Mutex<Vec<Block>>,
     pub(crate) drowsiness: Drowsiness,
-}
-
-/// A synchronous call that holds a kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    /// `agent` or `runtime`.
-    pub(crate) bridge: Bridge,
-    /// Its cell and its number.
-    pub(crate) site: (u32, u64),
 }
 
 /// The store data of a kernel.
@@ -233,6 +228,7 @@ impl Binding {
             open_calls: OpenCalls::default(),
             link: Arc::default(),
             tape: Tape::Off,
+            threads: Threads::default(),
             input: None,
             _private: None,
             _home: None,

@@ -35,7 +35,7 @@ use crate::{
         introspection::{Answer, Question},
         meter::earlier,
         record::{Birth, Entry},
-        state::{Binding, KernelLink, LiveCell},
+        state::{Binding, COMPLETIONS_MAX, KernelLink, LiveCell},
         sweep::Sweep,
     },
     session::{
@@ -50,8 +50,6 @@ mod rest;
 use endings::{death_outcome, finish, refuse};
 use rest::Rest;
 
-/// Completions handed to the guest in one entry.
-const COMPLETIONS_MAX: usize = 256;
 /// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
 const IDLE_SPINS_MAX: u32 = 16;
 
@@ -419,7 +417,10 @@ impl Reactor {
                 Ok(())
             }
             Command::Snapshot(reply) => {
-                let _ = reply.send(self.capture().await?);
+                let _ = reply.send(match self.check_threads() {
+                    Ok(()) => self.capture().await?,
+                    Err(error) => Err(error),
+                });
                 Ok(())
             }
         }
@@ -430,10 +431,8 @@ impl Reactor {
         let cell = first.cell;
         let mut completions = Vec::new();
         let mut next = Some(first);
-        while let Some(mut end) = next {
-            self.kernel.data().report_end(&mut end).await;
-            let response = end.result.map(Into::into).map_err(Into::into);
-            completions.push(types::Completion { call: end.call, response });
+        while let Some(end) = next {
+            completions.push(self.kernel.data().completion(end).await);
             next = if completions.len() < COMPLETIONS_MAX { self.kernel.data().binding.calls.try_next() } else { None };
         }
         let step = self.kernel.step(Entry::Resume(cell, completions)).await?;

@@ -225,7 +225,7 @@ impl Replay {
     /// Has a kernel played from here on.
     fn begin(&mut self, stream: u32, birth: Birth) -> Result<(), Error> {
         let language = language_of(&birth.language)?;
-        let flavour = if birth.has_fuel { Flavour::Fuel } else { Flavour::Epoch };
+        let flavour = Flavour::of(language, birth.has_fuel);
         let (progress, heard) = mpsc::channel(PROGRESS_MAX);
         let limits = self.tape.head.limits.clone();
         let patience = (limits.timeout_max.min(TIMEOUT_MAX) + limits.grace) * 2;

@@ -11,16 +11,20 @@ use cellar_core::{
 };
 use tracing::{Instrument, Span};
 
-use super::{Block, StoreData, word};
+use super::{StoreData, word};
 use crate::{
     audit::CalledAs,
     contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult},
     kernel::{
-        calls::{Begun, CallEnd, CallOrigin, Site},
+        bindings::types,
+        calls::{Begun, Block, CallEnd, CallOrigin, Site},
+        meter::earlier,
         record::{Import, Tape, mark},
     },
 };
 
+/// Ends of calls handed to the guest at once.
+pub(crate) const COMPLETIONS_MAX: usize = 256;
 /// Bytes of the prompt of a request for input.
 const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -115,7 +119,7 @@ impl StoreData {
         }
         if let Some(future) = future {
             let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
-            let from = CallOrigin { call: number, cell, depth, size_bytes: size, is_unheard };
+            let from = CallOrigin { call: number, cell, bridge, depth, size_bytes: size, is_unheard };
             self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
         }
         self.taped(Import::StartCall, (cell, asked), |_| Ok(number))
@@ -153,9 +157,7 @@ impl StoreData {
     /// Waits for a call, its cell's deadline or its cancellation.
     async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
         let link = self.binding.link.clone();
-        if matches!(bridge, Bridge::Agent | Bridge::Runtime) {
-            *lock(&link.block) = Some(Block { bridge, site: (cell, number) });
-        }
+        lock(&link.blocks).extend(Block::of(bridge, (cell, number)));
         let future = self.binding.calls.block_on(self.depth_of(cell), future);
         let began = Instant::now();
         if bridge == Bridge::Input {
@@ -167,8 +169,50 @@ impl StoreData {
         if bridge == Bridge::Input {
             self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
         }
-        *lock(&link.block) = None;
+        lock(&link.blocks).clear();
         result
+    }
+
+    /// Waits until a call ends that the guest has begun, a moment of the guest's clock comes or `cell` must stop. Returns all
+    /// that have ended.
+    pub(crate) async fn wait_for_calls(&mut self, cell: u32, until: u64) -> Vec<types::Completion> {
+        let link = self.binding.link.clone();
+        lock(&link.blocks).extend(self.binding.calls.blocks());
+        let began = Instant::now();
+        let asks_people = self.cells.get(&cell).is_some_and(|live| !live.asks.is_empty());
+        if asks_people {
+            self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
+        }
+        let until = self.clock.instant(until);
+        let mut next = None;
+        while until.is_none_or(|until| Instant::now() < until) && self.stop_reason(cell, None).is_none() {
+            let wake_at = earlier(until, Some(self.deadline(cell))).unwrap_or(began);
+            tokio::select! {
+                biased;
+                end = self.binding.calls.next() => {
+                    next = Some(end);
+                    break;
+                }
+                () = link.wake.notified() => {}
+                () = tokio::time::sleep_until(wake_at.into()) => {}
+            }
+        }
+        if asks_people {
+            self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
+        }
+        lock(&link.blocks).clear();
+        let mut ended = Vec::new();
+        while let Some(end) = next {
+            ended.push(self.completion(end).await);
+            next = if ended.len() < COMPLETIONS_MAX { self.binding.calls.try_next() } else { None };
+        }
+        ended
+    }
+
+    /// Tells of the end of a call, and makes of it what the guest is told.
+    pub(crate) async fn completion(&mut self, mut end: CallEnd) -> types::Completion {
+        self.report_end(&mut end).await;
+        types::Completion { call: end.call, response: end.result.map(Into::into).map_err(Into::into) }
     }
 
     /// Gives code that runs for `cell` more time, because it is about to wait for people.

@@ -133,7 +133,28 @@ impl Reactor {
         Ok(Ok(()))
     }
 
+    /// Whether nothing is lost when the state is captured: threads that a guest has live on no native stack but theirs.
+    ///
+    /// # Errors
+    /// `Threads` when it has some.
+    pub(super) fn check_threads(&mut self) -> Result<(), Error> {
+        match self.kernel.data().binding.threads.count() {
+            0 => Ok(()),
+            count => Err(Error::Threads { language: self.guest.language, count }),
+        }
+    }
+
+    /// Whether threads work for cells that have not ended.
+    fn has_busy_threads(&mut self) -> bool {
+        self.check_threads().is_err() && !self.kernel.data().cells.is_empty()
+    }
+
     async fn checkpoint(&mut self) -> Result<(), Death> {
+        if self.has_busy_threads() {
+            // It is tried again when the guest has been entered again.
+            self.rest.is_dirty = false;
+            return Ok(());
+        }
         let began = thread_time();
         match self.capture().await? {
             Ok(image) => self.keep(image, true),
@@ -185,9 +206,15 @@ impl Reactor {
         if self.kernel.is_asleep() {
             return Ok(Ok(()));
         }
+        if self.has_busy_threads() {
+            self.rest.quiet_since = Instant::now();
+            return Ok(self.check_threads());
+        }
         let captured = self.capture().await?.map(|image| {
             self.keep(image, false);
             self.kernel.data().binding.files.close_all();
+            // The guest learns of it when it is entered again.
+            self.kernel.data().binding.threads.reserve(0);
             self.kernel.sleep();
             self.sweep.slept(&self.link);
             self.rest.is_dirty = false;

@@ -1,0 +1,50 @@
+//! The wasmtime engines of a host, one per flavour, each made when a guest first needs it.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{
+    contract::error::Error,
+    kernel::{
+        image::{Flavour, threads_max, wasm_engine},
+        threads::{ThreadRoom, Threads},
+    },
+};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Engines {
+    kernels_max: u32,
+    made: [OnceLock<wasmtime::Engine>; Flavour::COUNT],
+    /// Room for threads in the pool of each.
+    rooms: [Arc<ThreadRoom>; Flavour::COUNT],
+}
+
+impl Engines {
+    pub(crate) fn new(kernels_max: u32) -> Engines {
+        let rooms = std::array::from_fn(|_| ThreadRoom::new(threads_max(kernels_max)));
+        Engines { kernels_max, made: Default::default(), rooms }
+    }
+
+    /// The engine of a flavour.
+    ///
+    /// # Errors
+    /// `Engine` when the address space cannot be reserved.
+    pub(crate) fn get(&self, flavour: Flavour) -> Result<&wasmtime::Engine, Error> {
+        let place = &self.made[flavour.index()];
+        if let Some(engine) = place.get() {
+            return Ok(engine);
+        }
+        let engine = wasm_engine(flavour, self.kernels_max)?;
+        Ok(place.get_or_init(|| engine))
+    }
+
+    /// Those that were made.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &wasmtime::Engine> {
+        self.made.iter().filter_map(OnceLock::get)
+    }
+
+    /// No threads, but room for those of a kernel of a flavour.
+    pub(crate) fn threads(&self, flavour: Flavour) -> Threads {
+        if flavour.has_threads { Threads::of(self.rooms[flavour.index()].clone()) } else { Threads::default() }
+    }
+}
