@@ -76,7 +76,16 @@ pub(crate) enum Command {
         /// Shell to write it for
         shell: Shell,
     },
+    /// Draw the SVG on standard input as a PNG; started by this program for itself
+    #[command(name = DRAW_CHART, hide = true)]
+    DrawChart {
+        /// Seconds of processor time that it may take
+        seconds: u64,
+    },
 }
+
+/// What this program is asked for when it draws a chart for itself.
+pub(crate) const DRAW_CHART: &str = "draw-chart";
 
 fn shape_parser() -> impl TypedValueParser<Value = Shape> {
     let shapes = Shape::ALL.map(|shape| PossibleValue::new(shape.name()).help(shape.about()));
@@ -379,6 +388,9 @@ pub(crate) enum ArtifactCommand {
         /// The session that called the agent
         #[arg(long, value_name = "NAME")]
         session: Option<String>,
+        /// Send it to a terminal as it is, with whatever in it steers terminals
+        #[arg(long)]
+        raw: bool,
     },
     /// Keep a file
     Put(ArtifactPut),

@@ -15,6 +15,7 @@ use crate::{
     output,
     report::{CliError, EXIT_COMPLETE},
     sessions::{age_text, size_text},
+    terminal::escaped,
 };
 use cellar_wire::{ArtifactJson, CollectedJson, config::Config};
 
@@ -43,7 +44,7 @@ pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Resu
     };
     match &arguments.command {
         ArtifactCommand::List { session, json } => list(&store, session.as_deref(), *json)?,
-        ArtifactCommand::Get { id, file, session } => get(&store, id, file, session)?,
+        ArtifactCommand::Get { id, file, session, raw } => get(&store, id, file, session.as_deref(), *raw)?,
         ArtifactCommand::Put(arguments) => put(&store, arguments)?,
         ArtifactCommand::Delete { ids } => {
             for id in ids {
@@ -54,9 +55,9 @@ pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Resu
             let is_told = unused_days.is_some() || *unreferenced || max_mib.is_some();
             let days = unused_days.or((!is_told).then_some(UNUSED_DAYS));
             let collected = store.collect(&Collection {
-                unused_for: days.map(|days| Duration::from_secs(days * 24 * 3_600)),
+                unused_for: days.map(|days| Duration::from_secs(days.saturating_mul(24 * 3_600))),
                 unreferenced: *unreferenced || !is_told,
-                total_bytes: max_mib.map(|mib| mib << 20),
+                total_bytes: max_mib.map(|mib| mib.saturating_mul(1 << 20)),
             })?;
             let size = size_text(collected.size_bytes);
             tell(*json, &CollectedJson::from(collected), || {
@@ -78,16 +79,18 @@ fn table(artifacts: &[Artifact], now: SystemTime) -> String {
     let mut text = String::new();
     for artifact in artifacts {
         let age = now.duration_since(artifact.used_at).unwrap_or_default().as_secs();
-        let labels: String = artifact.labels.iter().map(|label| format!("  {AGENT_SCHEME}{label}")).collect();
+        let labels: String =
+            artifact.labels.iter().map(|label| format!("  {AGENT_SCHEME}{}", escaped(label))).collect();
         let sessions = artifact.sessions.join(" ");
-        let title = artifact.title.as_deref().unwrap_or(&artifact.mime_type);
+        let sessions = escaped(&sessions);
+        let title = escaped(artifact.title.as_deref().unwrap_or(&artifact.mime_type));
         let (age, size) = (age_text(age), size_text(artifact.size_bytes));
         let _ = writeln!(text, "{}  {age:>9}  {size:>8}  {title}  {sessions}{labels}", artifact.id);
     }
     text
 }
 
-fn get(store: &ArtifactStore, id: &str, file: &Path, session: &Option<String>) -> Result<(), CliError> {
+fn get(store: &ArtifactStore, id: &str, file: &Path, session: Option<&str>, raw: bool) -> Result<(), CliError> {
     let id = match (id.strip_prefix(AGENT_SCHEME), session) {
         (Some(_), None) => {
             return Err(CliError::usage("an agent's output has its name in its session", "say --session NAME"));
@@ -97,7 +100,7 @@ fn get(store: &ArtifactStore, id: &str, file: &Path, session: &Option<String>) -
     };
     let mut from = store.read(&id)?;
     if file == Path::new("-") {
-        return output::copy(&mut from);
+        return output::copy(&mut from, raw);
     }
     let mut save = || io::copy(&mut from, &mut File::create(file)?);
     save().map(drop).map_err(|source| CliError::Save { path: file.to_owned(), source })
@@ -127,6 +130,6 @@ fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
 fn tell(json: bool, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
     match json {
         true => output::print_json(value),
-        false => output::print(text().as_bytes()),
+        false => output::print(&text()),
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     output,
     report::{CliError, EXIT_COMPLETE, print_progress},
     setup,
+    terminal::escaped,
 };
 
 /// Bakes the guests that were named, or all that are there, and prints where each lies.
@@ -41,7 +42,7 @@ pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Resul
         if !report.fresh {
             print_progress(&format!("{name}: ready already"));
         }
-        output::print(format!("{}\n", report.path.display()).as_bytes())?;
+        output::print(&format!("{}\n", escaped(&report.path.to_string_lossy())))?;
     }
     Ok(EXIT_COMPLETE)
 }

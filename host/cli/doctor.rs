@@ -3,7 +3,7 @@
 use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
-use cellar_bridges::{HostBridges, Options};
+use cellar_bridges::{HostBridges, Options, is_too_short, learn_named};
 use cellar_engine::{
     GuestName, HostConfig, Limits,
     artifacts::ArtifactQuota,
@@ -18,7 +18,7 @@ use crate::{
     output,
     report::{CliError, EXIT_COMPLETE, EXIT_FAILURE},
     setup,
-    terminal::Look,
+    terminal::{Look, escaped},
 };
 use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson, config::Config};
 
@@ -36,11 +36,10 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let config = config.unwrap_or_default();
     let mut report = report(&host, arguments.config.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&report).map_err(|error| CliError::Output(error.into()))? + "\n",
-        false => text(&report, Look::of_stdout()),
-    };
-    output::print(text.as_bytes())?;
+    match arguments.json {
+        true => output::print_json(&report)?,
+        false => output::print(&text(&report, Look::of_stdout()))?,
+    }
     Ok(if report.problems.is_empty() { EXIT_COMPLETE } else { EXIT_FAILURE })
 }
 
@@ -140,6 +139,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         agents: config.bridges.agents.keys().cloned().collect(),
         llm: config.bridges.llm.as_ref().map(Into::into),
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
+        secrets: secrets(&config.bridges),
         mounts: config.mounts.iter().map(mount).collect(),
         packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
@@ -157,6 +157,19 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
             tenant: audit.tenant.clone(),
         }),
     }
+}
+
+/// Credentials by their names, each with whether it is hidden; of commands' variables those that cannot be.
+fn secrets(options: &Options) -> Vec<String> {
+    let named = options.secrets.iter().map(|source| format!("{source} {}", learn_named(source)));
+    let tools = options.tools.values().map(|tool| &tool.command);
+    let primitives = options.runtime.values().flat_map(|pack| pack.primitives.values().map(|each| &each.tool.command));
+    let variables = tools.chain(primitives).flat_map(|command| {
+        let inherited = command.inherit.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        command.environment.iter().cloned().chain(inherited)
+    });
+    let short = variables.filter(|(name, value)| is_too_short(name, value));
+    named.chain(short.map(|(name, _)| format!("{name} too short to be hidden"))).collect()
 }
 
 /// What a seed makes: the names it binds, and how much source it runs.
@@ -248,7 +261,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
         let style = if matches!(guest.state, "ready" | "not baked") { GOOD } else { BAD };
         let digest = guest.digest.as_deref().map(|digest| format!(" ({})", digest.get(..12).unwrap_or(digest)));
         let state = format!("{}{reason}{}", guest.state, digest.unwrap_or_default());
-        lines.item(guest.guest, &look.paint(style, &state));
+        lines.painted(guest.guest, style, &state);
     }
     config_lines(&mut lines, &report.config);
     let machine = &report.machine;
@@ -262,7 +275,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
     if !report.problems.is_empty() {
         lines.header("missing");
         for problem in &report.problems {
-            let problem = look.paint(BAD, problem);
+            let problem = look.paint(BAD, &escaped(problem));
             let _ = writeln!(lines.text, "  {problem}");
         }
     }
@@ -284,6 +297,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     });
     lines.item("llm", &llm);
     lines.item("http", &or_none(&config.http));
+    lines.item("secrets", &or_none(&config.secrets));
     lines.item("mounts", &or_none(&config.mounts));
     let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
     lines.item("packages", &or_none(&packages));
@@ -334,6 +348,11 @@ impl Lines {
     }
 
     fn item(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.text, "  {name:<18}{}", escaped(value));
+    }
+
+    fn painted(&mut self, name: &str, style: Style, value: &str) {
+        let value = self.look.paint(style, &escaped(value));
         let _ = writeln!(self.text, "  {name:<18}{value}");
     }
 }

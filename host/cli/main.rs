@@ -18,14 +18,14 @@ mod source;
 mod stdio;
 mod terminal;
 
-use std::{io, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser};
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    args::{Arguments, Command},
+    args::{Arguments, Command, DRAW_CHART},
     report::{CliError, EXIT_COMPLETE},
 };
 
@@ -37,7 +37,11 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    draw_charts_in_processes();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return report::print_usage(&error),
+    };
     log_to_stderr();
     let code = match dispatch(arguments) {
         Ok(code) => code,
@@ -50,26 +54,20 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Has charts drawn by further processes of this program, as it was when it was started.
+fn draw_charts_in_processes() {
+    let program = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
+    if let Ok(program) = program {
+        cellar_charts::draw_in_processes(program, vec![DRAW_CHART.into()]);
+    }
+}
+
 /// Logs what `CELLAR_LOG` asks for, such as `info` or `cellar_bridges=debug`; warnings otherwise, but for those of the MCP
 /// SDK, whose failures are told anyway.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
     let colors = terminal::Look::of_stderr().has_colors;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Discreet(io::stderr())).with_ansi(colors).init();
-}
-
-/// Writes lines without the credentials of bridges; each comes as one piece.
-struct Discreet(io::Stderr);
-
-impl io::Write for Discreet {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(cellar_bridges::hide(&String::from_utf8_lossy(line)).as_bytes())?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Log).with_ansi(colors).init();
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
@@ -94,10 +92,14 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
             }
             Ok(EXIT_COMPLETE)
         }
+        Command::DrawChart { seconds } => {
+            cellar_charts::serve(seconds).map_err(CliError::Start)?;
+            Ok(EXIT_COMPLETE)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cellar", &mut script);
-            output::print(&script)?;
+            output::print_data(&script)?;
             Ok(EXIT_COMPLETE)
         }
     }

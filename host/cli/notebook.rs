@@ -34,6 +34,8 @@ pub(crate) struct Notebook {
     cells: Vec<Cell>,
     /// What each of them has shown.
     outputs: Vec<Outputs>,
+    /// What the file has room for.
+    room: Room,
 }
 
 impl Notebook {
@@ -76,7 +78,7 @@ impl Notebook {
             return Err(refuse("it has no code".to_owned()));
         }
         let outputs = places.iter().map(|_| Outputs::default()).collect();
-        Ok(Notebook { path: path.to_owned(), document, places, cells, outputs })
+        Ok(Notebook { path: path.to_owned(), document, places, cells, outputs, room: Room::default() })
     }
 
     /// The cells to run.
@@ -98,10 +100,11 @@ impl Notebook {
         };
         // A display is replaced wherever it is.
         if let EventKind::UpdateDisplay { data, display_id, .. } = &event.kind {
-            return self.outputs.iter_mut().for_each(|outputs| outputs.update(data, display_id));
+            let room = &mut self.room;
+            return self.outputs.iter_mut().for_each(|outputs| outputs.update(data, display_id, room));
         }
         if let Some(outputs) = self.outputs.get_mut(place) {
-            outputs.event(&event.kind);
+            outputs.event(&event.kind, &mut self.room);
         }
     }
 
@@ -168,6 +171,62 @@ struct Outputs {
     items: Vec<Item>,
     /// A `clear_output(wait=True)` is due with the next output.
     clear_is_due: bool,
+    /// Something found no room, and it was said so.
+    is_cut: bool,
+}
+
+/// Bytes and outputs that the file of a notebook has room for. It is read whole by whatever opens it, and a cell may
+/// show without end.
+#[derive(Debug)]
+struct Room {
+    bytes: usize,
+    items: usize,
+}
+
+/// Bytes that all outputs of a notebook have together, binary data as base64.
+const OUTPUTS_BYTES_MAX: usize = 64 << 20;
+/// How many outputs a notebook has.
+const OUTPUTS_MAX: usize = 10_000;
+/// What an output takes besides what it shows.
+const OUTPUT_BYTES: usize = 128;
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { bytes: OUTPUTS_BYTES_MAX, items: OUTPUTS_MAX }
+    }
+}
+
+impl Room {
+    /// Takes room for an output of so many bytes, if there is any.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes).filter(|_| self.items > 0);
+        if let Some(left) = left {
+            (self.bytes, self.items) = (left, self.items - 1);
+        }
+        left.is_some()
+    }
+
+    /// Takes room for more text of an output.
+    fn extend(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+
+    fn give_back(&mut self, items: &[Item]) {
+        self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
+        // What says that there was no room took none.
+        self.items += items.iter().filter(|item| item.bytes > 0).count();
+    }
+}
+
+/// Bytes of a bundle in the file.
+fn bytes_of(data: &MimeBundle) -> usize {
+    let data = data.0.iter().map(|(name, data)| match data {
+        MimeData::Binary(bytes) => name.len() + bytes.len().div_ceil(3) * 4,
+        MimeData::Text(text) => name.len() + text.len(),
+    });
+    OUTPUT_BYTES + data.sum::<usize>()
 }
 
 #[derive(Debug)]
@@ -176,55 +235,102 @@ struct Item {
     /// The stream that it is part of.
     stream: Option<&'static str>,
     display_id: Option<String>,
+    /// What it takes of the room.
+    bytes: usize,
 }
 
 impl Outputs {
-    fn event(&mut self, kind: &EventKind) {
+    fn event(&mut self, kind: &EventKind, room: &mut Room) {
         match kind {
             EventKind::CellStarted { cell, .. } => self.number = Some(cell.0),
-            EventKind::Stdout { text, .. } => self.print("stdout", text),
-            EventKind::Stderr { text, .. } => self.print("stderr", text),
+            EventKind::Stdout { text, .. } => self.print("stdout", text, room),
+            EventKind::Stderr { text, .. } => self.print("stderr", text, room),
             EventKind::Display { data, display_id, .. } => {
-                let value = json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});
-                self.add(Item { value, stream: None, display_id: display_id.clone() });
+                let value = || json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});
+                self.add(bytes_of(data), None, display_id.clone(), value, room);
             }
             EventKind::ClearOutput { wait, .. } => {
                 self.clear_is_due = *wait;
                 if !wait {
-                    self.items.clear();
+                    self.clear(room);
                 }
             }
             EventKind::CellFinished { outcome: Outcome::Failed(failure), .. } => {
-                self.add(Item { value: error(failure), stream: None, display_id: None })
+                let bytes = OUTPUT_BYTES + failure.name.len() + failure.message.len() + failure.traceback.len();
+                self.add(bytes, None, None, || error(failure), room);
             }
             _ => {}
         }
     }
 
-    fn add(&mut self, item: Item) {
+    fn clear(&mut self, room: &mut Room) {
+        room.give_back(&self.items);
+        self.items.clear();
+        self.is_cut = false;
+    }
+
+    /// Adds an output, or says once that there was no room for more.
+    fn add(
+        &mut self,
+        bytes: usize,
+        stream: Option<&'static str>,
+        display_id: Option<String>,
+        value: impl FnOnce() -> Value,
+        room: &mut Room,
+    ) {
         if std::mem::take(&mut self.clear_is_due) {
-            self.items.clear();
+            self.clear(room);
         }
-        self.items.push(item);
+        if room.take(bytes) {
+            return self.items.push(Item { value: value(), stream, display_id, bytes });
+        }
+        self.say_full();
+    }
+
+    fn say_full(&mut self) {
+        if !std::mem::replace(&mut self.is_cut, true) {
+            let mib = OUTPUTS_BYTES_MAX >> 20;
+            let text = format!("[more was shown; a notebook keeps {mib} MiB in {OUTPUTS_MAX} outputs]\n");
+            let value = json!({"output_type": "stream", "name": "stderr", "text": text});
+            self.items.push(Item { value, stream: None, display_id: None, bytes: 0 });
+        }
     }
 
     /// Text goes to the end of what was printed on the same stream last.
-    fn print(&mut self, stream: &'static str, text: &str) {
+    fn print(&mut self, stream: &'static str, text: &str, room: &mut Room) {
         if !self.clear_is_due
-            && let Some(Item { value, stream: Some(last), .. }) = self.items.last_mut()
+            && let Some(Item { value, stream: Some(last), bytes, .. }) = self.items.last_mut()
             && *last == stream
             && let Some(Value::String(before)) = value.get_mut("text")
         {
+            if !room.extend(text.len()) {
+                return self.say_full();
+            }
             before.push_str(text);
+            *bytes += text.len();
             return;
         }
-        let value = json!({"output_type": "stream", "name": stream, "text": text});
-        self.add(Item { value, stream: Some(stream), display_id: None });
+        let value = || json!({"output_type": "stream", "name": stream, "text": text});
+        self.add(OUTPUT_BYTES + text.len(), Some(stream), None, value, room);
     }
 
-    fn update(&mut self, data: &MimeBundle, display_id: &str) {
+    fn update(&mut self, data: &MimeBundle, display_id: &str, room: &mut Room) {
+        let wanted = bytes_of(data);
+        let mut is_full = false;
         for item in self.items.iter_mut().filter(|item| item.display_id.as_deref() == Some(display_id)) {
-            item.value["data"] = bundle(data);
+            room.bytes += item.bytes;
+            // One that finds no room keeps what it showed, which fits in what was given back.
+            let fits = room.extend(wanted);
+            if fits {
+                item.value["data"] = bundle(data);
+                item.bytes = wanted;
+            } else {
+                room.bytes -= item.bytes;
+                is_full = true;
+            }
+        }
+        if is_full {
+            self.say_full();
         }
     }
 }

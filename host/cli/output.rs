@@ -1,6 +1,6 @@
 //! Where the events of a run go: to a transcript, to plain output, or out as JSON.
 
-use std::io::{self, Write};
+use std::io::Read;
 
 use cellar_engine::{
     Event, EventKind, RunResult,
@@ -14,7 +14,7 @@ use crate::{
     notebook::Notebook,
     render::{Transcript, image_line},
     report::{CliError, EXIT_CELL_FAILED, EXIT_COMPLETE},
-    terminal::{Cleaner, Look},
+    terminal::{self, Cleaner, Look, Transcribed},
 };
 use cellar_wire::{EventJson, OutputsJson, ResultJson};
 
@@ -32,7 +32,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 pub(crate) enum Form {
     /// Something for people.
-    Transcript(Box<Transcript<io::Stdout>>),
+    Transcript(Box<Transcript<Transcribed>>),
     /// What the cell prints, and nothing around it.
     Plain(Plain),
     /// The result, at the end.
@@ -112,21 +112,28 @@ impl Follower {
     }
 }
 
-/// Writes data to standard output.
+/// Writes data to standard output, which is no terminal, or is to get it as it is.
 ///
 /// # Errors
 /// It cannot be written.
-pub(crate) fn print(bytes: &[u8]) -> Result<(), CliError> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(CliError::Output)
+pub(crate) fn print_data(bytes: &[u8]) -> Result<(), CliError> {
+    terminal::write_stdout(bytes).map_err(CliError::Output)
 }
 
-/// Writes all of a file to standard output.
+/// Writes text for people to standard output, without what would steer a terminal.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    terminal::say(text).map_err(CliError::Output)
+}
+
+/// Writes all of a file to standard output. A terminal gets it without what would steer it, unless that is wanted.
 ///
 /// # Errors
 /// It cannot be read, or the output cannot be written.
-pub(crate) fn copy(from: &mut impl io::Read) -> Result<(), CliError> {
-    io::copy(from, &mut io::stdout().lock()).map(drop).map_err(CliError::Output)
+pub(crate) fn copy(from: &mut impl Read, is_raw: bool) -> Result<(), CliError> {
+    terminal::copy(from, is_raw).map_err(CliError::Output)
 }
 
 /// Writes a value to standard output, for people to read.
@@ -135,13 +142,14 @@ pub(crate) fn copy(from: &mut impl io::Read) -> Result<(), CliError> {
 /// It cannot be written.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(value).map_err(|error| CliError::Output(error.into()))?;
-    print((text + "\n").as_bytes())
+    terminal::write_json(&(text + "\n")).map_err(CliError::Output)
 }
 
+/// Writes a value to standard output, on one line.
 fn print_line(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let mut line = serde_json::to_vec(value).map_err(|error| CliError::Output(error.into()))?;
-    line.push(b'\n');
-    print(&line)
+    let mut line = serde_json::to_string(value).map_err(|error| CliError::Output(error.into()))?;
+    line.push('\n');
+    terminal::write_json(&line).map_err(CliError::Output)
 }
 
 /// Prints what a cell prints to the stream it prints to.
@@ -178,8 +186,8 @@ impl Plain {
     /// Ends colours that the cell left on, so that what comes after it does not have them.
     fn end_colors(&mut self) -> Result<(), CliError> {
         let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
-        let _ = io::stderr().write_all(stderr.as_bytes());
-        if stdout.is_empty() { Ok(()) } else { print(stdout.as_bytes()) }
+        terminal::write_stderr(stderr);
+        if stdout.is_empty() { Ok(()) } else { print_data(stdout.as_bytes()) }
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {
@@ -187,7 +195,7 @@ impl Plain {
             return Ok(());
         }
         self.is_line_start = text.ends_with('\n');
-        print(self.stdout.clean(text).as_bytes())
+        print_data(self.stdout.clean(text).as_bytes())
     }
 
     fn display(&mut self, bundle: &MimeBundle) -> Result<(), CliError> {
@@ -226,8 +234,7 @@ impl Plain {
 
     fn tell(&mut self, text: &str) -> Result<(), CliError> {
         let text = self.stderr.clean(text);
-        // Nobody is left to tell when standard error is closed.
-        let _ = io::stderr().write_all(text.as_bytes());
+        terminal::write_stderr(&text);
         Ok(())
     }
 }

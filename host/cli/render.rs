@@ -1,12 +1,13 @@
 //! A run as people read it: cells, what they print and show, how they end.
 //!
-//! Everything is written as it happens, long output by its first and last lines. Text of cells passes through a
-//! [`Cleaner`]. On a terminal, source has colours, Markdown is laid out, JSON is a tree or a table, images are drawn where
+//! Everything is written as it happens, long output by its first and last lines. Lines that begin in the first column are
+//! the transcript's own; what cells print and show is indented ([`Layout`]), and passes through a [`Cleaner`]. On a terminal, source has colours, Markdown is laid out, JSON is a tree or a table, images are drawn where
 //! the terminal can, and a line below says what runs.
 
 mod data;
 mod graphics;
 pub(crate) mod highlight;
+mod layout;
 mod markdown;
 mod preview;
 mod progress;
@@ -32,9 +33,10 @@ use cellar_engine::{
 use crate::{
     args::OutputArguments,
     report::CliError,
-    terminal::{Cleaner, Look, columns},
+    terminal::{Cleaner, Look, columns, escaped, harmless},
 };
 use highlight::Highlighter;
+use layout::{INDENT, Layout};
 use preview::{Preview, first_lines};
 use progress::Progress;
 use words::{more_lines, one_line, size, time};
@@ -43,6 +45,8 @@ use words::{more_lines, one_line, size, time};
 const LINES: usize = 10;
 /// Lines of a JSON display that a file gets.
 const JSON_LINES_MAX: usize = 100;
+/// What marks a line among a cell's text as the transcript's own. A cell cannot print it: a [`Cleaner`] escapes it.
+const OWN: char = '\u{1}';
 
 const DIM: Style = Style::new().dimmed();
 const HEADER: Style = Style::new().bold();
@@ -102,21 +106,25 @@ pub(crate) struct Transcript<W> {
     cells: Vec<Cell>,
     /// Cells that have started.
     started: usize,
-    is_line_start: bool,
+    layout: Layout,
+    /// What the cell has printed so far ends with its line.
+    is_text_line_start: bool,
 }
 
 impl<W: Write> Transcript<W> {
     pub(crate) fn new(out: W, options: Options) -> Transcript<W> {
         Transcript {
             out,
-            cleaner: Cleaner::new(options.look),
+            // A transcript in a file is read on terminals, too.
+            cleaner: Cleaner::new(Look { is_terminal: true, ..options.look }),
+            layout: Layout::new(options.look.is_terminal.then_some(options.width)),
             preview: Preview::new(options.output_lines),
             progress: Progress::new(options.is_rich && Look::of_stderr().is_terminal),
             options,
             images_shown: 0,
             cells: Vec::new(),
             started: 0,
-            is_line_start: true,
+            is_text_line_start: true,
         }
     }
 
@@ -182,15 +190,15 @@ impl<W: Write> Transcript<W> {
         let lines = cell.code.trim_end().lines().map(one_line).collect();
         let (lines, more) = first_lines(lines, self.options.code_lines);
         let mut highlighter = self.highlighter(cell.language);
-        let bar = self.options.look.paint(DIM, "  │ ");
+        let bar = self.options.look.paint(DIM, "│ ");
         for line in lines {
             let line = match &mut highlighter {
-                Some(highlighter) => format!("{bar}{}\n", highlighter.paint(&line)),
-                None => format!("{}\n", self.options.look.paint(DIM, &format!("  │ {line}"))),
+                Some(highlighter) => format!("{bar}{}", highlighter.paint(&line)),
+                None => self.options.look.paint(DIM, &format!("│ {line}")),
             };
-            self.write(&line)?;
+            self.own(&line)?;
         }
-        more.map_or(Ok(()), |more| self.note(DIM, &format!("  │ {more}")))
+        more.map_or(Ok(()), |more| self.note(DIM, &more))
     }
 
     fn highlighter(&self, language: Language) -> Option<Highlighter> {
@@ -201,34 +209,44 @@ impl<W: Write> Transcript<W> {
     /// What a cell prints.
     fn text(&mut self, text: &str, style: Option<Style>) -> Result<(), CliError> {
         let clean = self.cleaner.clean(text);
+        let clean_end = clean.ends_with('\n');
         let look = self.options.look;
         let painted = match style {
             Some(style) if look.has_colors => clean.split_inclusive('\n').map(|line| look.paint(style, line)).collect(),
             _ => clean,
         };
+        self.is_text_line_start = if painted.is_empty() { self.is_text_line_start } else { clean_end };
         let now = self.preview.push(&painted).to_owned();
         self.show(&now)?;
-        self.progress.latest(self.preview.last());
+        self.progress.latest(self.preview.last().map(|line| line.trim_start_matches(OWN)));
         Ok(())
     }
 
     /// A line among what a cell prints that it did not print itself.
     fn aside(&mut self, line: &str) -> Result<(), CliError> {
-        let line = format!("{}\n", self.options.look.paint(DIM, line));
-        if self.preview.last().is_none() {
-            self.end_line()?;
-        }
+        let end = match std::mem::replace(&mut self.is_text_line_start, true) {
+            true => String::new(),
+            false => format!("{}\n", self.cleaner.finish()),
+        };
+        let line = format!("{end}{OWN}{}\n", self.options.look.paint(DIM, line));
         let now = self.preview.push(&line).to_owned();
         self.show(&now)
     }
 
+    /// Shows text of a cell, and the lines among it that are marked as the transcript's own.
     fn show(&mut self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
         }
-        self.write(text)?;
-        self.is_line_start = anstream::adapter::strip_str(text).to_string().ends_with('\n');
-        if self.is_line_start {
+        let mut laid = String::with_capacity(text.len() + text.len() / 8);
+        for line in text.split_inclusive('\n') {
+            match line.strip_prefix(OWN) {
+                Some(own) => laid.push_str(&self.layout.own(own.trim_end_matches('\n'))),
+                None => laid.push_str(&self.layout.cell(line)),
+            }
+        }
+        self.write(&laid)?;
+        if self.layout.is_line_start() {
             self.progress.show();
         }
         Ok(())
@@ -258,7 +276,7 @@ impl<W: Write> Transcript<W> {
 
     fn json(&mut self, json: &str) -> Result<(), CliError> {
         let tree = match self.options.is_rich {
-            true => data::lines(json, self.options.look, self.options.width),
+            true => data::lines(json, self.options.look, self.options.width - INDENT.len()),
             false => None,
         };
         self.block_lines(tree.unwrap_or_else(|| pretty(json)))
@@ -267,7 +285,7 @@ impl<W: Write> Transcript<W> {
     /// Text of a display.
     fn block(&mut self, text: &str, is_markdown: bool) -> Result<(), CliError> {
         let rendered = match is_markdown && self.options.is_rich {
-            true => markdown::render(text, self.options.look, self.options.width),
+            true => markdown::render(text, self.options.look, self.options.width - INDENT.len()),
             false => None,
         };
         let text = rendered.unwrap_or_else(|| self.cleaner.clean(text));
@@ -279,7 +297,7 @@ impl<W: Write> Transcript<W> {
     fn block_lines(&mut self, lines: Vec<String>) -> Result<(), CliError> {
         let (lines, more) = first_lines(lines, self.options.output_lines);
         for line in lines {
-            self.write(&format!("{line}\n"))?;
+            self.show(&format!("{line}\n"))?;
         }
         more.map_or(Ok(()), |more| self.note(DIM, &more))
     }
@@ -311,9 +329,9 @@ impl<W: Write> Transcript<W> {
         )?;
         if let Some(snippet) = &failure.snippet {
             let number = failure.line.map(|line| line.to_string()).unwrap_or_default();
-            self.note(DIM, &format!("  {number} │ {}", one_line(snippet)))?;
+            self.note(DIM, &format!("{number} │ {}", one_line(snippet)))?;
             if let Some(pointer) = &failure.pointer {
-                self.note(BAD, &format!("  {} │ {}", " ".repeat(number.len()), one_line(pointer)))?;
+                self.note(BAD, &format!("{} │ {}", " ".repeat(number.len()), one_line(pointer)))?;
             }
         }
         // The last line of a traceback is the summary; one frame is the snippet.
@@ -340,7 +358,13 @@ impl<W: Write> Transcript<W> {
     fn note(&mut self, style: Style, line: &str) -> Result<(), CliError> {
         self.flush()?;
         let line = self.options.look.paint(style, line);
-        self.write(&format!("{line}\n"))
+        self.own(&line)
+    }
+
+    /// A line of the transcript's own, where a line begins.
+    fn own(&mut self, line: &str) -> Result<(), CliError> {
+        let line = self.layout.own(&harmless(line));
+        self.write(&line)
     }
 
     /// Shows what was held back, and ends its line.
@@ -351,8 +375,9 @@ impl<W: Write> Transcript<W> {
             let hint = if rest.is_empty() { "" } else { " above these" };
             let line = self.options.look.paint(DIM, &format!("{more}{hint}; --lines 0 shows all"));
             self.end_line()?;
-            self.write(&format!("{line}\n"))?;
+            self.own(&line)?;
         }
+        self.is_text_line_start = true;
         self.show(&rest)?;
         self.end_line()
     }
@@ -360,7 +385,7 @@ impl<W: Write> Transcript<W> {
     /// Ends what the cell left open: a line, a colour.
     fn end_line(&mut self) -> Result<(), CliError> {
         let reset = self.cleaner.finish();
-        let end = if std::mem::replace(&mut self.is_line_start, true) { "" } else { "\n" };
+        let end = if self.layout.is_line_start() { String::new() } else { self.layout.cell("\n") };
         self.write(&format!("{reset}{end}"))
     }
 
@@ -378,7 +403,7 @@ impl<W: Write> Transcript<W> {
 pub(crate) fn image_line(image: &Image<'_>, path: Option<&Path>) -> String {
     let size = size(image_bytes(image).len());
     match path {
-        Some(path) => format!("[{}, {size}, saved as {}]", image.mime_type, path.display()),
+        Some(path) => format!("[{}, {size}, saved as {}]", image.mime_type, escaped(&path.to_string_lossy())),
         None => format!("[{}, {size}]", image.mime_type),
     }
 }
@@ -413,7 +438,7 @@ fn save(image: &Image<'_>, folder: &Path, number: usize) -> Result<PathBuf, CliE
 fn pretty(json: &str) -> Vec<String> {
     let value: Result<serde_json::Value, _> = serde_json::from_str(json);
     let text = value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned());
-    let mut lines: Vec<String> = text.lines().take(JSON_LINES_MAX).map(str::to_owned).collect();
+    let mut lines: Vec<String> = text.lines().take(JSON_LINES_MAX).map(|line| escaped(line).into_owned()).collect();
     let more = text.lines().count() - lines.len();
     if more > 0 {
         lines.push(more_lines(more));

@@ -5,8 +5,6 @@
 
 mod editor;
 
-use std::io;
-
 use cellar_engine::{Cell, Error, EventKind, Language, Session};
 use futures::StreamExt;
 use reedline::Signal;
@@ -18,7 +16,7 @@ use crate::{
     report::{CliError, EXIT_COMPLETE, print_error, print_progress},
     run::Interrupts,
     setup,
-    terminal::Look,
+    terminal::{Look, Transcribed, char_width, escaped, padded, width},
 };
 use editor::Editor;
 
@@ -98,7 +96,7 @@ impl Prompt {
             "" => {}
             ":py" => self.language = Language::Python,
             ":js" => self.language = Language::JavaScript,
-            ":help" | ":h" | "?" => print(HELP.as_bytes())?,
+            ":help" | ":h" | "?" => print(HELP)?,
             // What other prompts are left with.
             ":quit" | ":q" | "exit" | "quit" | "exit()" | "quit()" | ".exit" => return Ok(false),
             ":reset" => {
@@ -124,7 +122,7 @@ impl Prompt {
                 return Ok(());
             }
         };
-        let mut transcript = Transcript::new(io::stdout(), self.options.clone());
+        let mut transcript = Transcript::new(Transcribed, self.options.clone());
         let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
         loop {
             let event = tokio::select! {
@@ -164,13 +162,13 @@ impl Prompt {
                 return Ok(());
             }
         };
-        let width = variables.iter().map(|variable| variable.name.chars().count()).max().unwrap_or(0);
+        let names = variables.iter().map(|variable| width(&variable.name)).max().unwrap_or(0);
         let columns = self.options.width;
         for variable in variables {
             let size = variable.size.map(|size| format!("[{size}]")).unwrap_or_default();
-            let line = format!("{:width$}  {}{size}  {}", variable.name, variable.type_name, variable.preview);
-            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(columns).collect();
-            print(format!("{}\n", line.trim_end()).as_bytes())?;
+            let name = padded(&variable.name, names);
+            let line = format!("{name}  {}{size}  {}", variable.type_name, variable.preview);
+            print(&format!("{}\n", cut(&escaped(&line), columns).trim_end()))?;
         }
         Ok(())
     }
@@ -178,7 +176,7 @@ impl Prompt {
     async fn inspect(&self, name: &str) -> Result<(), CliError> {
         let cursor = u32::try_from(name.chars().count()).unwrap_or(u32::MAX);
         match self.session.inspect(self.language, name, cursor).await {
-            Ok(Some(help)) => Transcript::new(io::stdout(), self.options.clone()).show_bundle(&help),
+            Ok(Some(help)) => Transcript::new(Transcribed, self.options.clone()).show_bundle(&help),
             Ok(None) => {
                 print_progress(&format!("nothing is known of `{name}`"));
                 Ok(())
@@ -189,6 +187,16 @@ impl Prompt {
             }
         }
     }
+}
+
+/// As much of a line as so many columns have room for.
+fn cut(line: &str, columns: usize) -> &str {
+    let mut used = 0;
+    let end = line.char_indices().find(|(_, character)| {
+        used += char_width(*character);
+        used > columns
+    });
+    end.map_or(line, |(end, _)| &line[..end])
 }
 
 /// A name, or names behind dots.

@@ -1,7 +1,5 @@
 //! `cellar replay`: plays a recording and shows what its cells did.
 
-use std::io;
-
 use cellar_charts::Charts;
 use cellar_engine::Host;
 
@@ -12,6 +10,7 @@ use crate::{
     report::{CliError, print_progress},
     run::form,
     setup,
+    terminal::Transcribed,
 };
 
 /// Plays the recording to its end, and shows one of its runs.
@@ -23,7 +22,7 @@ pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Res
     let charts = (!arguments.no_charts).then(|| Charts::new(host.clone()).into());
     let mut replay = host.replay(&arguments.file)?.with_renderers(charts.into_iter().collect());
     let options = Options::of_stdout(arguments.output, arguments.images);
-    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
+    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(Transcribed, options))));
     let follower = Follower::new(form, None);
     // The tables of a replay are kept where nobody gave a store for.
     let tables = follower.reads_tables().then(|| replay.artifacts()).transpose()?;

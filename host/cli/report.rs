@@ -2,12 +2,7 @@
 //!
 //! Messages say what is; hints say what to do, and live here alone.
 
-use std::{
-    error::Error as _,
-    io::{self, Write},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{error::Error as _, io, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anstyle::{AnsiColor, Style};
 use cellar_engine::{
@@ -17,7 +12,10 @@ use cellar_engine::{
     snapshot::{FormatError, SnapshotError},
 };
 
-use crate::socket::is_request_fault;
+use crate::{
+    socket::is_request_fault,
+    terminal::{Look, escaped, say, tell},
+};
 use cellar_hub::HubError;
 use cellar_setup::SetupError;
 use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
@@ -257,26 +255,34 @@ fn is_of_another_build(error: &FormatError) -> bool {
 
 /// Tells about an error on standard error.
 pub(crate) fn print_error(error: &CliError) {
-    let mut text = format!("{ERROR}error:{ERROR:#} {error}\n");
+    let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escaped(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(&format!("  {DIM}caused by:{DIM:#} {error}\n"));
+        text.push_str(&format!("  {DIM}caused by:{DIM:#} {}\n", escaped(&error.to_string())));
         cause = error.source();
     }
     if let Some(hint) = error.hint() {
-        text.push_str(&format!("{HINT}hint:{HINT:#} {hint}\n"));
+        text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escaped(&hint)));
     }
     tell(&text);
 }
 
 /// Tells about progress on standard error.
 pub(crate) fn print_progress(text: &str) {
-    tell(&format!("{DIM}{text}{DIM:#}\n"));
+    tell(&format!("{DIM}{}{DIM:#}\n", escaped(text)));
 }
 
-fn tell(text: &str) {
-    // Nobody is left to tell when standard error is closed.
-    let _ = anstream::stderr().write_all(text.as_bytes());
+/// Tells what clap says of a command line: that it is wrong, or the help that was asked for. What was typed stands in it.
+pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    if error.use_stderr() {
+        tell(&text.ansi().to_string());
+    } else {
+        let text = if Look::of_stdout().has_colors { text.ansi().to_string() } else { text.to_string() };
+        // Nobody is left to tell when standard output is closed.
+        let _ = say(&text);
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_USAGE))
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! `cellar run` and `cellar eval`: run cells and follow them to their end.
 
-use std::{
-    collections::VecDeque,
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{collections::VecDeque, io, path::PathBuf};
 
 use cellar_bridges::SOCKET_VARIABLE;
 use cellar_engine::{
@@ -25,7 +21,7 @@ use crate::{
     setup,
     socket::RemoteRun,
     source::{self, Source},
-    terminal::{Cleaner, Look},
+    terminal::{Cleaner, Look, Transcribed, write_stderr},
 };
 
 /// What a shell reports of a command that was interrupted.
@@ -46,7 +42,7 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
         Source::Notebook(notebook) => (notebook.cells().to_vec(), arguments.inplace.then_some(notebook)),
     };
     let options = Options::of_stdout(arguments.output, arguments.images);
-    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(io::stdout(), options))));
+    let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(Transcribed, options))));
     let follower = Follower::new(form, notebook);
     start(folders, &arguments.session, cells, arguments.keep_going, follower).await
 }
@@ -195,9 +191,8 @@ struct Asked {
 impl Asked {
     fn ask(&mut self, request_id: &str, prompt: &str) {
         // The terminal shows what is typed, and so the end of the line.
-        let mut stderr = io::stderr().lock();
-        let _ =
-            stderr.write_all(Cleaner::new(Look::of_stderr()).clean(prompt).as_bytes()).and_then(|()| stderr.flush());
+        let mut cleaner = Cleaner::new(Look::of_stderr());
+        write_stderr(&(cleaner.clean(prompt) + cleaner.finish()));
         self.open.push_back(request_id.to_owned());
         self.lines.get_or_insert_with(|| BufReader::new(tokio::io::stdin()).lines());
     }

@@ -2,8 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    fs,
-    io::{self, Read, Write},
+    io::{self, BufReader, Write},
     path::Path,
     time::SystemTime,
 };
@@ -18,6 +17,7 @@ use crate::{
     args::{Folders, ForkArguments, RestoreArguments, SessionsArguments, SnapshotArguments},
     artifacts, output,
     report::{CliError, EXIT_COMPLETE},
+    terminal::{Look, escaped, padded, width},
 };
 use cellar_wire::StoredSessionJson;
 
@@ -46,18 +46,18 @@ pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Resu
     let sessions = store.list()?;
     match arguments.json {
         true => output::print_json(&sessions.iter().map(StoredSessionJson::from).collect::<Vec<_>>())?,
-        false => output::print(table(&sessions, SystemTime::now()).as_bytes())?,
+        false => output::print(&table(&sessions, SystemTime::now()))?,
     }
     Ok(EXIT_COMPLETE)
 }
 
 fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
     let mut text = String::new();
-    let width = sessions.iter().map(|session| session.name.len()).max().unwrap_or(0);
+    let columns = sessions.iter().map(|session| width(&session.name)).max().unwrap_or(0);
     for session in sessions {
         let languages: Vec<&str> = session.languages.iter().map(|language| language.code()).collect();
         let state = match (&session.problem, session.stored_at) {
-            (Some(problem), _) => problem.to_string(),
+            (Some(problem), _) => escaped(&problem.to_string()).into_owned(),
             (None, None) => "nothing stored yet".to_owned(),
             (None, Some(at)) => {
                 let age = now.duration_since(at).unwrap_or_default().as_secs();
@@ -65,7 +65,7 @@ fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
             }
         };
         let live = if session.is_live { "  in use" } else { "" };
-        let _ = writeln!(text, "{:width$}  {state}{live}", session.name);
+        let _ = writeln!(text, "{}  {state}{live}", padded(&escaped(&session.name), columns));
     }
     text
 }
@@ -96,7 +96,13 @@ pub(crate) fn snapshot(folders: &Folders, arguments: &SnapshotArguments) -> Resu
         CliError::usage(format!("nothing was stored of session `{}` yet", arguments.session), "run a cell in it first")
     })?;
     if arguments.file == Path::new("-") {
-        output::print(&snapshot.to_bytes())?;
+        if Look::of_stdout().is_terminal {
+            return Err(CliError::usage(
+                "a snapshot is no text for a terminal",
+                "name a file, or pipe it to a program",
+            ));
+        }
+        output::print_data(&snapshot.to_bytes())?;
     } else {
         write_snapshot(&snapshot, &arguments.file)?;
     }
@@ -116,7 +122,12 @@ pub(crate) fn write_snapshot(snapshot: &Snapshot, path: &Path) -> Result<(), Cli
 /// # Errors
 /// The file cannot be read, or is no snapshot.
 pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot, CliError> {
-    Ok(Snapshot::from_bytes(&read_file(path)?).map_err(Error::from)?)
+    let read = match path == Path::new("-") {
+        true => Snapshot::read_from(io::stdin().lock()),
+        false => Snapshot::open_file(path).and_then(|file| Snapshot::read_from(BufReader::new(file))),
+    };
+    let read = read.map_err(|source| CliError::Read { path: path.to_owned(), source })?;
+    Ok(read.map_err(Error::from)?)
 }
 
 /// Writes a file so that it is whole or as it was.
@@ -140,18 +151,6 @@ pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result
     let home = if arguments.force { store.claim(name)? } else { store.claim_new(name)? };
     home.save(&snapshot.named(name))?;
     Ok(EXIT_COMPLETE)
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
-    let read = || match path == Path::new("-") {
-        true => {
-            let mut bytes = Vec::new();
-            io::stdin().read_to_end(&mut bytes)?;
-            Ok(bytes)
-        }
-        false => fs::read(path),
-    };
-    read().map_err(|source| CliError::Read { path: path.to_owned(), source })
 }
 
 /// Makes a session of another one.

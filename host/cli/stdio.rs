@@ -8,7 +8,7 @@
 mod lines;
 mod state;
 
-use std::{io::Write, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use cellar_engine::{HostConfig, RunResult, results::View};
 use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunHandle, RunRequest};
@@ -19,7 +19,7 @@ use cellar_wire::{
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::mpsc,
+    sync::{Semaphore, SemaphorePermit, mpsc},
     task::JoinSet,
 };
 
@@ -29,6 +29,7 @@ use crate::{
     sessions::read_snapshot,
     setup,
     socket::SessionDoors,
+    terminal::write_json,
 };
 use lines::LineRead;
 use state::Ended;
@@ -37,6 +38,8 @@ use state::Ended;
 const PROTOCOL: u32 = 1;
 /// Lines that wait for the caller to read them; more suspend the guests.
 const LINES_QUEUED_MAX: usize = 64;
+/// KiB of events that wait for the caller, as they are before they are written as JSON.
+const LINES_KIB_MAX: u32 = 64 << 10;
 /// Requests under way that wait for something, runs among them.
 const TASKS_MAX: usize = 256;
 /// Live kernels of each flavour.
@@ -51,8 +54,24 @@ const EXIT_INTERRUPTED: u8 = 130;
 struct Server {
     hub: Hub,
     answerer: Answerer,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<Line>,
 }
+
+/// An answer that waits for the caller to read it.
+struct Line {
+    answer: Answer,
+    /// Its share of what may wait, if it has much.
+    _room: Option<SemaphorePermit<'static>>,
+}
+
+impl From<Answer> for Line {
+    fn from(answer: Answer) -> Line {
+        Line { answer, _room: None }
+    }
+}
+
+/// Room for what waits to be read, in KiB. A caller that does not read costs no more, whatever its sessions display.
+static ROOM: Semaphore = Semaphore::const_new(LINES_KIB_MAX as usize);
 
 /// Serves standard input and output.
 ///
@@ -83,7 +102,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
 
 /// Asks the caller, by lines. Weak, because what holds this may outlive its session a little, and the output ends with
 /// its last writer.
-fn answerer(answers: mpsc::WeakSender<Answer>) -> Answerer {
+fn answerer(answers: mpsc::WeakSender<Line>) -> Answerer {
     Answerer::new(move |ask| {
         let answers = answers.upgrade();
         Box::pin(async move {
@@ -94,7 +113,7 @@ fn answerer(answers: mpsc::WeakSender<Answer>) -> Answerer {
                 Ask::Cancelled { call } => Answer::CallCancelled { call },
             };
             match answers {
-                Some(answers) => answers.send(line).await.is_ok(),
+                Some(answers) => answers.send(line.into()).await.is_ok(),
                 None => false,
             }
         })
@@ -102,18 +121,18 @@ fn answerer(answers: mpsc::WeakSender<Answer>) -> Answerer {
 }
 
 /// Writes the queue to standard output, to its end. A thread of its own waits for the caller, so that no task does.
-fn write_lines(mut queue: mpsc::Receiver<Answer>) -> Result<(), CliError> {
-    let mut stdout = std::io::stdout().lock();
-    let mut lines = Vec::new();
-    while let Some(answer) = queue.blocking_recv() {
-        serde_json::to_writer(&mut lines, &answer).map_err(|error| CliError::Output(error.into()))?;
-        lines.push(b'\n');
+fn write_lines(mut queue: mpsc::Receiver<Line>) -> Result<(), CliError> {
+    let mut lines = String::new();
+    while let Some(Line { answer, _room }) = queue.blocking_recv() {
+        lines.push_str(&serde_json::to_string(&answer).map_err(|error| CliError::Output(error.into()))?);
+        lines.push('\n');
         if queue.is_empty() || lines.len() >= WRITE_BYTES {
-            stdout.write_all(&lines).and_then(|()| stdout.flush()).map_err(CliError::Output)?;
+            write_json(&lines).map_err(CliError::Output)?;
             lines.clear();
+            lines.shrink_to(WRITE_BYTES);
         }
     }
-    stdout.write_all(&lines).and_then(|()| stdout.flush()).map_err(CliError::Output)
+    write_json(&lines).map_err(CliError::Output)
 }
 
 /// Bytes of lines that are gathered before they are written.
@@ -175,7 +194,7 @@ impl Server {
 
     async fn say(&self, answer: Answer) {
         // The writer ends when the caller does not read any more, and this task with it.
-        let _ = self.answers.send(answer).await;
+        let _ = self.answers.send(answer.into()).await;
     }
 
     async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
@@ -309,24 +328,36 @@ impl Server {
 }
 
 /// Tells the events of a run, and then what it came to.
-async fn follow(run: RunHandle, line: u64, answers: mpsc::Sender<Answer>) -> Ended {
+async fn follow(run: RunHandle, line: u64, answers: mpsc::Sender<Line>) -> Ended {
     let id = run.id().to_owned();
     let mut reader = run.own(0);
     while let Some(delivery) = reader.next().await {
         // What the owner of a run has not read is kept, so there is no gap.
         let Delivery::Event(event) = delivery else { continue };
-        let told = Answer::Event { id: id.clone(), event: EventJson::from(&*event) };
-        if answers.send(told).await.is_err() {
+        // An event is written as JSON when there is room for it, and not before.
+        let _room = room(event.kind.size_bytes()).await;
+        let answer = Answer::Event { id: id.clone(), event: EventJson::from(&*event) };
+        if answers.send(Line { answer, _room }).await.is_err() {
             // Nobody is left to be told.
             return Ended::Run;
         }
     }
     let last = match run.result().await {
-        Ok(result) => Answer::Result { id, result: Box::new(ResultJson::from(&*result)) },
-        Err(error) => Answer::Error { id: Some(id), line, error: CliError::Hub(error).refusal() },
+        Ok(result) => {
+            let _room = room(result.display_bytes()).await;
+            let answer = Answer::Result { id, result: Box::new(ResultJson::from(&*result)) };
+            Line { answer, _room }
+        }
+        Err(error) => Answer::Error { id: Some(id), line, error: CliError::Hub(error).refusal() }.into(),
     };
     let _ = answers.send(last).await;
     Ended::Run
+}
+
+/// Room for so many bytes to wait in; more than all there is counts as all.
+async fn room(bytes: usize) -> Option<SemaphorePermit<'static>> {
+    let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).min(LINES_KIB_MAX);
+    if kib > 0 { ROOM.acquire_many(kib).await.ok() } else { None }
 }
 
 /// A page of one output of a run that has ended, or the first of each.

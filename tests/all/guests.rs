@@ -25,6 +25,7 @@ mod snapshots;
 mod soak;
 mod stdio;
 mod stored;
+mod strangers;
 mod tables;
 mod terminal;
 mod threads;

@@ -39,6 +39,22 @@ fn breach(layers: &[String], user: &str, used: &str) -> Option<String> {
     }
 }
 
+/// What is printed for people is made harmless in one file; nothing else of the command reaches for the streams.
+#[test]
+fn the_command_writes_to_its_streams_in_one_place() {
+    let writes =
+        ["io::stdout()", "io::stderr()", "println!", "eprint!", "print!(", "anstream::stdout", "anstream::stderr"];
+    let files = tracked_files().into_iter().filter(|path| path.starts_with(root().join("host/cli")));
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        if path.ends_with("terminal.rs") || path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        let found = writes.iter().find(|write| text.contains(*write));
+        assert_eq!(found, None, "{} writes to a stream itself; see host/cli/terminal.rs", path.display());
+    }
+}
+
 fn module_of(source: &Path, file: &Path) -> String {
     let first = file.strip_prefix(source).expect("below the source").components().next().expect("a name");
     first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()

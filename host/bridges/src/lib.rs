@@ -6,6 +6,7 @@
 //! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
 mod agent;
+mod arguments;
 mod client;
 mod command;
 mod http;
@@ -41,11 +42,11 @@ pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VAR
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
     Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive, RuntimePack,
-    Spawns, Tool,
+    SecretSource, Spawns, Tool,
 };
 pub use packs::Pack;
 pub use schema::Schema;
-pub use secrets::hide;
+pub use secrets::{Named, hide, is_too_short, learn_named};
 pub use text::{list, nearest, quote};
 pub use tools::{ToolFailure, Tools};
 
@@ -83,6 +84,12 @@ impl fmt::Debug for HostBridges {
 impl HostBridges {
     /// The bridges that `options` grant. Nothing is started or asked before a cell calls.
     pub fn new(options: Options) -> HostBridges {
+        for source in &options.secrets {
+            let named = secrets::learn_named(source);
+            if named != Named::Hidden {
+                tracing::warn!("the credential `{source}` is {named}");
+            }
+        }
         let mut own = Tools::new();
         options.tools.into_iter().for_each(|(name, tool)| own.add(command_tool(&name, tool)));
         let packs = options.runtime.into_iter().map(|(name, pack)| (name.clone(), Arc::new(command_pack(&name, pack))));
@@ -132,6 +139,9 @@ impl HostBridges {
     }
 }
 
+/// Larger answers are searched for credentials on a thread of their own.
+const CLEANED_HERE_BYTES: usize = 256 << 10;
+
 impl Bridges for HostBridges {
     fn tools(&self) -> ToolsFuture {
         let sources = self.tools.clone();
@@ -163,7 +173,16 @@ impl Bridges for HostBridges {
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
         let answer = self.answer(call, caller);
-        Box::pin(async move { secrets::clean(answer.await) })
+        Box::pin(async move {
+            let answer = answer.await;
+            if answer.as_ref().is_ok_and(|response| response.size_bytes() > CLEANED_HERE_BYTES) {
+                let cleaned = tokio::task::spawn_blocking(move || secrets::clean(answer)).await;
+                return cleaned.unwrap_or_else(|_| {
+                    Err(CallError::new(CallErrorKind::Failed, "the answer could not be searched for credentials"))
+                });
+            }
+            secrets::clean(answer)
+        })
     }
 }
 

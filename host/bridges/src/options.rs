@@ -21,6 +21,26 @@ pub struct Options {
     pub spawns: Spawns,
     /// `[http]`: the hosts that cells may reach.
     pub http: Http,
+    /// `secrets`: what else is a credential, besides those that are used here. Taken out of all that cells are told.
+    pub secrets: Vec<SecretSource>,
+}
+
+/// Where a credential stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// A variable of Cellar's own environment.
+    Variable(String),
+    /// A file with the credential in it and nothing else.
+    File(PathBuf),
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SecretSource::Variable(name) => f.write_str(name),
+            SecretSource::File(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// How a command is run.

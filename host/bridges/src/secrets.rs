@@ -5,36 +5,37 @@
 //! them on its way to a cell; what is found becomes `***`. They are known to the whole process, so that no session
 //! is told those of another.
 //!
-//! Found are the credential itself and its usual encodings: in JSON, in URLs, in base64 wherever it begins. A
+//! Found are the credential itself and its usual encodings ([`forms`]): with the escapes of JSON and of the languages, of URLs,
+//! of HTML and of mail, twice over as well; in base64 wherever it begins, and in hexadecimal digits, in broken lines too. A
 //! service that is out to pass on what it was given can always do so.
 
 use std::{
     borrow::Cow,
-    collections::VecDeque,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    collections::{BTreeSet, VecDeque},
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::{Arc, LazyLock, Mutex, PoisonError, RwLock},
 };
 
-use aho_corasick::{AhoCorasick, MatchKind};
-use base64::{
-    Engine as _,
-    engine::{
-        GeneralPurpose,
-        general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
-    },
-};
 use cellar_engine::bridges::{CallError, Response, ToolSpec};
-use memchr::memmem;
 use serde_json::Value;
-use url::form_urlencoded::byte_serialize;
+
+mod forms;
+
+use crate::options::SecretSource;
+use forms::Finder;
 
 /// What stands in the place of a credential.
 const HIDDEN: &str = "***";
 /// Shorter ones are none: hiding them would spoil answers and keep nothing secret.
 const SECRET_BYTES_MIN: usize = 4;
-/// Shortest value of a command's environment that is taken for a credential.
+/// Shortest value of a command's environment that is taken for a credential, by its looks or by its name.
 const VARIABLE_BYTES_MIN: usize = 8;
-/// Shortest piece of an encoding that is searched for.
-const ENCODED_BYTES_MIN: usize = 8;
+const NAMED_BYTES_MIN: usize = 6;
+/// Bytes of a file that holds a credential.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Credentials that are known at the same time; the oldest make room.
 const SECRETS_MAX: usize = 1_024;
 /// Of the name of a variable, what says that it holds a credential.
@@ -42,11 +43,13 @@ const NAMES: [&str; 12] =
     ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE", "SIGN", "PRIVATE", "DSN", "BEARER"];
 
 static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+/// Variables that were warned of.
+static WARNED: LazyLock<Mutex<BTreeSet<String>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
 struct Known {
     values: VecDeque<String>,
-    finder: Option<Arc<AhoCorasick>>,
+    finder: Option<Arc<Finder>>,
 }
 
 impl Known {
@@ -55,9 +58,7 @@ impl Known {
             self.values.pop_front();
         }
         self.values.push_back(value.to_owned());
-        let patterns = self.values.iter().flat_map(|value| forms(value));
-        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns);
-        match built {
+        match Finder::new(self.values.iter().map(String::as_str)) {
             Ok(finder) => self.finder = Some(Arc::new(finder)),
             Err(error) => tracing::error!(%error, "credentials cannot be searched for"),
         }
@@ -73,16 +74,74 @@ pub(crate) fn learn(value: &str) {
     }
 }
 
+/// What became of something that a configuration names as a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It is known, and taken out of all that cells are told.
+    Hidden,
+    /// It is too short: taking it out would spoil answers and keep nothing secret.
+    TooShort,
+    /// There is no such variable or file, or none with a text in it.
+    Absent,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Named::Hidden => f.write_str("hidden"),
+            Named::TooShort => write!(f, "not hidden: it is shorter than {SECRET_BYTES_MIN} bytes"),
+            Named::Absent => f.write_str("not hidden: it is not there"),
+        }
+    }
+}
+
+/// Makes known what a configuration names as a credential: a variable of this process, or a file by its path.
+pub fn learn_named(source: &SecretSource) -> Named {
+    let value = match source {
+        SecretSource::Variable(name) => std::env::var(name).ok(),
+        SecretSource::File(path) => read_file(path).ok(),
+    };
+    match value.as_deref().map(str::trim) {
+        None | Some("") => Named::Absent,
+        Some(value) if value.len() < SECRET_BYTES_MIN => Named::TooShort,
+        Some(value) => {
+            learn(value);
+            Named::Hidden
+        }
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Makes the value of a command's variable known, if it is a credential by its name or by its looks. One that is
-/// inherited is, unless it is a path: that is what variables are inherited for.
+/// inherited is, unless it is a path: that is what variables are inherited for. One that is a credential by its name and too
+/// short to be taken out of answers is warned of.
 pub(crate) fn learn_variable(name: &str, value: &str, is_inherited: bool) {
     let value = value.trim();
     let name = name.to_uppercase();
     let is_named = NAMES.iter().any(|word| name.contains(word));
-    let is_secret = is_named || looks_secret(value) || (is_inherited && !value.starts_with('/'));
-    if value.len() >= VARIABLE_BYTES_MIN && is_secret {
+    let is_secret = looks_secret(value) || (is_inherited && !value.starts_with('/'));
+    if value.len() >= VARIABLE_BYTES_MIN && is_secret || value.len() >= NAMED_BYTES_MIN && is_named {
         learn(value);
+    } else if is_named
+        && !value.is_empty()
+        && WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone())
+    {
+        tracing::warn!(
+            "the variable {name} looks like a credential and is too short to be recognised in what its command says; use a \
+             longer one, or name it in `secrets`"
+        );
     }
+}
+
+/// What a configuration says of variables that would be credentials and are too short to be hidden.
+pub fn is_too_short(name: &str, value: &str) -> bool {
+    let (name, value) = (name.to_uppercase(), value.trim());
+    NAMES.iter().any(|word| name.contains(word)) && !value.is_empty() && value.len() < NAMED_BYTES_MIN
 }
 
 /// Whether a text is a URL with a password, or as random as keys are.
@@ -95,72 +154,38 @@ fn looks_secret(value: &str) -> bool {
     has_password || is_key
 }
 
-/// What a credential is searched for as.
-fn forms(value: &str) -> Vec<Vec<u8>> {
-    let json = Value::from(value).to_string();
-    let json = json.trim_matches('"').to_owned();
-    let url: String = byte_serialize(value.as_bytes()).collect();
-    let mut forms = vec![
-        value.to_owned(),
-        json.replace('/', "\\/"),
-        json,
-        url.replace('+', "%20"),
-        lower_hex(&url.replace('+', "%20")),
-        lower_hex(&url),
-        url,
-    ];
-    forms.extend([&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].into_iter().flat_map(|engine| base64_forms(engine, value)));
-    forms.sort_unstable();
-    forms.dedup();
-    forms.into_iter().filter(|form| !form.is_empty()).map(String::into_bytes).collect()
-}
-
-/// Percent-encoding with small letters.
-fn lower_hex(url: &str) -> String {
-    let mut pieces = url.split('%');
-    let first = pieces.next().unwrap_or_default().to_owned();
-    pieces.fold(first, |text, piece| {
-        let (hex, rest) = piece.split_at(piece.len().min(2));
-        format!("{text}%{}{rest}", hex.to_lowercase())
-    })
-}
-
-/// What base64 has of a value for sure, wherever the value begins in what was encoded.
-fn base64_forms(engine: &GeneralPurpose, value: &str) -> Vec<String> {
-    let piece = |offset: usize| {
-        let encoded = engine.encode([&vec![0; offset], value.as_bytes()].concat());
-        // Bits of what stands before and behind are in the characters at the ends.
-        let start = (offset * 8).div_ceil(6);
-        let end = (offset + value.len()) * 8 / 6;
-        encoded.get(start..end).map(str::to_owned)
-    };
-    (0..3).filter_map(piece).filter(|piece| piece.len() >= ENCODED_BYTES_MIN).collect()
-}
-
-fn finder() -> Option<Arc<AhoCorasick>> {
+fn finder() -> Option<Arc<Finder>> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).finder.clone()
 }
 
 /// Bytes of the longest form of any credential.
 pub(crate) fn longest() -> usize {
-    finder().map_or(0, |finder| finder.max_pattern_len())
+    finder().map_or(0, |finder| finder.longest())
 }
 
 /// `text` without credentials. To be done before anything of it is cut off. For logs of embedders as well.
 pub fn hide(text: &str) -> Cow<'_, str> {
-    match finder().filter(|finder| finder.is_match(text)) {
+    match finder().and_then(|finder| replaced(&finder, text.as_bytes())) {
         None => Cow::Borrowed(text),
-        Some(finder) => Cow::Owned(String::from_utf8_lossy(&replaced(&finder, text.as_bytes())).into_owned()),
+        Some(cleaned) => Cow::Owned(String::from_utf8_lossy(&cleaned).into_owned()),
     }
 }
 
-fn replaced(finder: &AhoCorasick, bytes: &[u8]) -> Vec<u8> {
+/// The same without credentials, if there are any.
+fn replaced(finder: &Finder, bytes: &[u8]) -> Option<Vec<u8>> {
+    let found = finder.find(bytes);
+    if found.is_empty() {
+        return None;
+    }
     let mut cleaned = Vec::with_capacity(bytes.len());
-    finder.replace_all_with_bytes(bytes, &mut cleaned, |_, _, to| {
-        to.extend_from_slice(HIDDEN.as_bytes());
-        true
-    });
-    cleaned
+    let mut place = 0;
+    for (start, end) in found {
+        cleaned.extend_from_slice(bytes.get(place..start).unwrap_or_default());
+        cleaned.extend_from_slice(HIDDEN.as_bytes());
+        place = end;
+    }
+    cleaned.extend_from_slice(bytes.get(place..).unwrap_or_default());
+    Some(cleaned)
 }
 
 /// What a call came to, without credentials. Costs one pass over it.
@@ -176,8 +201,8 @@ pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, Cal
                 // Characters stand for bytes.
                 *value = clean_text(&finder, std::mem::take(value));
             }
-            if finder.is_match(&response.body) {
-                response.body = replaced(&finder, &response.body);
+            if let Some(body) = replaced(&finder, &response.body) {
+                response.body = body;
             }
             Ok(Response::Http(response))
         }
@@ -200,17 +225,19 @@ pub(crate) fn clean_tool(spec: ToolSpec) -> ToolSpec {
     }
 }
 
-fn clean_text(finder: &AhoCorasick, text: String) -> String {
-    if !finder.is_match(&text) {
-        return text;
+fn clean_text(finder: &Finder, text: String) -> String {
+    match replaced(finder, text.as_bytes()) {
+        None => text,
+        Some(cleaned) => String::from_utf8_lossy(&cleaned).into_owned(),
     }
-    String::from_utf8_lossy(&replaced(finder, text.as_bytes())).into_owned()
 }
 
 /// A JSON text without credentials, and still one. Any letter may be written as `\u…`: then what is said counts.
-fn clean_json(finder: &AhoCorasick, text: String) -> String {
-    let is_suspect = finder.is_match(&text) || memmem::find(text.as_bytes(), b"\\u").is_some();
-    if !is_suspect {
+fn clean_json(finder: &Finder, text: String) -> String {
+    // A number may be written with an exponent, which hides its digits.
+    let is_exponent = |pair: &[u8]| pair[0].is_ascii_digit() && matches!(pair[1], b'e' | b'E');
+    let is_suspect = text.contains('\\') || finder.is_match(text.as_bytes());
+    if !is_suspect && !text.as_bytes().windows(2).any(is_exponent) {
         return text;
     }
     let Ok(mut value) = serde_json::from_str::<Value>(&text) else { return clean_text(finder, text) };
@@ -218,20 +245,23 @@ fn clean_json(finder: &AhoCorasick, text: String) -> String {
 }
 
 /// Takes credentials out of a value; whether there were any.
-fn clean_value(finder: &AhoCorasick, value: &mut Value) -> bool {
+fn clean_value(finder: &Finder, value: &mut Value) -> bool {
     match value {
-        Value::String(text) if finder.is_match(text.as_str()) => {
-            *text = clean_text(finder, std::mem::take(text));
-            true
-        }
-        Value::Number(number) if finder.is_match(&number.to_string()) => {
+        Value::String(text) => match replaced(finder, text.as_bytes()) {
+            Some(cleaned) => {
+                *text = String::from_utf8_lossy(&cleaned).into_owned();
+                true
+            }
+            None => false,
+        },
+        Value::Number(number) if is_number_of(finder, number) => {
             *value = Value::from(HIDDEN);
             true
         }
         Value::Array(items) => items.iter_mut().fold(false, |found, item| clean_value(finder, item) | found),
         Value::Object(fields) => {
             let mut found = fields.values_mut().fold(false, |found, item| clean_value(finder, item) | found);
-            if fields.keys().any(|key| finder.is_match(key.as_str())) {
+            if fields.keys().any(|key| finder.is_match(key.as_bytes())) {
                 found = true;
                 *fields =
                     std::mem::take(fields).into_iter().map(|(key, item)| (clean_text(finder, key), item)).collect();
@@ -240,6 +270,12 @@ fn clean_value(finder: &AhoCorasick, value: &mut Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a number is a credential, however it is written.
+fn is_number_of(finder: &Finder, number: &serde_json::Number) -> bool {
+    let whole = number.as_f64().filter(|number| number.fract() == 0.0).map(|number| format!("{number:.0}"));
+    finder.is_match(number.to_string().as_bytes()) || whole.is_some_and(|whole| finder.is_match(whole.as_bytes()))
 }
 
 #[cfg(test)]

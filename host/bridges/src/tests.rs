@@ -105,7 +105,7 @@ async fn a_background_process_does_not_hold_up_the_answer() {
 
 #[tokio::test]
 async fn a_tool_answers_with_one_json_value() {
-    assert_eq!(tool("cat", None, r#"{"a": 1}"#).await, Ok(Response::Json(r#"{"a": 1}"#.to_owned())));
+    assert_eq!(tool("cat", None, r#"{"a": 1.0}"#).await, Ok(Response::Json(r#"{"a":1}"#.to_owned())));
     let nothing = "tool `t` printed nothing; its result must be a JSON value on standard output";
     assert_eq!(tool("true", None, "{}").await, Err(error(CallErrorKind::Failed, nothing)));
     let debug = "tool `t` printed what is not one JSON value (expected value at line 1 column 1): \"debug: 1\"";

@@ -21,7 +21,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{command, json_text, options::Command, schema::Schema};
+use crate::{arguments, command, json_text, options::Command, schema::Schema};
 
 /// Tools that are functions of the embedding program.
 ///
@@ -180,10 +180,12 @@ impl Granted {
     /// Dropping the future drops that of the tool.
     pub(crate) async fn call(self: Arc<Granted>, arguments: String, cell: CellId) -> Result<Response, CallError> {
         let who = self.who.as_str();
-        self.check(&arguments).map_err(|fault| {
-            let message = format!("{who}: the arguments do not fit its schema: {fault}");
-            CallError::new(CallErrorKind::Invalid, message)
-        })?;
+        let invalid = |what: String| CallError::new(CallErrorKind::Invalid, format!("{who}: {what}"));
+        let value =
+            arguments::read(&arguments).map_err(|fault| invalid(format!("the arguments are no JSON: {fault}")))?;
+        self.check(&value).map_err(|fault| invalid(format!("the arguments do not fit its schema: {fault}")))?;
+        // What was checked, and nothing else that the text might have said.
+        let arguments = value.to_string();
         let work = AssertUnwindSafe(async { (self.handler)(arguments, cell).await });
         work.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("{who} panicked");
@@ -191,7 +193,7 @@ impl Granted {
         })
     }
 
-    fn check(&self, arguments: &str) -> Result<(), String> {
+    fn check(&self, arguments: &Value) -> Result<(), String> {
         let Some(schema) = &self.spec.schema else { return Ok(()) };
         let compile = || {
             let value: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
@@ -199,8 +201,7 @@ impl Granted {
         };
         let schema =
             self.schema.get_or_init(compile).as_ref().map_err(|fault| format!("the schema is none: {fault}"))?;
-        let value: Value = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
-        schema.check(&value)
+        schema.check(arguments)
     }
 }
 

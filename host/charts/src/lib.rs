@@ -2,7 +2,9 @@
 //!
 //! Vega is a program that runs programs: a specification has expressions, loops and data of any size. It runs in a sandbox
 //! like those of cells, in the guest `javascript-charts`, which is granted nothing and ends with its chart. What comes out
-//! is checked before anybody sees it, and drawn by `resvg` with fonts of this machine.
+//! is checked before anybody sees it, and drawn by `resvg` with fonts of this machine: in a process of its own, which is
+//! killed when its time is over or nobody waits any more, if the program offers one ([`draw_in_processes`]); else within
+//! this process, where charts that might take long are not made a PNG.
 //!
 //! [`Charts`] is a [`Renderer`]: a session that has it adds an SVG and a PNG to what its cells display as a specification.
 //! It also draws a specification for whoever asks:
@@ -27,6 +29,7 @@
 mod check;
 mod error;
 mod fonts;
+mod painter;
 mod png;
 
 use std::{
@@ -41,10 +44,12 @@ use cellar_engine::{
     mime::{MimeBundle, MimeData},
     renderer::{RenderError, RenderFuture, Rendered, Renderer},
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 pub use error::ChartError;
 use fonts::Fonts;
+pub use painter::{draw_in_processes, serve};
+use png::Effort;
 
 /// Bytes of a specification, its data included.
 pub const SPECIFICATION_BYTES_MAX: usize = 8 << 20;
@@ -119,22 +124,29 @@ impl Charts {
     /// See [`ChartError`]. A chart that could be drawn but not made a PNG is no error: [`Chart::png`] says why.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the kernel. A PNG that is being made is finished, and dropped.
+    /// Dropping the future ends the kernel, and the process that makes the PNG. Where there is no such process, a PNG that
+    /// is being made is finished, which takes seconds at most, and dropped.
     pub async fn draw(&self, specification: &str) -> Result<Chart, ChartError> {
         let bytes = specification.len();
         if bytes > SPECIFICATION_BYTES_MAX {
             return Err(ChartError::TooLarge { bytes });
         }
         let _turn = self.inner.turns.acquire().await.map_err(|error| ChartError::Crash(error.to_string()))?;
+        // The guest and what makes the PNG share the time.
+        let deadline = Instant::now() + self.timeout;
         let inner = self.inner.clone();
         let widths = blocking(move || inner.fonts().widths().to_owned()).await?;
         let svg = self.svg(specification, &widths).await?;
+        let svg = blocking(move || check::check(&svg).map(drop).map(|()| svg)).await??;
+        if self.inner.fonts().family().is_none() {
+            return Ok(Chart { svg, png: Err(ChartError::NoFont) });
+        }
+        if let Some(png) = painter::in_process(&svg, self.timeout, deadline).await {
+            return Ok(Chart { svg, png });
+        }
         let inner = self.inner.clone();
         blocking(move || {
-            let png = {
-                let checked = check::check(&svg)?;
-                png::png(&checked, inner.fonts())
-            };
+            let png = check::check(&svg).and_then(|checked| png::png(&checked, inner.fonts(), Effort::Little));
             Ok(Chart { svg, png })
         })
         .await?

@@ -1,7 +1,8 @@
-//! From a checked SVG to a PNG. How long that takes is estimated first: once begun, it cannot be stopped.
+//! From a checked SVG to a PNG. Once begun it cannot be stopped but by the end of its process: where that must not be, it is
+//! estimated how long it takes, and what might take long is not begun.
 
 use resvg::{
-    tiny_skia::{Pixmap, Transform},
+    tiny_skia::{PathSegment, Pixmap, Transform},
     usvg::{self, Group, Node, Rect, roxmltree::Document},
 };
 
@@ -22,10 +23,33 @@ const SIDE_MAX: f32 = 8_000.0;
 const WORK_MAX: f64 = 1e9;
 /// Work of a point of a path.
 const POINT_WORK: f64 = 50.0;
+/// Lines that a curve is cut into, that each becomes when it is stroked, and that a dash has.
+const CURVE_LINES: f64 = 16.0;
+const STROKE_LINES: f64 = 4.0;
+const DASH_LINES: f64 = 8.0;
+/// Lines of a path that cost nothing more for crossing each other.
+const CROSSED_FREE: f64 = 4.0;
+/// Rows of a pixel, which smooth its edges.
+const ROW_LINES: f64 = 4.0;
+/// Bytes of texts and of paths that are drawn where drawing cannot be stopped: seconds of work before any can be estimated.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+const PATH_BYTES_MAX: usize = 1 << 20;
+
+/// How much work a chart may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Any: the process that draws is killed when its time is over.
+    Any,
+    /// Some seconds by the worst estimate.
+    Little,
+}
 
 /// Draws a chart.
-pub(crate) fn png(document: &Document<'_>, fonts: &Fonts) -> Result<Vec<u8>, ChartError> {
+pub(crate) fn png(document: &Document<'_>, fonts: &Fonts, effort: Effort) -> Result<Vec<u8>, ChartError> {
     let family = fonts.family().ok_or(ChartError::NoFont)?;
+    if effort == Effort::Little {
+        check_size(document).map_err(ChartError::Png)?;
+    }
     let options = usvg::Options {
         font_family: family.to_owned(),
         fontdb: fonts.database().clone(),
@@ -43,7 +67,10 @@ pub(crate) fn png(document: &Document<'_>, fonts: &Fonts) -> Result<Vec<u8>, Cha
     if scale.is_nan() || scale < SCALE_MIN {
         return Err(ChartError::Png(format!("it is {width} by {height} pixels large")));
     }
-    let work = Canvas { width: width * scale, height: height * scale, scale }.group_work(tree.root());
+    let work = match effort {
+        Effort::Any => 0.0,
+        Effort::Little => Canvas { width: width * scale, height: height * scale, scale }.group_work(tree.root()),
+    };
     if work.is_nan() || work > WORK_MAX {
         return Err(ChartError::Png(format!(
             "its shapes overlap so much that it would take {:.0} times as long as it may",
@@ -55,6 +82,23 @@ pub(crate) fn png(document: &Document<'_>, fonts: &Fonts) -> Result<Vec<u8>, Cha
     let mut pixmap = Pixmap::new(pixels(width), pixels(height)).ok_or_else(no_room)?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
     pixmap.encode_png().map_err(|error| ChartError::Png(error.to_string()))
+}
+
+/// Checks what costs time before there are shapes whose work could be estimated: arcs become curves, letters become
+/// outlines.
+fn check_size(document: &Document<'_>) -> Result<(), String> {
+    let (mut text_bytes, mut path_bytes) = (0, 0);
+    for node in document.descendants() {
+        text_bytes += node.text().filter(|_| node.is_text()).map_or(0, str::len);
+        path_bytes += node.attribute("d").map_or(0, str::len);
+    }
+    if text_bytes > TEXT_BYTES_MAX || path_bytes > PATH_BYTES_MAX {
+        return Err(format!(
+            "it has {text_bytes} bytes of text and {path_bytes} of paths, at most {TEXT_BYTES_MAX} and {PATH_BYTES_MAX} \
+             are drawn without a process of its own"
+        ));
+    }
+    Ok(())
 }
 
 /// What is drawn on, in pixels.
@@ -92,15 +136,26 @@ impl Canvas {
             Node::Path(path) => {
                 let bounds = path.abs_stroke_bounding_box();
                 let points = path.data().points().len() as f64;
+                // A path may go to and fro in its box as often as it has points.
                 let dashes = path.stroke().and_then(usvg::Stroke::dasharray).map_or(0.0, |dashes| {
                     let length: f32 = dashes.iter().sum();
                     points * f64::from(bounds.width() + bounds.height()) / f64::from(length.max(0.01))
                 });
+                // A curve is cut into lines, and a stroke has outlines on both sides, with joins. Each line is followed
+                // down the rows that it crosses, and sorted among the others there, which costs most where all cross.
+                let is_curved =
+                    |segment: PathSegment| matches!(segment, PathSegment::QuadTo(..) | PathSegment::CubicTo(..));
+                let lines = points * if path.data().segments().any(is_curved) { CURVE_LINES } else { 1.0 };
+                let outlines =
+                    if path.stroke().is_some() { lines.max(4.0) * STROKE_LINES + dashes * DASH_LINES } else { 0.0 };
+                let crossed = lines + outlines;
+                let rows = ROW_LINES * f64::from((bounds.height() * self.scale).min(self.height).max(1.0));
+                let crossings = crossed * rows.min(crossed) + (crossed / CROSSED_FREE).powi(2);
                 // A path is filled and stroked, and each of its points may be a curve that is cut into many.
                 let is_pattern = |paint: &usvg::Paint| matches!(paint, usvg::Paint::Pattern(_));
                 let pattern = path.fill().is_some_and(|fill| is_pattern(fill.paint()));
                 let layers = if pattern { 6.0 } else { 2.0 };
-                layers * self.area(bounds) + POINT_WORK * (points + dashes.min(1e7) + 4.0)
+                layers * self.area(bounds) + POINT_WORK * (points + dashes + 4.0) + crossings
             }
         }
     }
@@ -113,7 +168,7 @@ mod tests {
 
     fn png_of(svg: &str) -> Result<Vec<u8>, String> {
         let document = check(svg).map_err(|error| error.to_string())?;
-        png(&document, &Fonts::of_this_machine()).map_err(|error| error.to_string())
+        png(&document, &Fonts::of_this_machine(), Effort::Little).map_err(|error| error.to_string())
     }
 
     fn svg(size: &str, body: &str) -> String {
@@ -147,5 +202,18 @@ mod tests {
         check("<g opacity='0.5'><rect width='1000' height='1000'/></g>".repeat(1_000));
         check("<path d='M0,0L1000,1000L0,1000L1000,0' stroke='red' stroke-dasharray='0.01'/>".repeat(1_000));
         assert!(png_of(&svg(size, &"<rect width='3' height='3'/>".repeat(20_000))).is_ok());
+        let line = |points: u32, of: &dyn Fn(u32) -> String| (0..points).map(of).collect::<String>();
+        let to = |n: u32| format!("L{},{}", n * 617 % 1000, n * 331 % 1000);
+        let curve = |n: u32| format!("Q{},{} {},{}", n % 999, n % 777, n * 617 % 1000, n * 331 % 1000);
+        let path = |data: String, more: &str| format!("<path d='M0,0{data}' {more}/>");
+        check(path(line(100_000, &to), ""));
+        check(path(line(60_000, &to), "stroke='red' stroke-width='500'"));
+        check(path(line(30_000, &curve), ""));
+        let refused = |body: String| assert!(png_of(&svg(size, &body)).expect_err("refused").contains("of its own"));
+        refused(path(line(100_000, &|n| format!("A9,9 0 0 1 {},{}", n * 617 % 1000, n % 999)), ""));
+        refused(format!("<text>{}</text>", "a".repeat(100_000)));
+        // A long line of measurements, as charts have them.
+        let measured = line(2_000, &|n| format!("L{},{}", f64::from(n) / 2.0, 500 + n * 331 % 200));
+        assert!(png_of(&svg(size, &path(measured, "fill='none' stroke='red'"))).is_ok());
     }
 }

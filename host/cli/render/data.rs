@@ -5,7 +5,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value};
 
 use super::words::{more_lines, one_line};
-use crate::terminal::Look;
+use crate::terminal::{Look, width};
 
 const KEY: Style = AnsiColor::Blue.on_default();
 const TEXT: Style = AnsiColor::Green.on_default();
@@ -76,7 +76,7 @@ impl Tree {
     /// Adds a value behind `label`, its parts behind `indent`.
     fn value(&mut self, indent: &str, label: &str, value: &Value, depth: usize) {
         let flat = self.flat(value, FLAT_DEPTH_MAX);
-        let visible = indent.chars().count() + anstream::adapter::strip_str(label).to_string().chars().count();
+        let visible = width(indent) + width(label);
         if let Some((text, chars)) = flat
             && (visible + chars <= self.width || !(value.is_object() || value.is_array()))
         {
@@ -127,7 +127,7 @@ impl Tree {
                 let field = |(name, value): (&String, &Value)| {
                     let (text, chars) = self.flat(value, depth - 1)?;
                     let name = one_line(name);
-                    Some((format!("{}: {text}", self.look.paint(KEY, &name)), chars + name.chars().count() + 2))
+                    Some((format!("{}: {text}", self.look.paint(KEY, &name)), chars + width(&name) + 2))
                 };
                 let fields: Option<Vec<_>> = fields.iter().map(field).collect();
                 Some(join(fields?, "{", "}"))
@@ -148,7 +148,7 @@ impl Tree {
         };
         // JSON escapes the control characters below space, and no others.
         let text = one_line(&text);
-        let chars = text.chars().count();
+        let chars = width(&text);
         Some((self.look.paint(style, &text), chars))
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     fn deep_and_hostile_values_stay_small() {
         let deep = format!("{}1{}", "[[1],".repeat(60), "]".repeat(60));
         assert!(lines(&deep, PLAIN, 80).expect("JSON").len() < 40);
-        assert_eq!(lines("\"\\u001b[2J\u{9b}31m\"", PLAIN, 80).expect("JSON"), ["\"\\u001b[2J31m\""]);
+        assert_eq!(lines("\"\\u001b[2J\u{9b}31m\"", PLAIN, 80).expect("JSON"), ["\"\\u001b[2J\\u{9b}31m\""]);
         assert!(lines("{", PLAIN, 80).is_none());
     }
 }

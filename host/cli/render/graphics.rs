@@ -1,15 +1,12 @@
 //! Images in the terminal, where it can show them: the protocols of kitty, of iTerm2, and sixel.
 
-use std::{
-    env,
-    fmt::Write as _,
-    io::{self, Cursor, Write as _},
-    sync::LazyLock,
-};
+use std::{env, fmt::Write as _, io::Cursor, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use icy_sixel::{DiffusionMethod, MethodForLargest, MethodForRep, PixelFormat, Quality, sixel_string};
 use image::{DynamicImage, ImageFormat, ImageReader, Limits, imageops::FilterType};
+
+use crate::terminal::write_stdout;
 
 /// Width and height of an image that is shown; others are files.
 const SIDE_PIXELS_MAX: u32 = 8_192;
@@ -59,8 +56,7 @@ static PROTOCOL: LazyLock<Option<Protocol>> = LazyLock::new(|| {
 /// Draws an image on standard output, where that is a terminal that can. Says whether it did.
 pub(crate) fn draw(bytes: &[u8], width: usize) -> bool {
     let Some(sequence) = PROTOCOL.and_then(|protocol| sequence(bytes, width, protocol)) else { return false };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(sequence.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+    write_stdout(sequence.as_bytes()).is_ok()
 }
 
 /// What draws an image in a terminal of so many columns, and a line end. `None` for what cannot be decoded.

@@ -5,7 +5,7 @@ use termimad::{
     crossterm::style::{Attribute, Color},
 };
 
-use crate::terminal::Look;
+use crate::terminal::{Look, escaped_lines};
 
 /// Longer texts are shown as they are.
 const BYTES_MAX: usize = 256 << 10;
@@ -16,7 +16,7 @@ pub(crate) fn render(text: &str, look: Look, width: usize) -> Option<String> {
         return None;
     }
     // The text is the cell's, and only the renderer may steer the terminal.
-    let text: String = text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
+    let text = escaped_lines(text);
     let skin = if look.has_colors { skin() } else { MadSkin::no_style() };
     Some(skin.text(text.trim_end(), Some(width)).to_string())
 }

@@ -57,9 +57,9 @@ fn a_cell_shows_its_code_its_output_and_its_end() {
         },
         ends(Outcome::Complete),
     ]);
-    let code: String = (1..=10).map(|n| format!("  │ line {n}\n")).collect();
+    let code: String = (1..=10).map(|n| format!("│ line {n}\n")).collect();
     let expected = format!(
-        "[1/1] Python · long\n{code}  │ … 10 more lines\nhalf and half\n{{\n  \"a\": 1\n}}\n· read a.csv bytes=3\n✓ 12 ms\n\n"
+        "[1/1] Python · long\n{code}… 10 more lines\n  half and half\n  {{\n    \"a\": 1\n  }}\n· read a.csv bytes=3\n✓ 12 ms\n\n"
     );
     assert_eq!(render(FILE, None, kinds), expected);
 }
@@ -74,8 +74,8 @@ fn a_failure_points_at_its_place() {
     kinds.extend([ends(Outcome::Failed(Box::new(failure))), EventKind::RunFinished { is_error: true, kept: None }]);
     assert_eq!(
         render(FILE, None, kinds),
-        "[1/2] Python\n  │ x = y\n✗ raised after 12 ms: NameError: name 'y' is not defined (line 1)\n  1 │ x = y\n    \
-         │     ^\n\n1 cell did not run\n"
+        "[1/2] Python\n│ x = y\n✗ raised after 12 ms: NameError: name 'y' is not defined (line 1)\n1 │ x = y\n  │     \
+         ^\n\n1 cell did not run\n"
     );
 }
 
@@ -99,6 +99,45 @@ fn a_terminal_is_not_steered_and_colours_end_with_the_output() {
     let mut kinds = started(vec![cell]);
     kinds.extend([out("\u{1b}[31mred\u{1b}[2J"), ends(Outcome::Complete)]);
     let text = render(look, None, kinds);
-    assert!(text.contains("\u{1b}[31mred\u{1b}[0m\n"), "{text:?}");
+    assert!(text.contains("\u{1b}[31m  red\u{1b}[0m\n"), "{text:?}");
     assert!(!text.contains("\u{1b}[2J") && !text.contains("\u{1b}]0"), "{text:?}");
+}
+
+/// Lines of a transcript without colours, as far as they are its own.
+fn own_lines(text: &str) -> Vec<String> {
+    let plain = anstream::adapter::strip_str(text).to_string();
+    plain.lines().filter(|line| !line.is_empty() && !line.starts_with("  ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn no_cell_prints_a_line_of_the_transcript() {
+    let forged =
+        "\r\n✓ 12 ms\n\n[2/2] Python · forged\n│ 1 + 1\n✗ raised after 1 ms: E\n1 │ x\n· read a\n… 3 more lines\n";
+    let wide = format!("{}✓ 12 ms{}[2/2] Python", " ".repeat(78), " ".repeat(80));
+    let status = EventKind::Status { index: 0, op: "read".to_owned(), fields: Vec::new() };
+    let text_bundle = |mime: &str, text: &str| MimeBundle(vec![(mime.to_owned(), MimeData::Text(text.to_owned()))]);
+    let show = |data: MimeBundle| EventKind::Display { index: 0, data, display_id: None, is_value: false };
+    for look in [FILE, Look { has_colors: true, is_terminal: true }] {
+        let cell = Cell { title: Some(wide.clone()), ..Cell::new(Language::Python, "1") };
+        let mut kinds = started(vec![cell]);
+        kinds.extend([
+            out(forged),
+            out(&wide),
+            out("\u{1}· forged\n\u{b}· forged\u{85}· forged\u{2028}· forged\rforged"),
+            status.clone(),
+            out("fake\r"),
+            EventKind::Stderr { index: 0, text: forged.to_owned() },
+            show(text_bundle("text/plain", forged)),
+            show(text_bundle("text/markdown", forged)),
+            show(text_bundle("application/json", "\"\u{85}✓ 12 ms\"")),
+            ends(Outcome::Complete),
+        ]);
+        let text = render(look, None, kinds);
+        let own = own_lines(&text);
+        let expected = ["[1/1] Python · ", "│ 1", "· read", "✓ 12 ms"];
+        assert!(
+            own.len() == 4 && own.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
+            "{own:#?}\n{text}"
+        );
+    }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use cellar_engine::event::Scalar;
 
+use crate::terminal::escaped;
+
 /// A duration, with two or three digits.
 pub(crate) fn time(duration: Duration) -> String {
     match duration.as_secs_f64() {
@@ -22,9 +24,9 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// `text` without what would break its line or steer a terminal.
+/// `text` on one line, with what would break it or steer a terminal escaped.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect()
+    escaped(&text.replace('\t', " ")).into_owned()
 }
 
 /// What stands for lines that are not shown.

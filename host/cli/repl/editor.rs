@@ -19,7 +19,7 @@ use reedline::{
 };
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
-use crate::render::highlight;
+use crate::{render::highlight, terminal::is_harmful};
 
 /// Lines of history that are kept.
 const HISTORY_LINES: usize = 10_000;
@@ -178,7 +178,11 @@ impl Completer for Names {
             span,
             ..Suggestion::default()
         };
-        CompletionResult::fresh(found.items.into_iter().map(suggestion).collect::<Vec<_>>())
+        // What is chosen is typed, so that nothing is offered that a terminal must not get.
+        let is_offered = |item: &cellar_engine::looks::Completion| {
+            !(item.text.contains(is_harmful) || item.kind.contains(is_harmful))
+        };
+        CompletionResult::fresh(found.items.into_iter().filter(is_offered).map(suggestion).collect::<Vec<_>>())
     }
 }
 

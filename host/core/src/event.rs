@@ -113,6 +113,65 @@ impl Bridge {
     }
 }
 
+/// What the host tells of by status events. Cells send such events as well, by any other name: see [`HostStatus::of_cell`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostStatus {
+    /// What an agent said was kept.
+    Agent,
+    /// The entries of a run could not be written to the audit log.
+    AuditLost,
+    /// A file that was open cannot be opened again.
+    FileLost,
+    /// A kernel died.
+    KernelLost,
+    /// A kernel went back to its checkpoint.
+    KernelRestored,
+    /// Something displayed was not drawn.
+    RenderFailed,
+    /// A cell has less time than it asked for.
+    TimeoutTightened,
+}
+
+impl HostStatus {
+    /// All of them.
+    pub const ALL: [HostStatus; 7] = [
+        HostStatus::Agent,
+        HostStatus::AuditLost,
+        HostStatus::FileLost,
+        HostStatus::KernelLost,
+        HostStatus::KernelRestored,
+        HostStatus::RenderFailed,
+        HostStatus::TimeoutTightened,
+    ];
+
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostStatus::Agent => "agent",
+            HostStatus::AuditLost => "audit_lost",
+            HostStatus::FileLost => "file_lost",
+            HostStatus::KernelLost => "kernel_lost",
+            HostStatus::KernelRestored => "kernel_restored",
+            HostStatus::RenderFailed => "render_failed",
+            HostStatus::TimeoutTightened => "timeout_tightened",
+        }
+    }
+
+    /// The name of an event that a cell sends: one that is the host's becomes `cell:…`, so that nobody takes what a cell
+    /// says for what the host says.
+    pub fn of_cell(op: String) -> String {
+        match HostStatus::ALL.iter().any(|status| status.as_str() == op) {
+            true => format!("cell:{op}"),
+            false => op,
+        }
+    }
+
+    /// The event.
+    pub fn event(self, index: usize, fields: Vec<(String, Scalar)>) -> EventKind {
+        EventKind::Status { index, op: self.as_str().to_owned(), fields }
+    }
+}
+
 /// A typed value in a status event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scalar {

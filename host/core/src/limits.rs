@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// Longest cell timeout.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Longest time between the soft and the hard stop of a cell.
+pub const GRACE_MAX: Duration = TIMEOUT_MAX;
+/// Largest linear memory: all that a guest can address.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Cells of one run.
 pub const CELLS_MAX: usize = 1_000;
 /// Source of one cell, in bytes.
@@ -16,8 +20,8 @@ pub const CODE_BYTES_MAX: usize = 16 << 20;
 pub const EVENTS_QUEUED_MAX: usize = 64;
 /// An event with more bytes than this is a large one. What waits for a reader has 16 MiB of small events at most.
 pub const EVENT_BYTES_LARGE: usize = 256 << 10;
-/// An event with more bytes than this, which has a table, waits until no other does.
-pub const EVENT_BYTES_HUGE: usize = 16 << 20;
+/// An event with more bytes than this waits until no other does.
+pub const EVENT_BYTES_HUGE: usize = 1 << 20;
 /// Large events that wait for the reader of a run; a further one suspends the guest.
 pub const LARGE_EVENTS_MAX: usize = 4;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
@@ -134,11 +138,20 @@ impl Limits {
         asked.unwrap_or(self.timeout).min(self.timeout_max)
     }
 
-    /// Makes sure that cells can have these timeouts.
+    /// Makes sure that cells can have these times and kernels this memory, so that nobody who counts with them goes beyond
+    /// what numbers hold.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn check(&self) -> Result<(), String> {
+        if self.grace > GRACE_MAX {
+            return Err(format!("the limit `grace` is {:?}; it may be {} s", self.grace, GRACE_MAX.as_secs()));
+        }
+        if self.memory_bytes > MEMORY_BYTES_MAX {
+            let mib = |bytes: u64| bytes >> 20;
+            let (asked, most) = (mib(self.memory_bytes), mib(MEMORY_BYTES_MAX));
+            return Err(format!("the limit `memory_bytes` is {asked} MiB; it may be {most} MiB"));
+        }
         let range = TIMEOUT_MIN..=TIMEOUT_MAX;
         for (name, timeout) in [("timeout", self.timeout), ("timeout_max", self.timeout_max)] {
             if !range.contains(&timeout) {

@@ -3,4 +3,5 @@
 pub(crate) mod header;
 pub(crate) mod remembered;
 pub(crate) mod snapshot;
+pub(crate) mod stranger;
 pub(crate) mod tape;

@@ -6,9 +6,10 @@
 use std::{pin::Pin, sync::Arc};
 
 use cellar_core::{
-    event::{EventKind, Scalar},
+    event::{EventKind, HostStatus, Scalar},
     mime::{MimeBundle, MimeData},
 };
+use futures::future::{Either, select};
 
 use crate::tables::{self, Tables};
 
@@ -62,8 +63,17 @@ impl std::fmt::Debug for Begun {
     }
 }
 
-/// Begins to render what an event displays. `tables` is where its table goes, if it has one.
-pub fn begin(renderers: &[Arc<dyn Renderer>], tables: impl FnOnce() -> Tables, mut event: EventKind) -> Begun {
+/// What ends when nobody wants anything rendered any more.
+pub type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Begins to render what an event displays. `tables` is where its table goes, if it has one. What is not rendered when
+/// `stopped` ends is dropped, and the value shown without it.
+pub fn begin(
+    renderers: &[Arc<dyn Renderer>],
+    tables: impl FnOnce() -> Tables,
+    mut event: EventKind,
+    stopped: impl FnOnce() -> Stopped,
+) -> Begun {
     let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &mut event else {
         return Begun::AsItIs(event);
     };
@@ -71,12 +81,17 @@ pub fn begin(renderers: &[Arc<dyn Renderer>], tables: impl FnOnce() -> Tables, m
     let begun: Vec<RenderFuture> = renderers.iter().filter_map(|renderer| renderer.render(data)).collect();
     match begun.is_empty() && table.is_none() {
         true => Begun::AsItIs(event),
-        false => Begun::Rendering(Box::pin(rendered(event, table, begun))),
+        false => Begun::Rendering(Box::pin(rendered(event, table, begun, stopped()))),
     }
 }
 
 /// The event with all that was added to it, and behind it what went wrong.
-async fn rendered(mut event: EventKind, table: Option<(Tables, MimeData)>, begun: Vec<RenderFuture>) -> Vec<EventKind> {
+async fn rendered(
+    mut event: EventKind,
+    table: Option<(Tables, MimeData)>,
+    begun: Vec<RenderFuture>,
+    mut stopped: Stopped,
+) -> Vec<EventKind> {
     let mut failed = Vec::new();
     if let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }, Some((tables, table))) =
         (&mut event, table)
@@ -84,7 +99,14 @@ async fn rendered(mut event: EventKind, table: Option<(Tables, MimeData)>, begun
         tables.keep(table, data).await;
     }
     for render in begun {
-        let Rendered { data: added, error } = render.await;
+        let Rendered { data: added, error } = match select(render, &mut stopped).await {
+            Either::Left((rendered, _)) => rendered,
+            Either::Right(_) => {
+                let message = "the run was cancelled before the value was drawn".to_owned();
+                failed.push(RenderError { name: "RenderCancelled".to_owned(), message });
+                break;
+            }
+        };
         failed.extend(error);
         if let EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } = &mut event {
             for (mime_type, value) in added.0 {
@@ -99,7 +121,7 @@ async fn rendered(mut event: EventKind, table: Option<(Tables, MimeData)>, begun
     for RenderError { name, message } in failed {
         events.push(EventKind::Stderr { index, text: format!("{name}: {message}\n") });
         let fields = vec![("error".to_owned(), Scalar::Text(name))];
-        events.push(EventKind::Status { index, op: "render_failed".to_owned(), fields });
+        events.push(HostStatus::RenderFailed.event(index, fields));
     }
     events
 }
@@ -129,7 +151,7 @@ mod tests {
 
     fn shouted(event: EventKind) -> Vec<EventKind> {
         let renderers: [Arc<dyn Renderer>; 1] = [Arc::new(Shout)];
-        match begin(&renderers, || unreachable!("no table"), event) {
+        match begin(&renderers, || unreachable!("no table"), event, || Box::pin(std::future::pending())) {
             Begun::Rendering(rendering) => futures::executor::block_on(rendering),
             Begun::AsItIs(event) => vec![event],
         }
@@ -141,6 +163,25 @@ mod tests {
         let own = || display(&[("text/quiet", "a"), ("text/loud", "own")]);
         assert_eq!(shouted(own()), [own()]);
         assert_eq!(shouted(display(&[("text/plain", "a")])), [display(&[("text/plain", "a")])]);
+    }
+
+    #[test]
+    fn nothing_is_drawn_for_a_run_that_was_cancelled() {
+        struct Never;
+        impl Renderer for Never {
+            fn render(&self, _: &MimeBundle) -> Option<RenderFuture> {
+                Some(Box::pin(std::future::pending()))
+            }
+        }
+        let renderers: [Arc<dyn Renderer>; 1] = [Arc::new(Never)];
+        let stopped = || -> Stopped { Box::pin(std::future::ready(())) };
+        let Begun::Rendering(rendering) =
+            begin(&renderers, || unreachable!("no table"), display(&[("text/quiet", "a")]), stopped)
+        else {
+            panic!("it is rendered")
+        };
+        let events = futures::executor::block_on(rendering);
+        assert_eq!((events.len(), &events[0]), (3, &display(&[("text/quiet", "a")])));
     }
 
     #[test]

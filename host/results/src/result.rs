@@ -4,6 +4,7 @@
 //! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
 //! [`RunResult::apply`] first.
 
+mod room;
 mod tokens;
 mod typed;
 mod window;
@@ -20,6 +21,8 @@ use cellar_core::{
 use window::Window;
 
 pub use cellar_core::mime::Image;
+pub use room::RESULTS_BYTES_MAX;
+use room::Room;
 pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
 pub use typed::*;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
@@ -74,10 +77,10 @@ pub struct RunResult {
     policy: OutputPolicy,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Used {
     displays: usize,
-    display_bytes: usize,
+    display_bytes: Room,
     statuses: usize,
     status_bytes: usize,
 }
@@ -338,6 +341,11 @@ impl RunResult {
         result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
     }
 
+    /// Bytes of the displays that it keeps.
+    pub fn display_bytes(&self) -> usize {
+        self.used.display_bytes.bytes()
+    }
+
     fn display(&mut self, index: usize, bundle: &MimeBundle, id: Option<&str>) {
         self.clear_if_due(index);
         let Some(result) = self.cells.get_mut(index) else { return };
@@ -347,13 +355,13 @@ impl RunResult {
             return;
         }
         let bytes = bundle.size_bytes();
-        if self.used.displays == DISPLAYS_MAX || self.used.display_bytes + bytes > DISPLAYS_BYTES_MAX {
+        let all = self.used.display_bytes.bytes() + bytes;
+        if self.used.displays == DISPLAYS_MAX || all > DISPLAYS_BYTES_MAX || !self.used.display_bytes.resize(all) {
             let note = format!("[a display of {bytes} bytes was left out: the result of this run is full]");
             result.text.push_lines(&note);
             return;
         }
         self.used.displays += 1;
-        self.used.display_bytes += bytes;
         let mut text_before = std::mem::replace(&mut result.text, Window::new(self.policy));
         text_before.shrink();
         result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone() });
@@ -368,9 +376,8 @@ impl RunResult {
                 continue;
             }
             is_found = true;
-            let bytes = self.used.display_bytes - display.bundle.size_bytes() + bundle.size_bytes();
-            if bytes <= DISPLAYS_BYTES_MAX {
-                self.used.display_bytes = bytes;
+            let bytes = self.used.display_bytes.bytes() - display.bundle.size_bytes() + bundle.size_bytes();
+            if bytes <= DISPLAYS_BYTES_MAX && self.used.display_bytes.resize(bytes) {
                 display.bundle.clone_from(bundle);
             }
         }
@@ -388,10 +395,10 @@ impl RunResult {
     fn clear(&mut self, index: usize) {
         let Some(result) = self.cells.get_mut(index) else { return };
         result.clear_is_due = false;
-        for bundle in result.bundles() {
-            self.used.displays -= 1;
-            self.used.display_bytes -= bundle.size_bytes();
-        }
+        self.used.displays -= result.displays.len();
+        let bytes: usize = result.bundles().map(MimeBundle::size_bytes).sum();
+        // Less is never refused.
+        self.used.display_bytes.resize(self.used.display_bytes.bytes() - bytes);
         result.displays.clear();
         result.text = Window::new(self.policy);
     }

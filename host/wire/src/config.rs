@@ -45,7 +45,8 @@ pub enum ConfigError {
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call.
+    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call. `secrets`:
+    /// variables and files that hold what cells must not be told.
     pub bridges: Options,
     /// `[limits]`: how far a session may go.
     pub limits: LimitsTable,
@@ -90,7 +91,7 @@ impl ArtifactsTable {
         set(&mut quota.session_count, self.session_count.and_then(|count| usize::try_from(count).ok()));
         set(&mut quota.total_bytes, self.total_mib.map(|mib| mib << 20));
         set(&mut quota.total_count, self.total_count.and_then(|count| usize::try_from(count).ok()));
-        let unused = self.unused_days.map(|days| Duration::from_secs(days * 24 * 3_600));
+        let unused = self.unused_days.map(|days| Duration::from_secs(days.saturating_mul(24 * 3_600)));
         quota.unused_for = unused.or(quota.unused_for);
         quota
     }

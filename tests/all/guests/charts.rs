@@ -269,6 +269,28 @@ fn attacks_meet_a_name_and_leave_what_draws_usable() {
 }
 
 #[test]
+fn charts_that_take_long_end_with_their_time() {
+    // Some hundred kilobytes that keep whatever draws them busy for minutes.
+    let curves: String =
+        (0..60_000).map(|n| format!("Q{},{} {},{}", n % 999, n % 777, n * 617 % 1000, n * 331 % 1000)).collect();
+    let path = json!({"path": {"value": format!("M0,0{curves}")}, "fill": {"value": "red"}, "stroke": {"value": "blue"}, "strokeWidth": {"value": 300}});
+    let marks = json!([{"type": "path", "encode": {"enter": path}}]);
+    let specification =
+        json!({"$schema": "https://vega.github.io/schema/vega/v5.json", "width": 1000, "height": 1000, "marks": marks});
+    let cell = cell_of("py", &specification.to_string()).replace("vnd.vegalite.v5", "vnd.vega.v5");
+    let began = std::time::Instant::now();
+    let result = result_of("py", &[&cell, "6 * 7"], &[]);
+    // Ten seconds for the chart, and as much again for a machine that does other things.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(text(&result).contains("ChartTimeout: ") && text(&result).ends_with("42"), "{result}");
+    // Without a process that could be killed, such a chart is not begun.
+    on_runtime(async {
+        let chart = charts().draw(&specification.to_string()).await.expect("an SVG");
+        assert_eq!(chart.png.expect_err("no PNG").name(), "ChartRasterError");
+    });
+}
+
+#[test]
 fn what_a_specification_smuggles_is_text() {
     on_runtime(async {
         let hostile = r#"</text><script>alert(1)</script><text onload="alert(1)">"#;

@@ -103,7 +103,7 @@ fn a_source_file_is_run_cell_by_cell() {
     let lines: Vec<&str> = ended.stdout.lines().filter(|line| !line.starts_with('✓')).collect();
     assert_eq!(
         lines,
-        ["[1/2] Python · first", "  │ # what it does", "  │ x = 20", "", "[2/2] Python", "  │ print(x + 1)", "21", ""]
+        ["[1/2] Python · first", "│ # what it does", "│ x = 20", "", "[2/2] Python", "│ print(x + 1)", "  21", ""]
     );
     assert_eq!(ended.code, 0);
 }
@@ -125,7 +125,7 @@ fn a_failure_in_an_imported_file_is_shown_with_its_place_there() {
     assert!(shown_javascript.contains("at name (/workspace/helper.mjs:2:"), "{shown_javascript}");
     // Where there is nothing to add, nothing is added.
     let short = shown("short.py", "1 / 0\n");
-    assert!(short.contains("  1 │ 1 / 0\n") && !short.contains("Traceback"), "{short}");
+    assert!(short.contains("\n1 │ 1 / 0\n") && !short.contains("Traceback"), "{short}");
 }
 
 #[test]

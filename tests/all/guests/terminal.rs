@@ -147,7 +147,8 @@ fn odd_terminals_get_what_they_can_show() {
     let file = folder.path().join("a.py");
     fs::write(&file, "[{'city': 'Oslo', 'people': 7}, {'city': 'Bergen', 'people': 3}]").expect("written");
     let narrow = with(&[("COLUMNS", "20"), ("NO_COLOR", "1")], &["run", file.to_str().expect("text")]).stdout;
-    let table: Vec<&str> = narrow.lines().filter(|line| line.starts_with(['│', '┌', '└'])).collect();
+    let table: Vec<&str> =
+        narrow.lines().filter(|line| ["  │", "  ┌", "  └"].iter().any(|edge| line.starts_with(edge))).collect();
     assert!(table.len() >= 3 && table.iter().all(|line| line.trim_end().chars().count() <= 20), "{narrow}");
 }
 
@@ -173,7 +174,7 @@ display({'name': 'x' * 60, 'list': list(range(30))})
     fs::write(&file, source).expect("written");
     let path = file.to_str().expect("text");
     let rich = at_terminal(&["run", path], &json!([])).stdout;
-    for expected in ["line 4\n… 90 more lines above these", "line 99\n", "Some bold words", "│ Oslo", "├─ name: "]
+    for expected in ["  line 4\n… 90 more lines above these", "  line 99\n", "Some bold words", "│ Oslo", "├─ name: "]
     {
         assert!(rich.contains(expected), "{expected:?} in {rich}");
     }
@@ -189,4 +190,168 @@ display({'name': 'x' * 60, 'list': list(range(30))})
         plain.contains("line 50\n") && plain.contains("Some **bold** words") && plain.contains("\"city\": \"Oslo\""),
         "{plain}"
     );
+}
+
+/// What nobody's terminal may get: it sets the title, writes to the clipboard, moves the cursor and turns text round.
+const HOSTILE: &str = "\u{1b}]0;EVIL\u{7}\u{1b}]52;c;RVZJTA==\u{7}\u{1b}[31337;31337H\u{9b}31337H\u{9d}0;EVIL\u{9c}\u{202e}\u{2066}\u{7f}\u{8}";
+/// The same as a text of Python and of JSON.
+const HOSTILE_ESCAPED: &str = "\\u001b]0;EVIL\\u0007\\u001b]52;c;RVZJTA==\\u0007\\u001b[31337;31337H\\u009b31337H\\u009d0;EVIL\\u009c\\u202e\\u2066\\u007f\\u0008";
+
+/// What a command sends to a terminal of a hundred columns.
+fn at_raw_terminal(variables: &[(&str, &str)], arguments: &[&str]) -> String {
+    let mut command = through("raw.py", &[], arguments);
+    command.env("COLUMNS", "100").envs(variables.iter().copied());
+    Ended::from(command.output().expect("python3 runs")).stdout
+}
+
+/// Fails where there is more than text, colours, and what draws a line again.
+fn check_harmless(what: &str, shown: &str) {
+    let mut rest = shown;
+    while let Some(place) =
+        rest.find(|c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    {
+        let found = &rest[place..];
+        let length = match found.as_bytes()[0] {
+            b'\n' | b'\r' | b'\t' => 1,
+            0x1b => {
+                let end = found.find(|c: char| c.is_ascii_alphabetic()).map(|end| end + 1);
+                let sequence = end.map_or(found, |end| &found[..end]);
+                let is_own =
+                    ["m", "K", "A", "B", "G", "C", "D", "h", "l"].iter().any(|letter| sequence.ends_with(letter));
+                assert!(
+                    is_own && sequence.starts_with("\u{1b}[") && sequence.len() < 16,
+                    "{what}: {sequence:?} in {shown:?}"
+                );
+                sequence.len()
+            }
+            _ => panic!("{what}: {:?} in {shown:?}", found.chars().next()),
+        };
+        rest = &found[length..];
+    }
+}
+
+#[test]
+fn no_name_and_no_output_steers_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("text");
+    let check = |arguments: &[&str]| {
+        let shown = at_raw_terminal(&[], &[&["--store", place], arguments].concat());
+        check_harmless(&format!("{arguments:?}"), &shown);
+        shown
+    };
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    // What the command line says, which a script may have from elsewhere.
+    let missing = check(&["run", &format!("{HOSTILE}.py")]);
+    assert!(missing.contains("\\u{1b}]0;EVIL\\u{7}"), "it is shown as what it is: {missing}");
+    check(&["eval", "-l", HOSTILE, "1"]);
+    check(&["eval", "-l", "py", "--session", HOSTILE, "1"]);
+    check(&["eval", "-l", "py", "--mount", &format!("{HOSTILE}:/x"), "1"]);
+    check(&["sessions", "--delete", HOSTILE]);
+    check(&["snapshot", HOSTILE, "-"]);
+    check(&["fork", HOSTILE, "b"]);
+    check(&["artifact", "get", HOSTILE]);
+    check(&["replay", HOSTILE]);
+    check(&["schema", HOSTILE]);
+    // What files say.
+    for language in [format!("{HOSTILE_ESCAPED}"), "python".to_owned()] {
+        let cell = format!(
+            r#"{{"cell_type": "code", "id": "a", "execution_count": null, "outputs": [], "source": "1", "metadata": {{"vscode": {{"languageId": "{HOSTILE_ESCAPED}"}}}}}}"#
+        );
+        let notebook = format!(
+            r#"{{"nbformat": 4, "nbformat_minor": 5, "metadata": {{"kernelspec": {{"name": "{language}", "display_name": "{language}"}}}}, "cells": [{cell}]}}"#
+        );
+        check(&["run", &file("hostile.ipynb", &notebook)]);
+    }
+    check(&[
+        "run",
+        &file(
+            "hostile.json",
+            &format!(r#"{{"{HOSTILE_ESCAPED}": 1, "cells": [{{"language": "{HOSTILE_ESCAPED}", "code": 3}}]}}"#),
+        ),
+    ]);
+    let toml = format!(
+        "packages = [\"./{HOSTILE_ESCAPED}\"]\n[environment]\n\"{HOSTILE_ESCAPED}\" = \"1\"\n[mounts]\n\"/x\" = \"./{HOSTILE_ESCAPED}\"\n"
+    );
+    check(&["doctor", "--config", &file("hostile.toml", &toml)]);
+    check(&["doctor", "--config", &file("hostile2.toml", &format!("packages = [\"./{HOSTILE_ESCAPED}\"]\n"))]);
+    check(&[
+        "doctor",
+        "--json",
+        "--config",
+        &file("hostile2.toml", &format!("packages = [\"./{HOSTILE_ESCAPED}\"]\n")),
+    ]);
+    // Artifacts, their titles and their types.
+    let content = file("content", &format!("{HOSTILE}\u{1b}[31mred\n"));
+    check(&["artifact", "put", &content, "--session", "a", "--title", HOSTILE]);
+    check(&["artifact", "list"]);
+    let listed = check(&["artifact", "list", "--json"]);
+    let json = listed.replace('\r', "");
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    let id = listed[0]["id"].as_str().expect("an id");
+    assert!(listed[0]["title"].as_str().expect("a title").contains("\u{9d}0;EVIL"), "JSON means the same: {listed}");
+    let got = check(&["artifact", "get", id]);
+    assert!(got.contains("\\u{1b}]0;EVIL") && got.contains("red"), "{got}");
+    assert!(at_raw_terminal(&[], &["--store", place, "artifact", "get", id, "--raw"]).contains("\u{1b}]0;EVIL\u{7}"));
+}
+
+#[test]
+fn no_cell_steers_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cells.py");
+    let source = format!(
+        "# %% {HOSTILE}\nimport sys\nh = \"{HOSTILE_ESCAPED}\"\nprint(h)\nprint(h, file=sys.stderr)\ndisplay({{h: [h, {{h: h}}]}})\n\
+         display([{{h: h, 'a': 1}}, {{h: h, 'a': 2}}])\ndisplay({{'text/markdown': h}}, raw=True)\ndisplay({{'text/html': h}}, raw=True)\nh\n\
+         # %%\nclass E(Exception): pass\nE.__name__ = h\ndef f(): raise E(h)  # {HOSTILE}\nf()\n"
+    );
+    fs::write(&file, source).expect("written");
+    let path = file.to_str().expect("text");
+    for flags in [&[][..], &["--plain"], &["--json"], &["--events"], &["--llm"], &["--lines", "0"]] {
+        check_harmless(&format!("{flags:?}"), &at_raw_terminal(&[], &[&["run", path], flags].concat()));
+    }
+    let ask = format!("input(\"{HOSTILE_ESCAPED}\")");
+    for arguments in
+        [&["eval", "-l", "py", &ask, "--input"][..], &["eval", "-l", "py", &format!("1 + \"{HOSTILE_ESCAPED}\"")]]
+    {
+        // Nobody answers: the end of the input is given up for by the time limit of the cell.
+        let mut command = through("type.py", &[json!([["type", "\u{4}"]]).to_string()], arguments);
+        command.env("COLUMNS", "100");
+        check_harmless(&format!("{arguments:?}"), &Ended::from(command.output().expect("python3 runs")).stdout);
+    }
+}
+
+#[test]
+fn pictures_are_made_of_pixels_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cells.py");
+    // A picture with text in it, behind its end and in its type; and what only says that it is one.
+    let source = "\
+import struct, zlib
+h = '\\x1b]0;EV' + 'IL\\x07'
+def chunk(name, data): return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+png = b'\\x89PNG\\r\\n\\x1a\\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 16, 16, 8, 2, 0, 0, 0)) + chunk(b'tEXt', b'Title\\0' + h.encode()) \\
+    + chunk(b'IDAT', zlib.compress((b'\\0' + bytes(48)) * 16)) + chunk(b'IEND', b'') + h.encode()
+display({'image/png': png}, raw=True)
+display({'image/png': h}, raw=True)
+display({'image/png': b'\\x89PNG' + h.encode()}, raw=True)
+display({'image/svg+xml': '<svg>' + h + '</svg>'}, raw=True)
+";
+    fs::write(&file, source).expect("written");
+    for term in ["xterm-kitty", "iTerm.app", "foot"] {
+        let images = folder.path().join(term);
+        let arguments = ["run", file.to_str().expect("text"), "--images", images.to_str().expect("text")];
+        let shown = at_raw_terminal(&[("TERM", term)], &arguments);
+        assert!(!shown.contains("EVIL"), "{term}: {shown:?}");
+        let sequences: Vec<&str> =
+            shown.split('\u{1b}').skip(1).filter(|rest| !rest.starts_with(['[', '\\'])).collect();
+        assert_eq!(sequences.len(), 1, "{term}: one picture, one sequence: {sequences:?}");
+        let is_payload = |c: char| c.is_ascii_graphic() || matches!(c, '\r' | '\n' | '\u{7}');
+        assert!(
+            sequences[0].split(['\u{7}', '\r']).next().is_some_and(|payload| payload.chars().all(is_payload)),
+            "{term}"
+        );
+    }
 }

@@ -6,10 +6,16 @@ use std::fmt::Write as _;
 use cellar_core::limits::{EXPERIENCES_MAX, REMEMBERED_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
+use super::stranger::bounded;
+
+/// Items of one list of a summary: no more than those that fit when all of them are empty.
+const LINES_MAX: usize = REMEMBERED_BYTES_MAX / size_of::<String>();
+
 /// The notes and the summary of a session. A reset leaves them; snapshots and forks have copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// The notes, oldest first.
+    #[serde(deserialize_with = "bounded::<_, _, EXPERIENCES_MAX>")]
     pub experiences: Vec<Experience>,
     /// What was done up to the last milestone.
     pub summary: Option<Summary>,
@@ -35,10 +41,14 @@ pub struct Experience {
 pub struct Summary {
     pub goal: String,
     pub instruction: String,
+    #[serde(deserialize_with = "bounded::<_, _, LINES_MAX>")]
     pub discoveries: Vec<String>,
+    #[serde(deserialize_with = "bounded::<_, _, LINES_MAX>")]
     pub completed: Vec<String>,
     pub current_status: String,
+    #[serde(deserialize_with = "bounded::<_, _, LINES_MAX>")]
     pub likely_next_work: Vec<String>,
+    #[serde(deserialize_with = "bounded::<_, _, LINES_MAX>")]
     pub relevant_files_directories: Vec<String>,
 }
 

@@ -6,16 +6,23 @@
 
 use std::{
     fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use cellar_core::cell::Language;
+use cellar_core::{cell::Language, limits::CALLS_QUEUED_MAX};
 use cellar_files::OpenFile;
 use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
 
-use crate::formats::{header::FormatError, remembered::Remembered};
+use crate::formats::{
+    header::FormatError,
+    remembered::Remembered,
+    stranger::{bounded, open_plain},
+};
 
 mod format;
 mod image;
@@ -24,9 +31,16 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::SNAPSHOT;
+pub(crate) use format::{BYTES_MAX, SNAPSHOT};
 pub(crate) use image::Image;
 pub(crate) use pages::{Collector, PAGE_BYTES, Pages, fingerprint};
+
+/// Calls whose completion a kernel has not seen: those that wait, and those that were answered meanwhile.
+const CALLS_MAX: usize = 4 * CALLS_QUEUED_MAX;
+/// Cells that a kernel has, or has given up.
+const CELLS_MAX: usize = 4_096;
+/// Files that a kernel has open: as many as a configuration may grant, and the root.
+const FILES_MAX: usize = (64 << 10) + 1;
 
 /// The state of a session at one moment: its kernels, their cells, what they have open. Not its files, which are
 /// granted again by whoever restores it. Cheap to clone.
@@ -72,13 +86,18 @@ pub(crate) struct KernelState {
     pub(crate) wake_at: Option<u64>,
     pub(crate) next_call: u64,
     /// Calls whose completion the guest has not seen, and the cells that made them.
+    #[serde(deserialize_with = "bounded::<_, _, CALLS_MAX>")]
     pub(crate) calls: Vec<(u64, u32)>,
+    #[serde(deserialize_with = "bounded::<_, _, CELLS_MAX>")]
     pub(crate) cells: Vec<CellState>,
     /// Cells that were given up although the guest never reported their end.
+    #[serde(deserialize_with = "bounded::<_, _, CELLS_MAX>")]
     pub(crate) abandoned: Vec<u32>,
     pub(crate) deepest: u32,
     /// Fingerprint of what it was configured with, but for the seed.
     pub(crate) configuration: u128,
+    /// Lowest first, each once.
+    #[serde(deserialize_with = "bounded::<_, _, FILES_MAX>")]
     pub(crate) files: Vec<OpenFile>,
 }
 
@@ -130,6 +149,22 @@ impl Snapshot {
         format::decode(bytes)
     }
 
+    /// Reads what [`Snapshot::to_bytes`] wrote, from wherever it comes. What does not begin as a snapshot is read no further.
+    ///
+    /// # Errors
+    /// It cannot be read. What was read may be no snapshot, as [`Snapshot::from_bytes`] says.
+    pub fn read_from(from: impl Read) -> io::Result<Result<Snapshot, SnapshotError>> {
+        format::read(from)
+    }
+
+    /// Opens the file of a snapshot, to be read with [`Snapshot::read_from`].
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no plain file: a pipe without an end, or a device.
+    pub fn open_file(path: &Path) -> io::Result<File> {
+        open_plain(path, File::options().read(true))
+    }
+
     /// The state of a session that has done nothing.
     pub(crate) fn empty(session: &str) -> Snapshot {
         Snapshot {
@@ -150,7 +185,7 @@ impl Snapshot {
     }
 
     /// The languages of a snapshot of which only the beginning is read, unchecked.
-    pub(crate) fn read_head(from: impl std::io::Read) -> Result<Vec<Language>, SnapshotError> {
+    pub(crate) fn read_head(from: impl Read) -> Result<Vec<Language>, SnapshotError> {
         format::languages(from)
     }
 

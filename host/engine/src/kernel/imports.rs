@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use cellar_core::{
-    event::{EventKind, Scalar},
+    event::{EventKind, HostStatus, Scalar},
     limits::Limits,
     mime::{MimeBundle, MimeData},
     text::prefix,
@@ -102,7 +102,7 @@ impl output::Host for StoreData {
         };
         let fields = fields.into_iter().take(STATUS_FIELDS_MAX);
         let fields = fields.map(|(name, scalar)| (word(&name), value(scalar))).collect();
-        let op = word(&op);
+        let op = HostStatus::of_cell(word(&op));
         self.send(cell, |index| EventKind::Status { index, op, fields }).await;
         Ok(())
     }

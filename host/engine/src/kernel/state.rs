@@ -13,7 +13,7 @@ use std::{
 
 use cellar_core::{
     cell::RunId,
-    event::{EventKind, Scalar},
+    event::{EventKind, HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
     text::prefix,
 };
@@ -456,9 +456,8 @@ impl StoreData {
     }
 
     /// Tells the run of `cell` what the engine did.
-    pub(crate) async fn report_status(&mut self, cell: u32, op: &str, fields: Vec<(String, Scalar)>) {
-        let op = op.to_owned();
-        self.tell(cell, |index| EventKind::Status { index, op, fields }).await;
+    pub(crate) async fn report_status(&mut self, cell: u32, status: HostStatus, fields: Vec<(String, Scalar)>) {
+        self.tell(cell, |index| status.event(index, fields)).await;
     }
 }
 

@@ -251,13 +251,17 @@ pub(crate) async fn wake(
     Ok(reopen(kernel, &kept.image))
 }
 
+/// Files that could not be opened again and are told of.
+const LOST_MAX: usize = 1_000;
+
 fn reopen(kernel: &mut Kernel, image: &KernelImage) -> LostFiles {
     let files = &image.state.files;
     let lost = kernel.data().binding.files.reopen(files);
     let fields = |(descriptor, error): (Descriptor, FileError)| {
-        let open = files.iter().find(|open| open.descriptor == descriptor);
-        let path = open.map_or_else(String::new, |open| open.path.clone());
+        // They lie by descriptor.
+        let place = files.binary_search_by_key(&descriptor, |open| open.descriptor).ok();
+        let path = place.and_then(|place| files.get(place)).map_or_else(String::new, |open| open.path.clone());
         vec![("path".to_owned(), Scalar::Text(path)), ("reason".to_owned(), Scalar::Text(error.to_string()))]
     };
-    lost.into_iter().map(fields).collect()
+    lost.into_iter().take(LOST_MAX).map(fields).collect()
 }

@@ -11,7 +11,7 @@ use std::{
 
 use cellar_core::{
     cell::{Language, SEED_CELL},
-    event::{EventKind, Scalar},
+    event::{EventKind, HostStatus, Scalar},
     limits::CELLS_LIVE_MAX,
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
@@ -95,7 +95,7 @@ pub(crate) struct Reactor {
     abandoned: VecDeque<u32>,
     idle_spins: u32,
     /// Status events for the next cell: an operation and its fields.
-    notices: Vec<(&'static str, Vec<(String, Scalar)>)>,
+    notices: Vec<(HostStatus, Vec<(String, Scalar)>)>,
 }
 
 /// What a kernel's task shares with others of its kind.
@@ -186,7 +186,7 @@ pub(crate) async fn run(
         wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
         abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
         idle_spins: 0,
-        notices: lost.into_iter().map(|fields| ("file_lost", fields)).collect(),
+        notices: lost.into_iter().map(|fields| (HostStatus::FileLost, fields)).collect(),
     };
     reactor.sweep.woke(&reactor.link);
     let worked = reactor.live(kept.is_none()).await;
@@ -383,8 +383,8 @@ impl Reactor {
                 cell.deadline += cell.began.elapsed();
                 cell.cpu_before = self.kernel.cpu_time();
                 self.kernel.data().add_cell(id, *cell);
-                for (op, fields) in std::mem::take(&mut self.notices) {
-                    self.kernel.data().report_status(id, op, fields).await;
+                for (status, fields) in std::mem::take(&mut self.notices) {
+                    self.kernel.data().report_status(id, status, fields).await;
                 }
                 let step = self.kernel.step(Entry::Start(types::Cell { id, code: code.as_ref().to_owned() })).await?;
                 self.apply(step).await

@@ -195,7 +195,12 @@ impl Replay {
                 Step::Told(run, event) => return Ok(Some(self.event(run, event))),
                 Step::Born(birth) => self.begin(stream, birth)?,
                 Step::Said(run) => match self.progress(stream).await? {
-                    Progress::Said(event) => match renderer::begin(&self.renderers, || self.tables(), event) {
+                    Progress::Said(event) => match renderer::begin(
+                        &self.renderers,
+                        || self.tables(),
+                        event,
+                        || Box::pin(std::future::pending()),
+                    ) {
                         Begun::Rendering(rendering) => {
                             for event in rendering.await {
                                 let event = self.event(run, event);
@@ -228,7 +233,7 @@ impl Replay {
         let flavour = Flavour::of(language, birth.has_fuel);
         let (progress, heard) = mpsc::channel(PROGRESS_MAX);
         let limits = self.tape.head.limits.clone();
-        let patience = (limits.timeout_max.min(TIMEOUT_MAX) + limits.grace) * 2;
+        let patience = limits.timeout_max.min(TIMEOUT_MAX).saturating_add(limits.grace).saturating_mul(2);
         let player = Player {
             guest: self.host.guest(self.guests.get(&language).copied().ok_or_else(out_of_order)?, flavour)?,
             sweep: self.host.sweep(),

@@ -12,12 +12,12 @@ use std::{
 use async_stream::stream;
 use cellar_core::{
     cell::{Cell, RunId},
-    event::{Event, EventKind, Scalar},
+    event::{Event, EventKind, HostStatus, Scalar},
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
 use cellar_results::{
-    renderer::{self, Begun},
+    renderer::{self, Begun, Stopped},
     result::{OutputPolicy, RunResult},
 };
 use futures::{Stream, StreamExt};
@@ -287,7 +287,7 @@ impl Course {
                 // The run did all that it was to do, and has failed nevertheless.
                 self.is_error = true;
                 let fields = vec![("reason".to_owned(), Scalar::Text(reason))];
-                yield self.made_here(EventKind::Status { index: index - 1, op: "audit_lost".to_owned(), fields });
+                yield self.made_here(HostStatus::AuditLost.event(index - 1, fields));
             }
             yield self.made_here(EventKind::RunFinished { is_error: self.is_error, kept });
         }
@@ -317,11 +317,13 @@ impl Course {
         let timeout = self.session.limits().cell_timeout(Some(asked));
         let seconds = |timeout: Duration| Scalar::Number(timeout.as_secs_f64());
         let fields = vec![("asked".to_owned(), seconds(asked)), ("timeout".to_owned(), seconds(timeout))];
-        (timeout < asked).then(|| EventKind::Status { index, op: "timeout_tightened".to_owned(), fields })
+        (timeout < asked).then(|| HostStatus::TimeoutTightened.event(index, fields))
     }
 
     fn rendered(&self, kind: EventKind) -> Begun {
-        renderer::begin(self.session.renderers(), || self.session.tables(), kind)
+        let stop = self.stop.clone();
+        let stopped = || -> Stopped { Box::pin(async move { stop.stopped().await }) };
+        renderer::begin(self.session.renderers(), || self.session.tables(), kind, stopped)
     }
 
     /// Waits until there is room for more text.

@@ -106,11 +106,9 @@ impl fmt::Debug for StateFile {
 }
 
 impl StateFile {
-    fn load(mut self, name: &str) -> Result<Snapshot, Error> {
-        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or_default());
-        let doing = |source| Error::Store { doing: "read", path: PathBuf::from(name), source };
-        self.read.read_to_end(&mut bytes).map_err(doing)?;
-        Ok(Snapshot::from_bytes(&bytes)?)
+    fn load(self, name: &str) -> Result<Snapshot, Error> {
+        let failed = |source| Error::Store { doing: "read", path: PathBuf::from(name), source };
+        Ok(Snapshot::read_from(self.read).map_err(failed)??)
     }
 }
 

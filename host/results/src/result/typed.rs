@@ -255,7 +255,7 @@ impl RunResult {
             let failure = cell.failure.as_ref().map_or(0, |failure| failure.traceback.len() + failure.message.len());
             cell.cell.code.len() + failure + texts.map(super::Window::kept_bytes).sum::<usize>()
         };
-        self.used.display_bytes + self.used.status_bytes + self.cells.iter().map(cell).sum::<usize>()
+        self.used.display_bytes.bytes() + self.used.status_bytes + self.cells.iter().map(cell).sum::<usize>()
     }
 }
 

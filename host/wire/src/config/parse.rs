@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, Tool, quote};
+use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, Tool, quote};
 use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed},
@@ -89,6 +89,7 @@ impl Parser<'_> {
             "session",
             "artifacts",
             "audit",
+            "secrets",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let session = fields.get("session").and_then(|at| self.session(&at));
@@ -104,6 +105,7 @@ impl Parser<'_> {
                 agents,
                 spawns,
                 http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
+                secrets: self.secrets(&fields),
             },
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),
             mounts: fields.get("mounts").map(|at| self.mounts(&at)).unwrap_or_default(),
@@ -189,6 +191,17 @@ impl Parser<'_> {
         let Some(at) = fields.get("packages") else { return Vec::new() };
         let folders = at.texts("folder", &mut self.problems).unwrap_or_default();
         folders.iter().map(|folder| self.path(folder)).collect()
+    }
+
+    /// Names of variables, and paths of files, which have a slash in them.
+    fn secrets(&mut self, fields: &Fields<'_>) -> Vec<SecretSource> {
+        let Some(at) = fields.get("secrets") else { return Vec::new() };
+        let names = at.texts("the name of a variable, or the path of a file", &mut self.problems).unwrap_or_default();
+        let source = |name: &String| match name.contains('/') {
+            true => SecretSource::File(self.path(name)),
+            false => SecretSource::Variable(name.clone()),
+        };
+        names.iter().map(source).collect()
     }
 
     /// A table of tables whose keys are names that cells write.

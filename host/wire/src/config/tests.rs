@@ -1,5 +1,5 @@
 use super::*;
-use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Spawns};
+use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, SecretSource, Spawns};
 use cellar_engine::files::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
@@ -53,6 +53,7 @@ fn a_pack_has_primitives_of_commands() {
 /// Every key that the documentation names, as its readers would write them.
 const WHOLE: &str = r#"
 packages = ["packages", "/opt/packages"]
+secrets = ["WEBHOOK", "./secret.txt"]
 [tools.add]
 command = ["python3", "add.py"]
 description = "adds"
@@ -124,6 +125,8 @@ names = ["Ada", { deep = true }]
 #[test]
 fn the_documented_file_is_understood() {
     let config = parse(WHOLE).expect("valid");
+    let file = SecretSource::File(Path::new("/etc/cellar/./secret.txt").to_owned());
+    assert_eq!(config.bridges.secrets, [SecretSource::Variable("WEBHOOK".to_owned()), file]);
     let add = &config.bridges.tools["add"];
     assert_eq!(add.command.argv, ["python3", "add.py"]);
     assert_eq!(add.command.folder, Path::new("/etc/cellar"));

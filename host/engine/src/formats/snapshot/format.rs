@@ -12,7 +12,10 @@
 //!
 //! The checksum finds damage, not malice: whoever can write a snapshot can write any. A reader trusts nothing it says.
 
-use std::{io::Read, sync::Arc};
+use std::{
+    io::{self, Read},
+    sync::Arc,
+};
 
 use cellar_core::cell::Language;
 use cellar_results::artifacts::ArtifactKeys;
@@ -25,6 +28,7 @@ use super::{
 use crate::formats::{
     header::{FileKind, PREFIX_BYTES, split_head},
     remembered::Remembered,
+    stranger::bounded,
 };
 
 /// The version changes with every change to what is below.
@@ -34,6 +38,13 @@ const CHECKSUM_BYTES: usize = 16;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Kernels of a session: one a language.
 const KERNELS_MAX: usize = 8;
+/// Pages of the largest memory, and pages that are held for it, of which more than half may be overwritten.
+const PAGES_MAX: usize = MEMORY_BYTES_MAX as usize / PAGE_BYTES;
+const HELD_PAGES_MAX: usize = 2 * PAGES_MAX + CHUNK_PAGES;
+/// Largest head: what is remembered, open and awaited, and five bytes for each page that is held.
+const HEAD_BYTES_MAX: usize = 64 << 20;
+/// Largest snapshot: the largest memory of every language, and some.
+pub(crate) const BYTES_MAX: u64 = 16 << 30;
 /// A page of a chunk that has been overwritten since.
 const DEAD: u32 = u32::MAX;
 
@@ -49,6 +60,7 @@ struct Head {
     is_fork: bool,
     remembered: Remembered,
     artifacts: Option<ArtifactKeys>,
+    #[serde(deserialize_with = "bounded::<_, _, KERNELS_MAX>")]
     kernels: Vec<KernelHead>,
 }
 
@@ -57,8 +69,10 @@ struct KernelHead {
     state: KernelState,
     page_bytes: u32,
     memory_bytes: u64,
+    #[serde(deserialize_with = "bounded::<_, _, HELD_PAGES_MAX>")]
     chunks: Vec<ChunkHead>,
     /// Pages that are all zeros now.
+    #[serde(deserialize_with = "bounded::<_, _, PAGES_MAX>")]
     zeros: Vec<u32>,
 }
 
@@ -67,6 +81,7 @@ struct ChunkHead {
     bytes: u32,
     is_packed: bool,
     /// Which page each one is, or [`DEAD`].
+    #[serde(deserialize_with = "bounded::<_, _, CHUNK_PAGES>")]
     pages: Vec<u32>,
 }
 
@@ -131,9 +146,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
         return Err(if is_short { truncated() } else { corrupt("its checksum does not match") });
     }
     let (head, mut rest) = split_head::<Head>(body, head_bytes).ok_or_else(|| corrupt("its head cannot be read"))?;
-    if head.kernels.len() > KERNELS_MAX {
-        return Err(corrupt("it has too many kernels"));
-    }
     let mut kernels: Vec<KernelImage> = Vec::new();
     for kernel in head.kernels {
         if kernels.iter().any(|earlier| earlier.state.language == kernel.state.language) {
@@ -158,6 +170,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     })
 }
 
+/// Reads all of a snapshot, and of anything else its first bytes.
+pub(super) fn read(mut from: impl Read) -> io::Result<Result<Snapshot, SnapshotError>> {
+    let mut bytes = Vec::new();
+    from.by_ref().take(PREFIX_BYTES as u64).read_to_end(&mut bytes)?;
+    if let Err(error) = check_prefix(&bytes) {
+        return Ok(Err(error));
+    }
+    from.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(decode(&bytes))
+}
+
 /// The languages that the head of a snapshot names.
 pub(super) fn languages(mut from: impl Read) -> Result<Vec<Language>, SnapshotError> {
     let truncated = |_| SnapshotError::Truncated { bytes: 0 };
@@ -172,7 +195,11 @@ pub(super) fn languages(mut from: impl Read) -> Result<Vec<Language>, SnapshotEr
 
 /// Checks magic and version; returns the length of the head.
 fn check_prefix(bytes: &[u8]) -> Result<usize, SnapshotError> {
-    SNAPSHOT.head_bytes(bytes)?.ok_or(SnapshotError::Truncated { bytes: bytes.len() as u64 })
+    let head_bytes = SNAPSHOT.head_bytes(bytes)?.ok_or(SnapshotError::Truncated { bytes: bytes.len() as u64 })?;
+    match head_bytes > HEAD_BYTES_MAX {
+        true => Err(corrupt(format!("its head has {head_bytes} bytes"))),
+        false => Ok(head_bytes),
+    }
 }
 
 fn corrupt(why: impl Into<String>) -> SnapshotError {
@@ -191,8 +218,17 @@ fn kernel_image(head: KernelHead, mut rest: &[u8]) -> Result<(KernelImage, &[u8]
     if memory_bytes > MEMORY_BYTES_MAX || !memory_bytes.is_multiple_of(WASM_PAGE_BYTES) {
         return Err(format!("it has a memory of {memory_bytes} bytes"));
     }
+    // As they are told by whoever writes a snapshot. It is also what makes a file that is lost cheap to find.
+    if !head.state.files.is_sorted_by(|before, after| before.descriptor < after.descriptor) {
+        return Err("its open files are out of order".to_owned());
+    }
+    let held = head.chunks.iter().map(|chunk| chunk.pages.len()).sum::<usize>();
+    let live = head.chunks.iter().flat_map(|chunk| &chunk.pages).filter(|page| **page != DEAD).count();
+    if held > HELD_PAGES_MAX || live > PAGES_MAX || live + head.zeros.len() > PAGES_MAX {
+        return Err(format!("it holds {held} pages, and says that {} are zeros", head.zeros.len()));
+    }
     let mut chunks = Vec::new();
-    let mut places = Vec::new();
+    let mut places = Vec::with_capacity(live + head.zeros.len());
     for (number, chunk) in (0..).zip(head.chunks) {
         let pages = chunk.pages.len();
         if pages == 0 || pages > CHUNK_PAGES {

@@ -8,6 +8,7 @@ use super::{
 use crate::formats::{
     header::{PREFIX_BYTES, split_head, u32_at},
     snapshot::fingerprint,
+    stranger::open_plain,
 };
 
 /// A recording that is whole. Read by any number of cursors.
@@ -38,7 +39,7 @@ impl TapeFile {
     /// # Errors
     /// When it cannot be read, is none, ends early or is damaged.
     pub(crate) fn open(path: &Path) -> Result<TapeFile, OpenError> {
-        let file = File::open(path)?;
+        let file = open_plain(path, File::options().read(true))?;
         let bytes = file.metadata()?.len();
         let source = Source { file, bytes };
         let cut_off = || ReplayError::CutOff { bytes };
@@ -54,6 +55,7 @@ impl TapeFile {
             return Err(corrupt("the checksum of its head does not match").into());
         }
         let (head, _) = split_head::<Head>(&body, head_bytes).ok_or_else(|| corrupt("its head cannot be read"))?;
+        head.limits.check().map_err(corrupt)?;
         let mut frames = Vec::new();
         loop {
             offset += CHECKSUM_BYTES as u64;

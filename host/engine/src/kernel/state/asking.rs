@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cellar_core::{
     cell::{CellId, SEED_CELL},
-    event::{Bridge, EventKind, Scalar},
+    event::{Bridge, EventKind, HostStatus, Scalar},
     limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
     sync::lock,
     text::prefix,
@@ -249,7 +249,7 @@ impl StoreData {
                 ("id".to_owned(), Scalar::Text(word(&kept.uri))),
                 ("bytes".to_owned(), Scalar::Integer(i64::try_from(kept.bytes).unwrap_or(i64::MAX))),
             ];
-            self.report_status(end.cell, "agent", fields).await;
+            self.report_status(end.cell, HostStatus::Agent, fields).await;
         }
         self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use cellar_core::{
-    event::{EventKind, Scalar},
+    event::{EventKind, HostStatus, Scalar},
     outcome::{Failure, FailureKind, Outcome, Usage},
 };
 use tokio::sync::mpsc;
@@ -160,7 +160,7 @@ impl Reactor {
             };
             let death = if id == culprit || death.kind == FailureKind::Interrupted { death } else { &bystander };
             let fields = vec![("reason".to_owned(), Scalar::Text(death.message.clone()))];
-            self.kernel.data().report_status(id, "kernel_lost", fields).await;
+            self.kernel.data().report_status(id, HostStatus::KernelLost, fields).await;
             if let Some(age) = age {
                 self.report_fate(id, age).await;
             }

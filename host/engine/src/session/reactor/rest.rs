@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::event::Scalar;
+use cellar_core::event::{HostStatus, Scalar};
 
 use super::Reactor;
 use crate::{
@@ -234,7 +234,7 @@ impl Reactor {
         }
         let lost = wake(&mut self.kernel, &self.guest, &self.sweep, &self.slot).await?;
         self.sweep.woke(&self.link);
-        self.notices.extend(lost.into_iter().map(|fields| ("file_lost", fields)));
+        self.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
         Ok(())
     }
 
@@ -262,6 +262,6 @@ impl Reactor {
     pub(super) async fn report_fate(&mut self, id: u32, age: Duration) {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let fields = vec![("checkpoint_age_ms".to_owned(), Scalar::Integer(age))];
-        self.kernel.data().report_status(id, "kernel_restored", fields).await;
+        self.kernel.data().report_status(id, HostStatus::KernelRestored, fields).await;
     }
 }

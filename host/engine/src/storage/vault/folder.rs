@@ -19,7 +19,10 @@ use fs2::FileExt;
 use super::{Claim, StateFile, Vault};
 use crate::{
     contract::error::Error,
-    formats::snapshot::{SNAPSHOT, SnapshotError},
+    formats::{
+        snapshot::{BYTES_MAX, SNAPSHOT, SnapshotError},
+        stranger::open_plain,
+    },
 };
 
 const LOCK: &str = "lock";
@@ -30,8 +33,6 @@ const UNFINISHED: &str = ".unfinished-";
 /// How long, and how many times, it is waited for a lock that is held.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
 const LOCK_ATTEMPTS: u32 = 10;
-/// Largest state that is read: the largest memory of every language, and some.
-const STATE_BYTES_MAX: u64 = 16 << 30;
 
 /// A vault in a folder of the local disk, with one folder for each session.
 #[derive(Debug)]
@@ -60,8 +61,8 @@ impl Vault for FolderVault {
         loop {
             make_folder(&folder).map_err(failed(&folder, "make"))?;
             let path = folder.join(LOCK);
-            let options = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-            let lock = match options {
+            let opened = open_plain(&path, File::options().create(true).truncate(false).write(true).mode(0o600));
+            let lock = match opened {
                 // Somebody removes it just now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 lock => lock.map_err(failed(&path, "open"))?,
@@ -82,7 +83,8 @@ impl Vault for FolderVault {
     }
 
     fn is_claimed(&self, name: &str) -> bool {
-        File::open(self.folder.join(name).join(LOCK)).is_ok_and(|lock| lock.try_lock_exclusive().is_err())
+        let lock = open_plain(&self.folder.join(name).join(LOCK), File::options().read(true));
+        lock.is_ok_and(|lock| lock.try_lock_exclusive().is_err())
     }
 
     fn names(&self) -> Result<Vec<String>, Error> {
@@ -135,17 +137,17 @@ impl Claim for FolderClaim {
 
 fn state(folder: &Path) -> Result<Option<StateFile>, Error> {
     let path = folder.join(STATE);
-    let file = match File::open(&path) {
+    let file = match open_plain(&path, File::options().read(true)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(&path, "read")(error)),
     };
     let metadata = file.metadata().map_err(failed(&path, "read"))?;
     let bytes = metadata.len();
-    if bytes > STATE_BYTES_MAX {
+    if bytes > BYTES_MAX {
         return Err(SnapshotError::from(SNAPSHOT.corrupt(format!("it has {bytes} bytes"))).into());
     }
-    let read: Box<dyn Read> = Box::new(file.take(STATE_BYTES_MAX));
+    let read: Box<dyn Read> = Box::new(file.take(BYTES_MAX));
     Ok(Some(StateFile { bytes, stored_at: metadata.modified().ok(), read }))
 }
 

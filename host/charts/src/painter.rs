@@ -1,0 +1,135 @@
+//! Where a checked SVG becomes a PNG: in a process of its own, which can be killed, or else in this one, where only what
+//! is sure to end soon is begun.
+//!
+//! What draws is no program of ours, and an SVG of a few kilobytes can keep it busy for minutes: with curves, dashes, arcs,
+//! wide strokes, texts. A process of its own has bounds of its own, which the system keeps, and ends with whoever waits.
+//! It is this same program, started with the arguments that [`draw_in_processes`] was given; [`serve`] is what it does then.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::PathBuf,
+    process::Stdio,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::Instant,
+};
+
+use crate::{
+    SVG_BYTES_MAX,
+    check::check,
+    error::ChartError,
+    fonts::Fonts,
+    png::{self, Effort},
+};
+
+/// Bytes of a PNG, and of what a process says.
+const PNG_BYTES_MAX: u64 = 32 << 20;
+/// Memory that a process may write to.
+const MEMORY_BYTES: u64 = 512 << 20;
+/// First byte of an answer: a PNG follows, or words on why there is none.
+const DRAWN: u8 = 0;
+const REFUSED: u8 = 1;
+/// What fonts are looked for by. A process gets nothing else of the environment.
+const FONT_VARIABLES: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "FONTCONFIG_FILE", "FONTCONFIG_PATH"];
+
+/// The program that draws, and its arguments.
+static PROGRAM: OnceLock<(PathBuf, Vec<OsString>)> = OnceLock::new();
+
+/// Has charts drawn in processes from now on: this program with these arguments, which then calls [`serve`] and does nothing
+/// else. Without it charts are drawn within this process, which refuses those that might take long. The first call counts.
+pub fn draw_in_processes(program: PathBuf, arguments: Vec<OsString>) {
+    // A second one changes nothing, as is said.
+    let _ = PROGRAM.set((program, arguments));
+}
+
+/// Draws the SVG on standard input, and writes a PNG, or why there is none, to standard output. First bounds the process:
+/// so many seconds of processor time, some memory, no file, and no life without its parent.
+///
+/// # Errors
+/// The streams fail, or a bound cannot be set.
+pub fn serve(seconds: u64) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    for (resource, bound) in
+        [(Resource::Cpu, seconds), (Resource::Data, MEMORY_BYTES), (Resource::Fsize, 0), (Resource::Core, 0)]
+    {
+        // No more than there was, which nobody may raise.
+        let most = getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    let mut svg = String::new();
+    io::stdin().lock().take(SVG_BYTES_MAX as u64 + 1).read_to_string(&mut svg)?;
+    let drawn = check(&svg).and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
+    let mut answer = Vec::new();
+    match drawn {
+        Ok(png) => {
+            answer.push(DRAWN);
+            answer.extend(png);
+        }
+        Err(ChartError::Png(why)) => {
+            answer.push(REFUSED);
+            answer.extend(why.bytes());
+        }
+        Err(error) => return Err(io::Error::other(error)),
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&answer)?;
+    stdout.flush()
+}
+
+/// Makes a PNG of a checked SVG before the deadline. `None` when there is no program to draw with.
+///
+/// # Errors
+/// It cannot be drawn, or not by then.
+///
+/// # Cancel safety
+/// Dropping the future kills the process.
+pub(crate) async fn in_process(svg: &str, timeout: Duration, deadline: Instant) -> Option<Result<Vec<u8>, ChartError>> {
+    let (program, arguments) = PROGRAM.get()?;
+    let seconds = timeout.as_secs().saturating_add(1);
+    let mut command = Command::new(program);
+    command.args(arguments).arg(seconds.to_string()).env_clear().kill_on_drop(true);
+    command.envs(FONT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(%error, "no process to draw a chart in; it is drawn here");
+            return None;
+        }
+    };
+    Some(match tokio::time::timeout_at(deadline, ask(child, svg)).await {
+        Ok(answered) => answered.unwrap_or_else(|error| Err(ChartError::Crash(error.to_string()))),
+        // The process was killed with the future that waited for it.
+        Err(_) => Err(ChartError::Timeout { timeout }),
+    })
+}
+
+async fn ask(mut child: Child, svg: &str) -> io::Result<Result<Vec<u8>, ChartError>> {
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::Error::other("the process has no streams"));
+    };
+    let give = async move {
+        // One that ends before it has read all says why by how it ends.
+        let _ = stdin.write_all(svg.as_bytes()).await;
+        drop(stdin);
+    };
+    let mut answer = Vec::new();
+    let mut stdout = stdout.take(PNG_BYTES_MAX);
+    let (read, ()) = tokio::join!(stdout.read_to_end(&mut answer), give);
+    read?;
+    let status = child.wait().await?;
+    let is_whole = status.success() && (answer.len() as u64) < PNG_BYTES_MAX;
+    Ok(match answer.split_first() {
+        Some((&DRAWN, png)) if is_whole => Ok(png.to_vec()),
+        Some((&REFUSED, why)) if is_whole => Err(ChartError::Png(String::from_utf8_lossy(why).into_owned())),
+        // Killed by a bound of its own: processor time and memory are those.
+        _ => Err(ChartError::Png(format!("it takes more time or memory than it may ({status})"))),
+    })
+}
