@@ -1,6 +1,6 @@
 //! The command line, as types. What they mean is decided where they are used.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use cellar_engine::{GuestName, Language, results::OutputPolicy};
 use clap::{
@@ -51,6 +51,14 @@ pub(crate) enum Command {
     Repl(ReplArguments),
     /// Serve runs, tools and input to the program that started this one, one JSON object a line
     Stdio(StdioArguments),
+    /// Serve sessions and runs over HTTP, to one user or to many tenants
+    ///
+    /// Without a configuration it serves whoever started it, on an address that only this machine reaches, with a token that
+    /// it prints. SIGHUP has it read its tokens again; SIGTERM has it refuse new work, wait for what runs, store every
+    /// session and end.
+    Serve(ServeArguments),
+    /// Make, list and revoke the tokens of `cellar serve`
+    Token(TokenArguments),
     /// List the sessions that --session keeps
     Sessions(SessionsArguments),
     /// Write the state of a kept session into a file
@@ -148,6 +156,76 @@ pub(crate) struct ReplArguments {
 pub(crate) struct StdioArguments {
     #[command(flatten)]
     pub(crate) granted: GrantArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Address and port to listen at; port 0 is any that is free [default: 127.0.0.1:8700]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) granted: GrantArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArguments {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+    /// File that `cellar serve` is given
+    #[arg(long, global = true, value_name = "cellar.toml")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it; it is not to be had again
+    New {
+        /// Whose it is [default: the only one there is]
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// What it is for; two tokens may have the same name, so that one can take over from the other
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        name: String,
+        /// What it allows [default: run]
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
+        scopes: Vec<ScopeName>,
+        /// Days that it is of use [default: for ever]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+        days: Option<u64>,
+    },
+    /// List what is kept of tokens
+    List {
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a token be of no use any more, from the next reload on
+    Revoke {
+        /// The characters between the first two `_` of the token
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeName {
+    /// To open sessions and run cells, and all that `read` allows
+    Run,
+    /// To look at sessions, runs, files and outputs
+    Read,
+    /// To look at what is counted of all tenants
+    Metrics,
+}
+
+impl From<ScopeName> for cellar_server::Scope {
+    fn from(name: ScopeName) -> cellar_server::Scope {
+        match name {
+            ScopeName::Run => cellar_server::Scope::Run,
+            ScopeName::Read => cellar_server::Scope::Read,
+            ScopeName::Metrics => cellar_server::Scope::Metrics,
+        }
+    }
 }
 
 /// What is printed.

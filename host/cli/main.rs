@@ -11,12 +11,14 @@ mod repl;
 mod replay;
 mod report;
 mod run;
+mod serve;
 mod sessions;
 mod setup;
 mod socket;
 mod source;
 mod stdio;
 mod terminal;
+mod token;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -78,6 +80,8 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
         Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
         Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
+        Command::Serve(arguments) => on_runtime(serve::serve(&folders, arguments)),
+        Command::Token(arguments) => token::token(&folders, arguments),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),

@@ -6,7 +6,7 @@
 mod editor;
 
 use cellar_engine::{Cell, Error, EventKind, Language, Session};
-use futures::StreamExt;
+use cellar_hub::OwnSession;
 use reedline::Signal;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     output::print,
     render::{Options, Transcript},
     report::{CliError, EXIT_COMPLETE, print_error, print_progress},
-    run::Interrupts,
+    run::{Interrupts, next_event},
     setup,
     terminal::{Look, Transcribed, char_width, escaped, padded, width},
 };
@@ -52,11 +52,12 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
     // Whoever types here can answer.
     arguments.session.granted.input = true;
     let languages = vec![Language::Python, Language::JavaScript];
-    let session = setup::open_session(folders, &arguments.session, languages).await?;
+    let own = setup::open_session(folders, &arguments.session, languages).await?;
+    let session = own.session().clone();
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };
     let options = Options { has_frames: false, output_lines: None, ..Options::of_stdout(output, arguments.images) };
     let has_colors = look.has_colors && !arguments.plain;
-    let mut prompt = Prompt { session, language: arguments.language.into(), options, has_colors };
+    let mut prompt = Prompt { own, session, language: arguments.language.into(), options, has_colors };
     print_progress(&format!("Cellar {}, {}. :help says more.", env!("CARGO_PKG_VERSION"), prompt.language.title()));
     let mut editor = Editor::new(&prompt.session, has_colors);
     loop {
@@ -83,6 +84,7 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
 
 /// A session, and what lines are taken for.
 struct Prompt {
+    own: OwnSession,
     session: Session,
     language: Language,
     options: Options,
@@ -115,24 +117,26 @@ impl Prompt {
 
     /// Runs a cell. An interrupt stops it.
     async fn run(&mut self, code: &str) -> Result<(), CliError> {
-        let mut run = match self.session.run(vec![Cell::new(self.language, code)]) {
-            Ok(run) => run,
-            Err(error) => {
-                print_error(&error.into());
-                return Ok(());
-            }
-        };
+        let run = self.own.start(vec![Cell::new(self.language, code)], false)?;
+        let mut reader = run.own(0);
         let mut transcript = Transcript::new(Transcribed, self.options.clone());
         let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;
         loop {
             let event = tokio::select! {
-                event = run.next() => event,
+                event = next_event(&run, &mut reader) => event,
                 () = interrupts.next() => {
                     run.cancel();
                     continue;
                 }
             };
-            let Some(event) = event else { return Ok(()) };
+            let event = match event {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    print_error(&error);
+                    return Ok(());
+                }
+            };
             // What a cancelled run did not come to is not worth a line here.
             if !matches!(event.kind, EventKind::RunFinished { .. }) {
                 transcript.event(&event)?;

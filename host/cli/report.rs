@@ -17,6 +17,7 @@ use crate::{
     terminal::{Look, escaped, say, tell},
 };
 use cellar_hub::HubError;
+use cellar_server::{ServeError, TokenError};
 use cellar_setup::SetupError;
 use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
 
@@ -84,6 +85,12 @@ pub(crate) enum CliError {
     /// The events of a run ended before the run did.
     #[error("the run broke off")]
     BrokeOff,
+    /// The server cannot be started.
+    #[error(transparent)]
+    Serve(ServeError),
+    /// The tokens of the server cannot be read or changed.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The process cannot be set up.
     #[error("cannot start")]
     Start(#[source] io::Error),
@@ -124,6 +131,17 @@ impl From<SetupError> for CliError {
     }
 }
 
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> CliError {
+        match error {
+            ServeError::Setup(error) => error.into(),
+            ServeError::Hub(error) => error.into(),
+            ServeError::Tokens(error) => CliError::Token(error),
+            other => CliError::Serve(other),
+        }
+    }
+}
+
 impl CliError {
     /// A command line that makes no sense.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> CliError {
@@ -148,6 +166,8 @@ impl CliError {
             },
             CliError::Folder { .. } => "folder",
             CliError::BrokeOff => "broke-off",
+            CliError::Serve(_) => "serve",
+            CliError::Token(_) => "token",
             CliError::Start(_) => "start",
         }
     }
@@ -161,27 +181,10 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
-            CliError::Engine(
-                Error::Request(_)
-                | Error::Mount { .. }
-                | Error::Snapshot(_)
-                | Error::Replay(ReplayError::File(_) | ReplayError::CutOff { .. })
-                | Error::SessionName(_)
-                | Error::SessionUnknown(_)
-                | Error::SessionExists(_)
-                | Error::SessionBusy(_),
-            ) => EXIT_USAGE,
-            CliError::Engine(Error::Recording { source, .. })
-                if matches!(
-                    source.kind(),
-                    io::ErrorKind::NotFound
-                        | io::ErrorKind::PermissionDenied
-                        | io::ErrorKind::IsADirectory
-                        | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                EXIT_USAGE
-            }
+            CliError::Serve(ServeError::Tenants(_) | ServeError::Listen { .. }) => EXIT_USAGE,
+            CliError::Token(TokenError::NameFull { .. } | TokenError::Full | TokenError::Unknown(_)) => EXIT_USAGE,
+            CliError::Engine(error) if is_caller_fault(error) => EXIT_USAGE,
+            CliError::Hub(error) if matches!(&**error, HubError::Engine(error) if is_caller_fault(error)) => EXIT_USAGE,
             CliError::Artifact(error) if !matches!(error, ArtifactError::Io { .. }) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
@@ -212,9 +215,34 @@ impl CliError {
             CliError::Artifact(_) => return None,
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
-            CliError::BrokeOff | CliError::Start(_) => return None,
+            CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",
+            CliError::Token(TokenError::NameFull { .. }) => "revoke one of them with `cellar token revoke ID`",
+            CliError::Token(TokenError::Unknown(_)) => "list them with `cellar token list`",
+            CliError::BrokeOff | CliError::Serve(_) | CliError::Token(_) | CliError::Start(_) => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+/// Whether the engine refused what no other try would make right.
+fn is_caller_fault(error: &Error) -> bool {
+    match error {
+        Error::Request(_)
+        | Error::Mount { .. }
+        | Error::Snapshot(_)
+        | Error::Replay(ReplayError::File(_) | ReplayError::CutOff { .. })
+        | Error::SessionName(_)
+        | Error::SessionUnknown(_)
+        | Error::SessionExists(_)
+        | Error::SessionBusy(_) => true,
+        Error::Recording { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::NotADirectory
+        ),
+        _ => false,
     }
 }
 

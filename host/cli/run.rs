@@ -1,13 +1,13 @@
 //! `cellar run` and `cellar eval`: run cells and follow them to their end.
 
-use std::{collections::VecDeque, io, path::PathBuf};
+use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
 
 use cellar_bridges::SOCKET_VARIABLE;
 use cellar_engine::{
-    Cell, Event, EventKind, Language, Run, RunResult, Session,
+    Cell, Event, EventKind, Language, RunResult, Session,
     results::{OutputPolicy, View},
 };
-use futures::StreamExt;
+use cellar_hub::{Delivery, Reader, RunHandle};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines, Stdin},
     signal::unix::{Signal, SignalKind, signal},
@@ -75,8 +75,8 @@ pub(crate) fn form(output: OutputArguments, otherwise: impl FnOnce() -> Form) ->
 
 /// A run, wherever its session lives.
 enum Running {
-    /// Here. The session lives as long as its run is followed.
-    Local { run: Box<Run>, session: Session },
+    /// Here.
+    Local { run: RunHandle, reader: Reader },
     /// In another process.
     Remote(RemoteRun),
 }
@@ -84,10 +84,28 @@ enum Running {
 impl Running {
     /// # Cancel safety
     /// Cancel safe.
-    async fn next(&mut self) -> Option<Result<Event, CliError>> {
+    async fn next(&mut self) -> Option<Result<Arc<Event>, CliError>> {
         match self {
-            Running::Local { run, .. } => run.next().await.map(Ok),
-            Running::Remote(run) => run.next().await,
+            Running::Local { run, reader } => next_event(run, reader).await.transpose(),
+            Running::Remote(run) => run.next().await.map(|event| event.map(Arc::new)),
+        }
+    }
+}
+
+/// The next event of a run that this process owns; none at its end.
+///
+/// # Errors
+/// The run was refused.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn next_event(run: &RunHandle, reader: &mut Reader) -> Result<Option<Arc<Event>>, CliError> {
+    loop {
+        match reader.next().await {
+            Some(Delivery::Event(event)) => return Ok(Some(event)),
+            // An owner misses nothing.
+            Some(_) => {}
+            None => return run.result().await.map(|_| None).map_err(CliError::Hub),
         }
     }
 }
@@ -107,21 +125,21 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let session = setup::open_session(folders, own, cellar_setup::languages_of(&cells)).await?;
-            let run = session.run(cells)?;
-            Running::Local { run: Box::new(if keep_going { run.keep_going() } else { run }), session }
+            let opened = setup::open_session(folders, own, cellar_setup::languages_of(&cells)).await?;
+            let run = opened.start(cells, keep_going)?;
+            Running::Local { reader: run.own(0), run }
         }
     };
     let kept = match &running {
-        Running::Local { session, .. } if own.name.is_some() || own.record.is_some() => Some(session.clone()),
+        Running::Local { run, .. } if own.name.is_some() || own.record.is_some() => Some(run.session().clone()),
         _ => None,
     };
     let policy = match &running {
-        Running::Local { session, .. } => session.output_policy(),
+        Running::Local { run, .. } => run.session().output_policy(),
         Running::Remote(_) => own.granted.output_policy.map(OutputPolicy::from).unwrap_or_default(),
     };
     let artifacts = match &running {
-        Running::Local { session, .. } if follower.reads_tables() => Some(session.artifacts()?),
+        Running::Local { run, .. } if follower.reads_tables() => Some(run.session().artifacts()?),
         _ => None,
     };
     let code = follow(running, follower.with_policy(policy).with_artifacts(artifacts)).await?;
@@ -156,8 +174,8 @@ async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliE
         let event = tokio::select! {
             event = running.next() => event,
             answer = asked.answer() => {
-                if let Running::Local { session, .. } = &running {
-                    asked.pass_on(session, answer);
+                if let Running::Local { run, .. } = &running {
+                    asked.pass_on(run.session(), answer);
                 }
                 continue;
             }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{HostConfig, Language, Session, results::OutputPolicy};
+use cellar_engine::{HostConfig, Language, results::OutputPolicy};
+use cellar_hub::OwnSession;
 use cellar_setup::{Overrides, SessionRequest};
 
 use crate::{
@@ -69,8 +70,8 @@ pub(crate) async fn open_session(
     folders: &Folders,
     arguments: &SessionArguments,
     languages: Vec<Language>,
-) -> Result<Session, CliError> {
+) -> Result<OwnSession, CliError> {
     let (folders, request, doors) = (folders.into(), SessionRequest::from(arguments), Arc::new(SessionDoors));
-    let opened = cellar_setup::open_session(&folders, &request, doors, languages, KERNELS_MAX, print_progress).await;
+    let opened = OwnSession::open(&folders, &request, doors, languages, KERNELS_MAX, print_progress).await;
     Ok(opened?)
 }

@@ -11,7 +11,7 @@ mod state;
 use std::{sync::Arc, time::Duration};
 
 use cellar_engine::{HostConfig, RunResult, results::View};
-use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunHandle, RunRequest};
+use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, Keep, OnDisconnect, OpenRequest, RunHandle, RunRequest};
 use cellar_setup::Overrides;
 use cellar_wire::{
     Answer, EventJson, Open, OpenSessionJson, OutputJson, Request, ResultJson, first_outputs, output_page,
@@ -322,6 +322,7 @@ impl Server {
             workspace: open.workspace.map(Into::into),
             tools: open.tools,
             snapshot,
+            keep: Keep::No,
         };
         Ok(self.hub.open_session(request, Some(self.answerer.clone())).await?)
     }

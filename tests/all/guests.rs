@@ -21,6 +21,7 @@ mod parquet;
 mod recordings;
 mod runtime;
 mod secrets;
+mod serve;
 mod snapshots;
 mod soak;
 mod stdio;

@@ -377,6 +377,11 @@ impl Session {
         self.ask(language, Command::Clear).await
     }
 
+    /// The host that its kernels live on.
+    pub fn host(&self) -> &Host {
+        &self.inner.host
+    }
+
     /// The number that the next cell will have.
     pub fn next_cell(&self) -> CellId {
         CellId(self.inner.next_cell.load(Ordering::Relaxed))

@@ -7,13 +7,18 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use cellar_bridges::{Doors, HostBridges, Tools};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
 use cellar_engine::{
-    GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot, bridges::ToolSpec, guests::guest_status,
+    Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
+    artifacts::ArtifactStore,
+    bridges::ToolSpec,
+    guests::guest_status,
+    store::{SessionStore, StoredInfo},
 };
 use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_wire::config::Config;
@@ -24,6 +29,11 @@ use crate::{
     error::HubError,
     run::{RunHandle, RunRequest, drive},
 };
+
+/// How long a session that was deleted may be held by its last readers.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon it is looked whether they have gone.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How much a hub holds.
 #[derive(Clone, Debug)]
@@ -39,6 +49,13 @@ pub struct HubConfig {
     pub runs_kept_bytes: usize,
     /// What every session is granted that says nothing else.
     pub overrides: Overrides,
+    /// Where sessions are kept that are opened to be; see [`Keep`].
+    pub store: Option<SessionStore>,
+    /// Where long outputs are kept, in the place of what the configuration file says.
+    pub artifacts: Option<ArtifactStore>,
+    /// Runs of stored sessions end when the state that they leave is on the disk, so that no result is told of that a
+    /// crash undoes.
+    pub is_durable: bool,
     /// What hears that a guest is being made ready.
     pub progress: Progress,
 }
@@ -51,6 +68,9 @@ impl Default for HubConfig {
             runs_kept: 64,
             runs_kept_bytes: 64 << 20,
             overrides: Overrides::default(),
+            store: None,
+            artifacts: None,
+            is_durable: true,
             progress: |_| {},
         }
     }
@@ -71,6 +91,20 @@ pub struct OpenRequest {
     pub tools: Vec<ToolSpec>,
     /// The state that it begins with.
     pub snapshot: Option<Snapshot>,
+    /// Whether its state is kept in the store of the hub.
+    pub keep: Keep,
+}
+
+/// Whether the state of a session is kept in the store of the hub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// It goes with the session.
+    #[default]
+    No,
+    /// It is kept, and nothing is kept by the session's name yet.
+    New,
+    /// It goes on from what is kept by its name.
+    Existing,
 }
 
 /// A session of a hub.
@@ -78,12 +112,29 @@ pub struct OpenRequest {
 pub struct SessionEntry {
     /// The session.
     pub session: Session,
-    /// The bridges without the tools of its answerer, which are called with the session's name.
-    bridges: HostBridges,
+    /// The bridges without the tools of its answerer, which are called with the session's name. A session that was opened
+    /// elsewhere has those that it was opened with.
+    bridges: Option<HostBridges>,
     tools: Vec<ToolSpec>,
     answerer: Option<Answerer>,
+    /// Whether requests for input are answered, where that was said.
+    input: Option<bool>,
+    is_stored: bool,
     /// Comes when the latest run of the session has begun.
     turn: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+}
+
+impl SessionEntry {
+    /// A session that was opened elsewhere.
+    pub(crate) fn adopted(session: Session) -> SessionEntry {
+        let (bridges, tools, answerer, input, turn) = (None, Vec::new(), None, None, Arc::default());
+        SessionEntry { session, bridges, tools, answerer, input, is_stored: false, turn }
+    }
+
+    /// Whether its state is kept in the store of the hub.
+    pub fn is_stored(&self) -> bool {
+        self.is_stored
+    }
 }
 
 impl std::fmt::Debug for SessionEntry {
@@ -133,6 +184,16 @@ impl Hub {
         // Faults of the configuration are told before anything is asked.
         Granted::new(&config.overrides, None)?;
         let host = Host::open(host_config.clone())?;
+        Hub::on(host, host_config, config, doors)
+    }
+
+    /// A hub on a host that others use as well: each has sessions and runs of its own. `host_config` is what the host was
+    /// opened with.
+    ///
+    /// # Errors
+    /// The configuration that sessions are granted by is not valid.
+    pub fn on(host: Host, host_config: HostConfig, config: HubConfig, doors: Arc<dyn Doors>) -> Result<Hub, HubError> {
+        Granted::new(&config.overrides, None)?;
         Ok(Hub(Arc::new(Inner {
             charts: Charts::new(host.clone()),
             host,
@@ -173,13 +234,30 @@ impl Hub {
         if let Some(workspace) = open.workspace {
             config.workspace = Some(workspace);
         }
-        let host = inner.host.clone();
-        let opened = tokio::task::spawn_blocking(move || match open.snapshot {
-            None => host.session(config),
-            Some(snapshot) => host.restore(&snapshot, config),
+        if let Some(artifacts) = &inner.config.artifacts {
+            config.artifacts = Some(artifacts.clone());
+        }
+        let store = inner.config.store.clone().filter(|_| open.keep != Keep::No);
+        let is_stored = store.is_some();
+        let (host, name_in_store) = (inner.host.clone(), name.clone());
+        let opened = tokio::task::spawn_blocking(move || match (store, open.snapshot) {
+            (Some(store), snapshot) => {
+                let home = match open.keep {
+                    Keep::Existing => store.claim_existing(&name_in_store)?,
+                    Keep::New | Keep::No => store.claim_new(&name_in_store)?,
+                };
+                if let Some(snapshot) = snapshot {
+                    home.save(&snapshot.named(home.name()))?;
+                }
+                host.open_stored(home, config)
+            }
+            (None, None) => host.session(config),
+            (None, Some(snapshot)) => host.restore(&snapshot, config),
         });
         let session = opened.await.map_err(HubError::Task)??;
-        self.add(name, SessionEntry { session, bridges, tools: open.tools, answerer, turn: Arc::default() })
+        let (tools, input) = (open.tools, open.input);
+        let (bridges, turn) = (Some(bridges), Arc::default());
+        self.add(name, SessionEntry { session, bridges, tools, answerer, input, is_stored, turn })
     }
 
     /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
@@ -191,8 +269,22 @@ impl Hub {
         let entry = self.session(from)?;
         let name = self.name(new);
         self.check_new_session(&name)?;
-        let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
-        let session = entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?;
+        if let Some(store) = self.0.config.store.clone().filter(|_| entry.is_stored) {
+            entry.session.save().await?;
+            let (from, to) = (from.to_owned(), name.clone());
+            let forked = tokio::task::spawn_blocking(move || store.fork(&from, &to));
+            forked.await.map_err(HubError::Task)??;
+            let SessionEntry { tools, input, answerer, .. } = entry;
+            let open = OpenRequest { name: Some(name), tools, input, keep: Keep::Existing, ..OpenRequest::default() };
+            return self.open_session(open, answerer).await;
+        }
+        let session = match &entry.bridges {
+            Some(bridges) => {
+                let granted = with_tools(&name, bridges, &entry.tools, entry.answerer.as_ref());
+                entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?
+            }
+            None => entry.session.fork(Some(name.clone())).await?,
+        };
         self.add(name, SessionEntry { session, turn: Arc::default(), ..entry })
     }
 
@@ -228,6 +320,69 @@ impl Hub {
         Ok(())
     }
 
+    /// The sessions that are stored, open or not.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn stored(&self) -> Result<Vec<StoredInfo>, HubError> {
+        let Some(store) = self.0.config.store.clone() else { return Ok(Vec::new()) };
+        let listed = tokio::task::spawn_blocking(move || store.list());
+        Ok(listed.await.map_err(HubError::Task)??)
+    }
+
+    /// What is stored of a session, open or not.
+    ///
+    /// # Errors
+    /// `SessionUnknown`
+    pub async fn stored_session(&self, name: &str) -> Result<StoredInfo, HubError> {
+        let unknown = || HubError::SessionUnknown(name.to_owned());
+        let store = self.0.config.store.clone().ok_or_else(unknown)?;
+        let looked_for = name.to_owned();
+        let found = tokio::task::spawn_blocking(move || store.find(&looked_for)).await.map_err(HubError::Task)?;
+        found.map_err(|error| match error {
+            Error::SessionUnknown(_) | Error::SessionName(_) => unknown(),
+            other => other.into(),
+        })
+    }
+
+    /// Ends a session, and removes what is stored of it. Its runs are cancelled and forgotten.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, or what the store says.
+    pub async fn delete(&self, name: &str) -> Result<(), HubError> {
+        let is_open = self.close(name).is_ok();
+        {
+            let mut runs = lock(&self.0.runs);
+            let runs = &mut *runs;
+            let by_id = &mut runs.by_id;
+            // Each holds the session, and those under way go when they have ended.
+            runs.ended.retain(|id| {
+                let is_other = by_id.get(id).is_none_or(|run| run.session_name() != name);
+                if !is_other {
+                    by_id.remove(id);
+                }
+                is_other
+            });
+        }
+        let Some(store) = self.0.config.store.clone() else {
+            return if is_open { Ok(()) } else { Err(HubError::SessionUnknown(name.to_owned())) };
+        };
+        let began = Instant::now();
+        loop {
+            let (store, name) = (store.clone(), name.to_owned());
+            let removed = tokio::task::spawn_blocking(move || store.remove(&name));
+            match removed.await.map_err(HubError::Task)? {
+                // Its kernels, and those who read its last events, hold it a little longer.
+                Err(Error::SessionBusy(_)) if is_open && began.elapsed() < RELEASE_TIMEOUT => {
+                    tokio::time::sleep(RELEASE_INTERVAL).await;
+                }
+                Err(Error::SessionUnknown(_)) if is_open => return Ok(()),
+                Err(Error::SessionUnknown(name)) => return Err(HubError::SessionUnknown(name)),
+                removed => return Ok(removed?),
+            }
+        }
+    }
+
     /// Starts a run. The runs of a session start in the order in which this is called.
     ///
     /// # Errors
@@ -246,9 +401,10 @@ impl Hub {
             Ok(if keep_going { run.keep_going() } else { run })
         };
         let (hub, driven) = (self.clone(), handle.clone());
+        let is_durable = self.0.config.is_durable && entry.is_stored;
         tokio::spawn(async move {
             let id = driven.id().to_owned();
-            drive(driven, prepared, turn, begun, entry.answerer).await;
+            drive(driven, prepared, (turn, begun), entry.answerer, is_durable).await;
             hub.forget_old(id);
         });
         Ok(handle)
@@ -317,7 +473,7 @@ impl Hub {
         }
     }
 
-    fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {
+    pub(crate) fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {
         // Another may have been opened meanwhile.
         self.check_new_session(&name)?;
         lock(&self.0.sessions).insert(name.clone(), entry);

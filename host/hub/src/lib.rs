@@ -14,10 +14,12 @@ mod answers;
 mod error;
 mod hub;
 mod journal;
+mod own;
 mod run;
 
 pub use answers::{Answerer, Ask};
 pub use error::HubError;
-pub use hub::{Hub, HubConfig, OpenRequest, SessionEntry};
+pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
+pub use own::OwnSession;
 pub use run::{Delivery, OnDisconnect, Reader, RunHandle, RunRequest};

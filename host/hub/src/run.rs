@@ -145,6 +145,18 @@ impl RunHandle {
         Reader { shared: self.0.clone(), next: from_seq, is_owner: false }
     }
 
+    /// Reads it from this event on: as its owner if that has gone away, without holding it up otherwise.
+    pub fn rejoin(&self, from_seq: u64) -> Reader {
+        let is_owner = self.0.owner.send_if_modified(|owner| {
+            let is_free = *owner == Owner::Gone;
+            if is_free {
+                *owner = Owner::At(from_seq);
+            }
+            is_free
+        });
+        Reader { shared: self.0.clone(), next: from_seq, is_owner }
+    }
+
     /// What it came to, once it has ended.
     ///
     /// # Errors
@@ -319,9 +331,9 @@ impl Drop for Ending<'_> {
 pub(crate) async fn drive(
     handle: RunHandle,
     prepared: impl Future<Output = Result<Run, HubError>> + Send,
-    turn: Option<oneshot::Receiver<()>>,
-    begun: oneshot::Sender<()>,
+    (turn, begun): (Option<oneshot::Receiver<()>>, oneshot::Sender<()>),
     answerer: Option<Answerer>,
+    is_durable: bool,
 ) {
     let shared = &handle.0;
     let ending = Ending(shared);
@@ -376,6 +388,9 @@ pub(crate) async fn drive(
                 }
             }
             EventKind::RunFinished { .. } => {
+                if is_durable && let Err(error) = shared.session.save().await {
+                    tracing::warn!(run = shared.id, %error, "a run ended, and its state was not stored");
+                }
                 // Before the last event is read, so that whoever has read it finds the id free.
                 shared.finish(Ok(std::mem::take(&mut result)));
             }

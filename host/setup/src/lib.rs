@@ -300,6 +300,11 @@ impl Granted {
         let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);
         Ok(Granted { session, bridges: config.bridges, input_timeout, charts, artifacts: config.artifacts })
     }
+
+    /// How much of its outputs is kept in a store.
+    pub fn artifact_quota(&self) -> ArtifactQuota {
+        self.artifacts.quota(ArtifactQuota::default())
+    }
 }
 
 /// The place where things are kept that nobody gave a store for, if it is to have another quota than usual.

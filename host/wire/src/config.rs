@@ -8,6 +8,7 @@ mod parse;
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -63,6 +64,45 @@ pub struct Config {
     pub artifacts: ArtifactsTable,
     /// `[audit]`: where what sessions do is logged.
     pub audit: Option<AuditTable>,
+    /// `[server]`: how `cellar serve` serves.
+    pub server: ServerTable,
+    /// `[tenants.NAME]`: whom it serves. Without any, the user who started it.
+    pub tenants: BTreeMap<String, TenantTable>,
+}
+
+/// How `cellar serve` serves. What is absent keeps its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerTable {
+    /// `listen`: address and port, `127.0.0.1:8700` unless given. Port 0 is any that is free.
+    pub listen: Option<SocketAddr>,
+    /// `tokens`: the file that `cellar token` keeps the digests of tokens in; `.tokens.json` in the folder of the sessions
+    /// unless given.
+    pub tokens: Option<PathBuf>,
+    /// `durable`: whether a result is told only when the state that it leaves is on the disk. It is unless given.
+    pub durable: Option<bool>,
+    /// `body_mib`: the body of a request that is not a file, 1 to 1024; 64 unless given.
+    pub body_mib: Option<u64>,
+    /// `connections`: how many may be open, 1 to 1000000; 1024 unless given.
+    pub connections: Option<u64>,
+    /// `kernels`: how many may be live of each flavour, 1 to 16384; 1024 unless given.
+    pub kernels: Option<u64>,
+    /// `drain`: seconds that runs may take to end when the server is told to stop, 0 to 3600; 30 unless given.
+    pub drain: Option<u64>,
+}
+
+/// Someone whom `cellar serve` serves. What is absent keeps its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantTable {
+    /// `config`: a `cellar.toml` that says what its sessions are granted, in the place of the rest of this file.
+    pub config: Option<PathBuf>,
+    /// `store`: folder of its sessions; `.tenants/NAME` in the folder of the sessions unless given.
+    pub store: Option<PathBuf>,
+    /// `sessions`: how many it may have open, 1 to 1000000; 1024 unless given.
+    pub sessions: Option<u64>,
+    /// `runs`: how many it may have under way, 1 to 100000; 256 unless given.
+    pub runs: Option<u64>,
+    /// `requests_per_second`: how many it may make, 1 to 1000000; any number unless given.
+    pub requests_per_second: Option<u64>,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
@@ -173,6 +213,10 @@ impl Config {
 
     /// Reads what a program says in the place of a file; relative paths are taken from the working folder.
     pub fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
+        let entries = at.entries(&mut Problems::default()).unwrap_or_default();
+        for (_, at) in entries.iter().filter(|(key, _)| matches!(*key, "server" | "tenants")) {
+            problems.add(&at.path, "only has a meaning in the file of `cellar serve`");
+        }
         parse::within(problems, |parser| parser.config(at))
     }
 

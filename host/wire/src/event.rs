@@ -425,7 +425,7 @@ pub(super) fn mime_value(mime_type: &str, text: &str) -> Value {
     parsed.unwrap_or_else(|| text.into())
 }
 
-fn bundle_json(bundle: &MimeBundle) -> Map<String, Value> {
+pub(super) fn bundle_json(bundle: &MimeBundle) -> Map<String, Value> {
     let value = |mime_type: &str, data: &MimeData| match data {
         MimeData::Text(text) => mime_value(mime_type, text),
         MimeData::Binary(bytes) => STANDARD.encode(bytes).into(),

@@ -105,7 +105,7 @@ pub(super) fn run_fields(fields: &Fields<'_>, problems: &mut Problems) -> Option
     cells.into_iter().collect()
 }
 
-fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
+pub(super) fn cell(at: &At<'_>, problems: &mut Problems) -> Option<Cell> {
     let fields = at.fields(&CELL_FIELDS, problems)?;
     let language = fields.required("language", &language_codes(), problems).and_then(|at| language(&at, problems));
     let code = fields.required("code", "a string", problems).and_then(|at| code(&at, problems));

@@ -6,7 +6,7 @@ use cellar_core::{
     cell::{GuestName, Language},
     limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
 };
-use cellar_files::{Access, Mount};
+use cellar_files::{Access, Files, Mount};
 use cellar_results::{artifacts::ArtifactStore, renderer::Renderer, result::OutputPolicy};
 
 use super::granted::{Bridges, NoBridges};
@@ -95,6 +95,11 @@ impl std::fmt::Debug for SessionConfig {
 }
 
 impl super::Session {
+    /// The folders that its cells see, for whoever holds the session. What is written counts as if cells had.
+    pub fn files(&self) -> Files {
+        Files::new(self.inner.mounts.clone(), self.inner.quota.clone())
+    }
+
     /// What adds to the values that its cells display.
     pub(crate) fn renderers(&self) -> &[Arc<dyn Renderer>] {
         &self.inner.config.renderers

@@ -231,6 +231,15 @@ impl SessionStore {
         Ok(names.into_iter().map(|name| self.info(name)).collect())
     }
 
+    /// What is known of one session.
+    ///
+    /// # Errors
+    /// `SessionName`, `SessionUnknown`.
+    pub fn find(&self, name: &str) -> Result<StoredInfo, Error> {
+        self.require(name)?;
+        Ok(self.info(name.to_owned()))
+    }
+
     fn info(&self, name: String) -> StoredInfo {
         let is_live = self.vault.is_claimed(&name);
         let mut info =

@@ -3,6 +3,7 @@
 mod agents;
 mod http;
 mod runtime;
+mod server;
 
 use std::{
     collections::BTreeMap,
@@ -90,6 +91,8 @@ impl Parser<'_> {
             "artifacts",
             "audit",
             "secrets",
+            "server",
+            "tenants",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let session = fields.get("session").and_then(|at| self.session(&at));
@@ -114,6 +117,8 @@ impl Parser<'_> {
             session,
             artifacts: fields.get("artifacts").and_then(|at| self.artifacts(&at)).unwrap_or_default(),
             audit: fields.get("audit").and_then(|at| self.audit(&at)),
+            server: fields.get("server").and_then(|at| self.server(&at)).unwrap_or_default(),
+            tenants: self.named(&fields, "tenants", Parser::tenant),
         })
     }
 

@@ -1,0 +1,129 @@
+//! From a `cellar.toml` to what a server serves.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use cellar_setup::{Folders, Overrides, Progress, SetupError};
+use cellar_wire::config::{Config, TenantTable};
+
+use crate::{
+    ServerConfig,
+    access::{NewToken, Scope, TokenFile, mint},
+    tenant::TenantConfig,
+};
+
+/// Where a server listens that was told nothing: nothing but this machine reaches it.
+pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_700);
+/// The tenant of a server without tenants: the user who started it.
+pub const OWN_TENANT: &str = "own";
+
+/// Where tenants have their sessions, by a name that no session can have.
+const TENANTS: &str = ".tenants";
+/// The file of the tokens, likewise.
+const TOKENS: &str = ".tokens.json";
+
+const KERNELS_MAX: u64 = 1_024;
+const SESSIONS_MAX: u64 = 1_024;
+const RUNS_MAX: u64 = 256;
+const BODY_MIB_MAX: u64 = 64;
+const CONNECTIONS_MAX: u64 = 1_024;
+const DRAIN_SECONDS: u64 = 30;
+
+impl ServerConfig {
+    /// What the file that `overrides` names says, with the text of a token that is made for this run if there are no
+    /// tenants.
+    ///
+    /// # Errors
+    /// The file is not valid, or no folder is known.
+    pub fn new(
+        folders: &Folders,
+        overrides: &Overrides,
+        progress: Progress,
+    ) -> Result<(ServerConfig, Option<String>), SetupError> {
+        let config = match &overrides.config {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        let server = &config.server;
+        let store = folders.store()?;
+        let is_durable = server.durable.unwrap_or(true);
+        let tenant = |name: &str, table: &TenantTable, overrides: Overrides, store: PathBuf| TenantConfig {
+            name: name.to_owned(),
+            overrides,
+            store,
+            sessions_max: count(table.sessions, SESSIONS_MAX),
+            runs_max: count(table.runs, RUNS_MAX),
+            requests_per_second: table.requests_per_second,
+            is_durable,
+        };
+        let mut own = None;
+        let tenants = if config.tenants.is_empty() {
+            own = Some(mint(NewToken {
+                tenant: OWN_TENANT.to_owned(),
+                name: "this run".to_owned(),
+                scopes: Scope::ALL.to_vec(),
+                lifetime: None,
+            }));
+            vec![tenant(OWN_TENANT, &TenantTable::default(), overrides.clone(), store.clone())]
+        } else {
+            let of_table = |(name, table): (&String, &TenantTable)| {
+                let overrides = match &table.config {
+                    Some(path) => Overrides { config: Some(path.clone()), ..Overrides::default() },
+                    None => overrides.clone(),
+                };
+                let folder = table.store.clone().unwrap_or_else(|| store.join(TENANTS).join(name));
+                tenant(name, table, overrides, folder)
+            };
+            config.tenants.iter().map(of_table).collect()
+        };
+        let kernels = u32::try_from(server.kernels.unwrap_or(KERNELS_MAX)).unwrap_or(u32::MAX);
+        let (text, own_tokens) = match own {
+            Some((text, token)) => (Some(text), vec![token]),
+            None => (None, Vec::new()),
+        };
+        let config = ServerConfig {
+            listen: server.listen.unwrap_or(LISTEN),
+            host: folders.host_config(kernels)?,
+            tenants,
+            tokens: token_file(folders, &config)?,
+            own_tokens,
+            body_bytes_max: count(server.body_mib, BODY_MIB_MAX) << 20,
+            connections_max: count(server.connections, CONNECTIONS_MAX),
+            drain: Duration::from_secs(server.drain.unwrap_or(DRAIN_SECONDS)),
+            progress,
+        };
+        Ok((config, text))
+    }
+}
+
+impl TokenFile {
+    /// The file that a server with this configuration takes its tokens from, and the tenants that they may be for.
+    ///
+    /// # Errors
+    /// The file is not valid, or no folder is known.
+    pub fn of(folders: &Folders, config: Option<&std::path::Path>) -> Result<(TokenFile, Vec<String>), SetupError> {
+        let config = match config {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        let tenants = match config.tenants.is_empty() {
+            true => vec![OWN_TENANT.to_owned()],
+            false => config.tenants.keys().cloned().collect(),
+        };
+        Ok((token_file(folders, &config)?, tenants))
+    }
+}
+
+fn token_file(folders: &Folders, config: &Config) -> Result<TokenFile, SetupError> {
+    Ok(TokenFile::new(match &config.server.tokens {
+        Some(path) => path.clone(),
+        None => folders.store()?.join(TOKENS),
+    }))
+}
+
+fn count(given: Option<u64>, usual: u64) -> usize {
+    usize::try_from(given.unwrap_or(usual)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,226 @@
+//! Sessions and runs over HTTP, for many tenants.
+//!
+//! A [`Server`] translates requests into the words of `cellar_hub`: it has no run path, no table of sessions and no
+//! journal of its own. Each tenant has a hub of its own, on one host, so that what is another's is not there. Tokens say
+//! who asks: see [`TokenFile`]. The pages for operators and clients are in this crate's README. Read [`Server`] first.
+
+mod access;
+mod configuration;
+mod files;
+mod gate;
+mod listen;
+mod looks;
+mod metrics;
+mod problem;
+mod runs;
+mod sessions;
+mod stores;
+mod stream;
+mod tenant;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use cellar_bridges::Doors;
+use cellar_engine::{Host, HostConfig};
+use cellar_hub::HubError;
+use cellar_setup::{Progress, SetupError};
+use tokio::{net::TcpListener, sync::watch};
+
+pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
+pub use configuration::{LISTEN, OWN_TENANT};
+pub use tenant::TenantConfig;
+
+use access::Tokens;
+use metrics::Metrics;
+use tenant::Tenant;
+
+/// What a server serves, and how.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The host of all sessions.
+    pub host: HostConfig,
+    /// Whom it serves.
+    pub tenants: Vec<TenantConfig>,
+    /// The tokens that it takes.
+    pub tokens: TokenFile,
+    /// Tokens that it takes besides, for as long as it runs.
+    pub own_tokens: Vec<Token>,
+    /// Bytes of a request's body that is not a file.
+    pub body_bytes_max: usize,
+    /// Connections that may be open; more wait.
+    pub connections_max: usize,
+    /// How long runs may take to end when the server is told to stop.
+    pub drain: Duration,
+    /// What hears that a guest is being made ready.
+    pub progress: Progress,
+}
+
+/// Why a server cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// What tenants are granted cannot be.
+    #[error("{}", list(.0))]
+    Tenants(Vec<(String, SetupError)>),
+    /// The engine, or a store, fails.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the host says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn list(faults: &[(String, SetupError)]) -> String {
+    let lines: Vec<String> = faults.iter().map(|(tenant, fault)| format!("tenant `{tenant}`: {fault}")).collect();
+    lines.join("\n")
+}
+
+/// A server. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tenants: BTreeMap<String, Arc<Tenant>>,
+    tokens: RwLock<Tokens>,
+    token_file: TokenFile,
+    own_tokens: Vec<Token>,
+    body_bytes_max: usize,
+    connections_max: usize,
+    drain: Duration,
+    /// It takes no new work.
+    is_draining: watch::Sender<bool>,
+    /// Runs were given their time, and everything ends.
+    is_over: watch::Sender<bool>,
+    metrics: Metrics,
+}
+
+impl Server {
+    /// Makes a server ready, and listens. Nothing is answered before [`Server::serve`].
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, all of it at once; the host, a store or the address fails.
+    pub async fn open(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<(Server, TcpListener), ServeError> {
+        let faults: Vec<(String, SetupError)> = config
+            .tenants
+            .iter()
+            .filter_map(|tenant| tenant.check().err().map(|fault| (tenant.name.clone(), fault)))
+            .collect();
+        if !faults.is_empty() {
+            return Err(ServeError::Tenants(faults));
+        }
+        let tokens = config.tokens.list()?;
+        let address = config.listen;
+        let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        let host = Host::open(config.host.clone()).map_err(HubError::from)?;
+        let mut tenants = BTreeMap::new();
+        for tenant in config.tenants {
+            let name = tenant.name.clone();
+            let tenant = Tenant::open(tenant, host.clone(), config.host.clone(), doors.clone(), config.progress)?;
+            tenants.insert(name, Arc::new(tenant));
+        }
+        let server = Server(Arc::new(Inner {
+            tenants,
+            tokens: RwLock::new(Tokens::new(tokens.into_iter().chain(config.own_tokens.iter().cloned()))),
+            token_file: config.tokens,
+            own_tokens: config.own_tokens,
+            body_bytes_max: config.body_bytes_max,
+            connections_max: config.connections_max,
+            drain: config.drain,
+            is_draining: watch::Sender::new(false),
+            is_over: watch::Sender::new(false),
+            metrics: Metrics::default(),
+        }));
+        Ok((server, listener))
+    }
+
+    /// Answers requests until `stop` comes; then it takes no new work, gives what runs the time that it may take, stores
+    /// every session, and returns.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let served = listen::accept(self.clone(), listener);
+        let mut served = std::pin::pin!(served);
+        tokio::select! {
+            () = &mut served => {}
+            () = stop => {
+                self.0.is_draining.send_replace(true);
+                // Connections go on meanwhile: results are read, and new work is refused.
+                tokio::select! {
+                    () = &mut served => {}
+                    () = self.drained() => {}
+                }
+            }
+        }
+        self.end().await;
+    }
+
+    /// Takes up what the file of tokens says now.
+    ///
+    /// # Errors
+    /// The file cannot be read; then the tokens stay as they are.
+    pub fn reload(&self) -> Result<(), TokenError> {
+        let tokens = self.0.token_file.list()?.into_iter().chain(self.0.own_tokens.iter().cloned());
+        *self.0.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Tokens::new(tokens);
+        Ok(())
+    }
+
+    /// Waits until no run is under way, or they had their time.
+    async fn drained(&self) {
+        let ended = async {
+            for tenant in self.0.tenants.values() {
+                for id in tenant.hub.sessions().into_iter().flat_map(|(_, runs)| runs) {
+                    if let Ok(run) = tenant.hub.run(&id) {
+                        let _ = run.result().await;
+                    }
+                }
+            }
+        };
+        let _ = tokio::time::timeout(self.0.drain, ended).await;
+    }
+
+    /// Ends what still runs, and stores every session.
+    async fn end(&self) {
+        self.0.is_over.send_replace(true);
+        let mut saves = tokio::task::JoinSet::new();
+        for tenant in self.0.tenants.values() {
+            for (name, runs) in tenant.hub.sessions() {
+                runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
+                let Ok(entry) = tenant.hub.session(&name) else { continue };
+                if entry.is_stored() {
+                    saves.spawn(async move {
+                        if let Err(error) = entry.session.save().await {
+                            tracing::error!(session = name, %error, "a session was not stored");
+                        }
+                    });
+                }
+            }
+        }
+        let saved = async { while saves.join_next().await.is_some() {} };
+        if tokio::time::timeout(SAVE_TIMEOUT, saved).await.is_err() {
+            tracing::error!("not every session could be stored in time; those have what was stored last");
+        }
+    }
+}
+
+/// How long sessions may take to be stored when the server stops.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(60);

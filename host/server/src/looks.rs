@@ -1,0 +1,48 @@
+//! Questions about a session: its names, one value, completions and help.
+
+use cellar_engine::{Language, mime::MimeBundle};
+use cellar_wire::{CompletionsJson, VariableJson, bundle_value, language_of, look_body};
+use http::StatusCode;
+use serde_json::json;
+
+use crate::{
+    gate::{self, Call},
+    problem::{Answer, Problem},
+};
+
+/// The language that a look names, Python unless it does.
+fn language(call: &Call) -> Result<Language, Problem> {
+    let asked = call.asked(&["language"])?;
+    let code = asked.get("language").map_or("py", String::as_str);
+    language_of(code).ok_or_else(|| Problem::bad(format!("`language` is `py` or `js`, not `{code}`")))
+}
+
+/// `GET /v1/sessions/{session}/variables`
+pub(crate) async fn variables(call: Call, name: &str) -> Answer {
+    let language = language(&call)?;
+    let variables = call.tenant.session(name).await?.session.variables(language).await?;
+    let variables: Vec<VariableJson> = variables.into_iter().map(VariableJson::from).collect();
+    gate::json(StatusCode::OK, &json!({ "variables": variables }))
+}
+
+/// `GET /v1/sessions/{session}/variables/{name}`
+pub(crate) async fn value(call: Call, name: &str, variable: &str) -> Answer {
+    let language = language(&call)?;
+    let value = call.tenant.session(name).await?.session.value(language, variable).await?;
+    let value = value.ok_or_else(|| Problem::unknown("variable"))?;
+    gate::json(StatusCode::OK, &json!({ "data": bundle_value(&value) }))
+}
+
+/// `POST /v1/sessions/{session}/complete`
+pub(crate) async fn complete(mut call: Call, name: &str) -> Answer {
+    let (language, code, cursor) = look_body(&call.body().await?)?;
+    let completions = call.tenant.session(name).await?.session.complete(language, &code, cursor).await?;
+    gate::json(StatusCode::OK, &CompletionsJson::from(completions))
+}
+
+/// `POST /v1/sessions/{session}/inspect`
+pub(crate) async fn inspect(mut call: Call, name: &str) -> Answer {
+    let (language, code, cursor) = look_body(&call.body().await?)?;
+    let help = call.tenant.session(name).await?.session.inspect(language, &code, cursor).await?;
+    gate::json(StatusCode::OK, &json!({ "data": help.as_ref().map(|help: &MimeBundle| bundle_value(help)) }))
+}

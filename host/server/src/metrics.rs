@@ -1,0 +1,46 @@
+//! What is counted, as Prometheus reads it. Labels are names of the configuration alone, so that they are bounded.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{Mutex, PoisonError},
+};
+
+use axum_core::response::IntoResponse;
+use http::{HeaderMap, StatusCode, header};
+
+use crate::{Server, access::Scope, problem::Answer};
+
+/// Answers by tenant and status.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
+
+impl Metrics {
+    pub(crate) fn count(&self, tenant: Option<&str>, status: StatusCode) {
+        let key = (tenant.unwrap_or_default().to_owned(), status.as_u16());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+    }
+}
+
+/// `GET /metrics`
+pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
+    server.caller(headers, Scope::Metrics)?;
+    let mut text = String::new();
+    let _ = writeln!(text, "# HELP cellar_requests_total Requests by tenant and status.");
+    let _ = writeln!(text, "# TYPE cellar_requests_total counter");
+    for ((tenant, status), count) in server.0.metrics.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let _ = writeln!(text, "cellar_requests_total{{tenant=\"{tenant}\",status=\"{status}\"}} {count}");
+    }
+    let tenants: Vec<(&String, Vec<(String, Vec<String>)>)> =
+        server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
+    let _ = writeln!(text, "# HELP cellar_sessions_open Sessions in memory.\n# TYPE cellar_sessions_open gauge");
+    for (name, sessions) in &tenants {
+        let _ = writeln!(text, "cellar_sessions_open{{tenant=\"{name}\"}} {}", sessions.len());
+    }
+    let _ = writeln!(text, "# HELP cellar_runs_under_way Runs that have not ended.\n# TYPE cellar_runs_under_way gauge");
+    for (name, sessions) in &tenants {
+        let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
+        let _ = writeln!(text, "cellar_runs_under_way{{tenant=\"{name}\"}} {runs}");
+    }
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}

@@ -1,0 +1,142 @@
+//! What is kept besides sessions: snapshots, and outputs that results do not show whole.
+
+use std::{fs, io, io::Write, sync::Arc, time::SystemTime};
+
+use cellar_engine::artifacts::{Artifact, ArtifactError};
+use cellar_wire::{SnapshotJson, unix_seconds};
+use axum_core::response::IntoResponse;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    files::{Head, Source, serve},
+    gate::{self, Call},
+    problem::{Answer, Problem},
+    tenant::{SNAPSHOTS_MAX, minted, on_a_thread},
+};
+
+/// `POST /v1/sessions/{session}/snapshots`
+pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
+    let snapshot = call.tenant.session(name).await?.session.snapshot().await?;
+    let (folder, id) = (call.tenant.snapshots(), minted("snap"));
+    let path = call.tenant.snapshot_file(&id).ok_or_else(|| Problem::unknown("snapshot"))?;
+    let size_bytes = on_a_thread(move || {
+        fs::create_dir_all(&folder)?;
+        if fs::read_dir(&folder)?.count() >= SNAPSHOTS_MAX {
+            return Ok(None);
+        }
+        let bytes = snapshot.to_bytes();
+        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+        file.write_all(&bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok::<_, io::Error>(Some(bytes.len() as u64))
+    })
+    .await?
+    .map_err(failed)?;
+    let Some(size_bytes) = size_bytes else {
+        let detail = format!("{SNAPSHOTS_MAX} snapshots are kept already");
+        return Err(Problem::limit("snapshots", detail, std::time::Duration::from_secs(60)));
+    };
+    let created_at = unix_seconds(SystemTime::now());
+    let place = HeaderValue::from_str(&format!("/v1/snapshots/{id}"));
+    let mut response = gate::json(StatusCode::CREATED, &SnapshotJson { snapshot: id, size_bytes, created_at })?;
+    if let Ok(place) = place {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// `GET /v1/snapshots`
+pub(crate) async fn snapshots(call: Call) -> Answer {
+    let folder = call.tenant.snapshots();
+    let listed = on_a_thread(move || {
+        let mut list = Vec::new();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(list),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (Ok(id), Ok(found)) = (entry.file_name().into_string(), entry.metadata()) else { continue };
+            if id.starts_with("snap-") {
+                let created_at = found.modified().map(unix_seconds).unwrap_or_default();
+                list.push(SnapshotJson { snapshot: id, size_bytes: found.len(), created_at });
+            }
+        }
+        list.sort_by(|a, b| (a.created_at, &a.snapshot).cmp(&(b.created_at, &b.snapshot)));
+        Ok(list)
+    });
+    let list = listed.await?.map_err(failed)?;
+    gate::json(StatusCode::OK, &json!({ "snapshots": list }))
+}
+
+/// `GET /v1/snapshots/{snapshot}`
+pub(crate) async fn read_snapshot(call: Call, id: &str) -> Answer {
+    let path = call.tenant.snapshot_file(id).ok_or_else(|| Problem::unknown("snapshot"))?;
+    let opened = on_a_thread(move || {
+        let file = fs::File::open(path)?;
+        let size = file.metadata()?.len();
+        Ok::<_, io::Error>((file, size))
+    });
+    let (file, size) = opened.await?.map_err(failed)?;
+    let head = Head { size, etag: Some(format!("\"{id}\"")), mime_type: "application/octet-stream".to_owned() };
+    serve(Source::Host(Arc::new(file)), head, &call.headers)
+}
+
+/// `DELETE /v1/snapshots/{snapshot}`
+pub(crate) async fn delete_snapshot(call: Call, id: &str) -> Answer {
+    let path = call.tenant.snapshot_file(id).ok_or_else(|| Problem::unknown("snapshot"))?;
+    on_a_thread(move || fs::remove_file(path)).await?.map_err(failed)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn failed(error: io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::NotFound => Problem::unknown("snapshot"),
+        _ => Problem::internal(&error, "store"),
+    }
+}
+
+/// What a tenant is told of an artifact: all but the place that it has on this machine.
+fn artifact_json(artifact: &Artifact) -> Value {
+    json!({
+        "id": artifact.id,
+        "uri": artifact.uri(),
+        "sizeBytes": artifact.size_bytes,
+        "mimeType": artifact.mime_type,
+        "title": artifact.title,
+        "sessions": artifact.sessions,
+        "labels": artifact.labels,
+        "usedAt": unix_seconds(artifact.used_at),
+    })
+}
+
+/// `GET /v1/artifacts`
+pub(crate) async fn artifacts(call: Call) -> Answer {
+    let store = call.tenant.artifacts.clone();
+    let list = on_a_thread(move || store.list()).await??;
+    let list: Vec<Value> = list.iter().map(artifact_json).collect();
+    gate::json(StatusCode::OK, &json!({ "artifacts": list }))
+}
+
+/// `GET /v1/artifacts/{artifact}`
+pub(crate) async fn read_artifact(call: Call, id: &str) -> Answer {
+    let (store, id) = (call.tenant.artifacts.clone(), id.to_owned());
+    let (artifact, file) = on_a_thread(move || {
+        let artifact = store.get(&id)?;
+        let file = store.read(&artifact.id)?;
+        Ok::<_, ArtifactError>((artifact, file))
+    })
+    .await??;
+    let head = Head {
+        size: artifact.size_bytes,
+        etag: Some(format!("\"{}\"", artifact.id)),
+        // What cells have written must not be taken for a page of this server.
+        mime_type: match artifact.mime_type.starts_with("text/plain") {
+            true => "text/plain; charset=utf-8".to_owned(),
+            false => "application/octet-stream".to_owned(),
+        },
+    };
+    serve(Source::Host(Arc::new(file)), head, &call.headers)
+}

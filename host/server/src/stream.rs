@@ -1,0 +1,181 @@
+//! What a run has to say, in the form that a reader asks for: one result, lines of JSON, or server-sent events. A stream
+//! ends with a result or a problem, and then closes; one that closes without has been cut, and is resumed.
+
+use std::time::Duration;
+
+use axum_core::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use cellar_hub::{Delivery, Reader, RunHandle};
+use cellar_wire::{EventJson, ResultJson, ResultLine};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    gate,
+    problem::{Answer, Problem},
+};
+
+/// How often a stream says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// What names the result of a run where events have numbers.
+const END: &str = "end";
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The result alone, when the run has ended.
+    Result,
+    /// A line of JSON for each event, and the result.
+    Lines,
+    /// Server-sent events.
+    Events,
+    /// The run's id at once.
+    Later,
+}
+
+impl Form {
+    /// What a request asks for.
+    pub(crate) fn of(headers: &HeaderMap) -> Form {
+        let has = |name: header::HeaderName, word: &str| {
+            let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+            values.any(|value| value.to_ascii_lowercase().contains(word))
+        };
+        if has(header::HeaderName::from_static("prefer"), "respond-async") {
+            Form::Later
+        } else if has(header::ACCEPT, "text/event-stream") {
+            Form::Events
+        } else if has(header::ACCEPT, "ndjson") {
+            Form::Lines
+        } else {
+            Form::Result
+        }
+    }
+}
+
+/// Follows a run to its end.
+///
+/// # Errors
+/// It was refused, and nothing ran.
+pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form) -> Answer {
+    let first = reader.next().await;
+    if first.is_none() && form == Form::Result {
+        return result(&run).await;
+    }
+    if first.is_none() {
+        // A run that was refused has no event: it is told with a status.
+        run.result().await?;
+    }
+    match form {
+        Form::Result | Form::Later => {
+            while reader.next().await.is_some() {}
+            result(&run).await
+        }
+        Form::Lines => Ok(stream(run, reader, first, form, "application/x-ndjson")),
+        Form::Events => Ok(stream(run, reader, first, form, "text/event-stream")),
+    }
+}
+
+/// What a run came to.
+async fn result(run: &RunHandle) -> Answer {
+    let result = run.result().await?;
+    let mut response = gate::json(StatusCode::OK, &ResultJson::from(&*result))?;
+    name(&mut response, run);
+    Ok(response)
+}
+
+/// Names the run in the head of an answer.
+pub(crate) fn name(response: &mut Response, run: &RunHandle) {
+    let headers = response.headers_mut();
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/runs/{}", run.id())) {
+        headers.insert(header::LOCATION, place);
+    }
+    if let Ok(id) = HeaderValue::from_str(run.id()) {
+        headers.insert("cellar-run", id);
+    }
+}
+
+fn stream(run: RunHandle, mut reader: Reader, first: Option<Delivery>, form: Form, content_type: &'static str) -> Response {
+    let followed = run.clone();
+    let body = async_stream::stream! {
+        let run = followed;
+        let mut next = first;
+        loop {
+            if let Some(delivery) = next.take() {
+                yield Ok::<Bytes, std::io::Error>(told(&run, &delivery, form));
+            }
+            match tokio::time::timeout(HEARTBEAT, reader.next()).await {
+                Ok(Some(delivery)) => next = Some(delivery),
+                Ok(None) => break,
+                Err(_) => yield Ok(heartbeat(form)),
+            }
+        }
+        yield Ok(last(&run, form).await);
+    };
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        // Proxies that gather answers must not.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    let mut response = (StatusCode::OK, headers, Body::from_stream(body)).into_response();
+    name(&mut response, &run);
+    response
+}
+
+fn told(run: &RunHandle, delivery: &Delivery, form: Form) -> Bytes {
+    match delivery {
+        Delivery::Event(event) => line(form, Some((run, &event.seq.to_string())), &EventJson::from(&**event)),
+        Delivery::Gap(from, to) => line(form, None, &json!({"type": "gap", "from": from, "to": to})),
+        _ => Bytes::new(),
+    }
+}
+
+async fn last(run: &RunHandle, form: Form) -> Bytes {
+    match run.result().await {
+        Ok(result) => line(form, Some((run, END)), &ResultLine { result: ResultJson::from(&*result) }),
+        Err(error) => {
+            let problem = Problem::from(error);
+            line(form, Some((run, END)), &json!({"type": "error", "error": problem.json()}))
+        }
+    }
+}
+
+fn heartbeat(form: Form) -> Bytes {
+    match form {
+        Form::Events => Bytes::from_static(b":\n\n"),
+        _ => Bytes::from_static(b"{\"type\":\"heartbeat\"}\n"),
+    }
+}
+
+fn line(form: Form, id: Option<(&RunHandle, &str)>, value: &impl Serialize) -> Bytes {
+    let json = serde_json::to_string(value).unwrap_or_default();
+    Bytes::from(match (form, id) {
+        (Form::Events, Some((run, place))) => format!("id: {}:{place}\ndata: {json}\n\n", run.id()),
+        (Form::Events, None) => format!("data: {json}\n\n"),
+        _ => json + "\n",
+    })
+}
+
+/// Where a reader that was cut off goes on: at an event, or nowhere when it has had all.
+pub(crate) fn place(run: &RunHandle, headers: &HeaderMap, after: Option<&str>) -> Result<Option<u64>, Problem> {
+    let bad = || Problem::bad("a place in a run is the number of an event, or `RUN:NUMBER` as the stream of the run has it");
+    let given = match headers.get("last-event-id") {
+        Some(value) => Some(value.to_str().map_err(|_| bad())?),
+        None => after,
+    };
+    let Some(given) = given else { return Ok(Some(0)) };
+    let number = match given.split_once(':') {
+        Some((id, number)) if id == run.id() => number,
+        Some(_) => return Err(bad()),
+        None => given,
+    };
+    if number == END {
+        return Ok(None);
+    }
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number.checked_add(1).map(Some).ok_or_else(bad)
+}
