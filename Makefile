@@ -63,9 +63,9 @@ test: announce guests data-guest data packages suites ## Run every test
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
-soak: guests ## Run 10,000 mixed runs over 200 sessions, and floods of 10 GiB, and look for what they leave
-	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 $(CARGO) nextest run --release --locked --workspace --no-capture \
-		-E 'test(guests::soak::) | test(what_a_cell_may_print) | test(a_flood_costs)'
+soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
+	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
+		-E 'test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
 conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null

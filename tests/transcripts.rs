@@ -346,7 +346,8 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         while let Some(event) = run.next().await {
             answers.give(&session, &event);
             let is_call = matches!(event.kind, EventKind::CallStarted { .. } | EventKind::CallFinished { .. });
-            if !(is_call && hides_calls) {
+            let is_of_calls = matches!(&event.kind, EventKind::Status { op, .. } if op.starts_with("calls_"));
+            if !((is_call || is_of_calls) && hides_calls) {
                 transcript.add(&event);
             }
         }
@@ -471,6 +472,10 @@ impl Transcript<'_> {
         match &event.kind {
             EventKind::Stdout { index, text } => return self.stream(*index, "stdout", text),
             EventKind::Stderr { index, text } => return self.stream(*index, "stderr", text),
+            EventKind::Background { index, is_stderr, text, .. } => {
+                let stream = if *is_stderr { "background stderr" } else { "background stdout" };
+                return self.stream(*index, stream, text);
+            }
             _ => self.flush(),
         }
         let offset = self.offset + 1;

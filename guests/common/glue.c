@@ -1,6 +1,7 @@
 // Strings, the current cell and steps; see glue.h.
 #include "glue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,28 @@ kernel_string_t glue_copy(const char *bytes, size_t length) {
 
 kernel_option_string_t glue_some(const char *bytes, size_t length) {
     return (kernel_option_string_t){.is_some = true, .val = glue_copy(bytes, length)};
+}
+
+size_t glue_bundle_bytes(const kernel_mime_bundle_t *bundle) {
+    size_t size = 0;
+    for (size_t i = 0; i < bundle->len; i++) {
+        const cellar_kernel_types_mime_data_t *data = &bundle->ptr[i].f1;
+        bool is_text = data->tag == CELLAR_KERNEL_TYPES_MIME_DATA_TEXT;
+        size += bundle->ptr[i].f0.len + (is_text ? data->val.text.len : data->val.binary.len);
+    }
+    return size;
+}
+
+void glue_display_left_out(size_t size) {
+    char note[128];
+    int length = snprintf(note, sizeof note, "a display of %zu bytes was left out; at most %zu are allowed\n", size,
+                          GLUE_DISPLAY_BYTES_MAX);
+    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR, note, (size_t)length);
+}
+
+size_t glue_call_too_large(char *message, size_t room, size_t size) {
+    return (size_t)snprintf(message, room, "the arguments have %zu bytes, at most %zu are allowed", size,
+                            GLUE_CALL_BYTES_MAX);
 }
 
 void glue_log(const char *text) {

@@ -26,6 +26,41 @@ bool glue_try_copy(const char *bytes, size_t length, kernel_string_t *copy);
 // A present option holding a copy.
 kernel_option_string_t glue_some(const char *bytes, size_t length);
 
+// ---- Crossings
+//
+// The host kills a guest that hands it more than 96 MiB at once. What may be longer is cut into pieces, or refused before.
+
+// Bytes of a text or of a file's content that cross at once.
+#define GLUE_PIECE_BYTES ((size_t)1 << 20)
+
+// Bytes of the arguments of a call, names included, as the host has it.
+#define GLUE_CALL_BYTES_MAX ((size_t)64 << 20)
+
+// Bytes of a display with all its names, but for the few that the ABI adds. A session may allow fewer.
+#define GLUE_DISPLAY_BYTES_MAX ((size_t)95 << 20)
+
+// Bytes of each text of a failure and of a status.
+#define GLUE_WORD_BYTES_MAX ((size_t)64 << 10)
+
+// Bytes of a path.
+#define GLUE_PATH_BYTES_MAX ((size_t)4096)
+
+// The longest prefix of valid UTF-8 that has at most `room` bytes and ends between characters.
+size_t utf8_prefix(const char *bytes, size_t length, size_t room);
+
+// Bytes of a bundle.
+size_t glue_bundle_bytes(const kernel_mime_bundle_t *bundle);
+
+// Tells the reader of the current cell that a display is larger than what can cross. The host says the same of one that
+// is larger than its session allows.
+void glue_display_left_out(size_t size);
+
+// Why no call can be begun when the host answers with the number 0.
+#define GLUE_CALLS_FULL "so many calls wait for an answer that no more can be begun: await some of them first"
+
+// Says why a call of so many bytes is refused. Returns the length of the message, which ends with a zero byte.
+size_t glue_call_too_large(char *message, size_t room, size_t size);
+
 // ---- UTF-8
 
 // Length of the longest prefix that is whole, valid UTF-8.

@@ -16,9 +16,12 @@ static struct {
 } held[2];
 
 static void write_for(uint32_t cell, cellar_kernel_output_stream_name_t to, const char *text, size_t length) {
-    kernel_string_t view = glue_view(text, length);
-    if (length > 0)
-        cellar_kernel_output_write(cell, to, &view);
+    while (length > 0) {
+        kernel_string_t piece = glue_view(text, utf8_prefix(text, length, GLUE_PIECE_BYTES));
+        cellar_kernel_output_write(cell, to, &piece);
+        text += piece.len;
+        length -= piece.len;
+    }
 }
 
 void glue_write(cellar_kernel_output_stream_name_t to, const char *text, size_t length) {

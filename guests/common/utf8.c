@@ -74,6 +74,14 @@ void utf8_repair(char *bytes, size_t length) {
     }
 }
 
+size_t utf8_prefix(const char *bytes, size_t length, size_t room) {
+    if (length <= room)
+        return length;
+    while (room > 0 && ((unsigned char)bytes[room] & 0xC0) == 0x80)
+        room--;
+    return room;
+}
+
 size_t utf8_count(const char *bytes, size_t length) {
     size_t count = 0;
     for (size_t i = 0; i < length; i++)

@@ -30,6 +30,8 @@ wasi_result_t wasi_errno(cellar_kernel_files_error_code_t code) {
 }
 
 wasi_result_t wasi_path(const uint8_t *path, __wasi_size_t length, kernel_string_t *view) {
+    if (length > GLUE_PATH_BYTES_MAX)
+        return __WASI_ERRNO_NAMETOOLONG;
     if (utf8_valid_prefix((const char *)path, length) != length)
         return __WASI_ERRNO_ILSEQ;
     *view = glue_view((const char *)path, length);

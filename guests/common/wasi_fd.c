@@ -179,10 +179,15 @@ wasi_result_t WASI(fd_read)(__wasi_fd_t fd, const __wasi_iovec_t *vectors, size_
 static wasi_result_t write_at(wasi_file_t *file, uint64_t *offset, bool append, const __wasi_ciovec_t *vectors,
                               size_t count, __wasi_size_t *put) {
     *put = 0;
-    for (size_t i = 0; i < count; i++) {
-        kernel_list_u8_t data = {(uint8_t *)vectors[i].buf, vectors[i].buf_len};
-        if (data.len == 0)
+    size_t i = 0, sent = 0;
+    while (i < count) {
+        size_t left = vectors[i].buf_len - sent;
+        kernel_list_u8_t data = {(uint8_t *)vectors[i].buf + sent, left < GLUE_PIECE_BYTES ? left : GLUE_PIECE_BYTES};
+        if (data.len == 0) {
+            i++;
+            sent = 0;
             continue;
+        }
         cellar_kernel_files_error_code_t error;
         uint32_t written = 0;
         bool ok;
@@ -201,6 +206,7 @@ static wasi_result_t write_at(wasi_file_t *file, uint64_t *offset, bool append, 
         if (!ok)
             return *put > 0 ? OK : wasi_errno(error);
         *put += written;
+        sent += written;
         if (written < data.len)
             break;
     }

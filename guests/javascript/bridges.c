@@ -85,6 +85,46 @@ static void release_request(JSContext *ctx, request_t *request) {
     kernel_option_list_u8_free(&request->body);
 }
 
+// Bytes of a request.
+static size_t size_of(const request_t *request) {
+    size_t size = request->body.is_some ? request->body.val.len : 0;
+    for (int i = 0; i < 2; i++)
+        size += request->required[i].len;
+    for (int i = 0; i < 4; i++)
+        size += request->optional[i].is_some ? request->optional[i].val.len : 0;
+    for (size_t i = 0; i < request->headers.len; i++)
+        size += request->headers.ptr[i].f0.len + request->headers.ptr[i].f1.len;
+    return size;
+}
+
+static JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error) {
+    static const char *const kinds[] = {"failed", "denied", "unknown", "invalid", "cancelled", "limit"};
+    JSValue value = JS_NewObject(ctx);
+    JS_SetPropertyStr(ctx, value, "kind", JS_NewString(ctx, error->kind < 6 ? kinds[error->kind] : "failed"));
+    JS_SetPropertyStr(ctx, value, "message", string_from(ctx, error->message));
+    return value;
+}
+
+// Throws that a call is past a limit.
+static JSValue throw_limit(JSContext *ctx, const char *message, size_t length) {
+    cellar_kernel_types_call_error_t error = {CELLAR_KERNEL_TYPES_CALL_ERROR_KIND_LIMIT, glue_view(message, length)};
+    return JS_Throw(ctx, call_error_value(ctx, &error));
+}
+
+// Takes the request of a call, or throws: what the host would say when it is too large.
+static bool take_call(JSContext *ctx, bridge_t bridge, int argc, JSValueConst *argv, request_t *request) {
+    bool ok = take_request(ctx, bridge, argc, argv, request);
+    if (ok && size_of(request) > GLUE_CALL_BYTES_MAX) {
+        char message[128];
+        size_t length = glue_call_too_large(message, sizeof message, size_of(request));
+        throw_limit(ctx, message, length);
+        ok = false;
+    }
+    if (!ok)
+        release_request(ctx, request);
+    return ok;
+}
+
 static cellar_kernel_types_llm_request_t llm_request(const request_t *r) {
     return (cellar_kernel_types_llm_request_t){
         .prompt = r->required[0],
@@ -120,10 +160,8 @@ static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
     request_t request;
     if (JS_ToInt32(ctx, &bridge, argv[0]))
         return JS_EXCEPTION;
-    if (!take_request(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request)) {
-        release_request(ctx, &request);
+    if (!take_call(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request))
         return JS_EXCEPTION;
-    }
     uint64_t call = 0;
     if (bridge == BRIDGE_TOOL) {
         call = cellar_kernel_tools_start_call(glue_cell, &request.required[0], &request.required[1]);
@@ -140,6 +178,8 @@ static JSValue start(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
         call = cellar_kernel_http_start_call(glue_cell, &http);
     }
     release_request(ctx, &request);
+    if (call == 0)
+        return throw_limit(ctx, GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
     return JS_NewInt64(ctx, (int64_t)call);
 }
 
@@ -170,24 +210,14 @@ static JSValue response_value(JSContext *ctx, const cellar_kernel_types_response
     return value;
 }
 
-static JSValue call_error_value(JSContext *ctx, const cellar_kernel_types_call_error_t *error) {
-    static const char *const kinds[] = {"failed", "denied", "unknown", "invalid", "cancelled", "limit"};
-    JSValue value = JS_NewObject(ctx);
-    JS_SetPropertyStr(ctx, value, "kind", JS_NewString(ctx, error->kind < 6 ? kinds[error->kind] : "failed"));
-    JS_SetPropertyStr(ctx, value, "message", string_from(ctx, error->message));
-    return value;
-}
-
 // call(bridge, ...): throws a plain object with `kind` and `message`, which the prelude makes an error of.
 static JSValue call(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     int32_t bridge;
     request_t request;
     if (JS_ToInt32(ctx, &bridge, argv[0]))
         return JS_EXCEPTION;
-    if (!take_request(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request)) {
-        release_request(ctx, &request);
+    if (!take_call(ctx, (bridge_t)bridge, argc - 1, argv + 1, &request))
         return JS_EXCEPTION;
-    }
     cellar_kernel_types_response_t response = {.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON};
     cellar_kernel_types_call_error_t error;
     bool ok;

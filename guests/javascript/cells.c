@@ -260,7 +260,10 @@ static bool show(JSValueConst value) {
         return false;
     cellar_kernel_types_tuple2_string_mime_data_t entry = {.f0 = glue_view("text/plain", 10), .f1.val.text = text};
     cellar_kernel_output_display_data_t display = {.data = {&entry, 1}, .is_value = true};
-    cellar_kernel_output_display(glue_cell, &display);
+    if (text.len > GLUE_DISPLAY_BYTES_MAX)
+        glue_display_left_out(text.len);
+    else
+        cellar_kernel_output_display(glue_cell, &display);
     text_free(ctx, &text);
     return true;
 }

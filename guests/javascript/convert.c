@@ -34,14 +34,23 @@ static bool copy_bytes(JSContext *ctx, const uint8_t *bytes, size_t length, kern
     return false;
 }
 
-bool copy_text_of(JSContext *ctx, JSValueConst value, kernel_string_t *text) {
+// Copies a text, or as much of it as `room` bytes hold.
+static bool copy_prefix_of(JSContext *ctx, JSValueConst value, size_t room, kernel_string_t *text) {
     kernel_string_t view;
     *text = (kernel_string_t){NULL, 0};
     if (!text_of(ctx, value, &view))
         return false;
-    bool ok = copy_bytes(ctx, view.ptr, view.len, text);
+    bool ok = copy_bytes(ctx, view.ptr, utf8_prefix((const char *)view.ptr, view.len, room), text);
     text_free(ctx, &view);
     return ok;
+}
+
+bool copy_text_of(JSContext *ctx, JSValueConst value, kernel_string_t *text) {
+    return copy_prefix_of(ctx, value, SIZE_MAX, text);
+}
+
+bool copy_word_of(JSContext *ctx, JSValueConst value, kernel_string_t *text) {
+    return copy_prefix_of(ctx, value, GLUE_WORD_BYTES_MAX, text);
 }
 
 bool copy_property(JSContext *ctx, JSValueConst object, const char *name, kernel_option_string_t *text) {
@@ -49,7 +58,7 @@ bool copy_property(JSContext *ctx, JSValueConst object, const char *name, kernel
     JSValue value = JS_GetPropertyStr(ctx, object, name);
     bool ok = !JS_IsException(value);
     if (ok && !JS_IsUndefined(value))
-        ok = text->is_some = copy_text_of(ctx, value, &text->val);
+        ok = text->is_some = copy_word_of(ctx, value, &text->val);
     JS_FreeValue(ctx, value);
     return ok;
 }

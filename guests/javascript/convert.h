@@ -17,6 +17,9 @@ void text_free(JSContext *ctx, kernel_string_t *text);
 // A copy of a value's text that the ABI frees. False when an exception is pending, such as that memory is short.
 bool copy_text_of(JSContext *ctx, JSValueConst value, kernel_string_t *text);
 
+// The same of a text that needs not be whole; see GLUE_WORD_BYTES_MAX.
+bool copy_word_of(JSContext *ctx, JSValueConst value, kernel_string_t *text);
+
 // Copies the text of a property; an undefined property is no text. False when an exception is pending.
 bool copy_property(JSContext *ctx, JSValueConst object, const char *name, kernel_option_string_t *text);
 

@@ -24,6 +24,10 @@ static bool ask_for_bundle(hook_t hook, kernel_string_t *text, uint32_t number, 
     JSContext *ctx = enter();
     JSValue answer = ask(ctx, hook, text, number);
     bool found = JS_IsArray(answer) && bundle_of(ctx, answer, bundle);
+    if (found && glue_bundle_bytes(bundle) > GLUE_DISPLAY_BYTES_MAX) {
+        bundle_free(bundle);
+        found = false;
+    }
     JS_FreeValue(ctx, answer);
     return found;
 }

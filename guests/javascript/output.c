@@ -12,9 +12,8 @@ static JSValue write_text(JSContext *ctx, JSValueConst this_value, int argc, JSV
     kernel_string_t text;
     if (JS_ToInt32(ctx, &to, argv[0]) || !text_of(ctx, argv[1], &text))
         return JS_EXCEPTION;
-    if (text.len > 0)
-        cellar_kernel_output_write(glue_cell, to == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR
-                                                      : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, &text);
+    glue_write(to == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT,
+               (const char *)text.ptr, text.len);
     text_free(ctx, &text);
     note_wait();
     return JS_UNDEFINED;
@@ -27,7 +26,11 @@ static JSValue display(JSContext *ctx, JSValueConst this_value, int argc, JSValu
         return JS_EXCEPTION;
     bool ok = bundle_of(ctx, argv[0], &shown.data);
     if (ok) {
-        cellar_kernel_output_display(glue_cell, &shown);
+        size_t size = glue_bundle_bytes(&shown.data) + (shown.display_id.is_some ? shown.display_id.val.len : 0);
+        if (size > GLUE_DISPLAY_BYTES_MAX)
+            glue_display_left_out(size);
+        else
+            cellar_kernel_output_display(glue_cell, &shown);
         bundle_free(&shown.data);
         note_wait();
     }
@@ -62,7 +65,7 @@ static bool scalar_of(JSContext *ctx, JSValueConst value, cellar_kernel_types_sc
         return true;
     }
     scalar->tag = CELLAR_KERNEL_TYPES_SCALAR_TEXT;
-    return copy_text_of(ctx, value, &scalar->val.text);
+    return copy_word_of(ctx, value, &scalar->val.text);
 }
 
 // status(operation, name, value, ...)
@@ -70,10 +73,10 @@ static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValue
     cellar_kernel_output_tuple2_string_scalar_t fields[8] = {0};
     cellar_kernel_output_list_tuple2_string_scalar_t list = {fields, 0};
     kernel_string_t operation;
-    bool ok = copy_text_of(ctx, argv[0], &operation);
+    bool ok = copy_word_of(ctx, argv[0], &operation);
     for (int i = 1; ok && i + 1 < argc && list.len < sizeof fields / sizeof *fields; i += 2) {
         cellar_kernel_output_tuple2_string_scalar_t *field = &fields[list.len++];
-        ok = copy_text_of(ctx, argv[i], &field->f0) && scalar_of(ctx, argv[i + 1], &field->f1);
+        ok = copy_word_of(ctx, argv[i], &field->f0) && scalar_of(ctx, argv[i + 1], &field->f1);
     }
     if (ok)
         cellar_kernel_output_status(glue_cell, &operation, &list);

@@ -75,7 +75,9 @@ static flow_t huge_text(cell_t *cell) {
     if (text == NULL)
         return fail_raised(cell, "MemoryError", "no memory for the lie");
     memset(text, 'x', size);
-    glue_write(CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, text, size);
+    // Past the glue, which would cut it into pieces.
+    kernel_string_t whole = glue_view(text, size);
+    cellar_kernel_output_write(glue_cell, CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT, &whole);
     free(text);
     return GO_ON;
 }

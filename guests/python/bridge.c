@@ -135,6 +135,63 @@ static int prepare_http(call_t *call, PyObject *args) {
     return 0;
 }
 
+static size_t optional_bytes(bool is_some, const kernel_string_t *text) {
+    return is_some ? text->len : 0;
+}
+
+/* Bytes of the arguments of a call. */
+static size_t size_of(const call_t *call) {
+    const cellar_kernel_types_llm_request_t *llm = &call->request.llm;
+    const cellar_kernel_types_agent_request_t *agent = &call->request.agent;
+    const cellar_kernel_types_http_request_t *http = &call->request.http;
+    size_t size = 0;
+    switch (call->bridge) {
+    case TOOL:
+        return call->request.tool.name.len + call->request.tool.arguments.len;
+    case LLM:
+        return llm->prompt.len + llm->model.len + optional_bytes(llm->system.is_some, &llm->system.val)
+            + optional_bytes(llm->schema.is_some, &llm->schema.val);
+    case AGENT:
+        return agent->prompt.len + agent->agent_type.len + optional_bytes(agent->model.is_some, &agent->model.val)
+            + optional_bytes(agent->context.is_some, &agent->context.val)
+            + optional_bytes(agent->label.is_some, &agent->label.val)
+            + optional_bytes(agent->schema.is_some, &agent->schema.val);
+    case INPUT:
+        return call->request.prompt.len;
+    case HTTP:
+        for (size_t i = 0; i < http->headers.len; i++) {
+            size += http->headers.ptr[i].f0.len + http->headers.ptr[i].f1.len;
+        }
+        return size + http->method.len + http->url.len + (http->body.is_some ? http->body.val.len : 0);
+    }
+    return 0;
+}
+
+static PyObject *call_error_class;
+
+/* Raises that a call is past a limit. */
+static PyObject *raise_limit(const char *message, size_t length) {
+    kernel_string_t text = {(uint8_t *)message, length};
+    cellar_kernel_types_call_error_t error = {CELLAR_KERNEL_TYPES_CALL_ERROR_KIND_LIMIT, text};
+    PyObject *value = cellar_call_error(&error);
+    if (value != NULL) {
+        PyErr_SetObject(call_error_class != NULL ? call_error_class : PyExc_RuntimeError, value);
+        Py_DECREF(value);
+    }
+    return NULL;
+}
+
+/* Raises what the host would say of a call whose arguments are too large, if they are. */
+static int refuse_large(const call_t *call) {
+    size_t size = size_of(call);
+    if (size <= GLUE_CALL_BYTES_MAX) {
+        return 0;
+    }
+    char message[128];
+    raise_limit(message, glue_call_too_large(message, sizeof message, size));
+    return -1;
+}
+
 static void finish(call_t *call) {
     if (call->bridge == HTTP) {
         PyMem_Free(call->request.http.headers.ptr);
@@ -175,15 +232,13 @@ static int prepare(call_t *call, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "no such bridge");
     }
     Py_DECREF(rest);
-    if (failed) {
+    if (failed || refuse_large(call) < 0) {
         finish(call);
         return -1;
     }
     cellar_stream_flush();
     return 0;
 }
-
-static PyObject *call_error_class;
 
 static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
     PyObject *value = cellar_call_error(error);
@@ -285,6 +340,9 @@ static PyObject *bridge_start(PyObject *module, PyObject *args) {
     }
     uint64_t number = start(&call);
     finish(&call);
+    if (number == 0) {
+        return raise_limit(GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
+    }
     return PyLong_FromUnsignedLongLong(number);
 }
 
@@ -337,7 +395,13 @@ static PyObject *bridge_display(PyObject *module, PyObject *args) {
     display.update = update;
     display.is_value = is_value;
     cellar_stream_flush();
-    cellar_kernel_output_display(cellar_current_cell(), &display);
+    size_t size = glue_bundle_bytes(&display.data) + optional_bytes(display.display_id.is_some, &display.display_id.val);
+    if (size > GLUE_DISPLAY_BYTES_MAX) {
+        glue_cell = cellar_current_cell();
+        glue_display_left_out(size);
+    } else {
+        cellar_kernel_output_display(cellar_current_cell(), &display);
+    }
     kernel_mime_bundle_free(&display.data);
     release(&borrowed);
     Py_RETURN_NONE;
@@ -361,7 +425,7 @@ static int copy_scalar(PyObject *value, cellar_kernel_types_scalar_t *out) {
         out->val.number = PyFloat_AS_DOUBLE(value);
     } else {
         out->tag = CELLAR_KERNEL_TYPES_SCALAR_TEXT;
-        cellar_copy_text(value, &out->val.text);
+        cellar_copy_word(value, &out->val.text);
     }
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -379,13 +443,13 @@ static PyObject *bridge_status(PyObject *module, PyObject *args) {
     }
     Py_ssize_t position = 0;
     while (!PyErr_Occurred() && PyDict_Next(fields, &position, &name, &value)) {
-        cellar_copy_text(name, &list.ptr[list.len].f0);
+        cellar_copy_word(name, &list.ptr[list.len].f0);
         copy_scalar(value, &list.ptr[list.len].f1);
         list.len++;
     }
     if (!PyErr_Occurred()) {
         kernel_string_t name;
-        cellar_copy_text(op, &name);
+        cellar_copy_word(op, &name);
         cellar_stream_flush();
         cellar_kernel_output_status(cellar_current_cell(), &name, &list);
         kernel_string_free(&name);
@@ -529,7 +593,7 @@ static PyObject *bridge_duplicate(PyObject *module, PyObject *descriptor) {
 
 static PyObject *bridge_log(PyObject *module, PyObject *message) {
     kernel_string_t text;
-    cellar_copy_text(message, &text);
+    cellar_copy_word(message, &text);
     cellar_kernel_control_log(&text);
     kernel_string_free(&text);
     Py_RETURN_NONE;

@@ -461,6 +461,10 @@ void exports_kernel_is_complete(kernel_string_t *code, kernel_completeness_t *ou
 /* A bundle or None. */
 static bool copy_optional_bundle(PyObject *result, kernel_mime_bundle_t *out) {
     bool some = result != NULL && result != Py_None && cellar_copy_bundle(result, out) == 0;
+    if (some && glue_bundle_bytes(out) > GLUE_DISPLAY_BYTES_MAX) {
+        kernel_mime_bundle_free(out);
+        some = false;
+    }
     PyErr_Clear();
     Py_XDECREF(result);
     return some;

@@ -22,6 +22,8 @@ uint32_t cellar_current_cell(void);
 int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner);
 /* A copy, for what the bindings free. Returns -1, with no exception set and an empty string, when memory is short. */
 int cellar_copy_text(PyObject *text, kernel_string_t *out);
+/* The same of a text that needs not be whole; see GLUE_WORD_BYTES_MAX. */
+int cellar_copy_word(PyObject *text, kernel_string_t *out);
 PyObject *cellar_text(const kernel_string_t *text);
 /* Turns a list of (mime, str | bytes) into a bundle that the caller frees with kernel_mime_bundle_free. */
 int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);

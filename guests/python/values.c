@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "glue.h"
+
 int cellar_borrow_text(PyObject *text, kernel_string_t *out, PyObject **owner) {
     Py_ssize_t length;
     const char *bytes = PyUnicode_AsUTF8AndSize(text, &length);
@@ -36,7 +38,8 @@ static int copy_bytes(const void *bytes, size_t length, uint8_t **out, size_t *o
     return 0;
 }
 
-int cellar_copy_text(PyObject *text, kernel_string_t *out) {
+/* Copies a text, or as much of it as `room` bytes hold. */
+static int copy_prefix(PyObject *text, size_t room, kernel_string_t *out) {
     PyObject *owner;
     kernel_string_t borrowed;
     out->ptr = NULL;
@@ -45,9 +48,18 @@ int cellar_copy_text(PyObject *text, kernel_string_t *out) {
         PyErr_Clear();
         return -1;
     }
-    int failed = copy_bytes(borrowed.ptr, borrowed.len, &out->ptr, &out->len);
+    size_t length = utf8_prefix((const char *)borrowed.ptr, borrowed.len, room);
+    int failed = copy_bytes(borrowed.ptr, length, &out->ptr, &out->len);
     Py_DECREF(owner);
     return failed;
+}
+
+int cellar_copy_text(PyObject *text, kernel_string_t *out) {
+    return copy_prefix(text, SIZE_MAX, out);
+}
+
+int cellar_copy_word(PyObject *text, kernel_string_t *out) {
+    return copy_prefix(text, GLUE_WORD_BYTES_MAX, out);
 }
 
 PyObject *cellar_text(const kernel_string_t *text) {
@@ -138,7 +150,7 @@ PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error) {
 static void copy_option_text(PyObject *text, kernel_option_string_t *out) {
     out->is_some = text != Py_None;
     if (out->is_some) {
-        cellar_copy_text(text, &out->val);
+        cellar_copy_word(text, &out->val);
     }
 }
 
@@ -159,13 +171,13 @@ static int copy_failure(PyObject *record, cellar_kernel_types_failure_t *out) {
     }
     out->kind.tag = (uint8_t)kind;
     out->kind.val.stopped = (uint8_t)reason;
-    cellar_copy_text(name, &out->name);
-    cellar_copy_text(message, &out->message);
+    cellar_copy_word(name, &out->name);
+    cellar_copy_word(message, &out->message);
     copy_option_number(line, &out->line);
     copy_option_number(column, &out->column);
     copy_option_text(snippet, &out->snippet);
     copy_option_text(pointer, &out->pointer);
-    cellar_copy_text(traceback, &out->traceback);
+    cellar_copy_word(traceback, &out->traceback);
     return PyErr_Occurred() ? -1 : 0;
 }
 

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     /// it prints. SIGHUP has it read its tokens again; SIGTERM has it refuse new work, wait for what runs, store every
     /// session and end.
     Serve(ServeArguments),
+    /// Serve sessions and runs to the client of the Model Context Protocol that started this one
+    Mcp(McpArguments),
     /// Make, list and revoke the tokens of `cellar serve`
     Token(TokenArguments),
     /// List the sessions that --session keeps
@@ -163,6 +165,12 @@ pub(crate) struct ServeArguments {
     /// Address and port to listen at; port 0 is any that is free [default: 127.0.0.1:8700]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) granted: GrantArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArguments {
     #[command(flatten)]
     pub(crate) granted: GrantArguments,
 }

@@ -20,7 +20,9 @@ use crate::{
     setup,
     terminal::{Look, escaped},
 };
-use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson, config::Config};
+use cellar_wire::{
+    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson, config::Config,
+};
 
 const HEADER: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -66,6 +68,11 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         problems.push(format!("nothing can run: {error}{cause}"));
     }
+    let host_json = HostJson {
+        kernels: cellar_setup::kernels_max(&config.host),
+        memory_mib: cellar_setup::memory_bytes() >> 20,
+        is_set: config.host.kernels.is_some(),
+    };
     let config = config_json(path, config);
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
@@ -81,6 +88,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         guests,
         folders: FoldersJson { guests: host.guests.clone(), cache: host.cache.clone() },
         config,
+        host: host_json,
         machine,
         problems,
     }
@@ -264,6 +272,12 @@ fn text(report: &DoctorJson, look: Look) -> String {
         lines.painted(guest.guest, style, &state);
     }
     config_lines(&mut lines, &report.config);
+    let host = &report.host;
+    let reason = match host.is_set {
+        true => "set under [host]".to_owned(),
+        false => format!("for {} MiB of memory; set `kernels` under [host] for another number", host.memory_mib),
+    };
+    lines.item("awake kernels", &format!("{} at a time, {reason}", host.kernels));
     let machine = &report.machine;
     lines.header("machine");
     lines

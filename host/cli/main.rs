@@ -4,6 +4,7 @@ mod args;
 mod artifacts;
 mod bake;
 mod doctor;
+mod mcp;
 mod notebook;
 mod output;
 mod render;
@@ -81,6 +82,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
         Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
         Command::Serve(arguments) => on_runtime(serve::serve(&folders, arguments)),
+        Command::Mcp(arguments) => on_runtime(mcp::mcp(&folders, arguments)),
         Command::Token(arguments) => token::token(&folders, arguments),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),

@@ -9,6 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     Cell, Event, EventKind, Language, Outcome,
+    event::background_lines,
     mime::{MimeBundle, MimeData},
     outcome::Failure,
 };
@@ -92,6 +93,7 @@ impl Notebook {
             EventKind::CellStarted { index, .. }
             | EventKind::Stdout { index, .. }
             | EventKind::Stderr { index, .. }
+            | EventKind::Background { index, .. }
             | EventKind::Display { index, .. }
             | EventKind::UpdateDisplay { index, .. }
             | EventKind::ClearOutput { index, .. }
@@ -245,6 +247,9 @@ impl Outputs {
             EventKind::CellStarted { cell, .. } => self.number = Some(cell.0),
             EventKind::Stdout { text, .. } => self.print("stdout", text, room),
             EventKind::Stderr { text, .. } => self.print("stderr", text, room),
+            EventKind::Background { cell, text, left_out, .. } => {
+                self.print("stderr", &background_lines(*cell, text, *left_out), room);
+            }
             EventKind::Display { data, display_id, .. } => {
                 let value = || json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});
                 self.add(bytes_of(data), None, display_id.clone(), value, room);

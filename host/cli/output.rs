@@ -5,6 +5,7 @@ use std::io::Read;
 use cellar_engine::{
     Event, EventKind, RunResult,
     artifacts::SessionArtifacts,
+    event::background_lines,
     mime::MimeBundle,
     outcome::Failure,
     results::{OutputPolicy, View},
@@ -171,6 +172,7 @@ impl Plain {
         match &event.kind {
             EventKind::Stdout { text, .. } => self.write(text),
             EventKind::Stderr { text, .. } => self.tell(text),
+            EventKind::Background { cell, text, left_out, .. } => self.tell(&background_lines(*cell, text, *left_out)),
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
             EventKind::CellFinished { outcome, .. } => {
                 self.end_colors()?;

@@ -25,6 +25,7 @@ use anstyle::{AnsiColor, Style};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     Cell, Event, EventKind, Language,
+    event::background_lines,
     mime::{MimeBundle, MimeData},
     outcome::Failure,
     results::Image,
@@ -141,6 +142,9 @@ impl<W: Write> Transcript<W> {
             EventKind::CellStarted { index, .. } => self.start(*index),
             EventKind::Stdout { text, .. } => self.text(text, None),
             EventKind::Stderr { text, .. } => self.text(text, Some(STDERR)),
+            EventKind::Background { cell, text, left_out, .. } => {
+                self.text(&background_lines(*cell, text, *left_out), Some(STDERR))
+            }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
             EventKind::Status { op, fields, .. } => self.aside(&words::status(op, fields)),
             EventKind::CallStarted { .. } => {

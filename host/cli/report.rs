@@ -14,7 +14,7 @@ use cellar_engine::{
 
 use crate::{
     socket::is_request_fault,
-    terminal::{Look, escaped, say, tell},
+    terminal::{Look, escaped, escaped_lines, say, tell},
 };
 use cellar_hub::HubError;
 use cellar_server::{ServeError, TokenError};
@@ -268,7 +268,9 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         }
         Error::Snapshot(SnapshotError::Memory { .. }) => "grant more with --memory",
         Error::Replay(ReplayError::File(error)) if is_of_another_build(error) => "use the build that made it",
-        Error::KernelsExhausted => "end other sessions first",
+        Error::KernelsExhausted => {
+            "wait until other cells have ended, or raise `kernels` under [host] of the `cellar.toml`"
+        }
         Error::Audit { .. } => "name a plain file in a folder that is there and that you may write to",
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
@@ -283,16 +285,27 @@ fn is_of_another_build(error: &FormatError) -> bool {
 
 /// Tells about an error on standard error.
 pub(crate) fn print_error(error: &CliError) {
-    let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escaped(&error.to_string()));
+    let mut text = format!("{ERROR}error:{ERROR:#} {}\n", message(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(&format!("  {DIM}caused by:{DIM:#} {}\n", escaped(&error.to_string())));
+        text.push_str(&format!("  {DIM}caused by:{DIM:#} {}\n", message(&error.to_string())));
         cause = error.source();
     }
     if let Some(hint) = error.hint() {
         text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escaped(&hint)));
     }
     tell(&text);
+}
+
+/// A message without what would steer a terminal. Its further lines are indented, so that none is taken for one of ours.
+fn message(text: &str) -> String {
+    let text = escaped_lines(text);
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |message, line| {
+        let indent = if line.starts_with("  ") { "" } else { "  " };
+        format!("{message}\n{indent}{line}")
+    })
 }
 
 /// Tells about progress on standard error.

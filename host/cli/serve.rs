@@ -28,7 +28,8 @@ pub(crate) async fn serve(folders: &Folders, arguments: ServeArguments) -> Resul
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Start)?;
     let (server, listener) = Server::open(config, Arc::new(SessionDoors)).await?;
     let address = listener.local_addr().map_err(CliError::Start)?;
-    let reach = if address.ip().is_loopback() { "from this machine alone" } else { "from wherever this address is reached" };
+    let reach =
+        if address.ip().is_loopback() { "from this machine alone" } else { "from wherever this address is reached" };
     let whom = match &token {
         Some(token) => format!("token: {token}"),
         None => format!("tenants: {}; `cellar token new` makes their tokens", tenants.join(", ")),
@@ -56,4 +57,3 @@ pub(crate) async fn serve(folders: &Folders, arguments: ServeArguments) -> Resul
     }
     Ok(EXIT_COMPLETE)
 }
-

@@ -10,11 +10,17 @@ mod state;
 
 use std::{sync::Arc, time::Duration};
 
-use cellar_engine::{HostConfig, RunResult, results::View};
-use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, Keep, OnDisconnect, OpenRequest, RunHandle, RunRequest};
+use cellar_engine::{
+    HostConfig, RunResult,
+    background::{Background, BackgroundReader},
+    results::View,
+};
+use cellar_hub::{
+    Answerer, Ask, Delivery, Hub, HubConfig, HubError, Keep, OnDisconnect, OpenRequest, RunHandle, RunRequest,
+};
 use cellar_setup::Overrides;
 use cellar_wire::{
-    Answer, EventJson, Open, OpenSessionJson, OutputJson, Request, ResultJson, first_outputs, output_page,
+    Answer, EventJson, Open, OpenSessionJson, OutputJson, Request, ResultJson, StreamJson, first_outputs, output_page,
     request_from_json, request_types,
 };
 use tokio::{
@@ -41,9 +47,9 @@ const LINES_QUEUED_MAX: usize = 64;
 /// KiB of events that wait for the caller, as they are before they are written as JSON.
 const LINES_KIB_MAX: u32 = 64 << 10;
 /// Requests under way that wait for something, runs among them.
-const TASKS_MAX: usize = 256;
-/// Live kernels of each flavour.
-const KERNELS_MAX: u32 = 64;
+const TASKS_MAX: usize = 4_096;
+/// Sessions that may be open.
+const SESSIONS_MAX: usize = 4_096;
 /// The session of requests that name none; it is opened by the first of them.
 const DEFAULT_SESSION: &str = "default";
 
@@ -78,10 +84,11 @@ static ROOM: Semaphore = Semaphore::const_new(LINES_KIB_MAX as usize);
 /// # Errors
 /// The configuration is not valid, or the streams fail.
 pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Result<u8, CliError> {
-    let host_config = HostConfig { kernels_max: KERNELS_MAX, ..setup::host_config(folders)? };
     let mut config = HubConfig::default();
-    config.runs_max = TASKS_MAX;
+    (config.runs_max, config.sessions_max) = (TASKS_MAX, SESSIONS_MAX);
     config.overrides = Overrides::from(&arguments.granted);
+    let kernels_max = cellar_setup::kernels_max(&config.overrides.file().map_err(HubError::from)?.host);
+    let host_config = HostConfig { kernels_max, ..setup::host_config(folders)? };
     config.progress = print_progress;
     let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
     let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
@@ -324,7 +331,21 @@ impl Server {
             snapshot,
             keep: Keep::No,
         };
-        Ok(self.hub.open_session(request, Some(self.answerer.clone())).await?)
+        let name = self.hub.open_session(request, Some(self.answerer.clone())).await?;
+        let background = self.hub.session(&name)?.session.background();
+        tokio::spawn(tell_background(name.clone(), background, self.answers.downgrade()));
+        Ok(name)
+    }
+}
+
+/// Tells what a session's code writes while none of its cells runs.
+async fn tell_background(session: String, mut background: BackgroundReader, answers: mpsc::WeakSender<Answer>) {
+    while let Some(Background { cell, is_stderr, text, .. }) = background.next().await {
+        let stream = StreamJson::new(is_stderr);
+        let Some(answers) = answers.upgrade() else { return };
+        if answers.send(Answer::Background { session: session.clone(), cell: cell.0, stream, text }).await.is_err() {
+            return;
+        }
     }
 }
 

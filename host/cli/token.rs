@@ -31,7 +31,8 @@ pub(crate) fn token(folders: &Folders, arguments: TokenArguments) -> Result<u8, 
                     return Err(CliError::usage(message, format!("say --tenant with one of {}", known.join(", "))));
                 }
             };
-            let scopes = if scopes.is_empty() { vec![Scope::Run] } else { scopes.into_iter().map(Scope::from).collect() };
+            let scopes =
+                if scopes.is_empty() { vec![Scope::Run] } else { scopes.into_iter().map(Scope::from).collect() };
             let lifetime = days.map(|days| DAY * u32::try_from(days).unwrap_or(u32::MAX));
             let text = file.add(NewToken { tenant, name, scopes, lifetime })?;
             output::print(format!("{text}\n").as_bytes())?;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod analyses;
+mod background;
 mod bridges;
 mod charts;
 mod cli;
@@ -11,6 +12,7 @@ mod data;
 mod floods;
 mod hostile;
 mod input;
+mod many;
 mod mcp;
 mod memory;
 mod node;

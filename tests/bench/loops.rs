@@ -19,7 +19,7 @@ pub(crate) fn source(guest: GuestName) -> &'static str {
     match guest {
         GuestName::PythonData => include_str!("data.py"),
         GuestName::Python => include_str!("loops.py"),
-        GuestName::JavaScript | GuestName::JavaScriptCharts | GuestName::Probe => include_str!("loops.js"),
+        _ => include_str!("loops.js"),
     }
 }
 

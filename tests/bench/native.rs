@@ -94,9 +94,6 @@ pub(crate) fn output(guest: GuestName, program: &str) -> String {
 /// Which native interpreter is compared with, in a few words.
 pub(crate) fn describe(guest: GuestName) -> String {
     let question = match guest {
-        GuestName::JavaScript | GuestName::JavaScriptCharts | GuestName::Probe => {
-            return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
-        }
         GuestName::Python => {
             "import platform, sysconfig\nflags = sysconfig.get_config_var('CONFIG_ARGS') or ''\n\
              how = 'with' if '--enable-optimizations' in flags else 'without'\n\
@@ -104,6 +101,9 @@ pub(crate) fn describe(guest: GuestName) -> String {
         }
         GuestName::PythonData => {
             "import numpy, pandas\nprint('NumPy', numpy.__version__, 'with OpenBLAS, pandas', pandas.__version__)"
+        }
+        _ => {
+            return "QuickJS-ng from the guest's sources, cc -O3".to_owned();
         }
     };
     output(guest, question).trim().to_owned()

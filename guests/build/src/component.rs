@@ -70,7 +70,6 @@ fn strip(core: &[u8]) -> Result<Vec<u8>> {
             continue;
         }
         if let Some((id, range)) = payload.as_section() {
-            let range = usize::try_from(range.start)?..usize::try_from(range.end)?;
             module.section(&wasm_encoder::RawSection { id, data: &core[range] });
         }
     }

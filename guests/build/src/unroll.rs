@@ -176,9 +176,9 @@ impl<'a> Body<'a> {
         let mut steps = Vec::new();
         let mut reader = body.get_operators_reader()?;
         while !reader.eof() {
-            let start = usize::try_from(reader.original_position())?;
+            let start = reader.original_position();
             let kind = Kind::of(reader.read()?)?;
-            steps.push(Step { bytes: start..usize::try_from(reader.original_position())?, kind });
+            steps.push(Step { bytes: start..reader.original_position(), kind });
         }
         Ok(Self { core, bytes: body.range(), steps })
     }

@@ -73,10 +73,19 @@
     return site;
   };
 
+  // What the host answers at once; a refusal becomes an error.
+  function made(site, call) {
+    try {
+      return call();
+    } catch (failure) {
+      throw kit.isError(failure) ? failure : fill(site, failure);
+    }
+  }
+
   function start(tool, request) {
     const site = siteOf(tool);
     const { promise, resolve, reject } = Promise.withResolvers();
-    const id = host.start(...request);
+    const id = made(site, () => host.start(...request));
     pending.set(id, { site, resolve, reject, cell: host.currentCell() });
     return { id, promise };
   }
@@ -86,12 +95,7 @@
   }
 
   function callNow(tool, request) {
-    const site = siteOf(tool);
-    try {
-      return host.call(...request);
-    } catch (failure) {
-      throw kit.isError(failure) ? failure : fill(site, failure);
-    }
+    return made(siteOf(tool), () => host.call(...request));
   }
 
   kit.settle = (id, ok, value) => {

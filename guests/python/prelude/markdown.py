@@ -1,6 +1,7 @@
 """HTML as basic Markdown, for readers that show no HTML."""
 
 import contextlib
+import re
 import sys
 
 from _cellar_prelude.sandbox import VENDORED_FOLDER
@@ -72,13 +73,63 @@ class _Converter(MarkdownConverter):
         return super().convert_th(el, text.replace("|", "\\|"), parent_tags)
 
 
+# What ends an open element whose end tag was left out: the elements that begin behind it.
+_ENDED_BY = {
+    "li": {"li"},
+    "dt": {"dt", "dd"},
+    "dd": {"dt", "dd"},
+    "td": {"td", "th", "tr", "tbody", "thead", "tfoot"},
+    "th": {"td", "th", "tr", "tbody", "thead", "tfoot"},
+    "tr": {"tr", "tbody", "thead", "tfoot"},
+    "thead": {"tbody", "tfoot"},
+    "tbody": {"tbody", "tfoot"},
+    "option": {"option", "optgroup"},
+    "p": set("address article blockquote div dl footer form h1 h2 h3 h4 h5 h6 header hr ol p pre section table ul".split()),
+}
+# Elements that end none outside of themselves.
+_WALLS = {"ul", "ol", "dl", "table", "select", "div", "blockquote"}
+_VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+_TAG = re.compile(r"<!--.*?-->|<(/?)([a-zA-Z][a-zA-Z0-9]*)((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>", re.DOTALL)
+
+
+def _with_end_tags(html):
+    """The same with the end tags that HTML lets its authors leave out, which the parser does not know to add."""
+    stack, out, position = [], [], 0
+
+    def end(place):
+        out.extend(f"</{name}>" for name in reversed(stack[place:]))
+        del stack[place:]
+
+    for found in _TAG.finditer(html):
+        out.append(html[position : found.start()])
+        position = found.end()
+        name = (found[2] or "").lower()
+        if not name or name in _VOID or found[3].endswith("/"):
+            out.append(found[0])
+        elif found[1]:
+            # One that was never open is none.
+            if name in stack:
+                end(len(stack) - 1 - stack[::-1].index(name))
+        else:
+            place = len(stack)
+            while place > 0 and stack[place - 1] not in _WALLS:
+                place -= 1
+            ended = (at for at in range(place, len(stack)) if name in _ENDED_BY.get(stack[at], ()))
+            end(next(ended, len(stack)))
+            out.append(found[0])
+            stack.append(name)
+    out.append(html[position:])
+    end(0)
+    return "".join(out)
+
+
 def html_to_markdown(html):
     """The text of a page with basic marks; None for a page that is too long."""
     if len(html) > LIMIT:
         return None
     with _visible():
         # Inside an element nothing is taken for a file name or an address.
-        return _Converter().convert(f"<div>{html}</div>").strip()
+        return _Converter().convert(f"<div>{_with_end_tags(html)}</div>").strip()
 
 
 def modules():

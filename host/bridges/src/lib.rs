@@ -205,10 +205,8 @@ impl HostBridges {
                     return Box::pin(Arc::clone(models).ask(question, caller.session.local()));
                 }
             }
-            Call::Agent(asked) => {
-                if self.agents.has(&asked.agent_type) {
-                    return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller));
-                }
+            Call::Agent(asked) if self.agents.has(&asked.agent_type) => {
+                return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller));
             }
             Call::Http(request) => {
                 if let Some(network) = &self.network {

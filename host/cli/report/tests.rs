@@ -53,6 +53,8 @@ fn errors() -> Vec<CliError> {
         CliError::Socket { path: path(), source: not_found() },
         CliError::Folder { what: "cache", flag: "--cache" },
         CliError::BrokeOff,
+        CliError::Serve(ServeError::Listen { address: ([127, 0, 0, 1], 8700).into(), source: not_found() }),
+        CliError::Token(TokenError::Unknown(text("4k2v"))),
         CliError::Start(not_found()),
     ];
     let artifact = [

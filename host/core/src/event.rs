@@ -52,6 +52,9 @@ pub enum EventKind {
     CellFinished { index: usize, outcome: Outcome, duration: Duration, usage: Usage, kept: Option<KeptText> },
     /// Last event of every run that was not dropped. A run of one cell keeps no text besides that of its cell.
     RunFinished { is_error: bool, kept: Option<KeptText> },
+    /// What code that outlived `cell` wrote since the cell before ended. `left_out` is how many bytes before it are not
+    /// kept.
+    Background { index: usize, cell: CellId, is_stderr: bool, text: String, left_out: u64 },
 }
 
 /// The whole text of a cell or of a run that is too long for a result: an artifact.
@@ -71,7 +74,9 @@ impl EventKind {
     /// Bytes of what the event carries for its cell, near enough.
     pub fn size_bytes(&self) -> usize {
         match self {
-            EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => text.len(),
+            EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
+                text.len()
+            }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
             EventKind::Status { fields, .. } => {
                 fields.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
@@ -79,6 +84,14 @@ impl EventKind {
             _ => 0,
         }
     }
+}
+
+/// What is shown of a text that was written between cells: who wrote it, and the text as lines of its own.
+pub fn background_lines(cell: CellId, text: &str, left_out: u64) -> String {
+    let gap = if left_out > 0 { format!("; {left_out} bytes before it are not kept") } else { String::new() };
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let who = if cell.0 == 0 { "code of an earlier cell".to_owned() } else { format!("<cell {}>", cell.0) };
+    format!("[{who} wrote this after it had ended{gap}]\n{text}{end}")
 }
 
 /// Which door a call went through.
@@ -120,8 +133,14 @@ pub enum HostStatus {
     Agent,
     /// The entries of a run could not be written to the audit log.
     AuditLost,
+    /// Calls that a cell began go on although it has ended.
+    CallsOpen,
+    /// Calls of a cell wait for others of the session to end.
+    CallsQueued,
     /// A file that was open cannot be opened again.
     FileLost,
+    /// A cell waits for room for its kernel.
+    KernelAwaited,
     /// A kernel died.
     KernelLost,
     /// A kernel went back to its checkpoint.
@@ -134,10 +153,13 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 7] = [
+    pub const ALL: [HostStatus; 10] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
+        HostStatus::CallsOpen,
+        HostStatus::CallsQueued,
         HostStatus::FileLost,
+        HostStatus::KernelAwaited,
         HostStatus::KernelLost,
         HostStatus::KernelRestored,
         HostStatus::RenderFailed,
@@ -149,7 +171,10 @@ impl HostStatus {
         match self {
             HostStatus::Agent => "agent",
             HostStatus::AuditLost => "audit_lost",
+            HostStatus::CallsOpen => "calls_open",
+            HostStatus::CallsQueued => "calls_queued",
             HostStatus::FileLost => "file_lost",
+            HostStatus::KernelAwaited => "kernel_awaited",
             HostStatus::KernelLost => "kernel_lost",
             HostStatus::KernelRestored => "kernel_restored",
             HostStatus::RenderFailed => "render_failed",

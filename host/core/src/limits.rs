@@ -77,8 +77,14 @@ pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 pub const SEED_BINDINGS_MAX: usize = 1_000;
 /// Bytes of the bindings of a seed, and of its source.
 pub const SEED_BYTES_MAX: usize = 16 << 20;
-/// Time that a new kernel waits for one that is being given back, when all of a host are in use.
-pub const KERNEL_WAIT: Duration = Duration::from_secs(2);
+/// Time that what is no cell waits for room for a kernel, when all of a host are in use. A cell waits as long as it may run.
+pub const ROOM_WAIT: Duration = Duration::from_secs(30);
+/// A cell that has waited for room for so long is told.
+pub const ROOM_WAIT_TOLD: Duration = Duration::from_millis(250);
+/// Bytes of what a session's code writes between cells that wait for its next cell.
+pub const BACKGROUND_BYTES_MAX: usize = 64 << 10;
+/// Such texts that wait, and those that wait for each listener.
+pub const BACKGROUND_HEARD_MAX: usize = 64;
 /// Bytes of a recording. One that has become as large ends, and its session goes on.
 pub const RECORDING_BYTES_MAX: u64 = 4 << 30;
 /// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.

@@ -94,8 +94,14 @@ impl MimeBundle {
         match plain.filter(is_name) {
             Some(_) if self.json().is_some() => None,
             Some(name) => self.text("text/latex").or(Some(name)),
-            None => plain.or(self.text("text/latex")),
+            None => plain.or(self.text("text/latex")).or_else(|| self.only_text()),
         }
+    }
+
+    /// The text of a bundle that has nothing else for a reader of texts: HTML, CSV, whatever it is, as it was written.
+    fn only_text(&self) -> Option<&str> {
+        let (name, _) = self.0.iter().find(|(name, _)| name.starts_with("text/"))?;
+        self.json().is_none().then(|| self.text(name)).flatten()
     }
 
     /// [`visible_text`](MimeBundle::visible_text) as a result shows it: of a value's print the first

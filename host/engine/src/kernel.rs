@@ -1,5 +1,6 @@
 //! One interpreter: its guest, its store, what it imports, and how it is entered.
 
+pub(crate) mod backlog;
 #[cfg(feature = "bake")]
 pub(crate) mod bake;
 pub(crate) mod bindings;

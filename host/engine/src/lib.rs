@@ -87,6 +87,11 @@ pub use self::{
     },
 };
 
+/// What code of a session writes while none of its cells runs.
+pub mod background {
+    pub use crate::kernel::backlog::{Background, BackgroundReader};
+}
+
 /// Calls that leave cells, and the trait that answers them.
 pub mod bridges {
     pub use crate::{

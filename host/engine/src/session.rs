@@ -31,6 +31,7 @@ use crate::{
     },
     formats::{remembered::Remembered, snapshot::Snapshot},
     kernel::{
+        backlog::{Background, BackgroundReader, Backlog},
         bindings::types,
         calls::{Block, Calls, Lineage, Permits},
         host::Host,
@@ -129,6 +130,7 @@ struct Inner {
     quota: Arc<Quota>,
     permits: Permits,
     locals: Arc<Locals>,
+    backlog: Arc<Backlog>,
     input: Arc<Requests>,
     seeds: HashMap<Language, Arc<Seed>>,
     next_cell: AtomicU32,
@@ -293,6 +295,7 @@ impl Session {
             quota: quota.unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
             permits,
             locals,
+            backlog: Arc::default(),
             input: Arc::default(),
             seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
@@ -338,6 +341,17 @@ impl Session {
     /// What a bridge keeps for this session: the one value of this type, which begins as its default.
     pub fn local<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.inner.locals.get()
+    }
+
+    /// Hears from now on what code of the session writes while none of its cells runs. The session's next cell is told of it
+    /// all the same, by [`EventKind::Background`].
+    pub fn background(&self) -> BackgroundReader {
+        self.inner.backlog.listen()
+    }
+
+    /// What was written between cells and nobody was told of by an event.
+    pub(crate) fn take_background(&self) -> Vec<Background> {
+        self.inner.backlog.take()
     }
 
     /// A handle for an agent at this depth, whose runs share the session's state both ways.
@@ -432,14 +446,17 @@ impl Session {
         let last = last.map_err(|_| Error::Kernel { language, source: "its events have no reader".into() })?;
         let id = self.number(cell);
         let limits = &self.inner.config.limits;
-        let began = Instant::now();
+        let (began, timeout) = (Instant::now(), limits.cell_timeout(cell.timeout));
         let live = LiveCell {
             index,
             events,
             last,
             began,
-            deadline: began + limits.cell_timeout(cell.timeout),
+            deadline: began + timeout,
+            timeout,
+            room_left: timeout,
             stop_seen: None,
+            told: None,
             give_up: None,
             cpu_before: std::time::Duration::ZERO,
             output_left: Some(limits.output_bytes),
@@ -450,6 +467,7 @@ impl Session {
             record: marks.record,
             run: Some(marks.id),
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
+            is_queue_told: false,
             asks: HashSet::new(),
             rests_since: None,
             stop: stop.clone(),
@@ -527,6 +545,7 @@ impl Session {
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
             open_calls: OpenCalls::new(inner.auditor.clone()),
+            backlog: inner.backlog.clone(),
             link: link.clone(),
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             threads: guest.threads(),

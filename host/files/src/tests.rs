@@ -42,10 +42,11 @@ impl Bed {
         fs::write(host.path().join("secret.txt"), SECRET).unwrap();
         fs::write(host.path().join("private/secret.txt"), SECRET).unwrap();
         fs::write(host.path().join("library/words.txt"), "words").unwrap();
-        let mut mounts = vec![
-            mount(&host.path().join("granted"), "/workspace", Access::ReadWrite),
-            mount(&host.path().join("library"), "/usr/lib/words", Access::ReadOnly),
-        ];
+        // The second kernel has it as a folder of the host, whose files are looked at before they are opened.
+        let own =
+            Mount { host: host.path().join("granted"), guest: "/workspace".to_owned(), access: Access::ReadWrite };
+        let mut mounts =
+            vec![own.open_own().unwrap(), mount(&host.path().join("library"), "/usr/lib/words", Access::ReadOnly)];
         for (folder, guest, access) in more {
             fs::create_dir_all(host.path().join(folder)).unwrap();
             mounts.push(mount(&host.path().join(folder), guest, *access));

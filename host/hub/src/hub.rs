@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -156,6 +156,8 @@ struct Inner {
     /// Ordered, so that lists of them are.
     sessions: Mutex<BTreeMap<String, SessionEntry>>,
     runs: Mutex<Runs>,
+    /// Runs under way.
+    under_way: Arc<AtomicUsize>,
     /// Guests that were found ready.
     ready: Mutex<HashSet<GuestName>>,
     /// Sessions whose names were made up.
@@ -202,6 +204,7 @@ impl Hub {
             doors,
             sessions: Mutex::default(),
             runs: Mutex::default(),
+            under_way: Arc::default(),
             ready: Mutex::default(),
             unnamed: AtomicU64::new(1),
         })))
@@ -351,19 +354,7 @@ impl Hub {
     /// `SessionUnknown`, or what the store says.
     pub async fn delete(&self, name: &str) -> Result<(), HubError> {
         let is_open = self.close(name).is_ok();
-        {
-            let mut runs = lock(&self.0.runs);
-            let runs = &mut *runs;
-            let by_id = &mut runs.by_id;
-            // Each holds the session, and those under way go when they have ended.
-            runs.ended.retain(|id| {
-                let is_other = by_id.get(id).is_none_or(|run| run.session_name() != name);
-                if !is_other {
-                    by_id.remove(id);
-                }
-                is_other
-            });
-        }
+        self.forget_ended(name);
         let Some(store) = self.0.config.store.clone() else {
             return if is_open { Ok(()) } else { Err(HubError::SessionUnknown(name.to_owned())) };
         };
@@ -373,8 +364,9 @@ impl Hub {
             let removed = tokio::task::spawn_blocking(move || store.remove(&name));
             match removed.await.map_err(HubError::Task)? {
                 // Its kernels, and those who read its last events, hold it a little longer.
-                Err(Error::SessionBusy(_)) if is_open && began.elapsed() < RELEASE_TIMEOUT => {
+                Err(Error::SessionBusy(held)) if is_open && began.elapsed() < RELEASE_TIMEOUT => {
                     tokio::time::sleep(RELEASE_INTERVAL).await;
+                    self.forget_ended(&held);
                 }
                 Err(Error::SessionUnknown(_)) if is_open => return Ok(()),
                 Err(Error::SessionUnknown(name)) => return Err(HubError::SessionUnknown(name)),
@@ -383,13 +375,26 @@ impl Hub {
         }
     }
 
+    /// Forgets the runs of a session that have ended: each holds it.
+    fn forget_ended(&self, session: &str) {
+        let mut runs = lock(&self.0.runs);
+        let Runs { by_id, ended } = &mut *runs;
+        ended.retain(|id| {
+            let is_other = by_id.get(id).is_none_or(|run| run.session_name() != session);
+            if !is_other {
+                by_id.remove(id);
+            }
+            is_other
+        });
+    }
+
     /// Starts a run. The runs of a session start in the order in which this is called.
     ///
     /// # Errors
     /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
     pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
         let entry = self.session(session)?;
-        let handle = RunHandle::new(&request, entry.session.clone(), session);
+        let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.under_way.clone());
         self.register(&handle)?;
         let (begun, next_turn) = oneshot::channel();
         let turn = lock(&entry.turn).replace(next_turn);

@@ -6,8 +6,18 @@ use cellar_engine::{Event, EventKind};
 
 /// Events that a journal keeps of a run.
 pub const JOURNAL_EVENTS_MAX: usize = 10_000;
-/// Bytes of the events that a journal keeps of a run, but for a last one that alone has more.
+/// Bytes of the events that a journal keeps of a run, but for a last one that alone has more. Fewer where many runs are under
+/// way; see [`share_bytes`].
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the events that the journals of all runs under way keep together, but for what each may keep at least.
+const JOURNALS_BYTES_MAX: usize = 1 << 30;
+/// Bytes that a journal may keep however many runs are under way.
+const JOURNAL_BYTES_LEAST: usize = 256 << 10;
+
+/// Bytes that the journal of one of so many runs may keep.
+pub(crate) fn share_bytes(runs: usize) -> usize {
+    (JOURNALS_BYTES_MAX / runs.max(1)).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
+}
 
 /// The latest events of a run. Their numbers follow one another, and the first that is kept may not be the first of the
 /// run.
@@ -34,12 +44,12 @@ pub(crate) enum Found {
 }
 
 impl Journal {
-    /// Adds the next event. The oldest go when there is no room, but none from `keep_from` on.
-    pub(crate) fn push(&mut self, event: Arc<Event>, keep_from: u64) {
+    /// Adds the next event. The oldest go when there is no room in `bytes_max`, but none from `keep_from` on.
+    pub(crate) fn push(&mut self, event: Arc<Event>, keep_from: u64, bytes_max: usize) {
         self.bytes += size_of_event(&event);
         self.is_ended |= matches!(event.kind, EventKind::RunFinished { .. });
         self.events.push_back(event);
-        while self.events.len() > 1 && self.first < keep_from && self.is_full() {
+        while self.events.len() > 1 && self.first < keep_from && self.is_full(bytes_max) {
             let Some(gone) = self.events.pop_front() else { break };
             self.bytes -= size_of_event(&gone);
             self.first += 1;
@@ -47,8 +57,8 @@ impl Journal {
     }
 
     /// Whether there is more in it than it may keep.
-    pub(crate) fn is_full(&self) -> bool {
-        self.events.len() > JOURNAL_EVENTS_MAX || self.bytes > JOURNAL_BYTES_MAX
+    fn is_full(&self, bytes_max: usize) -> bool {
+        self.events.len() > JOURNAL_EVENTS_MAX || self.bytes > bytes_max
     }
 
     /// Whether the run has ended.
@@ -84,7 +94,9 @@ fn size_of_event(event: &Event) -> usize {
     const BASE: usize = size_of::<Event>();
     BASE + match &event.kind {
         EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
-        EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => text.len(),
+        EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
+            text.len()
+        }
         EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
         EventKind::Status { fields, .. } => fields.iter().map(|(name, _)| name.len() + 64).sum(),
         _ => 256,
@@ -107,12 +119,12 @@ mod tests {
     fn the_oldest_events_go_and_are_told_of() {
         let mut journal = Journal::default();
         for seq in 0..JOURNAL_EVENTS_MAX as u64 + 10 {
-            journal.push(event(seq, 1), u64::MAX);
+            journal.push(event(seq, 1), u64::MAX, JOURNAL_BYTES_MAX);
         }
         assert!(matches!(journal.at(3), Found::Gone(10)));
         assert!(matches!(journal.at(10), Found::Event(found) if found.seq == 10));
         assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 10), Found::NotYet));
-        journal.push(end(JOURNAL_EVENTS_MAX as u64 + 10), u64::MAX);
+        journal.push(end(JOURNAL_EVENTS_MAX as u64 + 10), u64::MAX, JOURNAL_BYTES_MAX);
         assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 11), Found::End));
     }
 
@@ -120,13 +132,20 @@ mod tests {
     fn bytes_are_bounded_and_what_is_owed_stays() {
         let mut journal = Journal::default();
         for seq in 0..100 {
-            journal.push(event(seq, 1 << 20), u64::MAX);
+            journal.push(event(seq, 1 << 20), u64::MAX, JOURNAL_BYTES_MAX);
         }
         assert!(journal.size_bytes() <= JOURNAL_BYTES_MAX);
         let owed = journal.next_seq();
         for seq in owed..owed + 100 {
-            journal.push(event(seq, 1 << 20), owed);
+            journal.push(event(seq, 1 << 20), owed, JOURNAL_BYTES_MAX);
         }
         assert!(matches!(journal.at(owed), Found::Event(_)), "the owner has not read it");
+    }
+
+    #[test]
+    fn many_runs_share_what_their_journals_keep() {
+        assert_eq!((share_bytes(0), share_bytes(64)), (JOURNAL_BYTES_MAX, JOURNAL_BYTES_MAX));
+        assert_eq!(share_bytes(1_024), 1 << 20);
+        assert_eq!(share_bytes(1_000_000), JOURNAL_BYTES_LEAST);
     }
 }

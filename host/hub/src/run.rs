@@ -1,7 +1,10 @@
 //! One run: driven to its end by a task of the hub, and read by anybody.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,13 +16,11 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     answers::Answerer,
     error::HubError,
-    journal::{Found, Journal},
+    journal::{Found, Journal, share_bytes},
 };
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
 const OWNER_LAG_EVENTS_MAX: u64 = 64;
-/// Bytes of the events that the owner of a run may be behind.
-const OWNER_LAG_BYTES_MAX: usize = 16 << 20;
 
 /// What is run.
 #[derive(Debug)]
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     session: Session,
     session_name: String,
     journal: Mutex<Journal>,
+    /// Runs of the hub that are under way.
+    under_way: Arc<AtomicUsize>,
     /// Number of the next event, and whether the run was refused: what readers wait for.
     head: watch::Sender<u64>,
     owner: watch::Sender<Owner>,
@@ -90,12 +93,18 @@ pub(crate) struct Shared {
 pub struct RunHandle(pub(crate) Arc<Shared>);
 
 impl RunHandle {
-    pub(crate) fn new(request: &RunRequest, session: Session, session_name: &str) -> RunHandle {
+    pub(crate) fn new(
+        request: &RunRequest,
+        session: Session,
+        session_name: &str,
+        under_way: Arc<AtomicUsize>,
+    ) -> RunHandle {
         RunHandle(Arc::new(Shared {
             id: request.id.clone(),
             session,
             session_name: session_name.to_owned(),
             journal: Mutex::default(),
+            under_way,
             head: watch::Sender::new(0),
             owner: watch::Sender::new(if request.is_owned { Owner::At(0) } else { Owner::Nobody }),
             canceller: OnceLock::new(),
@@ -270,10 +279,15 @@ impl Shared {
         };
         let next = {
             let mut journal = self.journal();
-            journal.push(event, keep_from);
+            journal.push(event, keep_from, self.bytes_max());
             journal.next_seq()
         };
         self.head.send_replace(next);
+    }
+
+    /// Bytes that its journal may keep.
+    fn bytes_max(&self) -> usize {
+        share_bytes(self.under_way.load(Ordering::Relaxed))
     }
 
     fn finish(&self, end: Result<RunResult, HubError>) {
@@ -286,7 +300,7 @@ impl Shared {
         let Owner::At(seq) = owner else { return false };
         let journal = self.journal();
         let behind = journal.next_seq().saturating_sub(seq);
-        behind > OWNER_LAG_EVENTS_MAX || (behind > 0 && journal.size_bytes() > OWNER_LAG_BYTES_MAX)
+        behind > OWNER_LAG_EVENTS_MAX || (behind > 0 && journal.size_bytes() > self.bytes_max())
     }
 
     /// Waits until the owner has room for more.
@@ -316,8 +330,16 @@ impl Shared {
 /// What ends a run's stream whatever happens to its driver.
 struct Ending<'a>(&'a Shared);
 
+impl<'a> Ending<'a> {
+    fn new(shared: &'a Shared) -> Ending<'a> {
+        shared.under_way.fetch_add(1, Ordering::Relaxed);
+        Ending(shared)
+    }
+}
+
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
         if self.0.end.get().is_none() {
             let seq = self.0.journal().next_seq();
             let kind = EventKind::RunFinished { is_error: true, kept: None };
@@ -336,7 +358,7 @@ pub(crate) async fn drive(
     is_durable: bool,
 ) {
     let shared = &handle.0;
-    let ending = Ending(shared);
+    let ending = Ending::new(shared);
     let mut begun = Some(begun);
     if let Some(turn) = turn {
         // A run that ended without a word gives its turn, too.

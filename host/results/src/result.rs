@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use cellar_core::{
     cell::{Cell, CellId, Language},
-    event::{Event, EventKind, KeptText, Scalar},
+    event::{Event, EventKind, KeptText, Scalar, background_lines},
     mime::MimeBundle,
     outcome::{Failure, Outcome, Usage},
 };
 
-use window::Window;
+use window::{Gap, Window};
 
 pub use cellar_core::mime::Image;
 pub use room::RESULTS_BYTES_MAX;
@@ -48,6 +48,8 @@ impl OutputPolicy {
     }
 }
 
+/// Bytes of a line of a traceback that a result shows whole.
+const ERROR_LINE_BYTES_MAX: usize = 4 << 10;
 /// Displays that a result keeps.
 pub const DISPLAYS_MAX: usize = 1_000;
 /// Bytes of displays that a result keeps.
@@ -179,6 +181,9 @@ impl RunResult {
             }
             EventKind::ClearOutput { index, wait: false } => self.clear(*index),
             EventKind::Stdout { index, text } | EventKind::Stderr { index, text } => self.write(*index, text),
+            EventKind::Background { index, cell, text, left_out, .. } => {
+                self.write(*index, &background_lines(*cell, text, *left_out));
+            }
             EventKind::Status { index, op, fields } => self.status(*index, op, fields),
             EventKind::CellStarted { index, cell } => {
                 if let Some(result) = self.cells.get_mut(*index) {
@@ -226,17 +231,18 @@ impl RunResult {
             let output = result.output();
             cut.add(&output);
             let block = self.block(index, result, &output.text);
+            let start = block.find(&output.text).unwrap_or_default() as u64;
             if block.is_empty() {
                 continue;
             }
             if !window.is_empty() {
                 window.push("\n\n");
             }
-            window.push(&block);
+            window.push_shown(&block, output.gaps.iter().map(|gap| Gap { at: start + gap.at, ..*gap }));
         }
         let has_text = self.cells.iter().any(|result| result.failure.is_some() || result.shows_text());
         if window.is_empty() || !has_text {
-            return Shown { text: self.placeholder(), truncation: None };
+            return Shown::whole(self.placeholder());
         }
         cut.apply(window.shown(self.kept_text().map(KeptText::place).as_deref()))
     }
@@ -282,7 +288,7 @@ impl RunResult {
     /// The traceback, and what the failure means for the other cells.
     fn failure_text(&self, index: usize, failure: &Failure) -> String {
         let traceback = failure.traceback.trim_end();
-        let what = if traceback.is_empty() { failure.summary() } else { traceback.to_owned() };
+        let what = if traceback.is_empty() { failure.summary() } else { with_short_lines(traceback) };
         let total = self.cells.len();
         let is_pending = |result: &CellResult| result.status == CellStatus::Pending;
         let later = match self.cells.iter().skip(index + 1).position(is_pending) {
@@ -441,21 +447,23 @@ impl CellResult {
         let mut window = Window::new(self.policy);
         let mut totals = Totals::default();
         let place = self.kept.as_ref().map(KeptText::place);
-        let mut add = |text: &Window| {
+        let mut add = |window: &mut Window, text: &Window| {
             let shown = text.shown(place.as_deref());
             totals.add(&shown);
-            shown.text
+            window.push_shown(&shown.text, shown.gaps);
         };
         for display in &self.displays {
-            window.push(&add(&display.text_before));
+            add(&mut window, &display.text_before);
             if let Some(text) = display.bundle.shown_text() {
                 window.push_lines(&text);
             }
         }
-        window.push(&add(&self.text));
+        add(&mut window, &self.text);
         let mut shown = totals.apply(window.shown(place.as_deref()));
         let trimmed = shown.text.trim_end().trim_start_matches(['\n', '\r']);
         if trimmed.len() < shown.text.len() {
+            let start = (shown.text.trim_end().len() - trimmed.len()) as u64;
+            shown.gaps.iter_mut().for_each(|gap| gap.at = gap.at.saturating_sub(start));
             shown.text = trimmed.to_owned();
         }
         shown
@@ -505,6 +513,22 @@ impl CellResult {
         self.usage = Some(usage);
         self.failure = outcome.failure();
     }
+}
+
+/// A traceback whose lines leave room for each other: of a long line its beginning, which names the exception, and its end.
+fn with_short_lines(traceback: &str) -> String {
+    let mut text = String::new();
+    for line in traceback.split_inclusive('\n') {
+        if line.len() <= ERROR_LINE_BYTES_MAX {
+            text.push_str(line);
+            continue;
+        }
+        let head = &line[..line.floor_char_boundary(ERROR_LINE_BYTES_MAX / 2)];
+        let tail = &line[line.ceil_char_boundary(line.len() - ERROR_LINE_BYTES_MAX / 4)..];
+        let left_out = line.len() - head.len() - tail.len();
+        text.push_str(&format!("{head}[… {left_out} bytes left out …]{tail}"));
+    }
+    text
 }
 
 /// What was cut from the parts of a text before the whole was cut.

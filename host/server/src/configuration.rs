@@ -99,6 +99,22 @@ impl ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// The same for one user alone, who needs no token.
+    ///
+    /// # Errors
+    /// The file is not valid, names tenants, or no folder is known.
+    pub fn for_one(folders: &Folders, overrides: &Overrides, progress: Progress) -> Result<ServerConfig, SetupError> {
+        match ServerConfig::new(folders, overrides, progress)? {
+            (config, Some(_)) => Ok(config),
+            (_, None) => Err(SetupError::Usage {
+                message: "this configuration is for several tenants".to_owned(),
+                hint: "have `cellar serve` serve it: its path /mcp takes their tokens".to_owned(),
+            }),
+        }
+    }
+}
+
 impl TokenFile {
     /// The file that a server with this configuration takes its tokens from, and the tenants that they may be for.
     ///

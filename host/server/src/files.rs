@@ -46,7 +46,8 @@ pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
     match opened.await?? {
         Opened::Folder(entries) => gate::json(StatusCode::OK, &json!({ "entries": entries })),
         Opened::File(files, file, stat) => {
-            let head = Head { size: stat.size, etag: Some(etag(&stat)), mime_type: "application/octet-stream".to_owned() };
+            let head =
+                Head { size: stat.size, etag: Some(etag(&stat)), mime_type: "application/octet-stream".to_owned() };
             serve(Source::Guest(files, file), head, &call.headers)
         }
     }
@@ -57,7 +58,7 @@ enum Opened {
     File(Box<Files>, Descriptor, Stat),
 }
 
-fn entries(files: &mut Files, folder: Descriptor) -> Result<Vec<FileJson>, FileError> {
+pub(crate) fn entries(files: &mut Files, folder: Descriptor) -> Result<Vec<FileJson>, FileError> {
     let mut entries = Vec::new();
     loop {
         let piece = files.read_directory(folder, entries.len() as u64)?;
@@ -124,6 +125,31 @@ pub(crate) async fn write(mut call: Call, session: &str, names: &[&str]) -> Answ
     Ok((status, [(header::ETAG, etag)]).into_response())
 }
 
+/// Puts these bytes in the place of a file, whole. Blocks.
+pub(crate) fn replace(files: &mut Files, path: &str, bytes: &[u8]) -> Result<(), FileError> {
+    let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+    make_folders(files, parent)?;
+    let part = format!("{parent}/.upload-{}", characters(16));
+    let how = OpenHow { create: true, exclusive: true, write: true, ..OpenHow::default() };
+    let file = files.open(ROOT, &part, how)?;
+    let written = write_all(files, file, 0, bytes);
+    let replaced = files.close(file).and(written).and_then(|_| files.rename(ROOT, &part, ROOT, path));
+    if replaced.is_err() {
+        let _ = files.remove_file(ROOT, &part);
+    }
+    replaced
+}
+
+/// Writes all of these bytes from an offset on, and returns that behind them.
+fn write_all(files: &mut Files, file: Descriptor, mut offset: u64, mut bytes: &[u8]) -> Result<u64, FileError> {
+    while !bytes.is_empty() {
+        let written = files.write(file, offset, &bytes[..bytes.len().min(PIECE_BYTES)])?;
+        bytes = &bytes[usize::try_from(written).unwrap_or(bytes.len()).min(bytes.len())..];
+        offset += u64::from(written);
+    }
+    Ok(offset)
+}
+
 /// Makes a folder and those above it that are not there.
 fn make_folders(files: &mut Files, path: &str) -> Result<(), FileError> {
     let mut places = path.match_indices('/').map(|(place, _)| place).skip(1).chain([path.len()]);
@@ -153,12 +179,7 @@ async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<F
         if gathered.len() >= PIECE_BYTES || (is_last && !gathered.is_empty()) {
             let piece = std::mem::take(&mut gathered).freeze();
             (files, offset) = on_a_thread(move || {
-                let mut rest = &piece[..];
-                while !rest.is_empty() {
-                    let written = files.write(file, offset, &rest[..rest.len().min(PIECE_BYTES)])?;
-                    rest = &rest[usize::try_from(written).unwrap_or(rest.len()).min(rest.len())..];
-                    offset += u64::from(written);
-                }
+                let offset = write_all(&mut files, file, offset, &piece)?;
                 Ok::<_, FileError>((files, offset))
             })
             .await??;
@@ -205,7 +226,7 @@ pub(crate) async fn remove(call: Call, session: &str, names: &[&str]) -> Answer 
 
 /// The path of a file for cells, with an empty last name for that of a folder. Names that lead elsewhere than they say are
 /// refused.
-fn guest_path(names: &[&str]) -> Result<String, Problem> {
+pub(crate) fn guest_path(names: &[&str]) -> Result<String, Problem> {
     let names = match names {
         [names @ .., ""] => names,
         names => names,

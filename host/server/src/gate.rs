@@ -7,8 +7,9 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Body as _;
 
 use crate::{
     Server,
@@ -42,7 +43,7 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         "/readyz" if is_asked && *server.0.is_draining.borrow() => return Problem::draining().into_response(),
         "/readyz" if is_asked => return "ready\n".into_response(),
         "/metrics" if is_asked => return metrics::show(&server, &parts.headers).into_response(),
-        path if path.starts_with("/v1/") => {}
+        path if path == "/mcp" || path.starts_with("/v1/") => {}
         _ => return Problem::unknown("resource").into_response(),
     }
     let scope = if is_asked { Scope::Read } else { Scope::Run };
@@ -60,6 +61,7 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         false => Ok(()),
     });
     let answered = match admitted {
+        Ok(()) if parts.uri.path() == "/mcp" => server.mcp(&tenant, parts, body).await,
         Ok(()) => {
             let query = parts.uri.query().map(str::to_owned);
             let call = Call { server: server.clone(), tenant: tenant.clone(), headers: parts.headers, query, body };
@@ -191,7 +193,8 @@ impl Server {
     /// The tenant whose token the request carries.
     pub(crate) fn caller(&self, headers: &HeaderMap, scope: Scope) -> Result<Arc<Tenant>, Problem> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+        let given =
+            given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
         let unknown = || {
             let detail = "a token is needed, and none was given that is known and has not expired";
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "token", detail);
@@ -209,19 +212,32 @@ impl Server {
         Ok(tenant.clone())
     }
 
+    /// Answers a client of the Model Context Protocol.
+    async fn mcp(&self, tenant: &Arc<Tenant>, mut parts: Parts, body: Body) -> Answer {
+        let body = self.body(body).await?;
+        parts.extensions.insert(tenant.clone());
+        let answered = self.0.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
+        Ok(answered.map(Body::new))
+    }
+
     /// The body of a request that is not a file.
     pub(crate) async fn body(&self, body: Body) -> Result<Bytes, Problem> {
         let most = self.0.body_bytes_max;
+        let too_large = || {
+            let detail = format!("the body of this request may have {most} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail)
+        };
+        // What says that it is too large is not waited for.
+        if body.size_hint().lower() > most as u64 {
+            return Err(too_large());
+        }
         let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect());
         match read.await {
             Err(_) => {
                 let detail = format!("the body took more than {} seconds to come", BODY_TIMEOUT.as_secs());
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail))
             }
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let detail = format!("the body of this request may have {most} bytes");
-                Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail))
-            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
             Ok(Err(_)) => Err(Problem::bad("the body broke off")),
             Ok(Ok(body)) => Ok(body.to_bytes()),
         }

@@ -1,4 +1,4 @@
-//! Sessions and runs over HTTP, for many tenants.
+//! Sessions and runs over HTTP and the Model Context Protocol, for many tenants.
 //!
 //! A [`Server`] translates requests into the words of `cellar_hub`: it has no run path, no table of sessions and no
 //! journal of its own. Each tenant has a hub of its own, on one host, so that what is another's is not there. Tokens say
@@ -10,6 +10,7 @@ mod files;
 mod gate;
 mod listen;
 mod looks;
+mod mcp;
 mod metrics;
 mod problem;
 mod runs;
@@ -34,6 +35,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub use configuration::{LISTEN, OWN_TENANT};
+pub use mcp::serve_mcp;
 pub use tenant::TenantConfig;
 
 use access::Tokens;
@@ -97,10 +99,15 @@ fn list(faults: &[(String, SetupError)]) -> String {
 }
 
 /// A server. A cheap handle.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
-#[derive(Debug)]
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("tenants", &self.0.tenants).finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     tenants: BTreeMap<String, Arc<Tenant>>,
     tokens: RwLock<Tokens>,
@@ -114,6 +121,7 @@ struct Inner {
     /// Runs were given their time, and everything ends.
     is_over: watch::Sender<bool>,
     metrics: Metrics,
+    mcp: mcp::Service,
 }
 
 impl Server {
@@ -151,6 +159,7 @@ impl Server {
             is_draining: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
             metrics: Metrics::default(),
+            mcp: mcp::service(),
         }));
         Ok((server, listener))
     }
@@ -161,17 +170,20 @@ impl Server {
         let served = listen::accept(self.clone(), listener);
         let mut served = std::pin::pin!(served);
         tokio::select! {
-            () = &mut served => {}
+            () = &mut served => return,
             () = stop => {
                 self.0.is_draining.send_replace(true);
-                // Connections go on meanwhile: results are read, and new work is refused.
-                tokio::select! {
-                    () = &mut served => {}
-                    () = self.drained() => {}
-                }
             }
         }
-        self.end().await;
+        // Connections go on meanwhile: results are read, and new work is refused.
+        tokio::select! {
+            () = &mut served => return,
+            () = self.drained() => {}
+        }
+        self.0.is_over.send_replace(true);
+        store_all(self.0.tenants.values()).await;
+        // What was said last is sent, as far as somebody reads it.
+        let _ = tokio::time::timeout(LAST_WORDS_TIMEOUT, served).await;
     }
 
     /// Takes up what the file of tokens says now.
@@ -197,30 +209,31 @@ impl Server {
         };
         let _ = tokio::time::timeout(self.0.drain, ended).await;
     }
+}
 
-    /// Ends what still runs, and stores every session.
-    async fn end(&self) {
-        self.0.is_over.send_replace(true);
-        let mut saves = tokio::task::JoinSet::new();
-        for tenant in self.0.tenants.values() {
-            for (name, runs) in tenant.hub.sessions() {
-                runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
-                let Ok(entry) = tenant.hub.session(&name) else { continue };
-                if entry.is_stored() {
-                    saves.spawn(async move {
-                        if let Err(error) = entry.session.save().await {
-                            tracing::error!(session = name, %error, "a session was not stored");
-                        }
-                    });
-                }
+/// Ends what still runs, and stores every session.
+async fn store_all(tenants: impl Iterator<Item = &Arc<Tenant>>) {
+    let mut saves = tokio::task::JoinSet::new();
+    for tenant in tenants {
+        for (name, runs) in tenant.hub.sessions() {
+            runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
+            let Ok(entry) = tenant.hub.session(&name) else { continue };
+            if entry.is_stored() {
+                saves.spawn(async move {
+                    if let Err(error) = entry.session.save().await {
+                        tracing::error!(session = name, %error, "a session was not stored");
+                    }
+                });
             }
         }
-        let saved = async { while saves.join_next().await.is_some() {} };
-        if tokio::time::timeout(SAVE_TIMEOUT, saved).await.is_err() {
-            tracing::error!("not every session could be stored in time; those have what was stored last");
-        }
+    }
+    let saved = async { while saves.join_next().await.is_some() {} };
+    if tokio::time::timeout(SAVE_TIMEOUT, saved).await.is_err() {
+        tracing::error!("not every session could be stored in time; those have what was stored last");
     }
 }
 
+/// How long readers may take to read the last answers when the server stops.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long sessions may take to be stored when the server stops.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -44,7 +44,8 @@ pub(crate) async fn accept(server: Server, listener: TcpListener) {
                     // Small answers must not wait for more.
                     let _ = stream.set_nodelay(true);
                     let mut settings = hyper::server::conn::http1::Builder::new();
-                    settings.timer(TokioTimer::new())
+                    settings
+                        .timer(TokioTimer::new())
                         .header_read_timeout(HEAD_TIMEOUT)
                         .max_headers(HEADERS_MAX)
                         .max_buf_size(HEAD_BYTES_MAX);

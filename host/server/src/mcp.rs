@@ -6,25 +6,31 @@ mod described;
 
 use std::{sync::Arc, time::Duration};
 
-use cellar_engine::Session;
+use cellar_bridges::Doors;
+use cellar_engine::{Host, Session};
 use cellar_files::{FileKind, OpenHow, ROOT};
-use cellar_hub::{Delivery, OnDisconnect, RunHandle, RunRequest};
+use cellar_hub::{Delivery, HubError, OnDisconnect, RunHandle, RunRequest};
 use cellar_wire::{FileAction, MCP_TOOLS, McpCall, SessionRequest, mcp_call, mcp_schema};
 use rmcp::{
-    ErrorData, ServerHandler,
+    ErrorData, ServerHandler, ServiceExt,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
+        JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
         ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-        ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig, Tool,
+        ResourceContents, ResourceTemplate, ServerCapabilities, Tool,
     },
     service::{RequestContext, RoleServer},
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
 };
 use serde_json::{Value, json};
 
 use crate::{
+    ServeError, ServerConfig,
     files::guest_path,
     problem::Problem,
+    store_all,
     tenant::{Tenant, minted, on_a_thread},
 };
 
@@ -39,18 +45,45 @@ const RESOURCES_MAX: usize = 200;
 
 /// A server of the protocol, for one tenant or for whoever's token a request carries.
 #[derive(Clone, Debug)]
-pub struct Mcp {
+pub(crate) struct Mcp {
     tenant: Option<Arc<Tenant>>,
+}
+
+/// The protocol over HTTP, without sessions of its own: the token of each request says whose it is.
+pub(crate) type Service = StreamableHttpService<Mcp, NeverSessionManager>;
+
+pub(crate) fn service() -> Service {
+    // The token is checked before; a page in a browser has none, and is refused by its origin besides.
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .disable_allowed_hosts()
+        .enforce_origin_validation();
+    StreamableHttpService::new(|| Ok(Mcp { tenant: None }), Arc::default(), config)
+}
+
+/// Serves the user who started this process on standard input and output, until the client has gone.
+///
+/// # Errors
+/// The configuration is not valid, the engine, a store or a stream fails.
+pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<(), ServeError> {
+    let ServerConfig { host: host_config, mut tenants, progress, .. } = config;
+    let Some(own) = tenants.pop() else { return Ok(()) };
+    let host = Host::open(host_config.clone()).map_err(HubError::from)?;
+    let tenant = Arc::new(Tenant::open(own, host, host_config, doors, progress)?);
+    let served = Mcp { tenant: Some(tenant.clone()) }.serve(rmcp::transport::stdio()).await;
+    // A client that goes away before it has said anything is no failure of ours.
+    match served {
+        Ok(running) => drop(running.waiting().await),
+        Err(error) => tracing::debug!(%error, "the client went away"),
+    }
+    store_all([&tenant].into_iter()).await;
+    Ok(())
 }
 
 /// A tool's answer, or what the model is told in its place.
 type Told = Result<CallToolResult, Problem>;
 
 impl Mcp {
-    pub(crate) fn of(tenant: Option<Arc<Tenant>>) -> Mcp {
-        Mcp { tenant }
-    }
-
     /// Whose request this is: the front of the server has checked its token.
     fn tenant(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Tenant>, ErrorData> {
         let of_request = || {
@@ -63,8 +96,8 @@ impl Mcp {
 }
 
 impl ServerHandler for Mcp {
-    fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
+    fn get_info(&self) -> InitializeResult {
+        let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
         info.server_info = Implementation::new("cellar", env!("CARGO_PKG_VERSION"));
         info
     }
@@ -154,7 +187,8 @@ impl ServerHandler for Mcp {
             let mut bytes = Vec::new();
             std::io::Read::read_to_end(&mut std::io::Read::take(file, READ_BYTES_MAX), &mut bytes).map(|_| bytes)
         });
-        let bytes = bytes.await.map_err(internal)?.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let bytes =
+            bytes.await.map_err(internal)?.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let contents = match String::from_utf8(bytes) {
             Ok(text) => ResourceContents::text(text, request.uri.clone()),
             Err(error) => ResourceContents::blob(answers::base64(error.as_bytes()), request.uri.clone()),

@@ -37,7 +37,8 @@ pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
     for (name, sessions) in &tenants {
         let _ = writeln!(text, "cellar_sessions_open{{tenant=\"{name}\"}} {}", sessions.len());
     }
-    let _ = writeln!(text, "# HELP cellar_runs_under_way Runs that have not ended.\n# TYPE cellar_runs_under_way gauge");
+    let _ =
+        writeln!(text, "# HELP cellar_runs_under_way Runs that have not ended.\n# TYPE cellar_runs_under_way gauge");
     for (name, sessions) in &tenants {
         let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
         let _ = writeln!(text, "cellar_runs_under_way{{tenant=\"{name}\"}} {runs}");

@@ -79,6 +79,12 @@ impl Problem {
         Problem::new(status, code, "this server failed; its log says how")
     }
 
+    /// What it says, to a model.
+    pub(crate) fn words(&self) -> String {
+        let hint = self.json.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        format!("{}{hint}", self.json.detail)
+    }
+
     /// As a line of a stream that was begun already.
     pub(crate) fn json(&self) -> &ProblemJson {
         &self.json

@@ -99,8 +99,12 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
 
 async fn deliver(run: RunHandle, form: Form) -> Answer {
     if form == Form::Later {
-        let body: RunJson<ResultJson> =
-            RunJson { run: run.id().to_owned(), session: run.session_name().to_owned(), status: "running", result: None };
+        let body: RunJson<ResultJson> = RunJson {
+            run: run.id().to_owned(),
+            session: run.session_name().to_owned(),
+            status: "running",
+            result: None,
+        };
         let mut response = json(StatusCode::ACCEPTED, &body)?;
         stream::name(&mut response, &run);
         return Ok(response);

@@ -1,10 +1,10 @@
 //! What is kept besides sessions: snapshots, and outputs that results do not show whole.
 
-use std::{fs, io, io::Write, sync::Arc, time::SystemTime};
+use std::{fs, io, sync::Arc};
 
+use axum_core::response::IntoResponse;
 use cellar_engine::artifacts::{Artifact, ArtifactError};
 use cellar_wire::{SnapshotJson, unix_seconds};
-use axum_core::response::IntoResponse;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -12,35 +12,14 @@ use crate::{
     files::{Head, Source, serve},
     gate::{self, Call},
     problem::{Answer, Problem},
-    tenant::{SNAPSHOTS_MAX, minted, on_a_thread},
+    tenant::on_a_thread,
 };
 
 /// `POST /v1/sessions/{session}/snapshots`
 pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
-    let snapshot = call.tenant.session(name).await?.session.snapshot().await?;
-    let (folder, id) = (call.tenant.snapshots(), minted("snap"));
-    let path = call.tenant.snapshot_file(&id).ok_or_else(|| Problem::unknown("snapshot"))?;
-    let size_bytes = on_a_thread(move || {
-        fs::create_dir_all(&folder)?;
-        if fs::read_dir(&folder)?.count() >= SNAPSHOTS_MAX {
-            return Ok(None);
-        }
-        let bytes = snapshot.to_bytes();
-        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        file.write_all(&bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok::<_, io::Error>(Some(bytes.len() as u64))
-    })
-    .await?
-    .map_err(failed)?;
-    let Some(size_bytes) = size_bytes else {
-        let detail = format!("{SNAPSHOTS_MAX} snapshots are kept already");
-        return Err(Problem::limit("snapshots", detail, std::time::Duration::from_secs(60)));
-    };
-    let created_at = unix_seconds(SystemTime::now());
-    let place = HeaderValue::from_str(&format!("/v1/snapshots/{id}"));
-    let mut response = gate::json(StatusCode::CREATED, &SnapshotJson { snapshot: id, size_bytes, created_at })?;
+    let taken = call.tenant.take_snapshot(name).await?;
+    let place = HeaderValue::from_str(&format!("/v1/snapshots/{}", taken.snapshot));
+    let mut response = gate::json(StatusCode::CREATED, &taken)?;
     if let Ok(place) = place {
         response.headers_mut().insert(header::LOCATION, place);
     }

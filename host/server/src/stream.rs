@@ -98,7 +98,13 @@ pub(crate) fn name(response: &mut Response, run: &RunHandle) {
     }
 }
 
-fn stream(run: RunHandle, mut reader: Reader, first: Option<Delivery>, form: Form, content_type: &'static str) -> Response {
+fn stream(
+    run: RunHandle,
+    mut reader: Reader,
+    first: Option<Delivery>,
+    form: Form,
+    content_type: &'static str,
+) -> Response {
     let followed = run.clone();
     let body = async_stream::stream! {
         let run = followed;
@@ -162,7 +168,8 @@ fn line(form: Form, id: Option<(&RunHandle, &str)>, value: &impl Serialize) -> B
 
 /// Where a reader that was cut off goes on: at an event, or nowhere when it has had all.
 pub(crate) fn place(run: &RunHandle, headers: &HeaderMap, after: Option<&str>) -> Result<Option<u64>, Problem> {
-    let bad = || Problem::bad("a place in a run is the number of an event, or `RUN:NUMBER` as the stream of the run has it");
+    let bad =
+        || Problem::bad("a place in a run is the number of an event, or `RUN:NUMBER` as the stream of the run has it");
     let given = match headers.get("last-event-id") {
         Some(value) => Some(value.to_str().map_err(|_| bad())?),
         None => after,

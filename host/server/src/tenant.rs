@@ -3,7 +3,8 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs, io,
+    fs,
+    io::{self, Write},
     path::PathBuf,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -17,7 +18,7 @@ use cellar_engine::{
 };
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
 use cellar_setup::{Granted, Overrides, Progress, SetupError};
-use cellar_wire::{ServedSessionJson, SessionRequest};
+use cellar_wire::{ServedSessionJson, SessionRequest, SnapshotJson};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,7 @@ const REPEATS_MAX: usize = 10_000;
 /// How long they may be.
 const REPEATS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Snapshots that a tenant may keep.
-pub(crate) const SNAPSHOTS_MAX: usize = 10_000;
+const SNAPSHOTS_MAX: usize = 10_000;
 
 /// Someone to serve.
 #[derive(Debug, Clone)]
@@ -69,6 +70,9 @@ pub(crate) struct Tenant {
     rate: Option<Mutex<Rate>>,
     repeats: Mutex<Repeats>,
     limits: (usize, usize, Option<u64>),
+    pub(crate) overrides: Overrides,
+    /// What a model is told of `eval`, once somebody has asked.
+    pub(crate) described: tokio::sync::OnceCell<String>,
 }
 
 impl std::fmt::Debug for Tenant {
@@ -101,7 +105,7 @@ impl Tenant {
         hub_config.sessions_max = config.sessions_max;
         hub_config.runs_max = config.runs_max;
         hub_config.runs_kept = RUNS_KEPT;
-        hub_config.overrides = overrides;
+        hub_config.overrides = overrides.clone();
         hub_config.store = Some(sessions);
         hub_config.artifacts = Some(artifacts.clone());
         hub_config.is_durable = config.is_durable;
@@ -117,6 +121,8 @@ impl Tenant {
             rate,
             repeats: Mutex::default(),
             limits: (config.sessions_max, config.runs_max, config.requests_per_second),
+            overrides,
+            described: tokio::sync::OnceCell::new(),
         })
     }
 
@@ -243,6 +249,30 @@ impl Tenant {
         (is_id && id.len() < 64).then(|| self.snapshots().join(id))
     }
 
+    /// Keeps the state of a session under an id.
+    pub(crate) async fn take_snapshot(&self, session: &str) -> Result<SnapshotJson, Problem> {
+        let snapshot = self.session(session).await?.session.snapshot().await?;
+        let (folder, id) = (self.snapshots(), minted("snap"));
+        let path = folder.join(&id);
+        let kept = on_a_thread(move || {
+            fs::create_dir_all(&folder)?;
+            if fs::read_dir(&folder)?.count() >= SNAPSHOTS_MAX {
+                return Ok(None);
+            }
+            let bytes = snapshot.to_bytes();
+            let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+            file.write_all(&bytes)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok::<_, io::Error>(Some(bytes.len() as u64))
+        });
+        let size_bytes = kept.await?.map_err(|error| Problem::internal(&error, "store"))?.ok_or_else(|| {
+            let detail = format!("{SNAPSHOTS_MAX} snapshots are kept already");
+            Problem::limit("snapshots", detail, Duration::from_secs(60))
+        })?;
+        Ok(SnapshotJson { snapshot: id, size_bytes, created_at: now() })
+    }
+
     /// Reads a snapshot.
     pub(crate) async fn snapshot(&self, id: &str) -> Result<Snapshot, Problem> {
         let file = self.snapshot_file(id).ok_or_else(|| Problem::unknown("snapshot"))?;
@@ -292,7 +322,8 @@ impl Tenant {
 
     fn note(&self, session: &str, input: bool) -> Result<(), Problem> {
         let text = serde_json::to_vec(&Served { created_at: now(), input }).unwrap_or_default();
-        let written = fs::create_dir_all(self.store.join(SERVED)).and_then(|()| fs::write(self.served_file(session), text));
+        let written =
+            fs::create_dir_all(self.store.join(SERVED)).and_then(|()| fs::write(self.served_file(session), text));
         written.map_err(|error| Problem::internal(&error, "store"))
     }
 }
@@ -413,7 +444,6 @@ impl TenantConfig {
         Granted::new(&self.overrides, None).map(drop)
     }
 }
-
 
 #[cfg(test)]
 mod tests {

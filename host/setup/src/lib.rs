@@ -1,6 +1,8 @@
 //! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
 //! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
 
+mod room;
+
 use std::{
     io,
     path::{Path, PathBuf},
@@ -21,6 +23,8 @@ use cellar_engine::{
     store::SessionStore,
 };
 use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
+
+pub use room::{kernels_max, memory_bytes};
 
 /// Where artifacts lie in the folder of the sessions, by a name that no session can have.
 const ARTIFACTS: &str = ".artifacts";
@@ -258,14 +262,23 @@ impl std::fmt::Debug for Granted {
     }
 }
 
+impl Overrides {
+    /// The configuration file that they name; an empty one when they name none.
+    ///
+    /// # Errors
+    /// The file is not valid.
+    pub fn file(&self) -> Result<Config, SetupError> {
+        Ok(self.config.as_deref().map(Config::load).transpose()?.unwrap_or_default())
+    }
+}
+
 impl Granted {
     /// What the flags and `config` grant; without one, the file that the flags name.
     ///
     /// # Errors
     /// The file or a flag is not valid.
     pub fn new(arguments: &Overrides, config: Option<Config>) -> Result<Granted, SetupError> {
-        let file = || arguments.config.as_deref().map(Config::load).transpose();
-        let config = config.map_or_else(file, |config| Ok(Some(config)))?.unwrap_or_default();
+        let config = config.map_or_else(|| arguments.file(), Ok)?;
         let mut limits = config.limits.limits();
         limits.fuel = arguments.fuel.or(limits.fuel);
         limits.memory_bytes = arguments.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);

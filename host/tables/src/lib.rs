@@ -15,7 +15,8 @@ mod page;
 mod pandas;
 #[cfg(feature = "parquet")]
 mod rows;
-#[cfg(all(test, feature = "parquet"))]
+#[cfg(test)]
+#[cfg(feature = "parquet")]
 mod tests;
 
 #[cfg(not(feature = "parquet"))]

@@ -103,6 +103,8 @@ pub struct TenantTable {
     pub runs: Option<u64>,
     /// `requests_per_second`: how many it may make, 1 to 1000000; any number unless given.
     pub requests_per_second: Option<u64>,
+    /// `[host]`: what the process itself may use. Only the file that the process was started with is asked.
+    pub host: HostTable,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used
@@ -147,6 +149,15 @@ pub struct AuditTable {
     pub sync: bool,
     /// `tenant`: for whom these sessions run, to be named in every line.
     pub tenant: Option<String>,
+}
+
+/// What a process that serves sessions may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostTable {
+    /// `kernels`: interpreters that may be in memory at the same time, 1 to 2048; unless given as many as half of the
+    /// memory has room for at 64 MiB each, at least 4. Further ones wait in line until one falls asleep, which those
+    /// that only wait do at once.
+    pub kernels: Option<u64>,
 }
 
 /// Kernels of a session.

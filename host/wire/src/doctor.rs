@@ -19,6 +19,7 @@ pub struct DoctorJson {
     pub guests: Vec<GuestJson>,
     pub folders: FoldersJson,
     pub config: ConfigJson,
+    pub host: HostJson,
     pub machine: MachineJson,
     /// What is needed and missing, each with its remedy.
     pub problems: Vec<String>,
@@ -71,6 +72,17 @@ pub struct ConfigJson {
     pub limits: LimitsJson,
     pub artifacts: ArtifactQuotaJson,
     pub audit: Option<AuditJson>,
+}
+
+/// What the process itself may use.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostJson {
+    /// Kernels that may be awake at the same time; more wait in line.
+    pub kernels: u32,
+    /// Memory of the machine, or of the control group, that their number follows from unless it was set.
+    pub memory_mib: u64,
+    pub is_set: bool,
 }
 
 /// The audit log.

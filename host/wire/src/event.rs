@@ -97,6 +97,34 @@ enum KindJson {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         artifact: Option<KeptJson>,
     },
+    /// What code that outlived a cell wrote since the cell before ended.
+    Background {
+        index: usize,
+        /// The cell that began what has written it.
+        cell: u32,
+        stream: StreamJson,
+        text: String,
+        /// Bytes before it that are not kept.
+        #[serde(skip_serializing_if = "is_zero", default)]
+        left_out: u64,
+    },
+}
+
+/// A stream of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamJson {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl StreamJson {
+    /// Standard error, or standard output.
+    pub fn new(is_stderr: bool) -> StreamJson {
+        if is_stderr { StreamJson::Stderr } else { StreamJson::Stdout }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -189,6 +217,10 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -252,6 +284,13 @@ impl From<&EventKind> for KindJson {
             EventKind::RunFinished { is_error, kept } => {
                 KindJson::RunFinished { is_error: *is_error, artifact: kept.as_ref().map(KeptJson::from) }
             }
+            EventKind::Background { index, cell, is_stderr, text, left_out } => KindJson::Background {
+                index: *index,
+                cell: cell.0,
+                stream: StreamJson::new(*is_stderr),
+                text: text.clone(),
+                left_out: *left_out,
+            },
         }
     }
 }
@@ -304,6 +343,13 @@ impl From<KindJson> for EventKind {
             KindJson::RunFinished { is_error, artifact } => {
                 EventKind::RunFinished { is_error, kept: artifact.map(KeptText::from) }
             }
+            KindJson::Background { index, cell, stream, text, left_out } => EventKind::Background {
+                index,
+                cell: CellId(cell),
+                is_stderr: stream == StreamJson::Stderr,
+                text,
+                left_out,
+            },
         }
     }
 }

@@ -23,8 +23,8 @@ mod session;
 mod stdio;
 
 pub use artifact::{ArtifactJson, CollectedJson};
-pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, LimitsJson, MachineJson};
-pub use event::EventJson;
+pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
+pub use event::{EventJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};
@@ -32,8 +32,9 @@ pub use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{
-    CompletionJson, CompletionsJson, FileJson, RunBody, RunJson, ServedSessionJson, SessionRequest, SnapshotJson, VariableJson,
-    bundle_value, fork_body, input_body, language_of, look_body, reset_body, rewind_body, run_body, session_request,
+    CompletionJson, CompletionsJson, FileJson, RunBody, RunJson, ServedSessionJson, SessionRequest, SnapshotJson,
+    VariableJson, bundle_value, fork_body, input_body, language_of, look_body, reset_body, rewind_body, run_body,
+    session_request,
 };
 pub use session::StoredSessionJson;
 pub use stdio::{Answer, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, request_from_json, request_types};

@@ -87,10 +87,8 @@ fn session(fields: &Fields<'_>, problems: &mut Problems) -> Option<String> {
 
 /// `cells`, or one cell whose members stand beside the session.
 fn cells(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Cell>> {
-    let single: Vec<(String, Node)> = CELL
-        .iter()
-        .filter_map(|key| fields.get(key).map(|at| ((*key).to_owned(), at.node.clone())))
-        .collect();
+    let single: Vec<(String, Node)> =
+        CELL.iter().filter_map(|key| fields.get(key).map(|at| ((*key).to_owned(), at.node.clone()))).collect();
     if fields.get("cells").is_none() && !single.is_empty() {
         let node = Node::Object(single);
         return cell(&At::root(&node, "$"), problems).map(|cell| vec![cell]);
@@ -142,9 +140,7 @@ pub fn mcp_schema(tool: &str) -> Value {
         "timeout": seconds,
         "reset": {"type": "boolean", "description": "Begin with a fresh kernel."},
     });
-    let object = |properties: Value, required: &[&str]| {
-        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
-    };
+    let object = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     match tool {
         "eval" => {
             let mut properties = cell.clone();
@@ -206,7 +202,11 @@ mod tests {
         check("eval", json!({"code": "1"}), &["$.language: expected \"py\" or \"js\", found nothing"]);
         check("reset", json!({}), &["$.session: expected the name of a session, found nothing"]);
         check("fork", json!({}), &["$: expected either `session` or `snapshot`"]);
-        check("files", json!({"session": "s", "action": "write"}), &["$.text: expected the text to write, found nothing"]);
+        check(
+            "files",
+            json!({"session": "s", "action": "write"}),
+            &["$.text: expected the text to write, found nothing"],
+        );
         assert!(mcp_call("other", b"{}").is_none());
     }
 }

@@ -265,9 +265,11 @@ pub fn look_body(bytes: &[u8]) -> Result<(Language, String, u32), Invalid> {
         let known = fields.required("language", "\"py\" or \"js\"", problems).and_then(|at| language(&at, problems));
         let code = fields.required("code", "a string", problems);
         let code = code.and_then(|at| bounded(&at, TEXT_BYTES_MAX, problems));
-        let most = u64::from(u32::MAX);
-        let cursor = fields.get("cursor").and_then(|at| at.integer(0..=most, problems)).unwrap_or(most);
-        Some((known?, code?, u32::try_from(cursor).unwrap_or(u32::MAX)))
+        let cursor = fields.get("cursor").and_then(|at| at.integer(0..=u64::from(u32::MAX), problems));
+        let code = code?;
+        let end = u32::try_from(code.chars().count()).unwrap_or(u32::MAX);
+        let cursor = cursor.and_then(|cursor| u32::try_from(cursor).ok()).unwrap_or(end).min(end);
+        Some((known?, code, cursor))
     })
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    EventJson, OutputJson, Refusal, ResultJson,
+    EventJson, OutputJson, Refusal, ResultJson, StreamJson,
     request::{CellJson, LANGUAGES, language, run_fields},
 };
 use crate::{
@@ -55,6 +55,8 @@ pub enum Answer {
     Done { id: Option<String> },
     /// Something happened in a run.
     Event { id: String, event: EventJson },
+    /// Code of a session wrote text while none of its cells ran. The event `background` of its next run says it again.
+    Background { session: String, cell: u32, stream: StreamJson, text: String },
     /// A run has ended.
     Result { id: String, result: Box<ResultJson> },
     /// What a model is given of a run that has ended.

@@ -101,6 +101,8 @@ fn events() -> Vec<Event> {
             kept: Some(kept("0f")),
         },
         EventKind::CellStarted { index: 1, cell: CellId(8) },
+        EventKind::Background { index: 1, cell: CellId(3), is_stderr: true, text: text("late\n"), left_out: 5 },
+        EventKind::Background { index: 1, cell: CellId(4), is_stderr: false, text: text("later"), left_out: 0 },
         EventKind::CellFinished {
             index: 1,
             outcome: Outcome::Failed(Box::new(failure())),

@@ -65,6 +65,7 @@ fn is_written(kind: &EventKind) -> bool {
         kind,
         EventKind::Stdout { .. }
             | EventKind::Stderr { .. }
+            | EventKind::Background { .. }
             | EventKind::Display { .. }
             | EventKind::UpdateDisplay { .. }
             | EventKind::Status { .. }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::support::{cellar, cellar_with_guests, check_shape, root, run};
 
 mod hostile;
+mod mcp;
 mod tenants;
 
 /// How long an answer may take on a busy machine.
@@ -57,7 +58,15 @@ impl Served {
         Answer::read(stream)
     }
 
-    fn send(&self, stream: &mut TcpStream, token: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+    fn send(
+        &self,
+        stream: &mut TcpStream,
+        token: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         head += &format!("Authorization: Bearer {token}\r\nContent-Length: {}\r\n", body.len());
         head.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
@@ -130,7 +139,7 @@ impl Answer {
 
     fn parse(bytes: &[u8]) -> Answer {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
-        let head = String::from_utf8(bytes[..end].to_vec()).expect("text").to_lowercase();
+        let head = String::from_utf8(bytes[..end].to_vec()).expect("text");
         let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
         let mut body = bytes[end + 4..].to_vec();
         if head.contains("transfer-encoding: chunked") {
@@ -231,7 +240,7 @@ fn with_no_configuration_it_serves_its_own_user_and_says_so_in_three_lines() {
     // What is refused.
     let refused = served.ask_as("cel_nothing", "GET", "/v1/tenant", &[], b"");
     assert_eq!((refused.status, refused.problem().as_str()), (401, "token"));
-    assert!(refused.header("www-authenticate").is_some_and(|value| value.starts_with("bearer")), "{}", refused.head);
+    assert!(refused.header("www-authenticate").is_some_and(|value| value.starts_with("Bearer")), "{}", refused.head);
     let odd = served.post("/v1/eval", json!({"cells": [{"language": "python", "code": 1}]}));
     assert_eq!((odd.status, odd.problem().as_str()), (400, "invalid"));
     assert_eq!(odd.json()["problems"][0]["path"], "$.cells[0].language", "{}", odd.text());
@@ -302,12 +311,12 @@ fn a_run_is_streamed_awaited_later_cancelled_and_answered() {
     let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().expect("a type")).collect();
     assert_eq!((types[0], types[types.len() - 2], types[types.len() - 1]), ("run_started", "run_finished", "result"));
     // Later.
-    let answer = served.ask("POST", &runs, &[("Prefer", "respond-async")], cell("py", "input('name? ')").to_string().as_bytes());
+    let answer =
+        served.ask("POST", &runs, &[("Prefer", "respond-async")], cell("py", "input('name? ')").to_string().as_bytes());
     assert_eq!((answer.status, &answer.json()["status"]), (202, &json!("running")));
     let place = answer.header("location").expect("its place").to_owned();
-    // The head is read in small letters, and ids are not.
     let run = format!("/v1/runs/{}", answer.json()["run"].as_str().expect("an id"));
-    assert_eq!(place, run.to_lowercase());
+    assert_eq!(place, run);
     let mut stream = served.connect();
     served.send(&mut stream, &served.token, "GET", &format!("{run}/events"), &[("Accept", "text/event-stream")], b"");
     let mut events = Events::new(stream);
@@ -320,15 +329,33 @@ fn a_run_is_streamed_awaited_later_cancelled_and_answered() {
     let answer = served.post(&format!("{run}/input"), json!({"request_id": request, "value": "Ada"}));
     assert_eq!(answer.status, 204, "{}", answer.text());
     let shown = served.get(&format!("{run}?wait=60")).json();
-    assert_eq!((&shown["status"], &shown["result"]["content"][0]["text"]), (&json!("complete"), &json!("name? Ada\n'Ada'")));
-    assert_eq!(served.post(&format!("{run}/input"), json!({"request_id": request, "value": null})).problem(), "unknown");
+    assert_eq!((&shown["status"], &shown["result"]["content"][0]["text"]), (&json!("complete"), &json!("'Ada'")));
+    assert_eq!(
+        served.post(&format!("{run}/input"), json!({"request_id": request, "value": null})).problem(),
+        "unknown"
+    );
     // Cancelled.
-    let answer = served.ask("POST", &runs, &[("Prefer", "respond-async")], cell("py", "while True: pass").to_string().as_bytes());
+    let answer = served.ask(
+        "POST",
+        &runs,
+        &[("Prefer", "respond-async")],
+        cell("py", "while True: pass").to_string().as_bytes(),
+    );
     let run = format!("/v1/runs/{}", answer.json()["run"].as_str().expect("an id"));
     assert_eq!(served.get(&run).json()["status"], "running");
     assert_eq!(served.post(&format!("{run}/cancel"), json!({})).status, 204);
     let shown = served.get(&format!("{run}?wait=60")).json();
     assert_eq!(shown["result"]["details"]["cells"][0]["error"]["kind"], "interrupted", "{shown}");
+    // A session goes with what runs in it.
+    let answer = served.ask(
+        "POST",
+        &runs,
+        &[("Prefer", "respond-async")],
+        cell("py", "while True: pass").to_string().as_bytes(),
+    );
+    let run = format!("/v1/runs/{}", answer.json()["run"].as_str().expect("an id"));
+    assert_eq!(served.ask("DELETE", &format!("/v1/sessions/{session}"), &[], b"").status, 204);
+    assert_eq!((served.get(&runs.replace("/runs", "")).status, served.get(&run).status), (404, 404));
 }
 
 #[test]
@@ -414,9 +441,8 @@ fn a_request_with_a_key_is_carried_out_once() {
     let runs = format!("/v1/sessions/{}/runs", first["session"].as_str().expect("a name"));
     let body = cell("py", "count = globals().get('count', 0) + 1\ncount").to_string();
     let key = [("Idempotency-Key", "k-2")];
-    let texts: Vec<Value> = (0..3)
-        .map(|_| served.ask("POST", &runs, &key, body.as_bytes()).json()["content"][0]["text"].clone())
-        .collect();
+    let texts: Vec<Value> =
+        (0..3).map(|_| served.ask("POST", &runs, &key, body.as_bytes()).json()["content"][0]["text"].clone()).collect();
     assert_eq!(texts, ["1", "1", "1"]);
     // One that was refused may be repeated with the same key.
     let key = [("Idempotency-Key", "k-3")];
@@ -455,7 +481,11 @@ fn files_go_in_and_out_whole() {
     let changed = served.ask("PUT", &format!("{files}/a/b%20c.bin"), &[("If-Match", &etag)], b"new");
     assert_eq!(changed.status, 204, "{}", changed.text());
     let listed = served.get(&format!("{files}/a")).json();
-    assert_eq!((&listed["entries"][0]["name"], &listed["entries"][0]["size"]), (&json!("b c.bin"), &json!(3)), "{listed}");
+    assert_eq!(
+        (&listed["entries"][0]["name"], &listed["entries"][0]["size"]),
+        (&json!("b c.bin"), &json!(3)),
+        "{listed}"
+    );
     assert_eq!(listed["entries"].as_array().expect("a list").len(), 1, "no part is left: {listed}");
     assert_eq!(served.ask("DELETE", &format!("{files}/a"), &[], b"").status, 409);
     assert_eq!(served.ask("DELETE", &format!("{files}/a/b%20c.bin"), &[], b"").status, 204);
@@ -464,7 +494,10 @@ fn files_go_in_and_out_whole() {
     // One that breaks off leaves what was there, and no part.
     assert_eq!(served.ask("PUT", &format!("{files}/x"), &[], b"old").status, 201);
     let mut stream = served.connect();
-    let head = format!("PUT {files}/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 1000000\r\n\r\n", served.token);
+    let head = format!(
+        "PUT {files}/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 1000000\r\n\r\n",
+        served.token
+    );
     stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&data[..400_000])).expect("it reads");
     drop(stream);
     let listed = || served.get(&files).json()["entries"].as_array().expect("a list").len();
@@ -531,11 +564,9 @@ fn the_lines_of_the_manual_do_what_they_say() {
     let mut script = "set -euo pipefail\n".to_owned();
     for block in manual.split("```sh\n").skip(1) {
         let block = block.split("```").next().expect("its end");
-        if block.contains("curl") {
-            script += block;
-        }
+        script += block;
     }
-    assert!(script.matches("curl").count() > 10, "{script}");
+    assert!(script.matches("$CELLAR/v1/").count() > 15, "{script}");
     let work = tempfile::tempdir().expect("a folder");
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(work.path()).env("CELLAR_TOKEN", &served.token);

@@ -64,7 +64,8 @@ pub struct HostConfig {
     pub guests: PathBuf,
     /// Folder for baked and compiled artifacts. Must be writable by this user alone: it holds machine code.
     pub cache: PathBuf,
-    /// Live kernels per flavour, warm spares included. Each reserves 4 GiB of address space and no memory.
+    /// Kernels that may be awake at once, of all guests together, warm spares included. Further ones wait in line until one
+    /// falls asleep, which those that only wait do at once. Each reserves 4 GiB of address space and no memory.
     pub kernels_max: u32,
     /// Warm spares per flavour, of each guest that starts more slowly than a spare is handed over: all but JavaScript.
     pub spares: usize,

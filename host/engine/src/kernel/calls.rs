@@ -297,6 +297,11 @@ impl Calls {
         unseen
     }
 
+    /// Goes on with this number. A replay is told of each by its recording.
+    pub(crate) fn count_from(&mut self, next_call: u64) {
+        self.next_call = next_call;
+    }
+
     /// A number for a new call.
     pub(crate) fn number(&mut self) -> u64 {
         let call = self.next_call;
@@ -304,24 +309,29 @@ impl Calls {
         call
     }
 
-    /// Begins a call, or refuses it as `begun` says. Its completion will come out of [`Calls::next`].
-    ///
-    /// # Errors
-    /// When the guest keeps beginning calls although they are being refused: it must be stopped.
-    pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) -> Result<(), TooManyCalls> {
-        let CallOrigin { call, cell, bridge, depth, size_bytes, is_unheard } = from;
+    /// Whether so many calls wait for an answer that no more can be begun. Tasks of calls that were given up count until the
+    /// runtime has got round to ending them.
+    pub(crate) fn is_full(&mut self) -> bool {
         self.reap();
-        let unanswered = self.open.len() + self.ended.len();
-        if unanswered >= 2 * CALLS_QUEUED_MAX {
-            return Err(TooManyCalls);
-        }
-        // Tasks of calls that were given up count until the runtime has got round to ending them.
+        (self.open.len() + self.ended.len()).max(self.running.len()) >= CALLS_QUEUED_MAX
+    }
+
+    /// Calls of a cell that have not ended.
+    pub(crate) fn open_of(&self, cell: u32) -> usize {
+        self.open.values().filter(|open| open.cell == cell).count()
+    }
+
+    /// Calls that have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Begins a call, or refuses it as `begun` says. Its completion will come out of [`Calls::next`].
+    pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) {
+        let CallOrigin { call, cell, bridge, depth, size_bytes, is_unheard } = from;
         let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
         let error = match begun {
             Err(error) => error,
-            Ok(_) if unanswered.max(self.running.len()) >= CALLS_QUEUED_MAX => {
-                limit(format!("more than {CALLS_QUEUED_MAX} bridge calls are waiting for an answer"))
-            }
             Ok(_) if self.open_bytes + size_bytes > CALLS_BYTES_MAX => {
                 let what = "the bridge calls that wait for an answer have more than";
                 limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
@@ -331,12 +341,11 @@ impl Calls {
                 self.by_task.insert(task.id(), call);
                 self.open_bytes += size_bytes;
                 self.open.insert(call, OpenCall { cell, bridge, size_bytes, began: Instant::now(), task, kept });
-                return Ok(());
+                return;
             }
         };
         let end = CallEnd { reported: is_unheard, ..CallEnd::new(call, cell, Duration::ZERO, Err(error)) };
         self.ended.push_back(end);
-        Ok(())
     }
 
     /// Runs a call to its end. The guest is suspended meanwhile.
@@ -369,6 +378,11 @@ impl Calls {
         ends.extend(calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")));
         ends.sort_by_key(|end| end.call);
         ends
+    }
+
+    /// Makes an end the next one again.
+    pub(crate) fn put_back(&mut self, end: CallEnd) {
+        self.ended.push_front(end);
     }
 
     /// Queues ends for [`Calls::next`].
@@ -426,11 +440,6 @@ impl Calls {
         Some(CallEnd { kept: open.kept, _room: room, ..end })
     }
 }
-
-/// The guest begins calls faster than refusals can be delivered.
-#[derive(Debug, thiserror::Error)]
-#[error("the guest began more than {} bridge calls without awaiting any", 2 * CALLS_QUEUED_MAX)]
-pub(crate) struct TooManyCalls;
 
 /// A call whose answer may have to wait for its guest.
 async fn answered(permits: Arc<Semaphore>, answer_bytes: Arc<AtomicUsize>, future: CallFuture) -> Answer {

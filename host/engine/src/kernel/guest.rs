@@ -18,6 +18,7 @@ use crate::{
         image::{Artifacts, Flavour, guest_mounts, linker},
         instance::Kernel,
         state::{Binding, StoreData},
+        sweep::{Room, Sweep},
         threads::Threads,
     },
 };
@@ -36,6 +37,7 @@ pub(crate) struct Guest {
     spares: Mutex<VecDeque<Kernel>>,
     spares_wanted: usize,
     maker: SpareMaker,
+    sweep: Arc<Sweep>,
     artifacts: Artifacts,
     digest: OnceLock<String>,
     /// The memory of a new kernel, once somebody asked.
@@ -55,6 +57,7 @@ impl Guest {
         flavour: Flavour,
         engines: Arc<Engines>,
         (spares_wanted, maker): (usize, SpareMaker),
+        sweep: Arc<Sweep>,
     ) -> Result<Arc<Guest>, Error> {
         let engine = engines.get(flavour)?;
         let component = artifacts.load(flavour, engine)?;
@@ -63,7 +66,7 @@ impl Guest {
             source: error.into(),
         };
         let linked = linker(engine, flavour).and_then(|linker| linker.instantiate_pre(&component)).map_err(broken)?;
-        Ok(Arc::new(Guest {
+        let guest = Arc::new(Guest {
             language,
             flavour,
             engine: engine.clone(),
@@ -73,10 +76,13 @@ impl Guest {
             spares: Mutex::default(),
             spares_wanted,
             maker,
+            sweep: sweep.clone(),
             artifacts,
             digest: OnceLock::new(),
             image: OnceLock::new(),
-        }))
+        });
+        sweep.know(&guest);
+        Ok(guest)
     }
 
     /// No threads, but room for them.
@@ -89,21 +95,16 @@ impl Guest {
         &self.mounts
     }
 
-    /// A kernel bound to nobody: a warm spare if there is one, else a new one.
-    pub(crate) async fn kernel(self: &Arc<Guest>) -> Result<Kernel, Error> {
-        let spare = lock(&self.spares).pop_front();
-        self.refill();
-        match spare {
-            Some(spare) => Ok(spare),
-            None => self.fresh().await,
-        }
+    /// A warm spare, bound to nobody, if there is one.
+    pub(crate) fn spare(&self) -> Option<Kernel> {
+        lock(&self.spares).pop_front()
     }
 
     /// A new kernel bound to nobody, never a spare.
-    pub(crate) async fn fresh(&self) -> Result<Kernel, Error> {
+    pub(crate) async fn fresh(&self, room: Room) -> Result<Kernel, Error> {
         let binding =
             Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
-        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding).await
+        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding, room).await
     }
 
     /// What the memory of every new kernel holds.
@@ -137,12 +138,13 @@ impl Guest {
         }
     }
 
-    /// Makes one spare, unless there are enough.
+    /// Makes one spare, unless there are enough, or no room for one.
     async fn make_spare(&self) -> Result<bool, Error> {
         if lock(&self.spares).len() >= self.spares_wanted {
             return Ok(false);
         }
-        let mut kernel = self.fresh().await?;
+        let Some(room) = self.sweep.free_room() else { return Ok(false) };
+        let mut kernel = self.fresh(room).await?;
         kernel.warm_up().await?;
         lock(&self.spares).push_back(kernel);
         Ok(true)

@@ -57,7 +57,8 @@ impl Host {
         let tick = move || ticking.upgrade().map(|engines| engines.made().for_each(wasmtime::Engine::increment_epoch));
         start_ticker(tick).map_err(|error| Error::Engine(error.into()))?;
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
-        let sweep = Arc::new(Sweep::new(config.rests.awake_max));
+        let kernels_max = usize::try_from(config.kernels_max).unwrap_or(usize::MAX);
+        let sweep = Arc::new(Sweep::new(kernels_max, config.rests.awake_max));
         Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
     }
 
@@ -108,7 +109,8 @@ impl Host {
         // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
         let wanted = if name.language() == Language::JavaScript { 0 } else { self.inner.config.spares };
         let spares = (wanted, self.inner.maker.clone());
-        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares)?;
+        let sweep = self.sweep();
+        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares, sweep)?;
         guests.insert((name, flavour.name()), guest.clone());
         Ok(guest)
     }

@@ -59,7 +59,10 @@ fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), Le
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
         self.note_running(cell);
-        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else { return Ok(()) };
+        let Some(live) = self.route(cell).and_then(|id| self.cells.get_mut(&id)) else {
+            self.write_between(cell, matches!(to, output::StreamName::Stderr), &text);
+            return Ok(());
+        };
         let Some(left) = live.output_left else { return Ok(()) };
         let size = text.len() as u64;
         live.output_left = left.checked_sub(size);
@@ -82,6 +85,11 @@ impl output::Host for StoreData {
             }
         }
         let (display_id, is_value) = (display.display_id, display.is_value);
+        if self.cells.is_empty()
+            && let Some(text) = data.shown_text()
+        {
+            self.write_between(cell, false, &format!("{text}\n"));
+        }
         self.send(cell, |index| match (display.update, display_id) {
             (true, Some(display_id)) => EventKind::UpdateDisplay { index, data, display_id },
             (_, display_id) => EventKind::Display { index, data, display_id, is_value },
@@ -202,6 +210,7 @@ impl StoreData {
         self.taped(Import::ShouldStop, cell, |data| {
             let reason = data.stop_reason(cell, fuel_left);
             data.note_stop(cell, reason);
+            data.note_told(cell, reason);
             Ok(reason)
         })
     }

@@ -26,6 +26,7 @@ use crate::{
         meter::CpuMeter,
         record::{Entry, Fall, Item, mark},
         state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
+        sweep::Room,
     },
 };
 
@@ -69,6 +70,7 @@ impl Kernel {
         language: Language,
         flavour: Flavour,
         binding: Binding,
+        room: Room,
     ) -> Result<Kernel, Error> {
         let data = StoreData::new(binding);
         let cpu = data.cpu.clone();
@@ -91,7 +93,7 @@ impl Kernel {
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        let live = Box::new(Live { store, instance, exports });
+        let live = Box::new(Live { store, instance, exports, _room: room });
         Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
     }
 

@@ -9,7 +9,7 @@ use wasmtime::{
 
 use crate::{
     formats::snapshot::{Collector, Image, PAGE_BYTES, Pages},
-    kernel::{bindings, state::StoreData},
+    kernel::{bindings, state::StoreData, sweep::Room},
 };
 
 /// Bytes looked at in one crossing. Below what the host lets a guest hand over at once.
@@ -21,6 +21,8 @@ pub(crate) struct Live {
     /// Finds exports whose results are not to be copied.
     pub(crate) instance: Instance,
     pub(crate) exports: bindings::Kernel,
+    /// Given back after the store.
+    pub(crate) _room: Room,
 }
 
 impl Live {

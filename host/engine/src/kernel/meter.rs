@@ -125,7 +125,7 @@ impl Drowsiness {
     /// Notes that the kernel begins to wait.
     pub(crate) fn idle(&self) {
         self.last_used.store(GuestClock::default().nanos(Instant::now()), Ordering::Relaxed);
-        self.is_idle.store(true, Ordering::Relaxed);
+        self.is_idle.store(true, Ordering::SeqCst);
     }
 
     /// Notes that it has something to do.

@@ -25,6 +25,7 @@ use tracing::Span;
 use crate::{
     audit::OpenCalls,
     kernel::{
+        backlog::Backlog,
         bindings::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
         input::Requests,
@@ -63,8 +64,14 @@ pub(crate) struct LiveCell {
     pub(crate) stop: Arc<StopFlag>,
     pub(crate) began: Instant,
     pub(crate) deadline: Instant,
+    /// Its time limit.
+    pub(crate) timeout: Duration,
+    /// How long it may still wait for room for its kernel. That time is not its own: the deadline moves on by it.
+    pub(crate) room_left: Duration,
     /// When its code was first seen running although it must stop, and why it must. Cleared at entry.
     pub(crate) stop_seen: Option<(Instant, StopReason)>,
+    /// Why it was first told to stop, whatever became of that.
+    pub(crate) told: Option<StopReason>,
     /// When it will be given up, once it was told to stop.
     pub(crate) give_up: Option<Instant>,
     /// Processor time of its kernel when it began.
@@ -85,6 +92,8 @@ pub(crate) struct LiveCell {
     pub(crate) run: Option<RunId>,
     /// Tracing span of this cell.
     pub(crate) span: Span,
+    /// Its run knows that its calls wait for others to end.
+    pub(crate) is_queue_told: bool,
     /// Its requests for input that wait for an answer.
     pub(crate) asks: HashSet<u64>,
     /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
@@ -106,7 +115,10 @@ impl LiveCell {
             stop: StopFlag::new(),
             began,
             deadline: began + timeout,
+            timeout,
+            room_left: timeout,
             stop_seen: None,
+            told: None,
             give_up: None,
             cpu_before: Duration::ZERO,
             output_left: None,
@@ -117,6 +129,7 @@ impl LiveCell {
             record: None,
             run: None,
             span: Span::none(),
+            is_queue_told: false,
             asks: HashSet::new(),
             rests_since: None,
         }
@@ -164,6 +177,8 @@ pub(crate) struct Binding {
     pub(crate) files: Files,
     pub(crate) calls: Calls,
     pub(crate) open_calls: OpenCalls,
+    /// Where what is written goes while no cell runs.
+    pub(crate) backlog: Arc<Backlog>,
     pub(crate) link: Arc<KernelLink>,
     pub(crate) tape: Tape,
     /// The threads of its guest.
@@ -226,6 +241,7 @@ impl Binding {
             files,
             calls: Calls::new(Permits::new(0)),
             open_calls: OpenCalls::default(),
+            backlog: Arc::default(),
             link: Arc::default(),
             tape: Tape::Off,
             threads: Threads::default(),
@@ -390,6 +406,20 @@ impl StoreData {
         let seen = live.map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
         *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
         *seen
+    }
+
+    /// Notes that `cell` is told to stop, if it is.
+    pub(crate) fn note_told(&mut self, cell: u32, reason: Option<StopReason>) {
+        if let Some(live) = self.cells.get_mut(&cell).filter(|_| !self.is_looking) {
+            live.told = live.told.or(reason);
+        }
+    }
+
+    /// Keeps what is written while no cell runs. What is said while a question is answered goes nowhere.
+    pub(crate) fn write_between(&self, cell: u32, is_stderr: bool, text: &str) {
+        if self.cells.is_empty() && !self.is_looking && !self.binding.tape.is_replaying() {
+            self.binding.backlog.write(cell, is_stderr, text);
+        }
     }
 
     /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?

@@ -18,7 +18,7 @@ use crate::{
         guest::Guest,
         instance::{Death, Kernel},
         state::Binding,
-        sweep::Sweep,
+        sweep::Room,
     },
     storage::vault::StoredSession,
 };
@@ -209,14 +209,14 @@ pub(crate) type LostFiles = Vec<Vec<(String, Scalar)>>;
 /// A kernel that goes on from what was kept.
 pub(crate) async fn revive(
     guest: &Arc<Guest>,
-    sweep: &Sweep,
+    room: Room,
     kept: &Kept,
     binding: Binding,
     configuration: &types::Configuration,
 ) -> Result<(Kernel, LostFiles), Death> {
     let digest = guest.digest().map_err(failed)?;
     check(&kept.image, digest, &binding.limits).map_err(failed)?;
-    let mut kernel = sweep.kernel(guest, true).await.map_err(failed)?;
+    let mut kernel = guest.fresh(room).await.map_err(failed)?;
     let mut data = data_of(&kept.image.state, binding);
     kernel.take_over(&mut data);
     kernel.restore(&kept.image.pages, guest.image().map_err(failed)?).await?;
@@ -238,12 +238,12 @@ pub(crate) async fn revive(
 pub(crate) async fn wake(
     kernel: &mut Kernel,
     guest: &Arc<Guest>,
-    sweep: &Sweep,
+    room: Room,
     slot: &Arc<Slot>,
 ) -> Result<LostFiles, Death> {
     let gone = || failed(Error::SessionClosed("a kernel that was reset".to_owned()));
     let kept = slot.load().await.map_err(failed)?.ok_or_else(gone)?;
-    let mut fresh = sweep.kernel(guest, true).await.map_err(failed)?;
+    let mut fresh = guest.fresh(room).await.map_err(failed)?;
     fresh.take_over(kernel.data());
     // From here on it has the cells, whatever happens.
     *kernel = fresh;

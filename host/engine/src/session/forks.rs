@@ -14,6 +14,7 @@ use cellar_core::{
     cell::{Cell, Language},
     event::EventKind,
     limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
+    outcome::{Failure, FailureKind},
     sync::lock,
     text::describe,
 };
@@ -326,8 +327,37 @@ struct Work {
     permit: OwnedSemaphorePermit,
 }
 
-/// What the work in a fork came to: its response and its result, or the type and the message of its error.
-type Outcome = Result<(Value, Value), (String, String, Value)>;
+/// What the work in a fork came to: its response and its result.
+type Outcome = Result<(Value, Value), Trouble>;
+
+/// Why the work in a fork failed, and what it had said before.
+struct Trouble {
+    failure: Failure,
+    response: Value,
+}
+
+impl Trouble {
+    fn new(name: &str, message: impl Into<String>) -> Trouble {
+        Trouble { failure: Failure::new(FailureKind::Raised, name, message), response: Value::Null }
+    }
+
+    /// Adds what `gather_all` gives of it. What has no place in a cell has none here.
+    fn tell(self, result: &mut Map<String, Value>) {
+        let Trouble { failure, response } = self;
+        let fields = [
+            ("status", "error".into()),
+            ("response", response),
+            ("result", Value::Null),
+            ("error_type", failure.name.into()),
+            ("error_message", failure.message.into()),
+            ("error_line", failure.line.into()),
+            ("error_column", failure.column.into()),
+            ("error_snippet", failure.snippet.into()),
+            ("error_traceback", failure.traceback.into()),
+        ];
+        result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+}
 
 impl Work {
     async fn run(self, stop: Option<Arc<StopFlag>>, sender: watch::Sender<Option<Arc<Ended>>>) {
@@ -347,7 +377,7 @@ impl Work {
         };
         let outcome = tokio::select! {
             outcome = work => outcome,
-            () = stopped => Err(("CellInterrupted".to_owned(), "the run that made the fork was stopped".to_owned(), Value::Null)),
+            () = stopped => Err(Trouble::new("CellInterrupted", "the run that made the fork was stopped")),
         };
         let Value::Object(mut result) = handle else { return };
         let history = fork.messages(0);
@@ -358,7 +388,7 @@ impl Work {
                     "the result has {bytes} bytes of JSON, at most {FORK_RESULT_BYTES_MAX} are gathered; let the fork \
                      write it to a file of a granted folder"
                 );
-                Err(("ValueError".to_owned(), message, Value::Null))
+                Err(Trouble::new("ValueError", message))
             }
         });
         match outcome {
@@ -367,13 +397,7 @@ impl Work {
                 result.insert("response".to_owned(), response);
                 result.insert("result".to_owned(), value);
             }
-            Err((name, message, response)) => {
-                result.insert("status".to_owned(), "error".into());
-                result.insert("response".to_owned(), response);
-                result.insert("result".to_owned(), Value::Null);
-                result.insert("error_type".to_owned(), name.into());
-                result.insert("error_message".to_owned(), message.into());
-            }
+            Err(trouble) => trouble.tell(&mut result),
         }
         result.insert("history_count".to_owned(), history.len().into());
         let context = fork.context();
@@ -386,7 +410,7 @@ impl Work {
 /// Runs a cell in a fork.
 async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
     let language = cell.language;
-    let mut run = fork.run(vec![cell]).map_err(|error| ("KernelError".to_owned(), describe(&error), Value::Null))?;
+    let mut run = fork.run(vec![cell]).map_err(|error| Trouble::new("KernelError", describe(&error)))?;
     let mut result = RunResult::with_policy(fork.output_policy());
     let (mut shown, mut number) = (None, 0);
     while let Some(event) = run.next().await {
@@ -400,7 +424,7 @@ async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
     let response = text_of(&result);
     let Some(cell) = result.cells.first() else { return Ok((response, Value::Null)) };
     if let Some(failure) = &cell.failure {
-        return Err((failure.name.clone(), failure.message.clone(), response));
+        return Err(Trouble { failure: failure.clone(), response });
     }
     let Some(bundle) = shown else { return Ok((response.clone(), response)) };
     let value = match (bundle.json(), bundle.visible_text()) {
@@ -432,7 +456,7 @@ async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcom
     let bridges = keeper.inner.config.bridges.clone();
     let future = bridges.call(Call::Agent(asked.clone()), caller);
     let response = keeper.clone().keeping_output(asked, future).future.await;
-    let response = response.map_err(|error| ("BridgeError".to_owned(), error.message, Value::Null))?;
+    let response = response.map_err(|error| Trouble::new("BridgeError", error.message))?;
     let value: Value = match response {
         Response::Text(text) => text.into(),
         Response::Json(text) => serde_json::from_str(&text).unwrap_or_else(|_| text.into()),

@@ -36,7 +36,7 @@ use crate::{
         meter::earlier,
         record::{Birth, Entry},
         state::{Binding, COMPLETIONS_MAX, KernelLink, LiveCell},
-        sweep::Sweep,
+        sweep::{Room, Sweep},
     },
     session::{
         WeakSession,
@@ -46,9 +46,11 @@ use crate::{
 
 mod endings;
 mod rest;
+mod room;
 
 use endings::{death_outcome, finish, refuse};
 use rest::Rest;
+use room::Commands;
 
 /// Entries in a row for timers that are due at once, before the kernel's thread is yielded.
 const IDLE_SPINS_MAX: u32 = 16;
@@ -74,7 +76,7 @@ pub(crate) struct Reactor {
     session: WeakSession,
     kernel: Kernel,
     guest: Arc<Guest>,
-    commands: mpsc::Receiver<Command>,
+    commands: Commands,
     link: Arc<KernelLink>,
     slot: Arc<Slot>,
     sweep: Arc<Sweep>,
@@ -91,6 +93,9 @@ pub(crate) struct Reactor {
     storing: Option<JoinHandle<()>>,
     /// Whether a command has come.
     was_used: bool,
+    awake_since: Instant,
+    /// Cells that were given up while there was no room, and why: the guest hears of it when it wakes.
+    owed: Vec<(u32, types::StopReason)>,
     wake_at: Option<Instant>,
     abandoned: VecDeque<u32>,
     idle_spins: u32,
@@ -134,12 +139,13 @@ enum Wake {
 /// Events of cells that were sent but never started are closed unanswered; the run sees that its channel ended.
 pub(crate) async fn run(
     guest: Arc<Guest>,
-    mut commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<Command>,
     binding: Binding,
     configuration: types::Configuration,
     setting: Setting,
 ) {
     let Setting { session, slot, rests, sweep, seed, once, mut storing } = setting;
+    let mut commands = Commands::from(commands);
     let link = binding.link.clone();
     let language = guest.language;
     let kept = match slot.load().await {
@@ -152,10 +158,20 @@ pub(crate) async fn run(
         return refuse(&mut commands, &death_outcome(&failed(error))).await;
     }
     let configured_as = configured_as(&configuration);
-    let started = match &kept {
-        None => start(&guest, &sweep, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
-        Some(kept) => revive(&guest, &sweep, kept, binding, &configuration).await,
+    // One that is recorded is never a warm spare.
+    let spare = if kept.is_none() && !binding.tape.is_on() { guest.spare() } else { None };
+    let room = match &spare {
+        Some(_) => None,
+        None => match commands.first_room(&sweep, &link).await {
+            Some(room) => Some(room),
+            None => return refuse(&mut commands, &death_outcome(&reset_death())).await,
+        },
     };
+    let started = match (&kept, room) {
+        (Some(kept), Some(room)) => revive(&guest, room, kept, binding, &configuration).await,
+        (_, room) => start(&guest, spare, room, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
+    };
+    guest.refill();
     let (mut kernel, lost) = match started {
         Ok(started) => started,
         Err(death) => {
@@ -183,6 +199,8 @@ pub(crate) async fn run(
         is_suspect: kept.as_ref().is_some_and(|kept| kept.deaths > 0),
         storing,
         was_used: false,
+        awake_since: Instant::now(),
+        owed: Vec::new(),
         wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
         abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
         idle_spins: 0,
@@ -205,11 +223,16 @@ pub(crate) async fn run(
 /// A kernel as new.
 async fn start(
     guest: &Arc<Guest>,
-    sweep: &Sweep,
+    spare: Option<Kernel>,
+    room: Option<Room>,
     binding: Binding,
     configuration: types::Configuration,
 ) -> Result<Kernel, Death> {
-    let mut kernel = sweep.kernel(guest, binding.tape.is_on()).await.map_err(failed)?;
+    let mut kernel = match (spare, room) {
+        (Some(spare), _) => spare,
+        (None, Some(room)) => guest.fresh(room).await.map_err(failed)?,
+        (None, None) => return Err(failed(Error::KernelsExhausted)),
+    };
     kernel.bind(binding);
     kernel.configure(&configuration).await?;
     Ok(kernel)
@@ -229,6 +252,17 @@ async fn finished(storing: &mut Option<JoinHandle<()>>) {
     if let Some(storing) = storing.take() {
         let _ = storing.await;
     }
+}
+
+/// That a run was cancelled while its cell waited.
+fn never_began() -> Failure {
+    Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled before the cell began")
+}
+
+/// The end of a kernel that its session gave up.
+fn reset_death() -> Death {
+    let message = "the kernel was reset".to_owned();
+    Death { kind: FailureKind::Interrupted, name: "CellInterrupted", message, code: None }
 }
 
 fn seed_failed(language: Language) -> String {
@@ -260,21 +294,18 @@ impl Reactor {
             self.link.drowsiness.idle();
             let wake = self.next().await;
             self.link.drowsiness.busy();
-            if let Wake::Command(Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_))
-            | Wake::Rest
-            | Wake::Sleep
-            | Wake::Stop
-            | Wake::Close = wake
-            {
-                // The guest is not entered, or not for certain.
-            } else if let Err(death) = self.wake_up().await {
-                // Its state stays where it sleeps, but whoever asked must hear of it.
-                if let Wake::Command(Command::Start { cell, .. }) = wake {
-                    finish(*cell, death_outcome(&death), Usage::default());
-                }
-                return Err(death);
-            }
             match wake {
+                Wake::Command(command @ (Command::Start { .. } | Command::Clear(_) | Command::Look(..)))
+                    if self.kernel.is_asleep() =>
+                {
+                    self.put_back(command);
+                    self.wake_up().await?;
+                }
+                Wake::Call(end) if self.kernel.is_asleep() => {
+                    self.kernel.data().binding.calls.put_back(end);
+                    self.wake_up().await?;
+                }
+                Wake::Timer if self.kernel.is_asleep() => drop(self.wake_up().await?),
                 Wake::Rest => self.rest().await?,
                 Wake::Sleep => drop(self.sleep().await?),
                 Wake::Command(command) => self.command(command).await?,
@@ -282,13 +313,7 @@ impl Reactor {
                 Wake::Timer => self.tick().await?,
                 Wake::Stop => self.stop_cells().await?,
                 Wake::Close => {
-                    let death = Death {
-                        kind: FailureKind::Interrupted,
-                        name: "CellInterrupted",
-                        message: "the kernel was reset".to_owned(),
-                        code: None,
-                    };
-                    self.bury(&death).await;
+                    self.bury(&reset_death()).await;
                     return Ok(());
                 }
             }
@@ -330,8 +355,9 @@ impl Reactor {
         if self.link.closing.load(Ordering::Relaxed) {
             return Wake::Close;
         }
-        // A kernel whose seed has not ended is neither checkpointed nor put to sleep: its names may be half made.
-        if self.seeding.is_none() && self.link.drowsiness.is_wanted() {
+        let may_sleep = self.may_sleep();
+        let is_short = may_sleep && self.sweep.is_short();
+        if may_sleep && (self.link.drowsiness.is_wanted() || (is_short && self.had_its_turn())) {
             return Wake::Sleep;
         }
         let rest_at = self.rest_at().filter(|_| self.seeding.is_none());
@@ -359,6 +385,8 @@ impl Reactor {
                 _ if deadline.is_some_and(|deadline| deadline <= Instant::now()) => Wake::Stop,
                 _ => Wake::Rest,
             },
+            // It has nothing to do, and others wait for its room.
+            () = std::future::ready(()), if is_short => Wake::Sleep,
         }
     }
 
@@ -374,6 +402,11 @@ impl Reactor {
                     format!("{CELLS_LIVE_MAX} cells await on this kernel; more can start when some have ended");
                 let failure = Failure::refused(FailureCode::Busy, "KernelError", message);
                 finish(*cell, Outcome::Failed(Box::new(failure)), Usage::default());
+                Ok(())
+            }
+            // It waited for its turn, and nobody wants it any more.
+            Command::Start { cell, .. } if cell.stop.is_set() => {
+                finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
                 Ok(())
             }
             Command::Start { id, code, mut cell } => {

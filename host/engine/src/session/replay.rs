@@ -13,7 +13,7 @@ use std::{
 use cellar_core::{
     cell::{GuestName, Language},
     event::{Event, EventKind},
-    limits::{Limits, TIMEOUT_MAX},
+    limits::{Limits, ROOM_WAIT, TIMEOUT_MAX},
     sync::lock,
 };
 use cellar_files::{FileLimits, Files, Quota};
@@ -352,7 +352,9 @@ impl Player {
         let files = Files::new(Vec::new(), Quota::new(FileLimits::default()));
         let tape = Tape::Replaying(Box::new(playback));
         let binding = Binding { tape, ..Binding::spare(limits, files) };
-        let mut kernel = sweep.kernel(&guest, true).await?;
+        // A kernel that is played does not sleep.
+        let room = tokio::time::timeout(ROOM_WAIT, sweep.room()).await.map_err(|_| Error::KernelsExhausted)?;
+        let mut kernel = guest.fresh(room).await?;
         let Some(image) = image else {
             kernel.bind(binding);
             return Ok(kernel);

@@ -33,7 +33,7 @@ use sink::Sink;
 
 use crate::{
     contract::error::Error,
-    kernel::meter::StopFlag,
+    kernel::{backlog::Background, meter::StopFlag},
     session::{RunMarks, Session},
 };
 
@@ -223,6 +223,9 @@ impl Course {
                             // The recording has the start of a cell already, before all that the cell says.
                             self.note(&started);
                             yield started;
+                            for Background { cell, is_stderr, text, left_out } in self.session.take_background() {
+                                yield self.made_here(EventKind::Background { index, cell, is_stderr, text, left_out });
+                            }
                             if let Some(told) = self.tightened(index, &cells[index]) {
                                 yield self.made_here(told);
                             }
@@ -299,6 +302,7 @@ impl Course {
     }
 
     /// Starts a cell: gives its first event, and where its others come from.
+    #[expect(clippy::result_large_err, reason = "a cell that cannot be started is rare, and its failure is moved once")]
     fn start_cell(&self, index: usize, cell: &Cell) -> Result<(EventKind, mpsc::Receiver<EventKind>), Failure> {
         if self.stop.is_set() {
             return Err(Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled"));
@@ -363,6 +367,12 @@ impl Course {
         let text = self.cell_text.end().await;
         if let EventKind::CellFinished { outcome, kept, .. } = &mut end {
             *kept = text;
+            if let (Some(kept), Outcome::Failed(failure)) = (kept, &*outcome)
+                && failure.kind == FailureKind::Output
+            {
+                // What it printed past its limit is nowhere.
+                kept.is_complete = false;
+            }
             self.is_error |= !outcome.is_success();
         }
         self.made_here(end)

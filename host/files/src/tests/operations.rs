@@ -211,3 +211,64 @@ fn renaming() {
     assert_eq!(files.rename(ROOT, "/workspace/none", ROOT, "/workspace/g"), Err(FileError::NotFound));
     assert_eq!(files.names("/workspace"), ["e", "g"]);
 }
+
+#[test]
+fn files_open_alike_in_a_private_workspace_and_in_a_folder_of_the_host() {
+    let mut found = Vec::new();
+    for is_own in [true, false] {
+        let bed = Bed::new();
+        fs::create_dir_all(bed.granted("d/e")).unwrap();
+        for file in ["f", "d/f", "d/e/f"] {
+            fs::write(bed.granted(file), "words").unwrap();
+        }
+        symlink("d", bed.granted("link")).unwrap();
+        symlink("d/f", bed.granted("file-link")).unwrap();
+        symlink("../secret.txt", bed.granted("out")).unwrap();
+        symlink("nowhere", bed.granted("dangling")).unwrap();
+        let mut files = if is_own {
+            bed.files
+        } else {
+            Files::new(
+                vec![mount(&bed.host.path().join("granted"), "/workspace", Access::ReadWrite)],
+                Quota::new(FileLimits::default()),
+            )
+        };
+        let paths = [
+            "f",
+            "d/f",
+            "d/e/f",
+            "d",
+            "f/",
+            "f/x",
+            "none",
+            "d/none",
+            "link/f",
+            "link",
+            "file-link",
+            "out",
+            "dangling",
+            "d/../f",
+            "./d//f",
+            "d/e/../..",
+        ];
+        for path in paths {
+            let path = format!("/workspace/{path}");
+            let unfollowed = OpenHow { follow_symlinks: false, ..READ };
+            let emptied = OpenHow { truncate: true, create: false, ..WRITE };
+            let folder = OpenHow { directory: true, ..READ };
+            for how in [READ, unfollowed, folder, OpenHow { create: false, ..WRITE }, FRESH, WRITE, emptied] {
+                let opened = files.open(ROOT, &path, how).map(|file| {
+                    let stat = files.stat(file).unwrap();
+                    let data = files.read(file, 0, 100);
+                    files.close(file).unwrap();
+                    (stat.kind, stat.size, data)
+                });
+                found.push((is_own, path.clone(), how, opened));
+            }
+        }
+    }
+    let (own, granted) = found.split_at(found.len() / 2);
+    for (own, granted) in own.iter().zip(granted) {
+        assert_eq!((&own.1, &own.2, &own.3), (&granted.1, &granted.2, &granted.3));
+    }
+}

@@ -63,7 +63,8 @@ pub(super) fn reminder(place: Option<&str>) -> String {
     )
 }
 
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(test)]
+#[cfg(feature = "tokens")]
 mod tests {
     use super::*;
 

@@ -70,6 +70,26 @@ pub struct Shown {
     pub text: String,
     /// Present when text was left out.
     pub truncation: Option<Truncation>,
+    /// The lines in it that say so.
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl Shown {
+    /// A text of which nothing was left out.
+    pub(super) fn whole(text: String) -> Shown {
+        Shown { text, truncation: None, gaps: Vec::new() }
+    }
+}
+
+/// A line that stands for what was left out of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// Where it begins.
+    pub(super) at: u64,
+    /// Lines that it stands for, less itself.
+    pub(super) lines: i64,
+    /// Bytes that it stands for, less its own.
+    pub(super) bytes: i64,
 }
 
 /// Head and tail of a text that arrives in pieces.
@@ -86,6 +106,8 @@ pub(super) struct Window {
     bytes: u64,
     /// Line ends seen.
     newlines: u64,
+    /// The lines in it that stand for what was left out before.
+    gaps: Vec<Gap>,
 }
 
 impl Window {
@@ -120,6 +142,13 @@ impl Window {
         if self.tail.len() > 2 * LIVE_TAIL_BYTES {
             self.keep_tail(LIVE_TAIL_BYTES);
         }
+    }
+
+    /// Takes a text, in which these lines stand for what was left out of it.
+    pub(super) fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
+        let at = self.bytes;
+        self.gaps.extend(gaps.into_iter().map(|gap| Gap { at: at + gap.at, ..gap }));
+        self.push(text);
     }
 
     /// Adds `text` as lines of its own.
@@ -192,7 +221,7 @@ impl Window {
         let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
         let whole = if is_whole { Cow::Owned([self.head.as_str(), &self.tail].concat()) } else { (&self.head).into() };
         let Some(head) = tokens::head_of_long(&whole, !is_whole) else {
-            return Shown { text: whole.into_owned(), truncation: None };
+            return Shown::whole(whole.into_owned());
         };
         let truncation = Truncation {
             by: TruncatedBy::Tokens,
@@ -201,7 +230,8 @@ impl Window {
             output_bytes: head.len() as u64,
             output_lines: line_count(head),
         };
-        Shown { text: format!("{head}\n\n{}", tokens::reminder(place)), truncation: Some(truncation) }
+        let text = format!("{head}\n\n{}", tokens::reminder(place));
+        Shown { text, truncation: Some(truncation), gaps: Vec::new() }
     }
 
     /// The head and the tail of a long text.
@@ -210,7 +240,8 @@ impl Window {
         let lines = self.total_lines();
         let too_many_bytes = self.bytes > WINDOW_BYTES as u64;
         if !too_many_bytes && lines <= WINDOW_LINES as u64 {
-            return Shown { text: [self.head.as_str(), self.tail.as_str()].concat(), truncation: None };
+            let text = [self.head.as_str(), self.tail.as_str()].concat();
+            return Shown { text, truncation: None, gaps: self.gaps.clone() };
         }
         let whole = (retained == self.bytes).then(|| [self.head.as_str(), self.tail.as_str()].concat());
         let place = place.map(|place| format!("; {place}")).filter(|place| place.len() <= PLACE_BYTES_MAX);
@@ -228,9 +259,29 @@ impl Window {
             output_lines,
         };
         let break_after_head = if head.ends_with('\n') { "" } else { "\n" };
-        let gap = gap_line(lines - output_lines, self.bytes - output_bytes, &place);
-        Shown { text: format!("{head}{break_after_head}{gap}\n{tail}"), truncation: Some(truncation) }
+        let (head_end, tail_start) = (head.len() as u64, self.bytes - tail.len() as u64);
+        // What a line stood for that is left out itself is left out twice, and told of once.
+        let inner = self.gaps.iter().filter(|gap| (head_end..tail_start).contains(&gap.at));
+        let (more_lines, more_bytes) = inner.fold((0, 0), |sum, gap| (sum.0 + gap.lines, sum.1 + gap.bytes));
+        let left_lines = (lines - output_lines).saturating_add_signed(more_lines);
+        let left_bytes = (self.bytes - output_bytes).saturating_add_signed(more_bytes);
+        let gap = gap_line(left_lines, left_bytes, &place);
+        let gap_bytes = (break_after_head.len() + gap.len() + 1) as u64;
+        let own = Gap {
+            at: head_end + break_after_head.len() as u64,
+            lines: signed(left_lines) - 1,
+            bytes: signed(left_bytes) - signed(gap_bytes),
+        };
+        let in_head = self.gaps.iter().filter(|gap| gap.at < head_end).copied();
+        let in_tail = self.gaps.iter().filter(|gap| gap.at >= tail_start);
+        let in_tail = in_tail.map(|gap| Gap { at: gap.at - tail_start + head_end + gap_bytes, ..*gap });
+        let gaps = in_head.chain([own]).chain(in_tail).collect();
+        Shown { text: format!("{head}{break_after_head}{gap}\n{tail}"), truncation: Some(truncation), gaps }
     }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// The line that stands for what was left out.
@@ -305,7 +356,7 @@ mod tests {
     fn a_text_that_fits_is_shown_whole() {
         let line = "x".repeat(1023) + "\n";
         let shown = fold(std::iter::repeat_n(line.as_str(), 50)).shown(None);
-        assert_eq!(shown, Shown { text: line.repeat(50), truncation: None });
+        assert_eq!(shown, Shown::whole(line.repeat(50)));
     }
 
     #[test]
@@ -349,7 +400,7 @@ mod tests {
         let text = "a\n".repeat(WINDOW_LINES);
         assert_eq!(fold([text.as_str()]).shown(None).truncation, None);
         let text = "a".repeat(WINDOW_BYTES);
-        assert_eq!(fold([text.as_str()]).shown(None), Shown { text, truncation: None });
+        assert_eq!(fold([text.as_str()]).shown(None), Shown::whole(text));
     }
 
     #[test]
@@ -405,6 +456,27 @@ mod tests {
         let whole = fold([text.as_str()]).shown(None);
         let characters: Vec<String> = text.chars().map(String::from).collect();
         assert_eq!(fold(characters.iter().map(String::as_str)).shown(None), whole);
+    }
+
+    #[test]
+    fn what_is_left_out_twice_is_counted_once_and_in_full() {
+        let lines = |count: u64| (0..count).map(|n| format!("{n}\n")).collect::<String>();
+        for count in [3_001, 5_000, 20_000, 100_000] {
+            let first = fold([lines(count).as_str()]).shown(None);
+            let mut whole = Window::default();
+            whole.push_shown(&first.text, first.gaps);
+            whole.push(&lines(10));
+            let shown = whole.shown(None);
+            let is_count = |word: &str| word.chars().all(|letter| letter.is_ascii_digit());
+            let told: Vec<&str> = shown.text.lines().filter(|line| line.starts_with("[… ")).collect();
+            assert_eq!(told.len(), 1, "{told:?}");
+            let words: Vec<&str> = told[0].split(' ').filter(|word| is_count(word)).collect();
+            let shown_lines = shown.text.lines().count() as u64 - 1;
+            let shown_bytes = (shown.text.len() - told[0].len() - 1) as u64;
+            assert_eq!(words[0], (count + 10 - shown_lines).to_string(), "{count}");
+            let total_bytes = (lines(count).len() + lines(10).len()) as u64;
+            assert_eq!(words[1], (total_bytes - shown_bytes).to_string(), "{count}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::{fmt::Write, time::Duration};
 
 use cellar_bridges::HostBridges;
-use cellar_engine::{Bridges, Language, GuestName, bridges::ToolSpec};
+use cellar_engine::{Bridges, GuestName, Language, bridges::ToolSpec};
 use cellar_setup::{Granted, Overrides};
 
 use crate::tenant::Tenant;
@@ -104,7 +104,9 @@ fn about(guest: GuestName) -> &'static str {
             "`py` is CPython with its library, NumPy (`np`), pandas (`pd`) and altair (`alt`), openpyxl and pypdf. `await` \
              works at the top level."
         }
-        GuestName::Python => "`py` is CPython with its standard library, and no other package. `await` works at the top level.",
+        GuestName::Python => {
+            "`py` is CPython with its standard library, and no other package. `await` works at the top level."
+        }
         _ => "`js` is QuickJS with the ES2023 library, and no other package. `await` works at the top level.",
     }
 }

@@ -21,7 +21,7 @@ use cellar_engine::{
     results::OutputPolicy,
 };
 
-use super::{ArtifactsTable, AuditTable, Config, LimitsTable, SessionTable};
+use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
@@ -31,6 +31,8 @@ use crate::{
 const TIERS: [&str; 3] = ["smol", "default", "slow"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
+/// Kernels that a host may be given room for.
+const KERNELS_MAX: u64 = 2_048;
 /// Seconds that an MCP server, and each of its calls, is given unless the file says more.
 const MCP_TIMEOUT_SECONDS: u64 = 60;
 
@@ -93,6 +95,7 @@ impl Parser<'_> {
             "secrets",
             "server",
             "tenants",
+            "host",
         ];
         let fields = at.fields(&known, &mut self.problems)?;
         let session = fields.get("session").and_then(|at| self.session(&at));
@@ -119,6 +122,14 @@ impl Parser<'_> {
             audit: fields.get("audit").and_then(|at| self.audit(&at)),
             server: fields.get("server").and_then(|at| self.server(&at)).unwrap_or_default(),
             tenants: self.named(&fields, "tenants", Parser::tenant),
+            host: fields.get("host").and_then(|at| self.host(&at)).unwrap_or_default(),
+        })
+    }
+
+    fn host(&mut self, at: &At<'_>) -> Option<HostTable> {
+        let fields = at.fields(&["kernels"], &mut self.problems)?;
+        Some(HostTable {
+            kernels: fields.get("kernels").and_then(|at| at.integer(1..=KERNELS_MAX, &mut self.problems)),
         })
     }
 

@@ -17,7 +17,8 @@ fn requests_that_are_none_are_refused_and_others_are_unaffected() {
         let _ = stream.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned()
     };
-    let head = |rest: &str| format!("POST /v1/eval HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}{rest}\r\n");
+    let head =
+        |rest: &str| format!("POST /v1/eval HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}{rest}\r\n");
     // A gigabyte is refused by what it says of itself, and when it says nothing.
     assert!(send(head("Content-Length: 1073741824\r\n").as_bytes()).contains(" 413 "), "a large body");
     let mut endless = head("Transfer-Encoding: chunked\r\n").into_bytes();
@@ -36,14 +37,16 @@ fn requests_that_are_none_are_refused_and_others_are_unaffected() {
     let answer = send(long.as_bytes());
     assert!(answer.is_empty() || answer.contains(" 414 ") || answer.contains(" 431 "), "{answer}");
     assert!(send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").is_empty() || true, "TLS where none is");
-    for lengths in ["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n"] {
+    for lengths in ["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n"]
+    {
         let smuggled = format!("{}0\r\n\r\nGET /v1/tenant HTTP/1.1\r\nHost: x\r\n\r\n", head(lengths));
         let answer = send(smuggled.as_bytes());
         assert!(answer.contains(" 400 "), "{lengths}: {answer}");
     }
     // Bodies that are no requests.
     let deep = [vec![b'['; 1 << 20], vec![b']'; 1 << 20]].concat();
-    let bodies: [&[u8]; 6] = [&deep, b"{\"cells\": [\"\xff\xfe\"]}", b"{", b"null", b"\0", b"{\"cells\": [], \"cells\": []}"];
+    let bodies: [&[u8]; 6] =
+        [&deep, b"{\"cells\": [\"\xff\xfe\"]}", b"{", b"null", b"\0", b"{\"cells\": [], \"cells\": []}"];
     for body in bodies {
         let answer = served.ask("POST", "/v1/eval", &[], body);
         assert_eq!((answer.status, answer.problem().as_str()), (400, "invalid"), "{:?}", &body[..body.len().min(20)]);
@@ -98,7 +101,12 @@ fn paths_lead_nowhere_else() {
     assert!((400..500).contains(&long.status), "{}", long.text());
     // Names of sessions, runs and snapshots are no paths either.
     for name in ["..%2f.tokens.json", "%2e%2e", ".tokens.json", "%00", "..%2f..%2f..%2fetc"] {
-        for place in [format!("/v1/sessions/{name}"), format!("/v1/snapshots/{name}"), format!("/v1/artifacts/{name}"), format!("/v1/runs/{name}")] {
+        for place in [
+            format!("/v1/sessions/{name}"),
+            format!("/v1/snapshots/{name}"),
+            format!("/v1/artifacts/{name}"),
+            format!("/v1/runs/{name}"),
+        ] {
             let answer = served.get(&place);
             assert!(matches!(answer.status, 400 | 404), "{place}: {} {}", answer.status, answer.text());
         }
@@ -108,7 +116,10 @@ fn paths_lead_nowhere_else() {
     // What a session may write is bounded.
     let large = vec![0; 1 << 20];
     let mut stream = served.connect();
-    let head = format!("PUT {files}/large HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 1073741824\r\n\r\n", served.token);
+    let head = format!(
+        "PUT {files}/large HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 1073741824\r\n\r\n",
+        served.token
+    );
     let _ = stream.write_all(head.as_bytes());
     while stream.write_all(&large).is_ok() {}
     let listed = served.get(&files).json();

@@ -44,7 +44,13 @@ fn neither_sees_anything_of_the_other() {
     let code = "import os; print(os.environ.get('COLOUR')); print('x' * 100_000)";
     let answer = ask(&red, "POST", &format!("{place}/runs"), cell("py", code));
     assert!(answer.json()["content"][0]["text"].as_str().expect("text").starts_with("None"), "{}", answer.text());
-    let started = served.ask_as(&red, "POST", &format!("{place}/runs"), &[("Prefer", "respond-async")], cell("py", "1").to_string().as_bytes());
+    let started = served.ask_as(
+        &red,
+        "POST",
+        &format!("{place}/runs"),
+        &[("Prefer", "respond-async")],
+        cell("py", "1").to_string().as_bytes(),
+    );
     let run = format!("/v1/runs/{}", started.json()["run"].as_str().expect("an id"));
     let snapshot = ask(&red, "POST", &format!("{place}/snapshots"), json!({})).json()["snapshot"].clone();
     let snapshot = format!("/v1/snapshots/{}", snapshot.as_str().expect("an id"));
@@ -78,7 +84,11 @@ fn neither_sees_anything_of_the_other() {
         let others = ask(&blue, method, &path, body.clone());
         let id = path.split('/').nth(3).expect("an id");
         let made_up: String = id.chars().rev().collect();
-        let made_up = if id.contains('-') { format!("{}-{}", id.split('-').next().expect("a kind"), &made_up[..22]) } else { made_up };
+        let made_up = if id.contains('-') {
+            format!("{}-{}", id.split('-').next().expect("a kind"), &made_up[..22])
+        } else {
+            made_up
+        };
         let none = ask(&blue, method, &path.replace(id, &made_up), body);
         assert_eq!((others.status, others.text()), (none.status, none.text()), "{method} {path}");
         assert_eq!(others.status, 404, "{method} {path}: {}", others.text());
@@ -126,7 +136,8 @@ fn tokens_have_scopes_take_over_from_one_another_and_are_revoked() {
     }
     assert!(listed.contains(&second[second.len() - 4..]) && !listed.contains(id), "{listed}");
     // A tenant that asks too often is told when to come again.
-    let refused = (0..200).map(|_| served.ask_as(&blue, "GET", "/v1/tenant", &[], b"")).find(|answer| answer.status != 200);
+    let refused =
+        (0..200).map(|_| served.ask_as(&blue, "GET", "/v1/tenant", &[], b"")).find(|answer| answer.status != 200);
     let refused = refused.expect("it is refused");
     assert_eq!((refused.status, refused.problem().as_str()), (429, "limit"));
     assert_eq!(refused.json()["limit"], "requests_per_second");

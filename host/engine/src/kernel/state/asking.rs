@@ -25,6 +25,8 @@ use crate::{
 
 /// Ends of calls handed to the guest at once.
 pub(crate) const COMPLETIONS_MAX: usize = 256;
+/// What `start-call` answers when so many calls wait for an answer that none can be begun.
+const NO_CALL: u64 = 0;
 /// Bytes of the prompt of a request for input.
 const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -110,9 +112,17 @@ impl StoreData {
     }
 
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
-        let number = self.binding.calls.number();
         let (bridge, size) = (call.bridge(), call_bytes(&call));
         let asked = self.mark_of(&call);
+        // A replay has no calls: whether there was room for one more is in the recording.
+        let number = self.taped(Import::StartCall, (cell, asked), |data| {
+            let calls = &mut data.binding.calls;
+            Ok(if calls.is_full() { NO_CALL } else { calls.number() })
+        })?;
+        if number == NO_CALL {
+            return Ok(NO_CALL);
+        }
+        self.binding.calls.count_from(number + 1);
         let future = self.announce(cell, number, call).await?;
         if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
             live.asks.insert(number);
@@ -120,9 +130,20 @@ impl StoreData {
         if let Some(future) = future {
             let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
             let from = CallOrigin { call: number, cell, bridge, depth, size_bytes: size, is_unheard };
-            self.binding.calls.start(from, future).map_err(wasmtime::Error::new)?;
+            self.binding.calls.start(from, future);
         }
-        self.taped(Import::StartCall, (cell, asked), |_| Ok(number))
+        self.tell_of_queue(cell).await;
+        Ok(number)
+    }
+
+    /// Tells a cell's run, once, that its calls wait for others of the session to end.
+    async fn tell_of_queue(&mut self, cell: u32) {
+        let limit = self.binding.limits.calls_in_flight;
+        let is_queued = self.binding.calls.open() > limit;
+        let Some(live) = self.cells.get_mut(&cell).filter(|live| is_queued && !live.is_queue_told) else { return };
+        live.is_queue_told = true;
+        let fields = vec![("in_flight".to_owned(), Scalar::Integer(i64::try_from(limit).unwrap_or(i64::MAX)))];
+        self.report_status(cell, HostStatus::CallsQueued, fields).await;
     }
 
     /// # Errors

@@ -1,14 +1,11 @@
 //! How cells end that do not end themselves, and what is said of every end.
 
-use std::{sync::atomic::Ordering, time::Instant};
-
-use cellar_core::{
-    event::{EventKind, HostStatus, Scalar},
-    outcome::{Failure, FailureKind, Outcome, Usage},
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
 };
-use tokio::sync::mpsc;
 
-use super::{Command, Reactor, finished};
+use super::{Command, Reactor, finished, room::Commands};
 use crate::{
     audit::fractional_millis,
     kernel::{
@@ -18,12 +15,28 @@ use crate::{
         state::LiveCell,
     },
 };
+use cellar_core::{
+    event::{EventKind, HostStatus, Scalar},
+    outcome::{Failure, FailureKind, Outcome, Usage},
+};
 
 /// Cells that were given up on although the guest never reported their end.
 const ABANDONED_MAX: usize = 1_024;
 
+/// What guests say of a cell whose time is over.
+const PAST_LIMIT: &str = "the cell ran past its time limit";
+
+/// Adds the limit to what the guest says of it, which does not know it.
+fn name_limit(failure: &mut Failure, limit: Duration) {
+    if failure.message == PAST_LIMIT {
+        let told = format!("{PAST_LIMIT} of {} s", limit.as_secs_f64());
+        failure.traceback = failure.traceback.replacen(PAST_LIMIT, &told, 1);
+        failure.message = told;
+    }
+}
+
 /// Fails all that is asked for.
-pub(super) async fn refuse(commands: &mut mpsc::Receiver<Command>, outcome: &Outcome) {
+pub(super) async fn refuse(commands: &mut Commands, outcome: &Outcome) {
     commands.close();
     while let Some(command) = commands.recv().await {
         match command {
@@ -61,8 +74,10 @@ impl Reactor {
         let now = Instant::now();
         let data = self.kernel.data();
         let due: Vec<u32> = data.cells.iter().filter(|(_, cell)| cell.is_due(now)).map(|(id, _)| *id).collect();
+        if due.is_empty() || !self.wake_up().await? {
+            return Ok(());
+        }
         for id in due {
-            self.wake_up().await?;
             let data = self.kernel.data();
             let Some(reason) = data.stop_reason(id, None) else { continue };
             let give_up = Instant::now() + data.binding.limits.grace;
@@ -70,6 +85,7 @@ impl Reactor {
                 Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
                 Some(cell) => {
                     cell.give_up = Some(give_up);
+                    cell.told = cell.told.or(Some(reason));
                     self.cancel_calls(id).await;
                     let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
                     self.apply(step).await?;
@@ -90,9 +106,13 @@ impl Reactor {
     }
 
     /// Ends a cell that does not end itself. Its kernel lives on.
-    async fn abandon(&mut self, id: u32, reason: StopReason) {
+    pub(super) async fn abandon(&mut self, id: u32, reason: StopReason) {
         let message = "the cell went on awaiting after it was told to stop, and was given up";
-        let failure = Failure::new(stop_kind(reason), stop_name(reason), message);
+        self.abandon_as(id, Failure::new(stop_kind(reason), stop_name(reason), message)).await;
+    }
+
+    /// Ends a cell that its guest knows as one that goes on.
+    pub(super) async fn abandon_as(&mut self, id: u32, failure: Failure) {
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.pop_front();
         }
@@ -113,6 +133,9 @@ impl Reactor {
 
     pub(super) async fn end_cell(&mut self, id: u32, mut outcome: Outcome) {
         let cpu = self.kernel.cpu_time();
+        if let Some(failure) = self.swallowed(id, &outcome) {
+            outcome = Outcome::Failed(Box::new(failure));
+        }
         if let Outcome::Failed(failure) = &mut outcome {
             // After a stop, the stop is reported, whatever exception the cell raised while it unwound.
             if failure.kind == FailureKind::Raised
@@ -123,6 +146,13 @@ impl Reactor {
             if failure.kind != FailureKind::Raised {
                 self.cancel_calls(id).await;
             }
+            if failure.kind == FailureKind::Timeout
+                && let Some(cell) = self.kernel.data().cells.get(&id)
+            {
+                name_limit(failure, cell.timeout);
+            }
+        } else {
+            self.tell_of_open_calls(id).await;
         }
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
@@ -136,6 +166,33 @@ impl Reactor {
         let usage =
             Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
         finish(cell, outcome, usage);
+    }
+
+    /// Tells the run of a cell that ended without awaiting all of its calls.
+    async fn tell_of_open_calls(&mut self, id: u32) {
+        let count = self.kernel.data().binding.calls.open_of(id);
+        if count > 0 {
+            let fields = vec![("count".to_owned(), Scalar::Integer(i64::try_from(count).unwrap_or(i64::MAX)))];
+            self.kernel.data().report_status(id, HostStatus::CallsOpen, fields).await;
+        }
+    }
+
+    /// What is said of a cell that was told to stop and ended as if it had not been.
+    fn swallowed(&mut self, id: u32, outcome: &Outcome) -> Option<Failure> {
+        let data = self.kernel.data();
+        let cell = data.cells.get(&id).filter(|_| !matches!(outcome, Outcome::Failed(_)))?;
+        let limits = &data.binding.limits;
+        let reason = cell.told.or_else(|| cell.output_left.is_none().then_some(StopReason::Output))?;
+        let what = match reason {
+            StopReason::Timeout => format!("{PAST_LIMIT} of {} s", cell.timeout.as_secs_f64()),
+            StopReason::Interrupted => "the cell was interrupted".to_owned(),
+            StopReason::Fuel => "the cell used up its fuel".to_owned(),
+            StopReason::Output => {
+                format!("the cell printed more than {} MiB, the rest is lost", limits.output_bytes >> 20)
+            }
+        };
+        let how = if cell.told.is_some() { "; it caught that, and went on to its end" } else { "" };
+        Some(Failure::new(stop_kind(reason), stop_name(reason), format!("{what}{how}")))
     }
 
     /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.

@@ -20,7 +20,7 @@ use crate::{
         instance::Death,
         meter::{earlier, thread_time},
     },
-    session::checkpoint::{Kept, failed, wake},
+    session::checkpoint::{Kept, failed},
 };
 
 /// One part in so many of a kernel's time may go into checkpoints before cells.
@@ -30,6 +30,10 @@ const COST_EXPECTED: Duration = Duration::from_micros(300);
 /// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
 /// for breath.
 const PATIENCE: u32 = 20;
+/// How long a kernel has room for itself while others wait for it.
+const TURN: Duration = Duration::from_millis(100);
+/// How long a kernel that could not go to sleep is left alone.
+const SLEEPLESS: Duration = Duration::from_secs(5);
 /// Kernels that die one after another without a cell that succeeds: from then on it is said how to be rid of the
 /// checkpoint, which may be what they die of.
 const DEATHS_SUSPECT: u32 = 3;
@@ -47,6 +51,8 @@ pub(super) struct Rest {
     credit: Duration,
     credited: Instant,
     cost: Duration,
+    /// Until when it does not try again to sleep.
+    sleepless_until: Option<Instant>,
 }
 
 impl Rest {
@@ -60,6 +66,7 @@ impl Rest {
             credit: rules.checkpoint_credit,
             credited: now,
             cost: COST_EXPECTED,
+            sleepless_until: None,
         }
     }
 
@@ -93,6 +100,18 @@ impl Rest {
 }
 
 impl Reactor {
+    /// Whether it may fall asleep now: not before its seed has ended, because its names may be half made.
+    pub(super) fn may_sleep(&self) -> bool {
+        let is_sleepless = self.rest.sleepless_until.is_some_and(|until| Instant::now() < until);
+        !self.kernel.is_asleep() && self.seeding.is_none() && !is_sleepless
+    }
+
+    /// Whether it has had room for so long that others have their turn. One whose memory takes long to capture keeps it
+    /// for longer.
+    pub(super) fn had_its_turn(&self) -> bool {
+        self.awake_since.elapsed() >= TURN.max(self.rest.cost * PATIENCE)
+    }
+
     /// When an idle kernel has something to do of itself.
     pub(super) fn rest_at(&self) -> Option<Instant> {
         if self.kernel.is_asleep() {
@@ -127,8 +146,7 @@ impl Reactor {
             Ok(image) => image,
             Err(error) => return Ok(Err(error)),
         };
-        let last_cell = self.rest.last_cell;
-        self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
+        self.hold(image, true);
         self.rest.is_dirty = false;
         Ok(Ok(()))
     }
@@ -157,7 +175,10 @@ impl Reactor {
         }
         let began = thread_time();
         match self.capture().await? {
-            Ok(image) => self.keep(image, true),
+            Ok(image) => {
+                self.hold(image, true);
+                self.session.settle();
+            }
             // It is tried again after the next cell.
             Err(error) => tracing::warn!(error = cellar_core::text::describe(&error), "no checkpoint"),
         }
@@ -168,10 +189,9 @@ impl Reactor {
         Ok(())
     }
 
-    fn keep(&mut self, image: Arc<KernelImage>, is_checkpoint: bool) {
+    fn hold(&mut self, image: Arc<KernelImage>, is_checkpoint: bool) {
         let last_cell = self.rest.last_cell;
         self.slot.set(Kept { image, is_fork: false, is_checkpoint, last_cell, deaths: 0 });
-        self.session.settle();
     }
 
     /// Captures all state. Between two entries there is none outside of memory but what the host keeps. What has not
@@ -208,34 +228,38 @@ impl Reactor {
         }
         if self.has_busy_threads() {
             self.rest.quiet_since = Instant::now();
+            self.rest.sleepless_until = Some(Instant::now() + SLEEPLESS);
+            self.sweep.woke(&self.link);
             return Ok(self.check_threads());
         }
-        let captured = self.capture().await?.map(|image| {
-            self.keep(image, false);
-            self.kernel.data().binding.files.close_all();
-            // The guest learns of it when it is entered again.
-            self.kernel.data().binding.threads.reserve(0);
-            self.kernel.sleep();
-            self.sweep.slept(&self.link);
-            self.rest.is_dirty = false;
-        });
+        let captured = self.capture().await?;
         // Where it failed, it is not tried again at once.
         self.rest.quiet_since = Instant::now();
-        if let Err(error) = &captured {
-            tracing::warn!(error = cellar_core::text::describe(error), "a kernel cannot go to sleep");
+        let image = match captured {
+            Ok(image) => image,
+            Err(error) => {
+                tracing::warn!(error = cellar_core::text::describe(&error), "a kernel cannot go to sleep");
+                self.rest.sleepless_until = Some(Instant::now() + SLEEPLESS);
+                self.sweep.woke(&self.link);
+                return Ok(Err(error));
+            }
+        };
+        self.hold(image, false);
+        // Its room goes to the next kernel when it is packed: what is not packed is bounded by the number of kernels.
+        let slot = self.slot.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || slot.pack()).await
+            && !error.is_cancelled()
+        {
+            tracing::warn!(%error, "the state of a kernel was not packed");
         }
-        Ok(captured)
-    }
-
-    /// Wakes the kernel, if it sleeps.
-    pub(super) async fn wake_up(&mut self) -> Result<(), Death> {
-        if !self.kernel.is_asleep() {
-            return Ok(());
-        }
-        let lost = wake(&mut self.kernel, &self.guest, &self.sweep, &self.slot).await?;
-        self.sweep.woke(&self.link);
-        self.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
-        Ok(())
+        self.session.settle();
+        self.kernel.data().binding.files.close_all();
+        // The guest learns of it when it is entered again.
+        self.kernel.data().binding.threads.reserve(0);
+        self.kernel.sleep();
+        self.sweep.slept(&self.link);
+        self.rest.is_dirty = false;
+        Ok(Ok(()))
     }
 
     /// What becomes of the session's state when the kernel dies, in words, and the age of the checkpoint it goes back to.

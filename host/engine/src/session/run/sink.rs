@@ -4,7 +4,7 @@
 //! disk is slower than its guest waits, and with it the guest.
 
 use cellar_core::{
-    event::{EventKind, KeptText},
+    event::{EventKind, KeptText, background_lines},
     text::prefix,
 };
 use cellar_results::{
@@ -72,6 +72,9 @@ impl Sink {
     pub(super) fn add(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } => self.push(text),
+            EventKind::Background { cell, text, left_out, .. } => {
+                self.push(&background_lines(*cell, text, *left_out));
+            }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => {
                 if let Some(text) = data.visible_text() {
                     self.push_lines(text);

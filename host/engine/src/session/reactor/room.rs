@@ -1,0 +1,319 @@
+//! How a kernel waits for room when a host has no more: in line, as long as what needs it may wait, and hearing what
+//! happens meanwhile. Nothing is lost by it: a cell that may not wait any longer ends alone, and its kernel sleeps on.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    pin::{Pin, pin},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use cellar_core::{
+    event::{HostStatus, Scalar},
+    limits::{LOOK_TIMEOUT, ROOM_WAIT, ROOM_WAIT_TOLD},
+    outcome::{Failure, FailureCode, Outcome, Usage},
+};
+use tokio::sync::mpsc;
+
+use super::{Command, Reactor, endings::finish, never_began};
+use crate::{
+    contract::error::Error,
+    kernel::{
+        bindings::types::StopReason,
+        instance::Death,
+        meter::earlier,
+        record::Entry,
+        state::{KernelLink, LiveCell},
+        sweep::{Room, Sweep},
+    },
+    session::checkpoint::wake,
+};
+
+/// Commands that are taken in early while their kernel waits for room. Others stay where they were sent.
+const EARLY_MAX: usize = 64;
+
+/// The commands of a kernel, in order.
+pub(super) struct Commands {
+    sent: mpsc::Receiver<Command>,
+    /// Those that were taken in before the kernel had room, the first to come first.
+    early: VecDeque<Early>,
+}
+
+/// A command that was taken in before its kernel had room.
+struct Early {
+    command: Command,
+    since: Instant,
+    /// Whether its run knows that it waits.
+    is_told: bool,
+}
+
+impl From<Command> for Early {
+    fn from(command: Command) -> Early {
+        Early { command, since: Instant::now(), is_told: false }
+    }
+}
+
+impl From<mpsc::Receiver<Command>> for Commands {
+    fn from(sent: mpsc::Receiver<Command>) -> Commands {
+        Commands { sent, early: VecDeque::new() }
+    }
+}
+
+impl Commands {
+    /// The next command; none when nobody can send one any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn recv(&mut self) -> Option<Command> {
+        match self.early.pop_front() {
+            Some(early) => Some(early.command),
+            None => self.sent.recv().await,
+        }
+    }
+
+    /// Makes a command the next one again.
+    fn put_back(&mut self, command: Command) {
+        self.early.push_front(command.into());
+    }
+
+    /// Takes in no more.
+    pub(super) fn close(&mut self) {
+        self.sent.close();
+    }
+
+    /// The first command, if it needs no kernel that is awake.
+    fn take_sleeper(&mut self) -> Option<Command> {
+        let is_sleeper =
+            |command: &Command| matches!(command, Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_));
+        self.early.pop_front_if(|early| is_sleeper(&early.command)).map(|early| early.command)
+    }
+
+    /// Ends the commands that were given up or have waited for as long as they may, and tells those of cells that wait.
+    /// Returns when it must be looked at again.
+    fn weed(&mut self, kernels_max: usize) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next = None;
+        for mut early in std::mem::take(&mut self.early) {
+            match early.command {
+                Command::Start { cell, .. } if cell.stop.is_set() => {
+                    finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
+                    continue;
+                }
+                Command::Start { cell, .. } if now >= cell.began + cell.room_left => {
+                    let outcome = Outcome::Failed(Box::new(no_room(kernels_max, cell.room_left)));
+                    finish(*cell, outcome, Usage::default());
+                    continue;
+                }
+                Command::Start { ref cell, .. } => {
+                    next = earlier(next, Some(cell.began + cell.room_left));
+                    if !early.is_told && now >= early.since + ROOM_WAIT_TOLD {
+                        tell(cell, kernels_max);
+                        early.is_told = true;
+                    } else if !early.is_told {
+                        next = earlier(next, Some(early.since + ROOM_WAIT_TOLD));
+                    }
+                }
+                Command::Look(_, ref reply) if reply.is_closed() => continue,
+                Command::Look(_, reply) if now >= early.since + LOOK_TIMEOUT => {
+                    // Whoever asked may have gone away; that is no concern here.
+                    let _ = reply.send(Err(Error::KernelsExhausted.to_string()));
+                    continue;
+                }
+                Command::Look(..) => next = earlier(next, Some(early.since + LOOK_TIMEOUT)),
+                Command::Snapshot(reply) if now >= early.since + ROOM_WAIT => {
+                    let _ = reply.send(Err(Error::KernelsExhausted));
+                    continue;
+                }
+                Command::Checkpoint(reply) | Command::Sleep(reply) if now >= early.since + ROOM_WAIT => {
+                    let _ = reply.send(Err(Error::KernelsExhausted));
+                    continue;
+                }
+                Command::Clear(_) if now >= early.since + ROOM_WAIT => continue,
+                Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) | Command::Clear(_) => {
+                    next = earlier(next, Some(early.since + ROOM_WAIT));
+                }
+            }
+            self.early.push_back(early);
+        }
+        next
+    }
+
+    /// Waits for room, a command, a stop or `until`.
+    async fn wait(
+        &mut self,
+        line: Pin<&mut impl Future<Output = Room>>,
+        link: &KernelLink,
+        until: Option<Instant>,
+    ) -> Option<Room> {
+        let sleep = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            room = line => return Some(room),
+            () = link.wake.notified() => {}
+            Some(command) = self.sent.recv(), if self.early.len() < EARLY_MAX => self.early.push_back(command.into()),
+            () = sleep => {}
+        }
+        None
+    }
+
+    /// Room for the first kernel of a session's language; none when the session gave the kernel up before.
+    pub(super) async fn first_room(&mut self, sweep: &Sweep, link: &KernelLink) -> Option<Room> {
+        if let Some(room) = sweep.free_room() {
+            return Some(room);
+        }
+        let mut line = pin!(sweep.room());
+        while !link.closing.load(Ordering::Relaxed) {
+            let until = self.weed(sweep.kernels_max);
+            if let Some(room) = self.wait(line.as_mut(), link, until).await {
+                return Some(room);
+            }
+        }
+        None
+    }
+}
+
+/// That a cell has waited for room for as long as it may.
+fn no_room(kernels_max: usize, waited: Duration) -> Failure {
+    let message = format!(
+        "all {kernels_max} kernels of this host were in use for {waited:?}, the time that the cell may take; raise \
+         `kernels` in [host], or end other cells first"
+    );
+    Failure::refused(FailureCode::Busy, "KernelError", message)
+}
+
+/// Tells a cell's run that it waits for room. A reader that is behind is not waited for.
+fn tell(cell: &LiveCell, kernels_max: usize) {
+    let fields = vec![("kernels".to_owned(), Scalar::Integer(i64::try_from(kernels_max).unwrap_or(i64::MAX)))];
+    let event = HostStatus::KernelAwaited.event(cell.index, fields);
+    if !cell.is_muted
+        && let Ok(place) = cell.events.try_reserve()
+    {
+        if let Some(record) = &cell.record {
+            record.told(&event);
+        }
+        place.send(event);
+    }
+}
+
+impl Reactor {
+    /// Makes a command the next one again.
+    pub(super) fn put_back(&mut self, command: Command) {
+        self.commands.put_back(command);
+    }
+
+    /// Wakes the kernel, if it sleeps, once there is room. Returns whether it is awake: it is not when the session gave
+    /// it up meanwhile.
+    pub(super) async fn wake_up(&mut self) -> Result<bool, Death> {
+        if !self.kernel.is_asleep() {
+            return Ok(true);
+        }
+        let Some(room) = self.room().await? else { return Ok(false) };
+        let lost = wake(&mut self.kernel, &self.guest, room, &self.slot).await?;
+        self.awake_since = Instant::now();
+        self.sweep.woke(&self.link);
+        self.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
+        for (cell, reason) in std::mem::take(&mut self.owed) {
+            let step = self.kernel.step(Entry::Interrupt(cell, reason)).await?;
+            self.apply(step).await?;
+        }
+        Ok(true)
+    }
+
+    /// Waits for room for a kernel that sleeps. The deadlines of its cells move on by that time, which each cell may
+    /// spend once; one that is to stop waits no longer than the grace.
+    async fn room(&mut self) -> Result<Option<Room>, Death> {
+        if let Some(room) = self.sweep.free_room() {
+            return Ok(Some(room));
+        }
+        let (sweep, link) = (self.sweep.clone(), self.link.clone());
+        let mut line = pin!(sweep.room());
+        let began = Instant::now();
+        let told_at = began + ROOM_WAIT_TOLD;
+        let mut is_told = false;
+        let grace = self.kernel.data().binding.limits.grace;
+        // When each of the cells that must stop is given up.
+        let mut stopped: HashMap<u32, Instant> = HashMap::new();
+        let overdue = |(id, cell): (&u32, &LiveCell)| {
+            Some((*id, cell.is_due(began).then(|| cell.give_up.unwrap_or(began + grace))?))
+        };
+        stopped.extend(self.kernel.data().cells.iter().filter_map(overdue));
+        let room = loop {
+            if link.closing.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let now = Instant::now();
+            let (mut until, mut over) = (None, Vec::new());
+            for (id, cell) in &self.kernel.data().cells {
+                if cell.stop.is_set() {
+                    stopped.entry(*id).or_insert(now + grace);
+                }
+                let limit = match stopped.get(id) {
+                    Some(give_up) => *give_up,
+                    None if cell.rests_since.is_some() => continue,
+                    None => began + cell.room_left,
+                };
+                until = earlier(until, Some(limit));
+                if limit <= now {
+                    over.push(*id);
+                }
+            }
+            for id in over {
+                self.give_up(id, now - began).await;
+            }
+            if !is_told && now >= told_at {
+                is_told = true;
+                self.kernel.data().cells.values().for_each(|cell| tell(cell, sweep.kernels_max));
+            } else if !is_told {
+                until = earlier(until, Some(told_at));
+            }
+            while let Some(command) = self.commands.take_sleeper() {
+                self.while_asleep(command).await?;
+            }
+            let until = earlier(until, self.commands.weed(sweep.kernels_max));
+            if let Some(room) = self.commands.wait(line.as_mut(), &link, until).await {
+                break room;
+            }
+        };
+        let waited = began.elapsed();
+        for (id, cell) in &mut self.kernel.data().cells {
+            if !stopped.contains_key(id) && cell.give_up.is_none() && cell.rests_since.is_none() {
+                cell.deadline += waited;
+                cell.room_left = cell.room_left.saturating_sub(waited);
+            }
+        }
+        Ok(Some(room))
+    }
+
+    /// Carries out a command that needs no guest.
+    async fn while_asleep(&mut self, command: Command) -> Result<(), Death> {
+        // Whoever asked may have gone away; that is no concern here.
+        match command {
+            Command::Snapshot(reply) => drop(reply.send(self.capture().await?)),
+            Command::Checkpoint(reply) | Command::Sleep(reply) => drop(reply.send(Ok(()))),
+            command => self.put_back(command),
+        }
+        Ok(())
+    }
+
+    /// Ends a cell of a kernel that sleeps and has no room. The guest hears of it when it wakes.
+    async fn give_up(&mut self, id: u32, waited: Duration) {
+        let data = self.kernel.data();
+        let is_stopped = data.cells.get(&id).is_some_and(|cell| cell.is_due(Instant::now()));
+        match data.stop_reason(id, None).filter(|_| is_stopped) {
+            Some(reason) => {
+                self.owed.push((id, reason));
+                self.abandon(id, reason).await;
+            }
+            None => {
+                self.owed.push((id, StopReason::Timeout));
+                let failure = no_room(self.sweep.kernels_max, waited);
+                self.abandon_as(id, failure).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What code writes while none of its session's cells runs.
+
+use std::time::Duration;
+
+use cellar_engine::{Cell, CellId, EventKind, Language, Session, SessionConfig, background::Background};
+use futures::StreamExt;
+
+use super::snapshots::host;
+
+async fn run(session: &Session, language: Language, code: &str) -> Vec<EventKind> {
+    let run = session.run(vec![Cell::new(language, code)]).expect("a run");
+    run.map(|event| event.kind).collect().await
+}
+
+fn told(events: &[EventKind]) -> Vec<(u32, bool, &str)> {
+    let told = events.iter().filter_map(|kind| match kind {
+        EventKind::Background { cell, is_stderr, text, .. } => Some((cell.0, *is_stderr, text.as_str())),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// What a language writes late: its cell, what goes to standard output, and what standard error has in it.
+const LATE: [(Language, &str, &str); 2] = [
+    (
+        Language::Python,
+        "import asyncio\ndef late():\n    print('late')\n    raise ValueError('too late')\n\
+         timer = asyncio.get_running_loop().call_later(0.2, late)",
+        "ValueError: too late",
+    ),
+    (
+        Language::JavaScript,
+        "setTimeout(() => { console.log('late'); throw new RangeError('too late'); }, 200); undefined",
+        "RangeError: too late",
+    ),
+];
+
+#[test]
+fn what_timers_and_tasks_write_between_cells_is_told() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for (language, code, error) in LATE {
+            let host = host();
+            let session = host.session(SessionConfig::default()).expect("a session");
+            let mut background = session.background();
+            assert!(told(&run(&session, language, code).await).is_empty(), "{language:?}");
+            let mut heard = Vec::new();
+            while !heard.iter().any(|each: &Background| each.is_stderr && each.text.contains(error)) {
+                let next = tokio::time::timeout(Duration::from_secs(60), background.next()).await;
+                heard.push(next.expect("in time").expect("an open session"));
+            }
+            assert_eq!(heard[0].cell, CellId(1), "{heard:?}");
+            assert_eq!((heard[0].is_stderr, heard[0].text.as_str()), (false, "late\n"), "{language:?}");
+            // The next cell is told, and its result says it.
+            let events = run(&session, language, "1").await;
+            let told = told(&events);
+            assert_eq!(told[0], (1, false, "late\n"), "{events:?}");
+            assert!(told.iter().any(|(_, is_stderr, text)| *is_stderr && text.contains(error)), "{events:?}");
+            let after = session.run(vec![Cell::new(language, "2")]).expect("a run").collect_result().await;
+            assert_eq!(after.text(), "2", "it is told once");
+        }
+    });
+}
+
+#[test]
+fn a_result_shows_what_was_written_between_cells() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (language, code, error) = LATE[1];
+        let session = host().session(SessionConfig::default()).expect("a session");
+        let mut background = session.background();
+        run(&session, language, code).await;
+        while !background.next().await.expect("an open session").text.contains(error) {}
+        let text = session.run(vec![Cell::new(language, "1")]).expect("a run").collect_result().await.text();
+        assert!(text.starts_with("[<cell 1> wrote this after it had ended]\nlate\n"), "{text}");
+        assert!(text.contains(error) && text.ends_with("\n1"), "{text}");
+    });
+}
