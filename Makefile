@@ -14,7 +14,7 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check bless \
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check lint bless \
 	bench clean prune
 
 help: ## List the targets
@@ -82,11 +82,13 @@ conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=test262 $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-check: setup ## Check format, lints, licences and documentation
+check: lint ## Check format, lints, licences and documentation
+	@.ci/deny
+
+lint: setup ## Check format, lints and documentation
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
-	@.ci/deny
 
 bless: guests data-guest packages ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts

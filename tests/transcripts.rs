@@ -366,9 +366,12 @@ fn collapse(text: &str) -> String {
             count += 1;
         }
         collapsed.push_str(line);
-        if count > 1 {
-            let _ = write!(collapsed, " ({count} times)");
-        }
+        // How far a cell comes that does one thing until it is stopped is a matter of chance.
+        let _ = match count {
+            1 => Ok(()),
+            2..=1_000 => write!(collapsed, " ({count} times)"),
+            _ => write!(collapsed, " (over 1000 times)"),
+        };
         collapsed.push('\n');
     }
     collapsed

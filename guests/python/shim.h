@@ -103,6 +103,10 @@ extern PyMethodDef cellar_thread_methods[];
 
 extern PyMethodDef cellar_bridge_methods[];
 
+/* --- output_methods.c --- */
+
+extern PyMethodDef cellar_output_methods[];
+
 /* --- seal.c --- */
 
 /* Makes what is allocated from here on lie side by side. For the end of baking. */

@@ -35,7 +35,7 @@ pub(crate) async fn serve(folders: &Folders, arguments: ServeArguments) -> Resul
         None => format!("tenants: {}; `cellar token new` makes their tokens", tenants.join(", ")),
     };
     let told = format!("serving on http://{address}, {reach}\n{whom}\nsessions are kept in {}\n", store.display());
-    output::print(told.as_bytes())?;
+    output::print(&told)?;
     let reloaded = server.clone();
     let reloading = async move {
         while reload.recv().await.is_some() {

@@ -339,11 +339,12 @@ impl Server {
 }
 
 /// Tells what a session's code writes while none of its cells runs.
-async fn tell_background(session: String, mut background: BackgroundReader, answers: mpsc::WeakSender<Answer>) {
+async fn tell_background(session: String, mut background: BackgroundReader, answers: mpsc::WeakSender<Line>) {
     while let Some(Background { cell, is_stderr, text, .. }) = background.next().await {
         let stream = StreamJson::new(is_stderr);
         let Some(answers) = answers.upgrade() else { return };
-        if answers.send(Answer::Background { session: session.clone(), cell: cell.0, stream, text }).await.is_err() {
+        let answer = Answer::Background { session: session.clone(), cell: cell.0, stream, text };
+        if answers.send(answer.into()).await.is_err() {
             return;
         }
     }

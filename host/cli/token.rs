@@ -35,13 +35,13 @@ pub(crate) fn token(folders: &Folders, arguments: TokenArguments) -> Result<u8, 
                 if scopes.is_empty() { vec![Scope::Run] } else { scopes.into_iter().map(Scope::from).collect() };
             let lifetime = days.map(|days| DAY * u32::try_from(days).unwrap_or(u32::MAX));
             let text = file.add(NewToken { tenant, name, scopes, lifetime })?;
-            output::print(format!("{text}\n").as_bytes())?;
+            output::print(&format!("{text}\n"))?;
         }
         TokenCommand::List { json } => {
             let tokens = file.list()?;
             match json {
                 true => output::print_json(&tokens.iter().map(listed).collect::<Vec<_>>())?,
-                false => output::print(table(&tokens).as_bytes())?,
+                false => output::print(&table(&tokens))?,
             }
         }
         TokenCommand::Revoke { id } => file.revoke(&id)?,

@@ -7,7 +7,7 @@ use cellar_engine::{
     config::{KernelMode, Seed},
     guests::{BakeOptions, bake},
     limits,
-    outcome::FailureKind,
+    outcome::{FailureCode, FailureKind},
 };
 
 use crate::sessions::{config, host, kind, on_one_thread, open, outcome, result, run, text, until_started};
@@ -237,8 +237,11 @@ fn a_host_whose_kernels_are_all_in_use_says_so() {
         let mut busy = run(&holder, "spin");
         until_started(&mut busy).await;
         let _busy = tokio::spawn(outcome(busy));
-        let answer = text(&open(&host, SessionConfig::default()), "emit never").await;
-        assert!(answer.contains("every kernel of this host is in use"), "{answer}");
+        let mut cell = Cell::new(PROBE, "emit never");
+        cell.timeout = Some(Duration::from_secs(1));
+        let waiting = open(&host, SessionConfig::default()).run(vec![cell]).expect("a run");
+        let Outcome::Failed(failure) = outcome(waiting).await else { panic!("there was room") };
+        assert_eq!(failure.code, Some(FailureCode::Busy), "{}", failure.message);
     });
 }
 

@@ -7,7 +7,7 @@ use cellar_engine::{Event, EventKind};
 /// Events that a journal keeps of a run.
 pub const JOURNAL_EVENTS_MAX: usize = 10_000;
 /// Bytes of the events that a journal keeps of a run, but for a last one that alone has more. Fewer where many runs are under
-/// way; see [`share_bytes`].
+/// way; see `share_bytes`.
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the events that the journals of all runs under way keep together, but for what each may keep at least.
 const JOURNALS_BYTES_MAX: usize = 1 << 30;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_setup::{Folders, Overrides, Progress, SetupError};
+use cellar_setup::{Folders, Overrides, Progress, SetupError, kernels_max};
 use cellar_wire::config::{Config, TenantTable};
 
 use crate::{
@@ -25,7 +25,6 @@ const TENANTS: &str = ".tenants";
 /// The file of the tokens, likewise.
 const TOKENS: &str = ".tokens.json";
 
-const KERNELS_MAX: u64 = 1_024;
 const SESSIONS_MAX: u64 = 1_024;
 const RUNS_MAX: u64 = 256;
 const BODY_MIB_MAX: u64 = 64;
@@ -79,14 +78,13 @@ impl ServerConfig {
             };
             config.tenants.iter().map(of_table).collect()
         };
-        let kernels = u32::try_from(server.kernels.unwrap_or(KERNELS_MAX)).unwrap_or(u32::MAX);
         let (text, own_tokens) = match own {
             Some((text, token)) => (Some(text), vec![token]),
             None => (None, Vec::new()),
         };
         let config = ServerConfig {
             listen: server.listen.unwrap_or(LISTEN),
-            host: folders.host_config(kernels)?,
+            host: folders.host_config(kernels_max(&config.host))?,
             tenants,
             tokens: token_file(folders, &config)?,
             own_tokens,

@@ -38,8 +38,9 @@ use crate::{
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Characters of the last line that it hears.
 const LINE_CHARACTERS: usize = 200;
-/// Bytes of a file or an artifact that a tool or a resource gives.
-const READ_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a file or an artifact that a tool or a resource gives: clients refuse messages of more than a mebibyte, and
+/// text grows when it becomes JSON.
+const READ_BYTES_MAX: u64 = 400 << 10;
 /// Artifacts in a list.
 const RESOURCES_MAX: usize = 200;
 

@@ -31,8 +31,7 @@ pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
     for ((tenant, status), count) in server.0.metrics.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let _ = writeln!(text, "cellar_requests_total{{tenant=\"{tenant}\",status=\"{status}\"}} {count}");
     }
-    let tenants: Vec<(&String, Vec<(String, Vec<String>)>)> =
-        server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
+    let tenants: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
     let _ = writeln!(text, "# HELP cellar_sessions_open Sessions in memory.\n# TYPE cellar_sessions_open gauge");
     for (name, sessions) in &tenants {
         let _ = writeln!(text, "cellar_sessions_open{{tenant=\"{name}\"}} {}", sessions.len());

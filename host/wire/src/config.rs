@@ -64,6 +64,8 @@ pub struct Config {
     pub artifacts: ArtifactsTable,
     /// `[audit]`: where what sessions do is logged.
     pub audit: Option<AuditTable>,
+    /// `[host]`: what the process itself may use. Only the file that the process was started with is asked.
+    pub host: HostTable,
     /// `[server]`: how `cellar serve` serves.
     pub server: ServerTable,
     /// `[tenants.NAME]`: whom it serves. Without any, the user who started it.
@@ -84,8 +86,6 @@ pub struct ServerTable {
     pub body_mib: Option<u64>,
     /// `connections`: how many may be open, 1 to 1000000; 1024 unless given.
     pub connections: Option<u64>,
-    /// `kernels`: how many may be live of each flavour, 1 to 16384; 1024 unless given.
-    pub kernels: Option<u64>,
     /// `drain`: seconds that runs may take to end when the server is told to stop, 0 to 3600; 30 unless given.
     pub drain: Option<u64>,
 }
@@ -103,8 +103,6 @@ pub struct TenantTable {
     pub runs: Option<u64>,
     /// `requests_per_second`: how many it may make, 1 to 1000000; any number unless given.
     pub requests_per_second: Option<u64>,
-    /// `[host]`: what the process itself may use. Only the file that the process was started with is asked.
-    pub host: HostTable,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used

@@ -45,10 +45,10 @@ fn the_example_runs_as_the_readme_shows() {
     let ended = run(example.arg(cellar).arg(root().join("target/datasets")).current_dir(root()));
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     for expected in [
-        "342 penguins of 3 species\n|  | species | island |",
+        "342 penguins of 3 species\n  |  | species | island |",
         "| Gentoo | 123 | 47.5 | 217.2 | 5076.0 |",
         "mass = 49.7 g/mm x flipper -5781 g, correlation 0.871",
-        "Gentoo: 23.4 g/mm\nAdelie: 19.5 g/mm\nChinstrap: 19.1 g/mm",
+        "Gentoo: 23.4 g/mm\n  Adelie: 19.5 g/mm\n  Chinstrap: 19.1 g/mm",
         "by island: {'Biscoe': 167, 'Dream': 124, 'Torgersen': 51}",
         "[image/png, ",
         "CellTimeout: the cell ran past its time limit",

@@ -83,5 +83,5 @@ fn forks_can_be_turned_off() {
     let flags = ["--config", path.to_str().expect("text")];
     let result = result_of("py", &["runtime.selfref.fork.spawn(code='1')"], &flags);
     let message = result["details"]["cells"][0]["error"]["message"].as_str().expect("a message");
-    assert_eq!(message, "primitive `selfref.fork.spawn`: forks are off (forks under [limits] in cellar.toml)");
+    assert_eq!(message, "primitive `selfref.fork.spawn`: forks are off (the limit `forks` is 0)");
 }

@@ -257,7 +257,7 @@ fn no_name_and_no_output_steers_a_terminal() {
     check(&["replay", HOSTILE]);
     check(&["schema", HOSTILE]);
     // What files say.
-    for language in [format!("{HOSTILE_ESCAPED}"), "python".to_owned()] {
+    for language in [HOSTILE_ESCAPED.to_owned(), "python".to_owned()] {
         let cell = format!(
             r#"{{"cell_type": "code", "id": "a", "execution_count": null, "outputs": [], "source": "1", "metadata": {{"vscode": {{"languageId": "{HOSTILE_ESCAPED}"}}}}}}"#
         );

@@ -31,7 +31,11 @@ fn encode(form: usize, text: &str, choices: &[u8]) -> String {
         };
         text.bytes().enumerate().map(byte).collect()
     };
-    let json = |text: &str| Value::from(text).to_string().trim_matches('"').to_owned();
+    // Without the quotes around it; one of its own may stand beside them.
+    let json = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default().to_owned()
+    };
     let units = |is_escaped: &dyn Fn(usize) -> bool| -> String {
         let mut buffer = [0; 2];
         let character = |(place, character): (usize, char)| {

@@ -381,16 +381,17 @@ impl Work {
         };
         let Value::Object(mut result) = handle else { return };
         let history = fork.messages(0);
-        let outcome = outcome.and_then(|(response, value)| match value.to_string().len() {
-            ..=FORK_RESULT_BYTES_MAX => Ok((response, value)),
-            bytes => {
+        let outcome = match outcome.map(|(response, value)| (value.to_string().len(), response, value)) {
+            Err(trouble) => Err(trouble),
+            Ok((..=FORK_RESULT_BYTES_MAX, response, value)) => Ok((response, value)),
+            Ok((bytes, ..)) => {
                 let message = format!(
                     "the result has {bytes} bytes of JSON, at most {FORK_RESULT_BYTES_MAX} are gathered; let the fork \
                      write it to a file of a granted folder"
                 );
                 Err(Trouble::new("ValueError", message))
             }
-        });
+        };
         match outcome {
             Ok((response, value)) => {
                 result.insert("status".to_owned(), "completed".into());

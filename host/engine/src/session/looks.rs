@@ -31,7 +31,7 @@ impl Session {
     }
 
     /// One value as a MIME bundle, as `display` would show it; `None` when there is no such name. At most
-    /// [`Limits::display_bytes`]. See [`variables`](Session::variables).
+    /// [`Limits::display_bytes`](cellar_core::limits::Limits::display_bytes). See [`variables`](Session::variables).
     ///
     /// # Errors
     /// As [`variables`](Session::variables).

@@ -363,19 +363,3 @@ fn many_writers_and_collectors_at_once_keep_the_store_whole() {
     assert!(left.len() <= 20, "{} are left", left.len());
     assert!(left.iter().all(|artifact| !artifact.sessions.is_empty()));
 }
-
-/// Prints what the first and the last of many artifacts cost; `TMPDIR` should name a folder in memory.
-#[test]
-#[ignore = "a measurement, not a test"]
-fn speed() {
-    let (_folder, store) = store(ArtifactQuota::default());
-    let sessions: Vec<_> = (0..20).map(|number| session(&store, &format!("s{number}"))).collect();
-    for hundred in 0..20 {
-        let begin = std::time::Instant::now();
-        for number in 0..100 {
-            let bytes = format!("{hundred} {number}");
-            sessions[number % sessions.len()].put(bytes.as_bytes(), OUTPUT).expect("stored");
-        }
-        eprintln!("after {:5}: {:7.1} us each", hundred * 100, begin.elapsed().as_secs_f64() * 1e4);
-    }
-}

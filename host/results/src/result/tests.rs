@@ -112,7 +112,7 @@ fn a_chart_with_an_image_is_an_image_alone() {
 fn nothing_shown_is_said() {
     assert_eq!(fold(2, [ends(0, Outcome::Complete)]).text(), "(no output)");
     assert_eq!(fold(1, [out(" \n")]).text(), "(no text output)");
-    assert_eq!(fold(1, [shows(text_bundle(&[("text/html", "<b>x</b>")]))]).text(), "(no text output)");
+    assert_eq!(fold(1, [shows(png())]).text(), "(displayed 1 image(s); no text output)");
 }
 
 #[test]

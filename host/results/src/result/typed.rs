@@ -201,7 +201,7 @@ impl OutputTypes {
         self.handlers.insert(0, Arc::new(handler));
     }
 
-    /// What a display is, such as one that [`Session::value`](crate::Session::value) gave.
+    /// What a display is, such as one that `Session::value` gave.
     pub fn output(&self, bundle: &MimeBundle) -> Output {
         if let Some(output) = self.handlers.iter().find_map(|handler| handler(bundle)) {
             return Output::Registered(output);

@@ -17,7 +17,7 @@ const IMAGES_MAX: usize = 8;
 /// Memory that reading an image may take.
 const DECODE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a picture that is shown as it is.
-const IMAGE_BYTES_MAX: usize = 1 << 20;
+const IMAGE_BYTES_MAX: usize = 400 << 10;
 
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
@@ -54,8 +54,8 @@ pub(super) async fn of_run(tenant: &Tenant, session: &str, is_new: bool, result:
                 Fitted::AsItIs => blocks.push(ContentBlock::image(base64(&bytes), mime_type)),
                 Fitted::Smaller(png) => {
                     blocks.push(ContentBlock::image(base64(&png), "image/png"));
-                    let what = Description { session: &session, mime_type: &mime_type, title: Some("displayed image") };
-                    if let Ok(kept) = store.put(&bytes, what) {
+                    let what = Description { mime_type: &mime_type, title: Some("displayed image") };
+                    if let Ok(kept) = store.put(&session, &bytes, what) {
                         let mut link = Resource::new(kept.uri(), "the image in full size");
                         link.mime_type = Some(mime_type);
                         link.size = Some(kept.size_bytes);

@@ -36,7 +36,8 @@ fn requests_that_are_none_are_refused_and_others_are_unaffected() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(200_000));
     let answer = send(long.as_bytes());
     assert!(answer.is_empty() || answer.contains(" 414 ") || answer.contains(" 431 "), "{answer}");
-    assert!(send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").is_empty() || true, "TLS where none is");
+    // TLS where none is: whatever it is answered, those who come next are served.
+    send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
     for lengths in ["Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n"]
     {
         let smuggled = format!("{}0\r\n\r\nGET /v1/tenant HTTP/1.1\r\nHost: x\r\n\r\n", head(lengths));

@@ -13,13 +13,12 @@ const RATE_MAX: u64 = 1_000_000;
 
 impl Parser<'_> {
     pub(super) fn server(&mut self, at: &At<'_>) -> Option<ServerTable> {
-        let known = ["listen", "tokens", "durable", "body_mib", "connections", "kernels", "drain"];
+        let known = ["listen", "tokens", "durable", "body_mib", "connections", "drain"];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, least, most| fields.get(key).and_then(|at| at.integer(least..=most, &mut self.problems));
         let mut table = ServerTable {
             body_mib: number("body_mib", 1, 1_024),
             connections: number("connections", 1, 1_000_000),
-            kernels: number("kernels", 1, 16_384),
             drain: number("drain", 0, 3_600),
             ..ServerTable::default()
         };
