@@ -14,7 +14,7 @@ PACKAGES := target/packages
 MCP := target/mcp
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript check lint bless \
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript lint bless \
 	bench clean prune
 
 help: ## List the targets
@@ -81,9 +81,6 @@ conformance-data: data-guest ## Run the tests of NumPy and pandas that the data 
 conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=test262 $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
-
-check: lint ## Check format, lints, licences and documentation
-	@.ci/deny
 
 lint: setup ## Check format, lints and documentation
 	@$(CARGO) fmt --all --check

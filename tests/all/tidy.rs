@@ -13,6 +13,25 @@ const LINES_MAX: usize = 600;
 /// Largest file of any kind, in bytes.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
+/// Licences under which a dependency may come.
+const LICENCES: [&str; 12] = [
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Zlib",
+];
+/// Dependencies whose licence a person has read: one that only ships its text, which is MIT's, and one under a licence that
+/// it may have because it is used unchanged, as a library.
+const LICENCES_READ: [(&str, &str); 2] = [("icy_sixel", "MIT"), ("option-ext", "MPL-2.0")];
+
 fn tracked_files() -> Vec<PathBuf> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().expect("git");
     assert!(output.status.success(), "git ls-files failed");
@@ -111,6 +130,31 @@ fn crates_use_only_what_lies_below() {
         breaches.extend(used.filter_map(|used| breach(&layers, &name, used)));
     }
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+}
+
+#[test]
+fn dependencies_come_from_the_registry_under_licences_that_are_allowed() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"];
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 100, "{} packages", packages.len());
+    let licensee = |text: &&str| spdx::Licensee::parse(text).expect("an SPDX licence");
+    let allowed: Vec<_> = LICENCES.iter().map(licensee).collect();
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let Some(source) = package["source"].as_str() else { continue };
+        assert!(source.starts_with("registry+"), "`{name}` comes from {source}");
+        let read = LICENCES_READ.iter().find(|(of, _)| *of == name).map(|(_, licence)| *licence);
+        let licence = package["license"].as_str().or(read).unwrap_or_else(|| panic!("`{name}` names no licence"));
+        // Before SPDX, a slash stood for a choice.
+        let licence = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).expect(licence);
+        let read = read.as_ref().map(licensee);
+        let is_allowed = |wanted: &spdx::LicenseReq| allowed.iter().chain(&read).any(|one| one.satisfies(wanted));
+        assert!(licence.evaluate(is_allowed), "`{name}` comes under {licence}, which tests/all/tidy.rs does not allow");
+    }
 }
 
 #[test]
