@@ -12,6 +12,7 @@ mod data;
 mod floods;
 mod hostile;
 mod input;
+mod journals;
 mod many;
 mod mcp;
 mod memory;

@@ -14,6 +14,9 @@ const JOURNALS_BYTES_MAX: usize = 1 << 30;
 /// Bytes that a journal may keep however many runs are under way.
 const JOURNAL_BYTES_LEAST: usize = 256 << 10;
 
+/// Bytes of a representation of a display that a journal keeps for later readers when it is short of room.
+pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes that the journal of one of so many runs may keep.
 pub(crate) fn share_bytes(runs: usize) -> usize {
     (JOURNALS_BYTES_MAX / runs.max(1)).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
@@ -44,11 +47,34 @@ pub(crate) enum Found {
 }
 
 impl Journal {
-    /// Adds the next event. The oldest go when there is no room in `bytes_max`, but none from `keep_from` on.
-    pub(crate) fn push(&mut self, event: Arc<Event>, keep_from: u64, bytes_max: usize) {
+    /// Adds the next event. [`Journal::trim`] makes room again.
+    pub(crate) fn push(&mut self, event: Arc<Event>) {
         self.bytes += size_of_event(&event);
         self.is_ended |= matches!(event.kind, EventKind::RunFinished { .. });
         self.events.push_back(event);
+    }
+
+    /// While there is no room in `bytes_max`: the oldest display before `keep_from` that is large, to be kept elsewhere and
+    /// [replaced](Journal::replace).
+    pub(crate) fn oldest_large(&self, keep_from: u64, bytes_max: usize) -> Option<Arc<Event>> {
+        let before = usize::try_from(keep_from.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        if self.bytes <= bytes_max {
+            return None;
+        }
+        self.events.iter().take(before).find(|event| is_large(event)).cloned()
+    }
+
+    /// Puts an event in the place of the one of its number.
+    pub(crate) fn replace(&mut self, event: Arc<Event>) {
+        let place = event.seq.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        if let Some(held) = place.and_then(|place| self.events.get_mut(place)) {
+            self.bytes = self.bytes + size_of_event(&event) - size_of_event(held);
+            *held = event;
+        }
+    }
+
+    /// Lets the oldest events go while there is no room in `bytes_max`, but none from `keep_from` on.
+    pub(crate) fn trim(&mut self, keep_from: u64, bytes_max: usize) {
         while self.events.len() > 1 && self.first < keep_from && self.is_full(bytes_max) {
             let Some(gone) = self.events.pop_front() else { break };
             self.bytes -= size_of_event(&gone);
@@ -89,6 +115,16 @@ impl Journal {
     }
 }
 
+/// Whether an event is a display of which a part is better kept elsewhere.
+fn is_large(event: &Event) -> bool {
+    match &event.kind {
+        EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => {
+            data.0.iter().any(|(_, data)| data.len() > INLINE_BYTES_MAX)
+        }
+        _ => false,
+    }
+}
+
 /// Bytes that an event takes, roughly.
 fn size_of_event(event: &Event) -> usize {
     const BASE: usize = size_of::<Event>();
@@ -115,16 +151,21 @@ mod tests {
         Arc::new(Event { seq, kind: EventKind::RunFinished { is_error: false, kept: None } })
     }
 
+    fn push(journal: &mut Journal, event: Arc<Event>, keep_from: u64) {
+        journal.push(event);
+        journal.trim(keep_from, JOURNAL_BYTES_MAX);
+    }
+
     #[test]
     fn the_oldest_events_go_and_are_told_of() {
         let mut journal = Journal::default();
         for seq in 0..JOURNAL_EVENTS_MAX as u64 + 10 {
-            journal.push(event(seq, 1), u64::MAX, JOURNAL_BYTES_MAX);
+            push(&mut journal, event(seq, 1), u64::MAX);
         }
         assert!(matches!(journal.at(3), Found::Gone(10)));
         assert!(matches!(journal.at(10), Found::Event(found) if found.seq == 10));
         assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 10), Found::NotYet));
-        journal.push(end(JOURNAL_EVENTS_MAX as u64 + 10), u64::MAX, JOURNAL_BYTES_MAX);
+        push(&mut journal, end(JOURNAL_EVENTS_MAX as u64 + 10), u64::MAX);
         assert!(matches!(journal.at(JOURNAL_EVENTS_MAX as u64 + 11), Found::End));
     }
 
@@ -132,12 +173,12 @@ mod tests {
     fn bytes_are_bounded_and_what_is_owed_stays() {
         let mut journal = Journal::default();
         for seq in 0..100 {
-            journal.push(event(seq, 1 << 20), u64::MAX, JOURNAL_BYTES_MAX);
+            push(&mut journal, event(seq, 1 << 20), u64::MAX);
         }
         assert!(journal.size_bytes() <= JOURNAL_BYTES_MAX);
         let owed = journal.next_seq();
         for seq in owed..owed + 100 {
-            journal.push(event(seq, 1 << 20), owed, JOURNAL_BYTES_MAX);
+            push(&mut journal, event(seq, 1 << 20), owed);
         }
         assert!(matches!(journal.at(owed), Found::Event(_)), "the owner has not read it");
     }

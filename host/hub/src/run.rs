@@ -9,14 +9,18 @@ use std::{
 };
 
 use cellar_core::sync::lock;
-use cellar_engine::{Canceller, Cell, Event, EventKind, Run, RunResult, Session};
+use cellar_engine::{
+    Canceller, Cell, Event, EventKind, Run, RunResult, Session,
+    artifacts::{ARTIFACT_SCHEME, ArtifactError, Description},
+    mime::MimeData,
+};
 use futures::StreamExt;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
     answers::Answerer,
     error::HubError,
-    journal::{Found, Journal, share_bytes},
+    journal::{Found, INLINE_BYTES_MAX, Journal, share_bytes},
 };
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
@@ -273,16 +277,40 @@ impl Shared {
     }
 
     fn push(&self, event: Arc<Event>) {
-        let keep_from = match *self.owner.borrow() {
-            Owner::At(seq) => seq,
-            Owner::Nobody | Owner::Gone => u64::MAX,
-        };
         let next = {
             let mut journal = self.journal();
-            journal.push(event, keep_from, self.bytes_max());
+            journal.push(event);
             journal.next_seq()
         };
         self.head.send_replace(next);
+    }
+
+    /// Number of the first event that its owner has not read.
+    fn keep_from(&self) -> u64 {
+        match *self.owner.borrow() {
+            Owner::At(seq) => seq,
+            Owner::Nobody | Owner::Gone => u64::MAX,
+        }
+    }
+
+    /// Makes room in the journal: large displays become artifacts that later readers find named in their place, and the
+    /// oldest events go.
+    async fn make_room(&self) {
+        // The owner is asked first: those who wait for it look into the journal while they hold it.
+        let oldest_large = |keep_from| self.journal().oldest_large(keep_from, self.bytes_max());
+        while let Some(event) = oldest_large(self.keep_from()) {
+            let session = self.session.clone();
+            match tokio::task::spawn_blocking(move || by_reference(&session, &event)).await {
+                Ok(Ok(event)) => self.journal().replace(Arc::new(event)),
+                Ok(Err(error)) => {
+                    tracing::warn!(run = self.id, %error, "a display was not kept for later readers");
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let keep_from = self.keep_from();
+        self.journal().trim(keep_from, self.bytes_max());
     }
 
     /// Bytes that its journal may keep.
@@ -325,6 +353,39 @@ impl Shared {
             }
         }
     }
+}
+
+/// A display whose large representations are artifacts of its session, named in the place of each. Blocks.
+fn by_reference(session: &Session, event: &Event) -> Result<Event, ArtifactError> {
+    let mut event = event.clone();
+    let (EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. }) = &mut event.kind else {
+        return Ok(event);
+    };
+    let artifacts = session.artifacts()?;
+    let (mut kept, mut references) = (Vec::new(), Vec::new());
+    for (mime_type, data) in std::mem::take(&mut data.0) {
+        let bytes = match &data {
+            MimeData::Text(text) => text.as_bytes(),
+            MimeData::Binary(bytes) => bytes,
+        };
+        if bytes.len() <= INLINE_BYTES_MAX {
+            kept.push((mime_type, data));
+            continue;
+        }
+        let artifact = artifacts.put(bytes, Description { mime_type: &mime_type, title: Some("a display") })?;
+        references.push(format!("({mime_type}, {} bytes: {ARTIFACT_SCHEME}{})", bytes.len(), artifact.id));
+    }
+    if !kept.iter().any(|(mime_type, _)| mime_type == "text/plain") {
+        kept.push(("text/plain".to_owned(), MimeData::Text(String::new())));
+    }
+    for (mime_type, data) in &mut kept {
+        if let ("text/plain", MimeData::Text(text)) = (mime_type.as_str(), data) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            *text = format!("{text}{gap}{}", references.join("\n"));
+        }
+    }
+    data.0 = kept;
+    Ok(event)
 }
 
 /// What ends a run's stream whatever happens to its driver.
@@ -419,6 +480,7 @@ pub(crate) async fn drive(
             _ => {}
         }
         shared.push(Arc::new(event));
+        shared.make_room().await;
     }
     drop(ending);
 }
