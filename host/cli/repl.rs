@@ -51,8 +51,8 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
     }
     // Whoever types here can answer.
     arguments.session.granted.input = true;
-    let languages = vec![Language::Python, Language::JavaScript];
-    let own = setup::open_session(folders, &arguments.session, languages).await?;
+    let own = setup::open_session(folders, &arguments.session).await?;
+    own.make_ready(&[Language::Python, Language::JavaScript]).await?;
     let session = own.session().clone();
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };
     let options = Options { has_frames: false, output_lines: None, ..Options::of_stdout(output, arguments.images) };

@@ -125,7 +125,7 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let opened = setup::open_session(folders, own, cellar_setup::languages_of(&cells)).await?;
+            let opened = setup::open_session(folders, own).await?;
             let run = opened.start(cells, keep_going)?;
             Running::Local { reader: run.own(0), run }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{HostConfig, Language, results::OutputPolicy};
+use cellar_engine::{HostConfig, results::OutputPolicy};
 use cellar_hub::OwnSession;
 use cellar_setup::{Overrides, SessionRequest};
 
@@ -62,16 +62,11 @@ pub(crate) fn host_config(folders: &Folders) -> Result<HostConfig, CliError> {
     Ok(cellar_setup::Folders::from(folders).host_config(KERNELS_MAX)?)
 }
 
-/// A session as the command line describes it, on a host of its own, with what its languages need made ready.
+/// A session as the command line describes it, on a host of its own.
 ///
 /// # Errors
-/// The configuration is not valid, a guest is missing or cannot be baked, a folder cannot be granted.
-pub(crate) async fn open_session(
-    folders: &Folders,
-    arguments: &SessionArguments,
-    languages: Vec<Language>,
-) -> Result<OwnSession, CliError> {
+/// The configuration is not valid, the session is in use, a folder cannot be granted.
+pub(crate) async fn open_session(folders: &Folders, arguments: &SessionArguments) -> Result<OwnSession, CliError> {
     let (folders, request, doors) = (folders.into(), SessionRequest::from(arguments), Arc::new(SessionDoors));
-    let opened = OwnSession::open(&folders, &request, doors, languages, KERNELS_MAX, print_progress).await;
-    Ok(opened?)
+    Ok(OwnSession::open(&folders, request, doors, KERNELS_MAX, print_progress).await?)
 }

@@ -330,6 +330,7 @@ impl Server {
             tools: open.tools,
             snapshot,
             keep: Keep::No,
+            record: None,
         };
         let name = self.hub.open_session(request, Some(self.answerer.clone())).await?;
         let background = self.hub.session(&name)?.session.background();

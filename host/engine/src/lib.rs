@@ -82,7 +82,7 @@ pub use self::{
     formats::snapshot::Snapshot,
     kernel::host::Host,
     session::{
-        Session, SessionConfig,
+        Session, SessionConfig, made_up_id,
         run::{Canceller, Run},
     },
 };
@@ -150,7 +150,7 @@ pub mod snapshot {
 
 /// Stored sessions, and where they lie.
 pub mod store {
-    pub use crate::storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault};
+    pub use crate::storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault, check_name};
 }
 
 /// What embedders move between tasks and threads.

@@ -211,7 +211,8 @@ impl Inner {
     }
 }
 
-fn made_up_id() -> String {
+/// A name for a session that nobody named.
+pub fn made_up_id() -> String {
     format!("s-{:016x}", rand::rng().random::<u64>())
 }
 

@@ -93,6 +93,8 @@ pub struct OpenRequest {
     pub snapshot: Option<Snapshot>,
     /// Whether its state is kept in the store of the hub.
     pub keep: Keep,
+    /// The file to record it in.
+    pub record: Option<PathBuf>,
 }
 
 /// Whether the state of a session is kept in the store of the hub.
@@ -105,6 +107,8 @@ pub enum Keep {
     New,
     /// It goes on from what is kept by its name.
     Existing,
+    /// It goes on from what is kept by its name, or begins when nothing is.
+    Either,
 }
 
 /// A session of a hub.
@@ -112,9 +116,8 @@ pub enum Keep {
 pub struct SessionEntry {
     /// The session.
     pub session: Session,
-    /// The bridges without the tools of its answerer, which are called with the session's name. A session that was opened
-    /// elsewhere has those that it was opened with.
-    bridges: Option<HostBridges>,
+    /// The bridges without the tools of its answerer, which are called with the session's name.
+    bridges: HostBridges,
     tools: Vec<ToolSpec>,
     answerer: Option<Answerer>,
     /// Whether requests for input are answered, where that was said.
@@ -125,12 +128,6 @@ pub struct SessionEntry {
 }
 
 impl SessionEntry {
-    /// A session that was opened elsewhere.
-    pub(crate) fn adopted(session: Session) -> SessionEntry {
-        let (bridges, tools, answerer, input, turn) = (None, Vec::new(), None, None, Arc::default());
-        SessionEntry { session, bridges, tools, answerer, input, is_stored: false, turn }
-    }
-
     /// Whether its state is kept in the store of the hub.
     pub fn is_stored(&self) -> bool {
         self.is_stored
@@ -152,6 +149,8 @@ struct Inner {
     host_config: HostConfig,
     charts: Charts,
     config: HubConfig,
+    /// The configuration file of the overrides, as it was when the hub opened.
+    file: Config,
     doors: Arc<dyn Doors>,
     /// Ordered, so that lists of them are.
     sessions: Mutex<BTreeMap<String, SessionEntry>>,
@@ -183,10 +182,10 @@ impl Hub {
     /// # Errors
     /// The configuration that sessions are granted by is not valid, or the host cannot start.
     pub fn open(host_config: HostConfig, config: HubConfig, doors: Arc<dyn Doors>) -> Result<Hub, HubError> {
-        // Faults of the configuration are told before anything is asked.
-        Granted::new(&config.overrides, None)?;
+        // Faults of the configuration are told before anything is started.
+        let file = checked_file(&config.overrides)?;
         let host = Host::open(host_config.clone())?;
-        Hub::on(host, host_config, config, doors)
+        Ok(Hub::with(host, host_config, config, file, doors))
     }
 
     /// A hub on a host that others use as well: each has sessions and runs of its own. `host_config` is what the host was
@@ -195,19 +194,32 @@ impl Hub {
     /// # Errors
     /// The configuration that sessions are granted by is not valid.
     pub fn on(host: Host, host_config: HostConfig, config: HubConfig, doors: Arc<dyn Doors>) -> Result<Hub, HubError> {
-        Granted::new(&config.overrides, None)?;
-        Ok(Hub(Arc::new(Inner {
+        let file = checked_file(&config.overrides)?;
+        Ok(Hub::with(host, host_config, config, file, doors))
+    }
+
+    fn with(host: Host, host_config: HostConfig, config: HubConfig, file: Config, doors: Arc<dyn Doors>) -> Hub {
+        Hub(Arc::new(Inner {
             charts: Charts::new(host.clone()),
             host,
             host_config,
             config,
+            file,
             doors,
             sessions: Mutex::default(),
             runs: Mutex::default(),
             under_way: Arc::default(),
             ready: Mutex::default(),
             unnamed: AtomicU64::new(1),
-        })))
+        }))
+    }
+
+    /// What a session is granted that says nothing else.
+    ///
+    /// # Errors
+    /// The audit log or the folder for temporary outputs cannot be opened.
+    pub fn granted(&self) -> Result<Granted, HubError> {
+        Ok(Granted::new(&self.0.config.overrides, self.0.file.clone())?)
     }
 
     /// The languages whose guests are there.
@@ -224,10 +236,12 @@ impl Hub {
         let inner = &self.0;
         let name = self.name(open.name);
         self.check_new_session(&name)?;
-        let granted = Granted::new(&inner.config.overrides, open.config)?;
+        let config = open.config.unwrap_or_else(|| inner.file.clone());
+        let granted = Granted::new(&inner.config.overrides, config)?;
         let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
         let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
-        let mut config = SessionConfig { id: Some(name.clone()), bridges: with_tools, ..granted.session };
+        let mut config =
+            SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
         if granted.charts {
             config.renderers = vec![inner.charts.clone().into()];
         }
@@ -247,6 +261,7 @@ impl Hub {
             (Some(store), snapshot) => {
                 let home = match open.keep {
                     Keep::Existing => store.claim_existing(&name_in_store)?,
+                    Keep::Either => store.claim(&name_in_store)?,
                     Keep::New | Keep::No => store.claim_new(&name_in_store)?,
                 };
                 if let Some(snapshot) = snapshot {
@@ -259,8 +274,7 @@ impl Hub {
         });
         let session = opened.await.map_err(HubError::Task)??;
         let (tools, input) = (open.tools, open.input);
-        let (bridges, turn) = (Some(bridges), Arc::default());
-        self.add(name, SessionEntry { session, bridges, tools, answerer, input, is_stored, turn })
+        self.add(name, SessionEntry { session, bridges, tools, answerer, input, is_stored, turn: Arc::default() })
     }
 
     /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
@@ -281,13 +295,8 @@ impl Hub {
             let open = OpenRequest { name: Some(name), tools, input, keep: Keep::Existing, ..OpenRequest::default() };
             return self.open_session(open, answerer).await;
         }
-        let session = match &entry.bridges {
-            Some(bridges) => {
-                let granted = with_tools(&name, bridges, &entry.tools, entry.answerer.as_ref());
-                entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?
-            }
-            None => entry.session.fork(Some(name.clone())).await?,
-        };
+        let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
+        let session = entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?;
         self.add(name, SessionEntry { session, turn: Arc::default(), ..entry })
     }
 
@@ -433,7 +442,7 @@ impl Hub {
     }
 
     /// Bakes what is not baked. A guest that is missing is left for the engine to report.
-    async fn make_ready(&self, session: &Session, languages: &[Language]) -> Result<(), HubError> {
+    pub(crate) async fn make_ready(&self, session: &Session, languages: &[Language]) -> Result<(), HubError> {
         let guests = languages.iter().map(|language| session.guest(*language));
         let unknown: Vec<GuestName> = {
             let ready = lock(&self.0.ready);
@@ -478,7 +487,7 @@ impl Hub {
         }
     }
 
-    pub(crate) fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {
+    fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {
         // Another may have been opened meanwhile.
         self.check_new_session(&name)?;
         lock(&self.0.sessions).insert(name.clone(), entry);
@@ -500,6 +509,13 @@ impl Hub {
         }
         Ok(())
     }
+}
+
+/// The configuration file of the overrides, when both can be granted.
+fn checked_file(overrides: &Overrides) -> Result<Config, HubError> {
+    let file = overrides.file()?;
+    Granted::new(overrides, file.clone())?;
+    Ok(file)
 }
 
 /// The bridges of the session of this name, with the tools that its answerer answers for.

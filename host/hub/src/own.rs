@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_bridges::Doors;
-use cellar_engine::{Cell, Language, Session};
+use cellar_engine::{Cell, Language, Session, artifacts::ArtifactQuota, made_up_id, store::check_name};
 use cellar_setup::{Folders, Progress, SessionRequest};
 
 use crate::{
     error::HubError,
-    hub::{Hub, HubConfig, SessionEntry},
+    hub::{Hub, HubConfig, Keep, OpenRequest},
     run::{OnDisconnect, RunHandle, RunRequest},
 };
 
@@ -20,31 +20,51 @@ pub struct OwnSession {
 }
 
 impl OwnSession {
-    /// Opens the session, with what its languages need made ready. `kernels_max` is the number of live kernels a flavour.
+    /// Opens the session. `kernels_max` is the number of live kernels a flavour.
     ///
     /// # Errors
-    /// The configuration is not valid, a guest is missing or cannot be baked, a folder cannot be granted.
+    /// The configuration is not valid, the session is in use, a folder cannot be granted.
     pub async fn open(
         folders: &Folders,
-        request: &SessionRequest,
+        request: SessionRequest,
         doors: Arc<dyn Doors>,
-        languages: Vec<Language>,
         kernels_max: u32,
         progress: Progress,
     ) -> Result<OwnSession, HubError> {
-        let opened =
-            cellar_setup::open_session(folders, request, doors.clone(), languages, kernels_max, progress).await;
-        let session = opened?;
-        let host = session.host().clone();
-        let host_config = host.config().clone();
-        let hub = Hub::on(host, host_config, HubConfig { progress, ..HubConfig::default() }, doors)?;
-        hub.add(session.id().to_owned(), SessionEntry::adopted(session.clone()))?;
+        let SessionRequest { name, record, overrides } = request;
+        let keep = if name.is_some() { Keep::Either } else { Keep::No };
+        // Without a store, what is kept goes where temporary files go.
+        let has_store = name.is_some() || folders.store.is_some();
+        // Before anything is made.
+        name.as_deref().map(check_name).transpose()?;
+        let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
+        let config = HubConfig {
+            overrides,
+            store: name.is_some().then(|| folders.sessions()).transpose()?,
+            artifacts: has_store.then(|| folders.artifacts(quota)).transpose()?,
+            // Whoever opened the session says when it is saved.
+            is_durable: false,
+            progress,
+            ..HubConfig::default()
+        };
+        let hub = Hub::open(folders.host_config(kernels_max)?, config, doors)?;
+        let name = Some(name.unwrap_or_else(made_up_id));
+        let name = hub.open_session(OpenRequest { name, record, keep, ..OpenRequest::default() }, None).await?;
+        let session = hub.session(&name)?.session;
         Ok(OwnSession { hub, session })
     }
 
     /// The session.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Bakes the guests of these languages that are not baked. A run does it for those of its cells.
+    ///
+    /// # Errors
+    /// A guest cannot be baked.
+    pub async fn make_ready(&self, languages: &[Language]) -> Result<(), HubError> {
+        self.hub.make_ready(&self.session, languages).await
     }
 
     /// Starts a run that its caller reads as its owner from the first event on, and that is cancelled when its reader is

@@ -13,7 +13,7 @@ use std::{
 use cellar_bridges::Doors;
 use cellar_engine::{
     Error, Host, HostConfig, Snapshot,
-    artifacts::ArtifactStore,
+    artifacts::{ArtifactQuota, ArtifactStore},
     store::{SessionStore, StoredInfo},
 };
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
@@ -70,7 +70,6 @@ pub(crate) struct Tenant {
     rate: Option<Mutex<Rate>>,
     repeats: Mutex<Repeats>,
     limits: (usize, usize, Option<u64>),
-    pub(crate) overrides: Overrides,
     /// What a model is told of `eval`, once somebody has asked.
     pub(crate) described: tokio::sync::OnceCell<String>,
 }
@@ -98,14 +97,14 @@ impl Tenant {
         progress: Progress,
     ) -> Result<Tenant, HubError> {
         let TenantConfig { name, overrides, store, .. } = config;
-        let quota = Granted::new(&overrides, None)?.artifact_quota();
         let sessions = SessionStore::open(&store)?;
+        let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
         let artifacts = ArtifactStore::open(store.join(ARTIFACTS), quota)?;
         let mut hub_config = HubConfig::default();
         hub_config.sessions_max = config.sessions_max;
         hub_config.runs_max = config.runs_max;
         hub_config.runs_kept = RUNS_KEPT;
-        hub_config.overrides = overrides.clone();
+        hub_config.overrides = overrides;
         hub_config.store = Some(sessions);
         hub_config.artifacts = Some(artifacts.clone());
         hub_config.is_durable = config.is_durable;
@@ -121,7 +120,6 @@ impl Tenant {
             rate,
             repeats: Mutex::default(),
             limits: (config.sessions_max, config.runs_max, config.requests_per_second),
-            overrides,
             described: tokio::sync::OnceCell::new(),
         })
     }
@@ -441,7 +439,7 @@ impl TenantConfig {
     /// # Errors
     /// As [`Granted::new`].
     pub fn check(&self) -> Result<(), SetupError> {
-        Granted::new(&self.overrides, None).map(drop)
+        Granted::new(&self.overrides, self.overrides.file()?).map(drop)
     }
 }
 

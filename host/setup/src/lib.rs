@@ -6,14 +6,12 @@ mod room;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
-use cellar_bridges::{Doors, HostBridges, Options};
-use cellar_charts::Charts;
+use cellar_bridges::Options;
 use cellar_engine::{
-    Cell, Error, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig,
+    Cell, Error, GuestName, HostConfig, HostFolders, Language, SessionConfig,
     artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
     audit::{Audit, AuditFile},
     config::KernelMode,
@@ -174,46 +172,6 @@ pub struct SessionRequest {
 /// What hears of the progress of long work, a line at a time.
 pub type Progress = fn(&str);
 
-/// Opens a session on a host of its own, with what its languages need made ready.
-///
-/// # Errors
-/// The configuration is not valid, a guest is missing or cannot be baked, a folder cannot be granted.
-pub async fn open_session(
-    folders: &Folders,
-    request: &SessionRequest,
-    doors: Arc<dyn Doors>,
-    languages: Vec<Language>,
-    kernels_max: u32,
-    progress: Progress,
-) -> Result<Session, SetupError> {
-    let granted = Granted::new(&request.overrides, None)?;
-    let charts = granted.charts;
-    let quota = granted.artifacts.quota(ArtifactQuota::default());
-    let bridges = HostBridges::new(granted.bridges).with_doors(doors);
-    let mut session_config =
-        SessionConfig { bridges: Arc::new(bridges), record: request.record.clone(), ..granted.session };
-    let host_config = folders.host_config(kernels_max)?;
-    // Before anything is made ready: that a session is in use is told at once.
-    let home = match &request.name {
-        Some(name) => Some(folders.sessions()?.claim(name)?),
-        None => None,
-    };
-    // Without a store, what is kept goes where temporary files go.
-    if request.name.is_some() || folders.store.is_some() {
-        session_config.artifacts = Some(folders.artifacts(quota)?);
-    }
-    let guests = languages.into_iter().map(|language| session_config.guest(language)).collect();
-    make_ready(&host_config, guests, progress).await?;
-    let host = Host::open(host_config)?;
-    if charts {
-        session_config.renderers = vec![Charts::new(host.clone()).into()];
-    }
-    Ok(match home {
-        Some(home) => host.open_stored(home, session_config)?,
-        None => host.session(session_config)?,
-    })
-}
-
 /// The languages of a run, each once.
 pub fn languages_of(cells: &[Cell]) -> Vec<Language> {
     let mut languages: Vec<Language> = cells.iter().map(|cell| cell.language).collect();
@@ -253,7 +211,6 @@ pub struct Granted {
     pub input_timeout: Duration,
     /// Whether its charts are drawn.
     pub charts: bool,
-    artifacts: ArtifactsTable,
 }
 
 impl std::fmt::Debug for Granted {
@@ -273,12 +230,11 @@ impl Overrides {
 }
 
 impl Granted {
-    /// What the flags and `config` grant; without one, the file that the flags name.
+    /// What the flags and `config` grant, which stands in the place of the file that the flags name.
     ///
     /// # Errors
-    /// The file or a flag is not valid.
-    pub fn new(arguments: &Overrides, config: Option<Config>) -> Result<Granted, SetupError> {
-        let config = config.map_or_else(|| arguments.file(), Ok)?;
+    /// The configuration or a flag is not valid.
+    pub fn new(arguments: &Overrides, config: Config) -> Result<Granted, SetupError> {
         let mut limits = config.limits.limits();
         limits.fuel = arguments.fuel.or(limits.fuel);
         limits.memory_bytes = arguments.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
@@ -311,12 +267,7 @@ impl Granted {
             ..SessionConfig::default()
         };
         let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);
-        Ok(Granted { session, bridges: config.bridges, input_timeout, charts, artifacts: config.artifacts })
-    }
-
-    /// How much of its outputs is kept in a store.
-    pub fn artifact_quota(&self) -> ArtifactQuota {
-        self.artifacts.quota(ArtifactQuota::default())
+        Ok(Granted { session, bridges: config.bridges, input_timeout, charts })
     }
 }
 

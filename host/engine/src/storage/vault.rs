@@ -317,6 +317,10 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) && !name.starts_with(['.', '-'])
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+/// Whether a session can be stored under this name.
+///
+/// # Errors
+/// `SessionName`.
+pub fn check_name(name: &str) -> Result<(), Error> {
     if is_name(name) { Ok(()) } else { Err(Error::SessionName(name.to_owned())) }
 }

@@ -5,7 +5,8 @@ use std::{fmt::Write, time::Duration};
 
 use cellar_bridges::HostBridges;
 use cellar_engine::{Bridges, GuestName, Language, bridges::ToolSpec};
-use cellar_setup::{Granted, Overrides};
+use cellar_hub::HubError;
+use cellar_setup::Granted;
 
 use crate::tenant::Tenant;
 
@@ -18,7 +19,8 @@ const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is said of `eval`, made once for a tenant.
 pub(super) async fn eval(tenant: &Tenant) -> String {
-    let text = tenant.described.get_or_init(|| async { described(&tenant.hub.languages(), &tenant.overrides).await });
+    let text =
+        tenant.described.get_or_init(|| async { described(&tenant.hub.languages(), tenant.hub.granted()).await });
     text.await.clone()
 }
 
@@ -40,9 +42,9 @@ pub(super) fn other(tool: &str) -> &'static str {
     }
 }
 
-async fn described(languages: &[Language], overrides: &Overrides) -> String {
+async fn described(languages: &[Language], granted: Result<Granted, HubError>) -> String {
     // What cannot be granted was found out when the server started.
-    let Ok(granted) = Granted::new(overrides, None) else { return String::new() };
+    let Ok(granted) = granted else { return String::new() };
     let (session, options) = (granted.session, granted.bridges);
     let titles: Vec<&str> = languages.iter().map(|language| language.title()).collect();
     let mut text = format!(
@@ -134,11 +136,18 @@ fn signature(tool: &ToolSpec) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cellar_setup::Overrides;
+    use cellar_wire::config::Config;
+
     use super::*;
 
     #[tokio::test]
     async fn a_description_is_short() {
-        let text = described(&[Language::Python, Language::JavaScript], &Overrides::default()).await;
+        let text = described(
+            &[Language::Python, Language::JavaScript],
+            Ok(Granted::new(&Overrides::default(), Config::default()).expect("nothing is granted")),
+        )
+        .await;
         // A token has more than three characters of English and of code.
         assert!(text.len() < 3_000, "{}\n{text}", text.len());
         for word in ["Python and JavaScript", "30 s", "512 MiB", "no network", "session"] {
