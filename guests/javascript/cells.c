@@ -268,6 +268,37 @@ static bool show(JSValueConst value) {
     return true;
 }
 
+// The latest value of a cell that was shown.
+static JSValue latest = JS_UNDEFINED;
+
+// Puts the value under `_`, as Node's prompt does, unless a cell has put something of its own there.
+static void remember(JSValueConst value) {
+    if (JS_IsUndefined(value))
+        return;
+    JSValue global = JS_GetGlobalObject(ctx);
+    JSAtom name = JS_NewAtom(ctx, "_");
+    JSPropertyDescriptor found;
+    int there = JS_GetOwnProperty(ctx, &found, global, name);
+    bool is_ours = there == 0;
+    if (there > 0) {
+        is_ours = !(found.flags & JS_PROP_GETSET) && JS_IsSameValue(ctx, found.value, latest);
+        JS_FreeValue(ctx, found.getter);
+        JS_FreeValue(ctx, found.setter);
+        JS_FreeValue(ctx, found.value);
+    }
+    if (is_ours) {
+        JS_FreeValue(ctx, latest);
+        latest = JS_DupValue(ctx, value);
+        int flags = JS_PROP_CONFIGURABLE | JS_PROP_WRITABLE;
+        if (JS_DefinePropertyValue(ctx, global, name, JS_DupValue(ctx, value), flags) < 0)
+            drop_exception();
+    } else if (there < 0) {
+        drop_exception();
+    }
+    JS_FreeAtom(ctx, name);
+    JS_FreeValue(ctx, global);
+}
+
 // Code came out with an exception that no JavaScript can catch: it was told to stop, or called exit. Returns false
 // when it was an ordinary exception.
 static bool end_by_force(uint32_t id) {
@@ -331,6 +362,8 @@ static void end_settled(cell_t *cell) {
         return;
     }
     bool shown = show(value);
+    if (shown)
+        remember(value);
     JS_FreeValue(ctx, value);
     if (!shown && end_by_force(id))
         return;

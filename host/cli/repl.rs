@@ -7,6 +7,7 @@ mod editor;
 
 use cellar_engine::{Cell, Error, EventKind, Language, Session};
 use cellar_hub::OwnSession;
+use cellar_setup::SessionRequest;
 use reedline::Signal;
 
 use crate::{
@@ -37,7 +38,7 @@ const HELP: &str = "\
 ///
 /// # Errors
 /// There is no terminal, the session cannot be opened, or the output cannot be written.
-pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Result<u8, CliError> {
+pub(crate) async fn repl(folders: &Folders, arguments: ReplArguments) -> Result<u8, CliError> {
     let hint = "run cells from standard input with `cellar run -l py -`";
     let look = Look::of_stdout();
     if !look.is_terminal || !Look::is_stdin_terminal() {
@@ -49,9 +50,10 @@ pub(crate) async fn repl(folders: &Folders, mut arguments: ReplArguments) -> Res
             hint,
         ));
     }
-    // Whoever types here can answer.
-    arguments.session.granted.input = true;
-    let own = setup::open_session(folders, &arguments.session).await?;
+    let mut request = SessionRequest::from(&arguments.session);
+    // Whoever types here can answer, and interrupt.
+    (request.overrides.input, request.overrides.untimed) = (true, true);
+    let own = setup::open_session(folders, request).await?;
     own.make_ready(&[Language::Python, Language::JavaScript]).await?;
     let session = own.session().clone();
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };

@@ -125,7 +125,7 @@ async fn start(
         }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
-            let opened = setup::open_session(folders, own).await?;
+            let opened = setup::open_session(folders, own.into()).await?;
             let run = opened.start(cells, keep_going)?;
             Running::Local { reader: run.own(0), run }
         }

@@ -33,6 +33,7 @@ impl From<&GrantArguments> for Overrides {
             fuel: arguments.fuel,
             memory_mib: arguments.memory,
             timeout_seconds: arguments.timeout,
+            untimed: false,
             guests: arguments.chosen.iter().map(|guest| (*guest).into()).collect(),
             no_charts: arguments.no_charts,
             per_call: arguments.per_call,
@@ -66,7 +67,7 @@ pub(crate) fn host_config(folders: &Folders) -> Result<HostConfig, CliError> {
 ///
 /// # Errors
 /// The configuration is not valid, the session is in use, a folder cannot be granted.
-pub(crate) async fn open_session(folders: &Folders, arguments: &SessionArguments) -> Result<OwnSession, CliError> {
-    let (folders, request, doors) = (folders.into(), SessionRequest::from(arguments), Arc::new(SessionDoors));
-    Ok(OwnSession::open(&folders, request, doors, KERNELS_MAX, print_progress).await?)
+pub(crate) async fn open_session(folders: &Folders, request: SessionRequest) -> Result<OwnSession, CliError> {
+    let doors = Arc::new(SessionDoors);
+    Ok(OwnSession::open(&folders.into(), request, doors, KERNELS_MAX, print_progress).await?)
 }

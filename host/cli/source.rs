@@ -44,7 +44,7 @@ pub(crate) fn load(file: &Path, language: Option<Language>) -> Result<Source, Cl
         Format::Notebook => Ok(Source::Notebook(Box::new(Notebook::parse(file, &bytes)?))),
         Format::Source(language) => {
             let not_text = |_| CliError::usage(format!("the source {place} is not UTF-8 text"), "save it as UTF-8");
-            let cells = cells(&String::from_utf8(bytes).map_err(not_text)?, language);
+            let cells = cells(&String::from_utf8(bytes).map_err(not_text)?, language)?;
             if cells.is_empty() {
                 return Err(CliError::usage(format!("there is no code {place}"), "write a cell first"));
             }
@@ -102,7 +102,10 @@ fn format(file: &Path, bytes: &[u8], language: Option<Language>) -> Result<Forma
 /// `# %% [js timeout=5 reset] rank the species`. What is before the first marker is a cell of its own if there is code
 /// in it; if there are only comments, they belong to the first cell. Cells without code, and those marked `[markdown]`,
 /// are left out.
-pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
+///
+/// # Errors
+/// A marker asks for a timeout that no cell can have.
+pub(crate) fn cells(text: &str, language: Language) -> Result<Vec<Cell>, CliError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parts = Vec::new();
     // No title means: no marker yet.
@@ -118,12 +121,21 @@ pub(crate) fn cells(text: &str, language: Language) -> Vec<Cell> {
     let is_cell = |(title, code): &(Option<&str>, String)| {
         !code.trim().is_empty() && !title.is_some_and(|title| title.starts_with("[markdown]"))
     };
-    let cell = |(title, code): (Option<&str>, String)| tagged(title.unwrap_or_default(), Cell::new(language, code));
+    let cell = |(title, code): (Option<&str>, String)| {
+        let title = title.unwrap_or_default();
+        tagged(title, Cell::new(language, code)).map_err(|tag| {
+            CliError::usage(
+                format!("the cell `# %% {title}` cannot have `{tag}`"),
+                format!("say timeout=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs()),
+            )
+        })
+    };
     parts.into_iter().filter(is_cell).map(cell).collect()
 }
 
-/// Applies what a marker says to its cell. Brackets with anything but known tags in them are part of the title.
-fn tagged(title: &str, cell: Cell) -> Cell {
+/// Applies what a marker says to its cell. Brackets with anything but known tags in them are part of the title, but for a
+/// timeout that no cell can have: nobody calls a cell so, and it would run for longer or shorter than was asked.
+fn tagged(title: &str, cell: Cell) -> Result<Cell, &str> {
     let tags = title.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let apply = |cell: Cell, tag: &str| match tag.split_once('=') {
         Some(("timeout", seconds)) => {
@@ -139,8 +151,12 @@ fn tagged(title: &str, cell: Cell) -> Cell {
     };
     let applied = tags
         .and_then(|(tags, rest)| tags.split_whitespace().try_fold(cell.clone(), apply).map(|cell| (cell, rest.trim())));
+    let timeout = || tags?.0.split_whitespace().find(|tag| tag.starts_with("timeout="));
+    if let (None, Some(tag)) = (&applied, timeout()) {
+        return Err(tag);
+    }
     let (cell, title) = applied.unwrap_or((cell, title));
-    Cell { title: (!title.is_empty()).then(|| title.to_owned()), ..cell }
+    Ok(Cell { title: (!title.is_empty()).then(|| title.to_owned()), ..cell })
 }
 
 /// The title, perhaps empty, of a line that begins a cell.
@@ -172,7 +188,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, language: Language, expected: &[(Option<&str>, &str)]) {
-        let cells = cells(text, language);
+        let cells = cells(text, language).expect("cells");
         let found: Vec<_> = cells.iter().map(|cell| (cell.title.as_deref(), &*cell.code)).collect();
         assert_eq!(found, expected, "{text:?}");
     }
@@ -200,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_marker_may_say_more_than_a_title() {
-        let source = "# %% [js timeout=5 reset] rank\n1\n# %% [3] of 4\n2\n# %% [timeout=0] never\n3\n";
-        let found = cells(source, Language::Python);
+        let source = "# %% [js timeout=5 reset] rank\n1\n# %% [3] of 4\n2\n";
+        let found = cells(source, Language::Python).expect("cells");
         let expected = Cell {
             title: Some("rank".to_owned()),
             timeout: Some(Duration::from_secs(5)),
@@ -210,18 +226,22 @@ mod tests {
         };
         assert_eq!(found[0], expected);
         let titles: Vec<_> = found[1..].iter().map(|cell| cell.title.as_deref()).collect();
-        assert_eq!(titles, [Some("[3] of 4"), Some("[timeout=0] never")]);
+        assert_eq!(titles, [Some("[3] of 4")]);
+        for tags in ["timeout=0", "py timeout=601", "timeout=soon reset"] {
+            let refused = cells(&format!("# %% [{tags}] x\n1\n"), Language::Python).expect_err(tags);
+            assert!(refused.to_string().contains("cannot have `timeout="), "{refused}");
+        }
     }
 
     #[test]
     fn tags_in_brackets_change_a_cell() {
-        let text = "# %% [js timeout=5 reset] rank\n1\n# %% [timeout=601] long\n1\n# %% [1] list\n1\n# %% [py]\n1\n";
+        let text = "# %% [js timeout=5 reset] rank\n1\n# %% [1] list\n1\n# %% [py]\n1\n";
         let plain = |title: &str| Cell { title: Some(title.to_owned()), ..Cell::new(Language::Python, "1\n") };
         let timeout = Some(Duration::from_secs(5));
         let tagged = Cell { language: Language::JavaScript, timeout, reset: true, ..plain("rank") };
         let untitled = Cell { title: None, ..plain("") };
-        let expected = [tagged, plain("[timeout=601] long"), plain("[1] list"), untitled];
-        assert_eq!(cells(text, Language::Python), expected);
+        let expected = [tagged, plain("[1] list"), untitled];
+        assert_eq!(cells(text, Language::Python).expect("cells"), expected);
     }
 
     #[test]

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// Shortest cell timeout.
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// Longest cell timeout.
+/// Longest timeout that a cell may ask for.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Longest timeout that a session may give to cells that ask for none: of one at which a person sits, who can interrupt.
+pub const TIMEOUT_GRANTED_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time between the soft and the hard stop of a cell.
 pub const GRACE_MAX: Duration = TIMEOUT_MAX;
 /// Largest linear memory: all that a guest can address.
@@ -158,10 +160,10 @@ impl Limits {
             let (asked, most) = (mib(self.memory_bytes), mib(MEMORY_BYTES_MAX));
             return Err(format!("the limit `memory_bytes` is {asked} MiB; it may be {most} MiB"));
         }
-        let range = TIMEOUT_MIN..=TIMEOUT_MAX;
+        let range = TIMEOUT_MIN..=TIMEOUT_GRANTED_MAX;
         for (name, timeout) in [("timeout", self.timeout), ("timeout_max", self.timeout_max)] {
             if !range.contains(&timeout) {
-                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+                let (least, most) = (TIMEOUT_MIN.as_secs(), TIMEOUT_GRANTED_MAX.as_secs());
                 return Err(format!("the limit `{name}` is {timeout:?}; it may be {least} to {most} s"));
             }
         }

@@ -17,6 +17,7 @@ use cellar_engine::{
     config::KernelMode,
     files::{Access, Mount},
     guests::{BakeOptions, GuestState, bake, guest_status},
+    limits::TIMEOUT_GRANTED_MAX,
     results::OutputPolicy,
     store::SessionStore,
 };
@@ -142,6 +143,8 @@ pub struct Overrides {
     pub memory_mib: Option<u64>,
     /// Timeout of cells that do not say, in seconds.
     pub timeout_seconds: Option<u64>,
+    /// Cells that ask for no timeout run until they are interrupted, unless a timeout is said here or in the file.
+    pub untimed: bool,
     /// Guests in the place of the usual ones.
     pub guests: Vec<GuestName>,
     /// Charts are not drawn.
@@ -238,7 +241,11 @@ impl Granted {
         let mut limits = config.limits.limits();
         limits.fuel = arguments.fuel.or(limits.fuel);
         limits.memory_bytes = arguments.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
-        limits.timeout = arguments.timeout_seconds.map_or(limits.timeout, Duration::from_secs);
+        let timeout = arguments.timeout_seconds.map(Duration::from_secs);
+        limits.timeout = timeout.unwrap_or(limits.timeout);
+        if arguments.untimed && timeout.is_none() && config.limits.timeout.is_none() {
+            (limits.timeout, limits.timeout_max) = (TIMEOUT_GRANTED_MAX, TIMEOUT_GRANTED_MAX);
+        }
         let (mut mounts, mut environment) = (config.mounts, config.environment);
         for text in &arguments.mounts {
             mounts.push(mount(text)?);
@@ -330,6 +337,20 @@ mod tests {
         for text in ["", "data", "data:", ":/data", "data:data", "/data:rw"] {
             assert!(mount(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn who_can_interrupt_has_no_time_limit_unless_one_is_said() {
+        let granted = |text: &str, timeout_seconds| {
+            let config = Config::parse(text, Path::new("."), "a test").expect("valid");
+            let overrides = Overrides { untimed: true, timeout_seconds, ..Overrides::default() };
+            let limits = Granted::new(&overrides, config).expect("granted").session.limits;
+            limits.check().expect("limits");
+            limits.timeout
+        };
+        assert_eq!(granted("", None), TIMEOUT_GRANTED_MAX);
+        assert_eq!(granted("", Some(5)), Duration::from_secs(5));
+        assert_eq!(granted("[limits]\ntimeout = 7", None), Duration::from_secs(7));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::{fmt, ops::RangeInclusive};
 
 use cellar_bridges::{list, nearest, quote};
 
+use serde_json::Number;
+
 use crate::json::Node;
 
 /// Faults that one document is told about; more are counted.
@@ -157,7 +159,7 @@ impl<'a> At<'a> {
     /// A whole number in a range.
     pub fn integer(&self, range: RangeInclusive<u64>, problems: &mut Problems) -> Option<u64> {
         let number = match self.node {
-            Node::Number(number) => number.as_u64().filter(|number| range.contains(number)),
+            Node::Number(number) => whole(number).filter(|number| range.contains(number)),
             _ => None,
         };
         if number.is_none() {
@@ -253,6 +255,16 @@ fn child(path: &str, key: &str) -> String {
         (false, true) => format!("{path}.{key}"),
         (_, false) => format!("{path}[{}]", quote(key)),
     }
+}
+
+/// A number as a whole one. As in JSON Schema, 30.0 is an integer.
+fn whole(number: &Number) -> Option<u64> {
+    /// Beyond this not every integer has a floating-point number of its own.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    number.as_u64().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..=EXACT_MAX).contains(float))?;
+        Some(float as u64)
+    })
 }
 
 #[cfg(test)]

@@ -173,6 +173,17 @@ fn a_run_survives_the_way_there_and_back() {
     check("run.json", &(serde_json::to_string_pretty(&run_json(&cells)).expect("JSON") + "\n"));
 }
 
+#[test]
+fn whole_numbers_may_be_written_with_a_point() {
+    let timeout = |text: &str| {
+        let run = format!(r#"{{"cells": [{{"language": "py", "code": "1", "timeout": {text}}}]}}"#);
+        run_from_json(run.as_bytes(), "the run").map(|cells| cells[0].timeout)
+    };
+    assert_eq!(timeout("30.0").expect("JSON Schema's integer"), Some(Duration::from_secs(30)));
+    assert_eq!(timeout("3e1").expect("JSON Schema's integer"), Some(Duration::from_secs(30)));
+    assert!(timeout("30.5").is_err() && timeout("-0.5").is_err() && timeout("1e300").is_err());
+}
+
 /// Any JSON value of a modest size, as its canonical text.
 fn any_json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![

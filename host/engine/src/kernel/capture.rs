@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cellar_core::{cell::Language, limits::TIMEOUT_MAX, time::wall_nanos};
+use cellar_core::{cell::Language, limits::TIMEOUT_GRANTED_MAX, time::wall_nanos};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -85,6 +85,6 @@ fn orphan(state: &CellState, cpu_before: Duration) -> Option<LiveCell> {
         output_left: state.output_left,
         fuel_left: state.fuel_left,
         depth: state.depth,
-        ..LiveCell::unheard(events, last, Duration::from_nanos(state.time_left).min(TIMEOUT_MAX))
+        ..LiveCell::unheard(events, last, Duration::from_nanos(state.time_left).min(TIMEOUT_GRANTED_MAX))
     })
 }

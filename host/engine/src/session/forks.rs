@@ -13,7 +13,7 @@ use std::{
 use cellar_core::{
     cell::{Cell, Language},
     event::EventKind,
-    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX},
+    limits::{AGENT_DEPTH_MAX, FORK_RESULT_BYTES_MAX, FORK_RESULTS_MAX, TIMEOUT_MIN},
     outcome::{Failure, FailureKind},
     sync::lock,
     text::describe,
@@ -436,7 +436,7 @@ async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
     Ok((response.clone(), value.unwrap_or(response)))
 }
 
-/// What a cell's value is, where its print does not tell. Python keeps it under a name; JavaScript's is the print.
+/// What a cell's value is, where its print does not tell. Both languages keep it under a name.
 async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> Value {
     if language == Language::Python
         && let Ok(Some(bundle)) = fork.value(language, &format!("_{cell}")).await
@@ -444,7 +444,27 @@ async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> 
     {
         return value;
     }
+    if language == Language::JavaScript
+        && let Some(value) = json_of_latest(fork).await
+        // A cell may have put something else under the name.
+        && (value == text || value.to_string() == text)
+    {
+        return value;
+    }
     text.into()
+}
+
+/// The value of the latest cell in JavaScript, where JSON can say what it is.
+async fn json_of_latest(fork: &Session) -> Option<Value> {
+    let cell = Cell { timeout: Some(TIMEOUT_MIN), ..Cell::new(Language::JavaScript, "JSON.stringify(_)") };
+    let mut run = fork.run(vec![cell]).ok()?;
+    let mut value = None;
+    while let Some(event) = run.next().await {
+        if let EventKind::Display { data, is_value: true, .. } = event.kind {
+            value = data.text("text/plain").and_then(|text| serde_json::from_str(text).ok());
+        }
+    }
+    value
 }
 
 /// What a run printed and showed.

@@ -13,7 +13,7 @@ use std::{
 use cellar_core::{
     cell::{GuestName, Language},
     event::{Event, EventKind},
-    limits::{Limits, ROOM_WAIT, TIMEOUT_MAX},
+    limits::{Limits, ROOM_WAIT, TIMEOUT_GRANTED_MAX},
     sync::lock,
 };
 use cellar_files::{FileLimits, Files, Quota};
@@ -233,7 +233,7 @@ impl Replay {
         let flavour = Flavour::of(language, birth.has_fuel);
         let (progress, heard) = mpsc::channel(PROGRESS_MAX);
         let limits = self.tape.head.limits.clone();
-        let patience = limits.timeout_max.min(TIMEOUT_MAX).saturating_add(limits.grace).saturating_mul(2);
+        let patience = limits.timeout_max.min(TIMEOUT_GRANTED_MAX).saturating_add(limits.grace).saturating_mul(2);
         let player = Player {
             guest: self.host.guest(self.guests.get(&language).copied().ok_or_else(out_of_order)?, flavour)?,
             sweep: self.host.sweep(),
@@ -393,6 +393,6 @@ fn live_cell(head: CellHead) -> Option<LiveCell> {
     let CellHead { index, output_left, fuel_left, depth, is_muted } = head;
     let (events, _unread) = mpsc::channel(1);
     let last = events.clone().try_reserve_owned().ok()?;
-    let cell = LiveCell::unheard(events, last, TIMEOUT_MAX);
+    let cell = LiveCell::unheard(events, last, TIMEOUT_GRANTED_MAX);
     Some(LiveCell { index, output_left, fuel_left, depth, is_muted, ..cell })
 }
