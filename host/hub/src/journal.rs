@@ -10,12 +10,15 @@ pub const JOURNAL_EVENTS_MAX: usize = 10_000;
 /// way; see `share_bytes`.
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the events that the journals of all runs under way keep together, but for what each may keep at least.
-const JOURNALS_BYTES_MAX: usize = 1 << 30;
+const JOURNALS_BYTES_MAX: usize = 256 << 20;
 /// Bytes that a journal may keep however many runs are under way.
 const JOURNAL_BYTES_LEAST: usize = 256 << 10;
 
 /// Bytes of a representation of a display that a journal keeps for later readers when it is short of room.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of displays that are kept elsewhere for the later readers of a run.
+pub(crate) const ELSEWHERE_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that the journal of one of so many runs may keep.
 pub(crate) fn share_bytes(runs: usize) -> usize {
@@ -185,8 +188,8 @@ mod tests {
 
     #[test]
     fn many_runs_share_what_their_journals_keep() {
-        assert_eq!((share_bytes(0), share_bytes(64)), (JOURNAL_BYTES_MAX, JOURNAL_BYTES_MAX));
-        assert_eq!(share_bytes(1_024), 1 << 20);
+        assert_eq!((share_bytes(0), share_bytes(16)), (JOURNAL_BYTES_MAX, JOURNAL_BYTES_MAX));
+        assert_eq!(share_bytes(256), 1 << 20);
         assert_eq!(share_bytes(1_000_000), JOURNAL_BYTES_LEAST);
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     answers::Answerer,
     error::HubError,
-    journal::{Found, INLINE_BYTES_MAX, Journal, share_bytes},
+    journal::{ELSEWHERE_BYTES_MAX, Found, INLINE_BYTES_MAX, Journal, share_bytes},
 };
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
@@ -293,12 +293,14 @@ impl Shared {
         }
     }
 
-    /// Makes room in the journal: large displays become artifacts that later readers find named in their place, and the
-    /// oldest events go.
-    async fn make_room(&self) {
+    /// Makes room in the journal: large displays become artifacts that later readers find named in their place, of at most
+    /// `elsewhere_left` bytes, and the oldest events go.
+    async fn make_room(&self, elsewhere_left: &mut usize) {
         // The owner is asked first: those who wait for it look into the journal while they hold it.
         let oldest_large = |keep_from| self.journal().oldest_large(keep_from, self.bytes_max());
         while let Some(event) = oldest_large(self.keep_from()) {
+            let Some(left) = elsewhere_left.checked_sub(event.kind.size_bytes()) else { break };
+            *elsewhere_left = left;
             let session = self.session.clone();
             match tokio::task::spawn_blocking(move || by_reference(&session, &event)).await {
                 Ok(Ok(event)) => self.journal().replace(Arc::new(event)),
@@ -435,6 +437,7 @@ pub(crate) async fn drive(
     }
     let mut result = RunResult::with_policy(shared.session.output_policy());
     let mut asked: Vec<String> = Vec::new();
+    let mut elsewhere_left = ELSEWHERE_BYTES_MAX;
     let (mut is_deserted, mut is_unanswered) = (false, false);
     let deserted = shared.deserted();
     let unanswered = async {
@@ -480,7 +483,7 @@ pub(crate) async fn drive(
             _ => {}
         }
         shared.push(Arc::new(event));
-        shared.make_room().await;
+        shared.make_room(&mut elsewhere_left).await;
     }
     drop(ending);
 }
