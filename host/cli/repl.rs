@@ -5,6 +5,11 @@
 
 mod editor;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use cellar_engine::{Cell, Error, EventKind, Language, Session};
 use cellar_hub::OwnSession;
 use cellar_setup::SessionRequest;
@@ -59,9 +64,10 @@ pub(crate) async fn repl(folders: &Folders, arguments: ReplArguments) -> Result<
     let output = OutputArguments { plain: arguments.plain, ..OutputArguments::default() };
     let options = Options { has_frames: false, output_lines: None, ..Options::of_stdout(output, arguments.images) };
     let has_colors = look.has_colors && !arguments.plain;
-    let mut prompt = Prompt { own, session, language: arguments.language.into(), options, has_colors };
+    let (mut editor, background_shown) = Editor::new(&session, has_colors);
+    let language = arguments.language.into();
+    let mut prompt = Prompt { own, session, language, options, has_colors, background_shown };
     print_progress(&format!("Cellar {}, {}. :help says more.", env!("CARGO_PKG_VERSION"), prompt.language.title()));
-    let mut editor = Editor::new(&prompt.session, has_colors);
     loop {
         let language = prompt.language;
         let cell = prompt.session.next_cell().0;
@@ -91,6 +97,8 @@ struct Prompt {
     language: Language,
     options: Options,
     has_colors: bool,
+    /// Bytes of what was written between cells that were shown above the line.
+    background_shown: Arc<AtomicU64>,
 }
 
 impl Prompt {
@@ -139,8 +147,13 @@ impl Prompt {
                     return Ok(());
                 }
             };
-            // What a cancelled run did not come to is not worth a line here.
-            if !matches!(event.kind, EventKind::RunFinished { .. }) {
+            let is_told = match &event.kind {
+                // What a cancelled run did not come to is not worth a line here.
+                EventKind::RunFinished { .. } => false,
+                EventKind::Background { text, left_out, .. } => !self.was_shown(left_out + text.len() as u64),
+                _ => true,
+            };
+            if is_told {
                 transcript.event(&event)?;
             }
             if let EventKind::InputRequest { request_id, .. } = &event.kind {
@@ -151,6 +164,13 @@ impl Prompt {
                 }
             }
         }
+    }
+
+    /// Whether so many bytes more of what was written between cells were shown when they came.
+    fn was_shown(&self, bytes: u64) -> bool {
+        let left = |shown: u64| Some(shown.saturating_sub(bytes));
+        let shown = self.background_shown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        shown.is_ok_and(|shown| shown >= bytes)
     }
 
     /// Says that an answer came too late.

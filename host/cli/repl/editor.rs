@@ -5,21 +5,28 @@ use std::{
     fs, io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::SyncSender,
+    },
     time::Duration,
 };
 
 use anstyle::Style;
-use cellar_engine::{Language, Session, looks::Completeness};
+use cellar_engine::{Language, Session, background::Background, event::background_lines, looks::Completeness};
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, EditMode, Emacs, FileBackedHistory,
-    Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
-    ReedlineEvent, ReedlineMenu, ReedlineRawEvent, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
-    default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, EditMode, Emacs, ExternalPrinter,
+    FileBackedHistory, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch,
+    Reedline, ReedlineEvent, ReedlineMenu, ReedlineRawEvent, Signal, Span, StyledText, Suggestion, ValidationResult,
+    Validator, default_emacs_keybindings,
 };
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
-use crate::{render::highlight, terminal::is_harmful};
+use crate::{
+    render::highlight,
+    terminal::{escaped_lines, is_harmful},
+};
 
 /// Lines of history that are kept.
 const HISTORY_LINES: usize = 10_000;
@@ -40,14 +47,38 @@ struct Text {
     drawn: Option<String>,
 }
 
+/// Texts between cells that wait to be shown above the line.
+const BACKGROUND_QUEUED_MAX: usize = 64;
+
 /// The editor. It is away while it reads.
 pub(super) struct Editor {
     line: Reedline,
     typed: Typed,
 }
 
+/// Has what code of a session writes between cells shown above the line that is being typed. Gives the number of its bytes
+/// that were, which the next cell need not tell.
+fn show_background(session: &Session, shown: SyncSender<String>) -> Arc<AtomicU64> {
+    let bytes = Arc::new(AtomicU64::new(0));
+    let (mut background, counted) = (session.background(), bytes.clone());
+    tokio::spawn(async move {
+        while let Some(Background { cell, text, left_out, .. }) = background.next().await {
+            let lines = background_lines(cell, &text, left_out);
+            let lines: Vec<String> = escaped_lines(&lines).lines().map(|line| format!("  {line}")).collect();
+            // What finds no room is told by the next cell.
+            if shown.try_send(lines.join("\n")).is_ok() {
+                counted.fetch_add(text.len() as u64, Ordering::Relaxed);
+            }
+        }
+    });
+    bytes
+}
+
 impl Editor {
-    pub(super) fn new(session: &Session, has_colors: bool) -> Editor {
+    /// Gives the number of bytes that were shown of what was written between cells, too.
+    pub(super) fn new(session: &Session, has_colors: bool) -> (Editor, Arc<AtomicU64>) {
+        let printer = ExternalPrinter::new(BACKGROUND_QUEUED_MAX);
+        let shown = show_background(session, printer.sender());
         let typed: Typed = Arc::new(Mutex::new(Text { language: Language::Python, drawn: None }));
         let mut keys = default_emacs_keybindings();
         let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -66,6 +97,7 @@ impl Editor {
             .with_validator(Box::new(whole))
             .with_edit_mode(Box::new(keys))
             .with_ansi_colors(has_colors)
+            .with_external_printer(printer)
             .use_bracketed_paste(true);
         if has_colors {
             line = line.with_hinter(Box::new(DefaultHinter::default()));
@@ -78,7 +110,7 @@ impl Editor {
         {
             line = line.with_history(Box::new(history));
         }
-        Editor { line, typed }
+        (Editor { line, typed }, shown)
     }
 
     /// Reads the next cell, and gives the editor back with it.
