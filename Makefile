@@ -12,6 +12,8 @@ DATA := target/datasets
 PACKAGES := target/packages
 # The Python SDK of MCP, which a test serves with.
 MCP := target/mcp
+# The SDKs of E2B, which a test drives the server with.
+E2B := target/e2b
 
 .DEFAULT_GOAL := help
 .PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript lint bless \
@@ -44,6 +46,7 @@ data: setup ## Fetch the data set of the example
 packages: setup
 	@.ci/packages $(PACKAGES)
 	@.ci/mcp $(MCP)
+	@.ci/e2b $(E2B)
 
 announce: setup
 	@.ci/announce $(CELLAR) $(CELLAR_CACHE)

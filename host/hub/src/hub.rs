@@ -118,6 +118,8 @@ pub struct SessionEntry {
     pub session: Session,
     /// The bridges without the tools of its answerer, which are called with the session's name.
     bridges: HostBridges,
+    /// What it is granted in the place of what the hub's own configuration file says.
+    config: Option<Config>,
     tools: Vec<ToolSpec>,
     answerer: Option<Answerer>,
     /// Whether requests for input are answered, where that was said.
@@ -224,8 +226,17 @@ impl Hub {
 
     /// The languages whose guests are there.
     pub fn languages(&self) -> Vec<Language> {
-        let is_there = |language: &Language| guest_status(&self.0.host_config, language.guest()).digest.is_some();
-        [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
+        [Language::Python, Language::JavaScript].into_iter().filter(|language| self.has(language.guest())).collect()
+    }
+
+    /// What its configuration file says.
+    pub fn file(&self) -> &Config {
+        &self.0.file
+    }
+
+    /// Whether a guest is there.
+    pub fn has(&self, guest: GuestName) -> bool {
+        guest_status(&self.0.host_config, guest).digest.is_some()
     }
 
     /// Opens a session, and says how it is called.
@@ -236,7 +247,7 @@ impl Hub {
         let inner = &self.0;
         let name = self.name(open.name);
         self.check_new_session(&name)?;
-        let config = open.config.unwrap_or_else(|| inner.file.clone());
+        let config = open.config.clone().unwrap_or_else(|| inner.file.clone());
         let granted = Granted::new(&inner.config.overrides, config)?;
         let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
         let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
@@ -273,8 +284,9 @@ impl Hub {
             (None, Some(snapshot)) => host.restore(&snapshot, config),
         });
         let session = opened.await.map_err(HubError::Task)??;
-        let (tools, input) = (open.tools, open.input);
-        self.add(name, SessionEntry { session, bridges, tools, answerer, input, is_stored, turn: Arc::default() })
+        let OpenRequest { tools, input, config, .. } = open;
+        let turn = Arc::default();
+        self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turn })
     }
 
     /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
@@ -291,8 +303,9 @@ impl Hub {
             let (from, to) = (from.to_owned(), name.clone());
             let forked = tokio::task::spawn_blocking(move || store.fork(&from, &to));
             forked.await.map_err(HubError::Task)??;
-            let SessionEntry { tools, input, answerer, .. } = entry;
-            let open = OpenRequest { name: Some(name), tools, input, keep: Keep::Existing, ..OpenRequest::default() };
+            let SessionEntry { tools, input, config, answerer, .. } = entry;
+            let keep = Keep::Existing;
+            let open = OpenRequest { name: Some(name), tools, input, config, keep, ..OpenRequest::default() };
             return self.open_session(open, answerer).await;
         }
         let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());

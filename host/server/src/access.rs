@@ -262,6 +262,16 @@ impl Tokens {
         Tokens(tokens.into_iter().map(|token| (token.id.clone(), token)).collect())
     }
 
+    /// The token of this id, if it is still of use. An id is no secret: whoever comes with one shows something else.
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Token> {
+        self.0.get(id).filter(|token| !token.is_expired())
+    }
+
+    /// Those of a tenant that are still of use.
+    pub(crate) fn of<'a>(&'a self, tenant: &'a str) -> impl Iterator<Item = &'a Token> {
+        self.0.values().filter(move |token| token.tenant == tenant && !token.is_expired())
+    }
+
     /// The token that this is the text of. What is no token, is unknown, or is of no use any more is told alike.
     pub(crate) fn find(&self, text: &str) -> Option<&Token> {
         let found = id_of(text).and_then(|id| self.0.get(id));
@@ -282,11 +292,12 @@ fn id_of(text: &str) -> Option<&str> {
 }
 
 /// Compares in a time that does not tell where the two differ.
-fn is_same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
-fn digest(text: &str) -> String {
+/// SHA-256, in hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
     format!("{:x}", Sha256::digest(text.as_bytes()))
 }
 

@@ -151,7 +151,7 @@ fn write_all(files: &mut Files, file: Descriptor, mut offset: u64, mut bytes: &[
 }
 
 /// Makes a folder and those above it that are not there.
-fn make_folders(files: &mut Files, path: &str) -> Result<(), FileError> {
+pub(crate) fn make_folders(files: &mut Files, path: &str) -> Result<(), FileError> {
     let mut places = path.match_indices('/').map(|(place, _)| place).skip(1).chain([path.len()]);
     places.try_for_each(|end| match files.create_directory(ROOT, &path[..end]) {
         Err(FileError::Exists | FileError::Busy) => Ok(()),
@@ -162,7 +162,7 @@ fn make_folders(files: &mut Files, path: &str) -> Result<(), FileError> {
 }
 
 /// Writes what comes. The tree goes from thread to thread, so that a slow sender holds none.
-async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<Files, Problem> {
+pub(crate) async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<Files, Problem> {
     let mut gathered = BytesMut::new();
     let mut offset = 0;
     loop {
@@ -191,9 +191,9 @@ async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<F
 }
 
 /// An upload that is not finished. Dropped, it takes its part away.
-struct Unfinished {
-    session: Session,
-    part: Option<String>,
+pub(crate) struct Unfinished {
+    pub(crate) session: Session,
+    pub(crate) part: Option<String>,
 }
 
 impl Drop for Unfinished {

@@ -14,7 +14,7 @@ use hyper::body::Body as _;
 use crate::{
     Server,
     access::Scope,
-    files, looks, metrics,
+    e2b, files, looks, metrics,
     problem::{Answer, Problem},
     runs, sessions, stores,
     tenant::Tenant,
@@ -37,6 +37,9 @@ pub(crate) struct Call {
 /// Answers a request.
 pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
+    if let Some(asked) = e2b::Asked::of(&parts) {
+        return e2b::answer(server, asked, parts, body).await;
+    }
     let is_asked = parts.method == Method::GET || parts.method == Method::HEAD;
     match parts.uri.path() {
         "/healthz" if is_asked => return "ok\n".into_response(),
@@ -195,12 +198,17 @@ impl Server {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given =
             given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+        self.bearer(given.map(|(_, text)| text), scope)
+    }
+
+    /// The tenant whose token this is the text of.
+    pub(crate) fn bearer(&self, text: Option<&str>, scope: Scope) -> Result<Arc<Tenant>, Problem> {
         let unknown = || {
             let detail = "a token is needed, and none was given that is known and has not expired";
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "token", detail);
             problem.hint("send `Authorization: Bearer cel_…`; `cellar token new` makes one")
         };
-        let (_, text) = given.ok_or_else(unknown)?;
+        let text = text.ok_or_else(unknown)?;
         let tokens = self.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let token = tokens.find(text.trim()).ok_or_else(unknown)?;
         // The tenant of a token may have gone from the configuration.

@@ -6,12 +6,14 @@
 
 mod access;
 mod configuration;
+mod e2b;
 mod files;
 mod gate;
 mod listen;
 mod looks;
 mod mcp;
 mod metrics;
+mod opening;
 mod problem;
 mod runs;
 mod sessions;
@@ -169,8 +171,11 @@ impl Server {
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let served = listen::accept(self.clone(), listener);
         let mut served = std::pin::pin!(served);
+        let ends = e2b::end_in_time(self.clone());
+        let mut ends = std::pin::pin!(ends);
         tokio::select! {
             () = &mut served => return,
+            () = &mut ends => return,
             () = stop => {
                 self.0.is_draining.send_replace(true);
             }

@@ -79,6 +79,15 @@ impl Problem {
         Problem::new(status, code, "this server failed; its log says how")
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// How soon it may be tried again.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     /// What it says, to a model.
     pub(crate) fn words(&self) -> String {
         let hint = self.json.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();

@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     access::{characters, now},
+    e2b::{Sandboxes, Watchers},
+    opening::{Opened, Opening},
     problem::Problem,
 };
 
@@ -31,6 +33,8 @@ use crate::{
 const SERVED: &str = ".served";
 /// Where snapshots are kept, likewise.
 const SNAPSHOTS: &str = ".snapshots";
+/// Where is kept which sessions are a sandbox of E2B's clients, likewise.
+const SANDBOXES: &str = ".sandboxes";
 /// Where artifacts are kept, likewise.
 const ARTIFACTS: &str = ".artifacts";
 /// Requests that may be repeated with their keys.
@@ -64,6 +68,8 @@ pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) hub: Hub,
     pub(crate) artifacts: ArtifactStore,
+    pub(crate) sandboxes: Sandboxes,
+    pub(crate) watchers: Watchers,
     store: PathBuf,
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
@@ -86,6 +92,8 @@ impl std::fmt::Debug for Tenant {
 struct Served {
     created_at: u64,
     input: bool,
+    #[serde(default)]
+    opening: Opening,
 }
 
 impl Tenant {
@@ -100,6 +108,7 @@ impl Tenant {
         let sessions = SessionStore::open(&store)?;
         let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
         let artifacts = ArtifactStore::open(store.join(ARTIFACTS), quota)?;
+        let sandboxes = Sandboxes::open(store.join(SANDBOXES));
         let mut hub_config = HubConfig::default();
         hub_config.sessions_max = config.sessions_max;
         hub_config.runs_max = config.runs_max;
@@ -115,6 +124,8 @@ impl Tenant {
             name,
             hub,
             artifacts,
+            sandboxes,
+            watchers: Watchers::default(),
             store,
             waking: tokio::sync::Mutex::default(),
             rate,
@@ -142,12 +153,14 @@ impl Tenant {
         if let Ok(entry) = self.hub.session(name) {
             return Ok(entry);
         }
+        let Served { input, opening, .. } = self.served(name);
+        let Opened { config, workspace } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
         if let Ok(entry) = self.hub.session(name) {
             return Ok(entry);
         }
-        let input = Some(self.served(name).input);
-        let open = OpenRequest { name: Some(name.to_owned()), input, keep: Keep::Existing, ..OpenRequest::default() };
+        let (name_of, input, keep) = (Some(name.to_owned()), Some(input), Keep::Existing);
+        let open = OpenRequest { name: name_of, input, keep, config, workspace, ..OpenRequest::default() };
         match self.hub.open_session(open, None).await {
             // Whatever is no name of a session names none.
             Err(HubError::Engine(Error::SessionName(_))) => Err(Problem::unknown("session")),
@@ -163,19 +176,46 @@ impl Tenant {
             Some(id) => Some(self.snapshot(id).await?),
             None => None,
         };
+        self.create_as(&name, request.input, snapshot, Opening::default()).await?;
+        Ok(name)
+    }
+
+    /// Opens a session, which is kept, as it is to be opened whenever it is woken.
+    pub(crate) async fn create_as(
+        &self,
+        name: &str,
+        input: bool,
+        snapshot: Option<Snapshot>,
+        opening: Opening,
+    ) -> Result<(), Problem> {
+        let Opened { config, workspace } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
+        let (name_of, is_answered, keep) = (Some(name.to_owned()), Some(input), Keep::New);
         let open = OpenRequest {
-            name: Some(name.clone()),
-            input: Some(request.input),
-            keep: Keep::New,
+            name: name_of,
+            input: is_answered,
+            keep,
             snapshot,
+            config,
+            workspace,
             ..OpenRequest::default()
         };
         self.hub.open_session(open, None).await?;
-        self.note(&name, request.input)?;
+        self.note(name, input, opening)?;
         // It is there from now on, whatever becomes of this process.
-        self.hub.session(&name)?.session.save().await?;
-        Ok(name)
+        Ok(self.hub.session(name)?.session.save().await?)
+    }
+
+    /// What a session is opened with that was asked for so.
+    async fn opened(&self, opening: &Opening) -> Result<Opened, Problem> {
+        let config = opening.config(self.hub.file());
+        let workspace = match &opening.beside {
+            None => None,
+            // A session that shares a workspace is not shared itself, so that this ends.
+            Some(name) if self.served(name).opening.beside.is_some() => return Err(Problem::unknown("session")),
+            Some(name) => Some(Box::pin(self.session(name)).await?.session.workspace()?),
+        };
+        Ok(Opened { config, workspace })
     }
 
     /// Opens a session with the state of another one.
@@ -184,7 +224,9 @@ impl Tenant {
         let name = new.unwrap_or_else(|| minted("ses"));
         let _turn = self.waking.lock().await;
         self.hub.fork(from, Some(name.clone())).await?;
-        self.note(&name, self.served(from).input)?;
+        let Served { input, opening, .. } = self.served(from);
+        // It has a workspace of its own.
+        self.note(&name, input, Opening { beside: None, ..opening })?;
         Ok(name)
     }
 
@@ -318,8 +360,13 @@ impl Tenant {
         is_plain.then(read).flatten().unwrap_or_default()
     }
 
-    fn note(&self, session: &str, input: bool) -> Result<(), Problem> {
-        let text = serde_json::to_vec(&Served { created_at: now(), input }).unwrap_or_default();
+    /// How a session is to be opened.
+    pub(crate) fn opening(&self, session: &str) -> Opening {
+        self.served(session).opening
+    }
+
+    fn note(&self, session: &str, input: bool, opening: Opening) -> Result<(), Problem> {
+        let text = serde_json::to_vec(&Served { created_at: now(), input, opening }).unwrap_or_default();
         let written =
             fs::create_dir_all(self.store.join(SERVED)).and_then(|()| fs::write(self.served_file(session), text));
         written.map_err(|error| Problem::internal(&error, "store"))

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{cellar, cellar_with_guests, check_shape, root, run};
 
+mod e2b;
 mod hostile;
 mod mcp;
 mod tenants;

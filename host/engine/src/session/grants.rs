@@ -100,6 +100,20 @@ impl super::Session {
         Files::new(self.inner.mounts.clone(), self.inner.quota.clone())
     }
 
+    /// The folder of the host that its cells have as their workspace, for sessions that are to share it.
+    ///
+    /// # Errors
+    /// What the store says of a session that is stored.
+    pub fn workspace(&self) -> Result<PathBuf, Error> {
+        let inner = &self.inner;
+        match (&inner.config.workspace, &inner.private, &inner.home) {
+            (Some(folder), ..) => Ok(folder.clone()),
+            (None, Some(private), _) => Ok(private.path().to_owned()),
+            (None, None, Some(home)) => home.workspace(),
+            (None, None, None) => Err(Error::SessionUnknown(inner.id.clone())),
+        }
+    }
+
     /// What adds to the values that its cells display.
     pub(crate) fn renderers(&self) -> &[Arc<dyn Renderer>] {
         &self.inner.config.renderers

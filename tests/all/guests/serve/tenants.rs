@@ -2,14 +2,14 @@
 
 use super::*;
 
-struct Tenants {
+pub(super) struct Tenants {
     _folder: tempfile::TempDir,
     config: String,
-    store: tempfile::TempDir,
+    pub(super) store: tempfile::TempDir,
 }
 
 impl Tenants {
-    fn new(text: &str) -> Tenants {
+    pub(super) fn new(text: &str) -> Tenants {
         let (folder, store) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let path = folder.path().join("cellar.toml");
         std::fs::write(&path, text).expect("written");
@@ -17,14 +17,14 @@ impl Tenants {
         Tenants { config: path.to_str().expect("text").to_owned(), _folder: folder, store }
     }
 
-    fn token(&self, arguments: &[&str]) -> String {
+    pub(super) fn token(&self, arguments: &[&str]) -> String {
         let store = self.store.path().to_str().expect("text");
         let ended = run(cellar(["token", "--config", &self.config, "--store", store]).args(arguments));
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         ended.stdout.trim().to_owned()
     }
 
-    fn serve(&self) -> Served {
+    pub(super) fn serve(&self) -> Served {
         Served::start(self.store.path(), &["--config", &self.config])
     }
 }

@@ -1,0 +1,344 @@
+//! The same sessions for clients of E2B's code interpreter, as they come from PyPI and npm.
+//!
+//! A *sandbox* is a session, whose two languages are the contexts that are there from the start, and one more session for
+//! each context that the client makes, over the same workspace. What clients say is translated: `control` makes, lists and
+//! ends sandboxes, `execute` runs cells, `contexts` and `files` are what they say, and `filesystem` answers the remote
+//! procedure calls (`connect`) by which the clients look after files. `sandboxes` keeps what sessions do not say of
+//! themselves. Read [`answer`] first.
+
+mod charts;
+mod connect;
+mod contexts;
+mod control;
+mod execute;
+mod files;
+mod filesystem;
+mod lives;
+mod multipart;
+mod results;
+mod sandboxes;
+mod watch;
+
+use std::sync::Arc;
+
+use axum_core::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, Method, StatusCode, header, request::Parts};
+use serde_json::json;
+
+use crate::{
+    Server,
+    access::{Scope, Token, is_same},
+    problem::{Answer, Problem},
+    tenant::Tenant,
+};
+
+pub(crate) use lives::end_in_time;
+use sandboxes::Sandbox;
+pub(crate) use sandboxes::Sandboxes;
+pub(crate) use watch::Watchers;
+
+/// What the paths of this door begin with.
+const PREFIX: &str = "/e2b/";
+/// The port at which clients believe the interpreter of a sandbox to listen.
+const CODE_PORT: &str = "49999";
+/// The port at which they believe that which looks after its files to listen.
+const ENVD_PORT: &str = "49983";
+/// What a sandbox is asked for, all that does not begin so is asked of the service.
+const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
+/// Bytes of an id, or of a token, that is looked at.
+const ID_BYTES_MAX: usize = 200;
+
+/// A request that is for this door.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The names of its path.
+    path: Vec<String>,
+    /// The sandbox that it is for.
+    sandbox: Option<String>,
+}
+
+impl Asked {
+    /// What a request asks of this door, if it is for it: by its path, or by the host that it names, which is
+    /// `PORT-SANDBOX.` and a domain where a proxy passes those on.
+    pub(crate) fn of(parts: &Parts) -> Option<Asked> {
+        let path = parts.uri.path();
+        let of_host = parts.headers.get(header::HOST).and_then(|host| sandbox_of_host(host.to_str().ok()?));
+        let path = match path.strip_prefix(PREFIX) {
+            Some(path) => path,
+            None if of_host.is_some() => path.strip_prefix('/')?,
+            None => return None,
+        };
+        let path: Vec<String> = path.split('/').map(str::to_owned).collect();
+        let named = parts.headers.get("e2b-sandbox-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        Some(Asked { path, sandbox: named.or(of_host).filter(|id| id.len() <= ID_BYTES_MAX) })
+    }
+
+    fn is_of_sandbox(&self) -> bool {
+        self.path.first().is_some_and(|first| OF_SANDBOX.contains(&first.as_str()))
+    }
+
+    /// How it is told of what goes wrong.
+    fn manner(&self) -> Manner {
+        match self.path.first().map(String::as_str) {
+            Some("execute" | "contexts") => Manner::Text,
+            Some("filesystem.Filesystem" | "process.Process") => Manner::Call,
+            _ => Manner::Json,
+        }
+    }
+}
+
+fn sandbox_of_host(host: &str) -> Option<String> {
+    let (port, rest) = host.split_once('-')?;
+    let (id, _) = rest.split_once('.')?;
+    (matches!(port, CODE_PORT | ENVD_PORT) && !id.is_empty()).then(|| id.to_ascii_lowercase())
+}
+
+/// How a client is told of what goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// In words.
+    Text,
+    /// As an object with a number and words.
+    Json,
+    /// As the error of a remote procedure call.
+    Call,
+}
+
+impl Manner {
+    fn refuse(self, problem: Problem) -> Response {
+        let status = problem.status();
+        let words = problem.words();
+        let mut response = match self {
+            // The client takes what the front of a sandbox says for its end.
+            _ if status == StatusCode::BAD_GATEWAY => {
+                told(status, &json!({ "code": status.as_u16(), "message": words }))
+            }
+            Manner::Text => (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], words).into_response(),
+            Manner::Json => told(status, &json!({ "code": status.as_u16(), "message": words })),
+            Manner::Call => connect::refusal(&problem),
+        };
+        if let Some(after) = problem.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, after.as_secs().max(1).into());
+        }
+        response
+    }
+}
+
+/// A JSON answer.
+fn told(status: StatusCode, value: &serde_json::Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// A request that was let through.
+struct Call {
+    server: Server,
+    tenant: Arc<Tenant>,
+    /// The id of the token by which it was let through.
+    token: String,
+    headers: HeaderMap,
+    query: Option<String>,
+    body: Body,
+}
+
+impl Call {
+    async fn body(&mut self) -> Result<bytes::Bytes, Problem> {
+        self.server.body(std::mem::take(&mut self.body)).await
+    }
+
+    /// The body as a JSON object; an empty one is an object without members.
+    async fn object(&mut self) -> Result<serde_json::Map<String, serde_json::Value>, Problem> {
+        let bytes = self.body().await?;
+        if bytes.is_empty() {
+            return Ok(serde_json::Map::new());
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(serde_json::Value::Object(object)) => Ok(object),
+            Ok(_) => Err(Problem::bad("the body of this request is a JSON object")),
+            Err(error) => Err(Problem::bad(format!("the body of this request is no JSON: {error}"))),
+        }
+    }
+
+    /// What stands behind `?` under a name; of several the first.
+    fn asked(&self, name: &str) -> Option<String> {
+        let query = self.query.as_deref().unwrap_or_default();
+        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn answer(server: Server, asked: Asked, parts: Parts, body: Body) -> Response {
+    let manner = asked.manner();
+    let Parts { method, headers, uri, .. } = parts;
+    let query = uri.query().map(str::to_owned);
+    let let_through = if asked.is_of_sandbox() {
+        of_sandbox(&server, &asked, &method, &headers, query.as_deref())
+            .map(|(passed, sandbox)| (passed, Some(sandbox)))
+    } else {
+        let scope = if method == Method::GET { Scope::Read } else { Scope::Run };
+        passed(&server, &headers, scope).map(|passed| (passed, None))
+    };
+    let (Passed { tenant, token }, sandbox) = match let_through {
+        Ok(found) => found,
+        Err(problem) => {
+            let response = manner.refuse(problem);
+            server.0.metrics.count(None, response.status());
+            return response;
+        }
+    };
+    let admitted = tenant.admit().and_then(|()| match method == Method::POST && *server.0.is_draining.borrow() {
+        true => Err(Problem::draining()),
+        false => Ok(()),
+    });
+    let call = Call { server: server.clone(), tenant: tenant.clone(), token, headers, query, body };
+    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+    let answered = match (admitted, sandbox) {
+        (Err(problem), _) => Err(problem),
+        (Ok(()), None) => control::route(call, &method, &path).await,
+        (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
+    };
+    let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
+    server.0.metrics.count(Some(&tenant.name), response.status());
+    response
+}
+
+/// Finds what a sandbox is asked for.
+async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&str]) -> Answer {
+    let sandbox = match sandbox {
+        Some(sandbox) => lives::running(&call.tenant, sandbox).await?,
+        None => return Err(dead(None)),
+    };
+    match (method.as_str(), path) {
+        ("GET", ["health"]) => Ok(StatusCode::NO_CONTENT.into_response()),
+        ("POST", ["execute"]) => execute::run(call, sandbox).await,
+        ("GET", ["contexts"]) => contexts::list(&sandbox),
+        ("POST", ["contexts"]) => contexts::create(call, sandbox).await,
+        ("DELETE", ["contexts", id]) => contexts::remove(call, sandbox, id).await,
+        ("POST", ["contexts", id, "restart"]) => contexts::restart(call, sandbox, id).await,
+        ("GET", ["files"]) => files::read(call, sandbox).await,
+        ("POST", ["files"]) => files::write(call, sandbox).await,
+        ("POST", ["filesystem.Filesystem", procedure]) => filesystem::answer(call, sandbox, procedure).await,
+        ("POST", ["process.Process", procedure]) => Ok(connect::no_commands(procedure)),
+        _ => Err(Problem::new(StatusCode::NOT_FOUND, "unknown", "a sandbox is not asked for this")),
+    }
+}
+
+/// Who was let through, and by which token.
+struct Passed {
+    tenant: Arc<Tenant>,
+    token: String,
+}
+
+/// Lets through whoever shows a token of this server, as an API key or as everywhere else.
+fn passed(server: &Server, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
+    let key = text("x-api-key").or_else(bearer);
+    let tenant = server.bearer(key, scope).map_err(|problem| match problem.status() {
+        StatusCode::UNAUTHORIZED => problem.hint("set E2B_API_KEY to a token; `cellar token new` makes one"),
+        _ => problem,
+    })?;
+    // It is a token, so that it has an id.
+    let token = key.and_then(|key| key.split('_').nth(1)).unwrap_or_default().to_owned();
+    Ok(Passed { tenant, token })
+}
+
+/// Lets through whoever shows that a token of this server has sent it to the sandbox: by what that was told when it made or
+/// joined the sandbox, by the signature of an address, or by the token itself. Without the sandbox, when that is not there;
+/// what is another's is not there either.
+fn of_sandbox(
+    server: &Server,
+    asked: &Asked,
+    method: &Method,
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Result<(Passed, Option<Sandbox>), Problem> {
+    let id = asked.sandbox.as_deref().ok_or_else(|| {
+        Problem::bad("no sandbox is named")
+            .hint("send `E2b-Sandbox-Id`, or ask at the host `PORT-SANDBOX.` of your domain")
+    })?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+    if let Some(shown) = text("x-access-token").or_else(|| text("e2b-traffic-access-token")) {
+        let unknown = || {
+            let problem =
+                Problem::new(StatusCode::UNAUTHORIZED, "token", "the access token is not known or has expired");
+            problem.hint("connect to the sandbox again with an API key that is of use")
+        };
+        let (token_id, _) = shown.split_once('.').filter(|_| shown.len() <= ID_BYTES_MAX).ok_or_else(unknown)?;
+        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let token = tokens.by_id(token_id).filter(|token| token.allows(Scope::Run)).ok_or_else(unknown)?;
+        let tenant = server.0.tenants.get(&token.tenant).ok_or_else(unknown)?;
+        let sandbox = tenant.sandboxes.get(id);
+        let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
+        return Ok((Passed { tenant: tenant.clone(), token: token_id.to_owned() }, sandbox));
+    }
+    if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
+        && let Some(found) = signed(server, id, method, query)?
+    {
+        return Ok(found);
+    }
+    let passed = passed(server, headers, Scope::Run)?;
+    let sandbox = passed.tenant.sandboxes.get(id);
+    Ok((passed, sandbox))
+}
+
+/// Lets through whoever has an address that was signed with the token of a sandbox.
+fn signed(
+    server: &Server,
+    id: &str,
+    method: &Method,
+    query: &str,
+) -> Result<Option<(Passed, Option<Sandbox>)>, Problem> {
+    let asked = |name: &str| {
+        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    };
+    let Some(shown) = asked("signature") else { return Ok(None) };
+    let refused = |why: &str| Problem::new(StatusCode::UNAUTHORIZED, "signature", why);
+    let expires = asked("signature_expiration");
+    if let Some(text) = &expires {
+        let at = text.parse::<u64>().map_err(|_| refused("the signature of this address has no end"))?;
+        if at <= crate::access::now() {
+            return Err(refused("the signature of this address has expired"));
+        }
+    }
+    let operation = if *method == Method::GET { "read" } else { "write" };
+    let [path, user] = ["path", "username"].map(|name| asked(name).unwrap_or_default());
+    let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for tenant in server.0.tenants.values() {
+        let Some(sandbox) = tenant.sandboxes.get(id) else { continue };
+        let is_signed = |token: &&Token| {
+            let end = expires.as_ref().map(|end| format!(":{end}")).unwrap_or_default();
+            let text = format!("{path}:{operation}:{user}:{}{end}", sandbox.token(&token.id));
+            is_same(files::signature(&text).as_bytes(), shown.as_bytes())
+        };
+        let signer = tokens.of(&tenant.name).filter(|token| token.allows(Scope::Run)).find(is_signed);
+        if let Some(token) = signer {
+            let passed = Passed { tenant: tenant.clone(), token: token.id.clone() };
+            return Ok(Some((passed, Some(sandbox))));
+        }
+    }
+    Err(refused("the signature of this address is not right, or the sandbox is gone"))
+}
+
+/// What is said of a sandbox that is killed, paused, another's, or was never there. Clients look for these words.
+fn dead(id: Option<&str>) -> Problem {
+    let name = id.map(|id| format!(" {id}")).unwrap_or_default();
+    Problem::new(StatusCode::BAD_GATEWAY, "sandbox", format!("The sandbox{name} was not found"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_name_sandboxes() {
+        assert_eq!(sandbox_of_host("49999-sbxABC.example.com:443").as_deref(), Some("sbxabc"));
+        for host in ["127.0.0.1:8700", "8700-a.example.com", "49999-a", "49983-.x", "localhost", "49983"] {
+            assert_eq!(sandbox_of_host(host), None, "{host}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The protocol Connect in its JSON form, as far as clients use it: calls with one answer, and calls that are answered by
+//! a stream of enveloped messages.
+
+use axum_core::response::{IntoResponse, Response};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use super::told;
+use crate::problem::Problem;
+
+/// What a stream's messages are.
+const STREAM_TYPE: &str = "application/connect+json";
+/// The bit of an envelope that is the last one.
+const END: u8 = 2;
+/// Procedures of the process service that are answered by a stream.
+const STREAMS: [&str; 2] = ["Start", "Connect"];
+
+/// The word by which the protocol calls what a status says.
+fn code(problem: &Problem) -> &'static str {
+    match problem.status() {
+        StatusCode::BAD_REQUEST => "invalid_argument",
+        StatusCode::UNAUTHORIZED => "unauthenticated",
+        StatusCode::FORBIDDEN => "permission_denied",
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::CONFLICT => "already_exists",
+        // The word for what is used up is that of too many requests to clients.
+        StatusCode::PRECONDITION_FAILED | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INSUFFICIENT_STORAGE => {
+            "failed_precondition"
+        }
+        StatusCode::TOO_MANY_REQUESTS => "resource_exhausted",
+        StatusCode::REQUEST_TIMEOUT => "deadline_exceeded",
+        StatusCode::NOT_IMPLEMENTED => "unimplemented",
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ => "internal",
+    }
+}
+
+/// An error as the answer of a call.
+pub(super) fn refusal(problem: &Problem) -> Response {
+    told(problem.status(), &error(problem))
+}
+
+/// An error as a message.
+pub(super) fn error(problem: &Problem) -> Value {
+    json!({ "code": code(problem), "message": problem.words() })
+}
+
+/// A message of a stream.
+pub(super) fn envelope(flags: u8, message: &Value) -> Bytes {
+    let text = message.to_string();
+    let mut bytes = BytesMut::with_capacity(text.len() + 5);
+    bytes.put_u8(flags);
+    bytes.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+    bytes.put_slice(text.as_bytes());
+    bytes.freeze()
+}
+
+/// The last message of a stream.
+pub(super) fn end(problem: Option<&Problem>) -> Bytes {
+    envelope(END, &problem.map_or_else(|| json!({}), |problem| json!({ "error": error(problem) })))
+}
+
+/// The answer to a call that is answered by a stream.
+pub(super) fn stream(body: axum_core::body::Body) -> Response {
+    (StatusCode::OK, [(header::CONTENT_TYPE, STREAM_TYPE)], body).into_response()
+}
+
+/// What a client is told that wants to run a command.
+pub(super) fn no_commands(procedure: &str) -> Response {
+    let detail = "this sandbox runs no shell and no commands: use run_code, which has Python and JavaScript";
+    let problem = Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", detail);
+    match STREAMS.contains(&procedure) {
+        true => stream(axum_core::body::Body::from(end(Some(&problem)))),
+        false => refusal(&problem),
+    }
+}
+
+/// The message in the body of a call that is answered by a stream: one envelope, without compression.
+pub(super) fn opened(body: &[u8]) -> Result<&[u8], Problem> {
+    let bad = || Problem::bad("the body of this call is one message in its envelope, which is not compressed");
+    let ([0, length @ ..], rest) = body.split_first_chunk::<5>().ok_or_else(bad)? else { return Err(bad()) };
+    let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| bad())?;
+    rest.get(..length).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_are_opened_and_nothing_else_is() {
+        let message = json!({"path": "/a"});
+        assert_eq!(opened(&envelope(0, &message)).expect("a message"), message.to_string().as_bytes());
+        for body in [&b""[..], b"\0\0\0\0", b"\x01\0\0\0\0", b"\0\0\0\0\x05abc", b"\0\xff\xff\xff\xff"] {
+            assert!(opened(body).is_err(), "{body:?}");
+        }
+        assert_eq!(&end(None)[..], b"\x02\0\0\0\x02{}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Contexts: namespaces of a sandbox over its one workspace. Those that are there from the start are the two languages of
+//! its first session; each other one is a session of its own.
+
+use axum_core::response::IntoResponse;
+use cellar_engine::Language;
+use cellar_files::{FileKind, ROOT};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{
+    Call, files,
+    lives::unimplemented,
+    sandboxes::{Context, Sandbox, language_name, language_named},
+    told,
+};
+use crate::{
+    access::characters,
+    opening::Opening,
+    problem::{Answer, Problem},
+    tenant::on_a_thread,
+};
+
+/// Contexts that a sandbox may have besides those from the start.
+const CONTEXTS_MAX: usize = 32;
+/// The languages of the contexts from the start, whose ids are their names.
+const FIRST: [Language; 2] = [Language::Python, Language::JavaScript];
+
+/// The language of this name.
+pub(super) fn language(name: &str) -> Result<Language, Problem> {
+    language_named(name).ok_or_else(|| {
+        let name: String = name.chars().take(40).collect();
+        Problem::bad(format!("this sandbox does not run `{name}`: its languages are `python` and `javascript`"))
+    })
+}
+
+fn is_first(id: &str) -> Option<Language> {
+    FIRST.into_iter().find(|language| language_name(*language) == id)
+}
+
+/// The session of a context, and its language in that.
+pub(super) fn find(sandbox: &Sandbox, id: &str) -> Result<(String, Language), Problem> {
+    if let Some(language) = is_first(id) {
+        return Ok((sandbox.id.clone(), language));
+    }
+    let context = sandbox.contexts.iter().find(|context| context.id == id);
+    let context = context.ok_or_else(|| {
+        let id: String = id.chars().take(100).collect();
+        Problem::new(StatusCode::NOT_FOUND, "unknown", format!("Context {id} not found"))
+    })?;
+    Ok((context.id.clone(), language(&context.language)?))
+}
+
+/// `GET /contexts`
+pub(super) fn list(sandbox: &Sandbox) -> Answer {
+    let first = FIRST.into_iter().map(|language| Context {
+        id: language_name(language).to_owned(),
+        language: language_name(language).to_owned(),
+        cwd: files::HOME.to_owned(),
+    });
+    let contexts: Vec<Context> = first.chain(sandbox.contexts.iter().cloned()).collect();
+    Ok(told(StatusCode::OK, &json!(contexts)))
+}
+
+/// `POST /contexts`
+pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
+    let object = call.object().await?;
+    let text = |name: &str| match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(Problem::bad(format!("`{name}` is a text"))),
+    };
+    let language = language(text("language")?.unwrap_or(&sandbox.language))?;
+    let cwd = text("cwd")?.filter(|cwd| !cwd.is_empty()).unwrap_or(files::HOME);
+    let folder = files::Place::of(cwd)?;
+    if sandbox.contexts.len() >= CONTEXTS_MAX {
+        let detail = format!("a sandbox may have {CONTEXTS_MAX} contexts besides those that it has from the start");
+        return Err(Problem::limit("contexts", detail, std::time::Duration::from_secs(1)));
+    }
+    let session = call.tenant.session(&sandbox.id).await?.session;
+    let guest = folder.guest.clone();
+    let found = on_a_thread(move || session.files().stat_at(ROOT, &guest, true)).await?;
+    if !found.is_ok_and(|found| found.kind == FileKind::Directory) {
+        return Err(Problem::bad(format!("there is no folder `{}`", folder.shown)));
+    }
+    let is_home = folder.guest == cellar_engine::config::WORKSPACE;
+    if !is_home && language == Language::JavaScript {
+        return Err(unimplemented("a working folder of JavaScript, other than that of the sandbox,"));
+    }
+    let id = format!("{}-{}", sandbox.id, characters(12).to_lowercase());
+    let first = call.tenant.opening(&sandbox.id);
+    let opening = Opening { beside: Some(sandbox.id.clone()), folder: (!is_home).then_some(folder.guest), ..first };
+    call.tenant.create_as(&id, false, None, opening).await?;
+    let context = Context { id: id.clone(), language: language_name(language).to_owned(), cwd: folder.shown };
+    let mut is_kept = false;
+    let kept = call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+        // Others may have come meanwhile.
+        is_kept = sandbox.contexts.len() < CONTEXTS_MAX;
+        if is_kept {
+            sandbox.contexts.push(context.clone());
+        }
+    });
+    if !is_kept || kept.is_err() {
+        call.tenant.delete(&id).await?;
+        return Err(super::dead(Some(&sandbox.id)));
+    }
+    Ok(told(StatusCode::CREATED, &json!(context)))
+}
+
+/// `DELETE /contexts/{id}`
+pub(super) async fn remove(call: Call, sandbox: Sandbox, id: &str) -> Answer {
+    if let Some(language) = is_first(id) {
+        // It is there from the start, and there again when it is asked for.
+        call.tenant.session(&sandbox.id).await?.session.reset(language);
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    find(&sandbox, id)?;
+    call.tenant.sandboxes.change(&sandbox.id, |sandbox| sandbox.contexts.retain(|context| context.id != id))?;
+    call.tenant.delete(id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /contexts/{id}/restart`
+pub(super) async fn restart(call: Call, sandbox: Sandbox, id: &str) -> Answer {
+    let (session, language) = find(&sandbox, id)?;
+    let entry = call.tenant.session(&session).await?;
+    entry.session.reset(language);
+    entry.session.save().await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

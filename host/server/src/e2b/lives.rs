@@ -1,0 +1,330 @@
+//! How sandboxes come to be and end: made, resumed, paused, forked, kept as snapshots, killed, by clients or when their time
+//! is over.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use cellar_engine::{GuestName, Language};
+use http::StatusCode;
+use rand::Rng;
+
+use super::{
+    dead,
+    sandboxes::{Context, Sandbox, language_name},
+};
+use crate::{Server, access::characters, opening::Opening, problem::Problem, tenant::Tenant};
+
+/// How often it is looked whose time is over.
+const LOOK: Duration = Duration::from_millis(500);
+/// Characters of an id: lower-case letters and digits, because hosts are named by it.
+const ID_LENGTH: usize = 25;
+/// Seconds of a sandbox that says nothing, as with E2B.
+pub(super) const TIMEOUT_SECONDS: u64 = 300;
+/// Seconds that a sandbox may ask for.
+pub(super) const TIMEOUT_SECONDS_MAX: u64 = 30 * 24 * 3_600;
+
+/// What a template is: E2B's names of its own, and those of the guests. See [`usual_guests`] for those that name none.
+const TEMPLATES: [(&str, &[GuestName], Language); 8] = [
+    ("code-interpreter-v1", &[], Language::Python),
+    ("code-interpreter", &[], Language::Python),
+    ("base", &[], Language::Python),
+    ("python", &[GuestName::Python], Language::Python),
+    ("data", &[GuestName::PythonData], Language::Python),
+    ("python-data", &[GuestName::PythonData], Language::Python),
+    ("javascript", &[], Language::JavaScript),
+    ("js", &[], Language::JavaScript),
+];
+
+/// A sandbox to make.
+#[derive(Debug, Default)]
+pub(super) struct NewSandbox {
+    pub(super) template: String,
+    pub(super) timeout: Option<u64>,
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) environment: Vec<(String, String)>,
+    pub(super) auto_pause: bool,
+    pub(super) auto_resume: bool,
+}
+
+/// Milliseconds since the Unix epoch.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn end_at(timeout: u64) -> u64 {
+    now() + timeout.saturating_mul(1_000)
+}
+
+fn new_id(kind: &str) -> String {
+    const ALPHABET: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut random = rand::rng();
+    let id: String = (0..ID_LENGTH).map(|_| char::from(ALPHABET[random.random_range(0..ALPHABET.len())])).collect();
+    format!("{kind}{id}")
+}
+
+/// Makes a sandbox of a template, or of a snapshot.
+pub(super) async fn create(tenant: &Tenant, new: NewSandbox) -> Result<Sandbox, Problem> {
+    tenant.sandboxes.check_room()?;
+    let id = new_id("sbx");
+    let timeout = new.timeout.unwrap_or(TIMEOUT_SECONDS);
+    let fresh = |template: &str, language: &str| Sandbox {
+        id: id.clone(),
+        template: template.to_owned(),
+        language: language.to_owned(),
+        metadata: new.metadata.clone(),
+        started_at: now(),
+        end_at: end_at(timeout),
+        is_paused: false,
+        auto_pause: new.auto_pause,
+        auto_resume: new.auto_resume,
+        secret: characters(43),
+        contexts: Vec::new(),
+        snapshot_of: None,
+        name: None,
+    };
+    // Its name may be followed by that of a build, of which there is one.
+    let template = new.template.split(':').next().unwrap_or_default();
+    let known = TEMPLATES.iter().find(|(name, ..)| *name == template);
+    let sandbox = match known {
+        Some((name, guests, language)) => {
+            let usual = usual_guests(tenant);
+            let guests = if guests.is_empty() { &usual[..] } else { guests };
+            let opening = Opening {
+                guests: guests.iter().map(|guest| guest.name().to_owned()).collect(),
+                environment: new.environment.clone(),
+                ..Opening::default()
+            };
+            tenant.create_as(&id, false, None, opening).await?;
+            fresh(name, language_name(*language))
+        }
+        None => {
+            let snapshot = tenant.sandboxes.snapshot(&new.template).ok_or_else(|| unknown_template(&new.template))?;
+            if !new.environment.is_empty() {
+                return Err(unimplemented("`envVars` of a sandbox that begins with a snapshot"));
+            }
+            let contexts = copy(tenant, &snapshot, &id).await?;
+            Sandbox { contexts, ..fresh(&snapshot.id, &snapshot.language) }
+        }
+    };
+    keep(tenant, sandbox).await
+}
+
+/// The guests of a template that names none. E2B's have NumPy and pandas: so has this one, where that guest is there, and the
+/// tenant's configuration does not say otherwise.
+fn usual_guests(tenant: &Tenant) -> Vec<GuestName> {
+    let says = tenant.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
+    if !says && tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
+}
+
+/// Keeps what is known of a sandbox whose sessions are there; they go if that fails.
+async fn keep(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox, Problem> {
+    match tenant.sandboxes.add(sandbox.clone()) {
+        Ok(()) => Ok(sandbox),
+        Err(problem) => {
+            remove_sessions(tenant, &sandbox).await;
+            Err(problem)
+        }
+    }
+}
+
+fn unknown_template(template: &str) -> Problem {
+    let names: Vec<&str> = TEMPLATES.iter().map(|(name, ..)| *name).collect();
+    let template: String = template.chars().take(100).collect();
+    let detail =
+        format!("there is no template or snapshot `{template}`; templates are {}", cellar_bridges::list(&names));
+    Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
+}
+
+/// What this server does not do for clients of E2B.
+pub(super) fn unimplemented(what: &str) -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", format!("{what} is not implemented by this server"))
+}
+
+/// Makes the sessions of a sandbox again for another one, with their state and a copy of the files.
+async fn copy(tenant: &Tenant, from: &Sandbox, to: &str) -> Result<Vec<Context>, Problem> {
+    tenant.fork(&from.id, Some(to.to_owned())).await?;
+    let mut contexts: Vec<Context> = Vec::new();
+    for (place, context) in from.contexts.iter().enumerate() {
+        let id = format!("{to}-{}", place + 1);
+        let copied = async {
+            let snapshot = tenant.session(&context.id).await?.session.snapshot().await?;
+            let opening = Opening { beside: Some(to.to_owned()), ..tenant.opening(&context.id) };
+            tenant.create_as(&id, false, Some(snapshot), opening).await
+        };
+        if let Err(problem) = copied.await {
+            for made in contexts.iter().map(|context| context.id.as_str()).chain([to]) {
+                let _ = tenant.delete(made).await;
+            }
+            return Err(problem);
+        }
+        contexts.push(Context { id, ..context.clone() });
+    }
+    Ok(contexts)
+}
+
+/// Makes another sandbox with the state of one.
+pub(super) async fn fork(tenant: &Tenant, from: &Sandbox, timeout: u64) -> Result<Sandbox, Problem> {
+    tenant.sandboxes.check_room()?;
+    let id = new_id("sbx");
+    let contexts = copy(tenant, from, &id).await?;
+    let (started_at, end_at) = (now(), end_at(timeout));
+    let sandbox =
+        Sandbox { id, contexts, started_at, end_at, is_paused: false, secret: characters(43), ..from.clone() };
+    keep(tenant, sandbox).await
+}
+
+/// Keeps the state and the files of a sandbox, for others to begin with.
+pub(super) async fn take_snapshot(tenant: &Tenant, of: &Sandbox, name: Option<String>) -> Result<Sandbox, Problem> {
+    tenant.sandboxes.check_room()?;
+    let id = new_id("snp");
+    let contexts = copy(tenant, of, &id).await?;
+    let snapshot = Sandbox { id, contexts, started_at: now(), snapshot_of: Some(of.id.clone()), name, ..of.clone() };
+    let kept = keep(tenant, snapshot).await?;
+    // They are stored, and nothing runs in them.
+    kept.sessions().iter().for_each(|name| drop(tenant.hub.close(name)));
+    Ok(kept)
+}
+
+/// The sandbox of this id, if its time is not over, or it is paused then.
+pub(super) fn find(tenant: &Tenant, id: &str) -> Result<Sandbox, Problem> {
+    let sandbox = tenant.sandboxes.get(id).filter(|sandbox| sandbox.auto_pause || !sandbox.is_due(now()));
+    sandbox.ok_or_else(|| not_found(id))
+}
+
+/// Gives the memory of a sandbox back until somebody connects to it. Whether it was running.
+pub(super) async fn pause(tenant: &Tenant, id: &str, is_with_memory: bool) -> Result<bool, Problem> {
+    find(tenant, id)?;
+    let mut was_running = false;
+    let changed = tenant.sandboxes.change(id, |sandbox| {
+        was_running = !sandbox.is_paused;
+        sandbox.is_paused = true;
+    })?;
+    let sandbox = changed.ok_or_else(|| not_found(id))?;
+    if was_running {
+        cancel_runs(tenant, &sandbox);
+        for name in sandbox.sessions() {
+            let session = tenant.session(&name).await?.session;
+            if !is_with_memory {
+                forget_memory(&session);
+            }
+            session.hibernate().await?;
+        }
+    }
+    Ok(was_running)
+}
+
+/// Gives a session fresh kernels.
+pub(super) fn forget_memory(session: &cellar_engine::Session) {
+    [Language::Python, Language::JavaScript].into_iter().for_each(|language| session.reset(language));
+}
+
+fn cancel_runs(tenant: &Tenant, sandbox: &Sandbox) {
+    let names = sandbox.sessions();
+    for (_, runs) in tenant.hub.sessions().into_iter().filter(|(name, _)| names.contains(name)) {
+        runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
+    }
+}
+
+/// Resumes a sandbox, if it is paused, for at least so many seconds from now. Whether it was paused.
+pub(super) async fn resume(
+    tenant: &Tenant,
+    id: &str,
+    timeout: u64,
+    is_with_memory: bool,
+) -> Result<(Sandbox, bool), Problem> {
+    find(tenant, id)?;
+    let mut was_paused = false;
+    let changed = tenant.sandboxes.change(id, |sandbox| {
+        let end_at = end_at(timeout);
+        was_paused = std::mem::take(&mut sandbox.is_paused);
+        sandbox.end_at = if was_paused { end_at } else { sandbox.end_at.max(end_at) };
+    })?;
+    let sandbox = changed.ok_or_else(|| not_found(id))?;
+    if was_paused && !is_with_memory {
+        for name in sandbox.sessions() {
+            forget_memory(&tenant.session(&name).await?.session);
+        }
+    }
+    Ok((sandbox, was_paused))
+}
+
+/// Has a sandbox end so many seconds from now.
+pub(super) fn set_timeout(tenant: &Tenant, id: &str, timeout: u64) -> Result<(), Problem> {
+    find(tenant, id)?;
+    let changed = tenant.sandboxes.change(id, |sandbox| sandbox.end_at = end_at(timeout))?;
+    changed.map(drop).ok_or_else(|| not_found(id))
+}
+
+/// Ends a sandbox, or removes a snapshot. Whether it was there.
+pub(super) async fn remove(tenant: &Tenant, id: &str) -> bool {
+    let Some(sandbox) = tenant.sandboxes.remove(id) else { return false };
+    remove_sessions(tenant, &sandbox).await;
+    true
+}
+
+async fn remove_sessions(tenant: &Tenant, sandbox: &Sandbox) {
+    tenant.watchers.forget(&sandbox.id);
+    for name in sandbox.sessions() {
+        match tenant.delete(&name).await {
+            Err(problem) if problem.status() != StatusCode::NOT_FOUND => {
+                tracing::warn!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is said of a sandbox that the service is asked about.
+pub(super) fn not_found(id: &str) -> Problem {
+    let id: String = id.chars().take(100).collect();
+    Problem::new(StatusCode::NOT_FOUND, "unknown", format!("Sandbox {id} not found"))
+}
+
+/// The sandbox, if it may be used now: a paused one is resumed if it is to be, and one whose time is over is none.
+pub(super) async fn running(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox, Problem> {
+    let sandbox = match sandbox.is_paused && sandbox.auto_resume {
+        true => resume(tenant, &sandbox.id, TIMEOUT_SECONDS, true).await?.0,
+        false => sandbox,
+    };
+    if sandbox.is_paused || sandbox.is_due(now()) {
+        return Err(dead(Some(&sandbox.id)));
+    }
+    match tenant.session(&sandbox.id).await {
+        // Whoever removed its session, by another door, has ended it.
+        Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
+            remove(tenant, &sandbox.id).await;
+            Err(dead(Some(&sandbox.id)))
+        }
+        Err(problem) => Err(problem),
+        Ok(_) => Ok(sandbox),
+    }
+}
+
+/// Ends the sandboxes whose time is over, for as long as this is polled.
+pub(crate) async fn end_in_time(server: Server) {
+    let mut tick = tokio::time::interval(LOOK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        for tenant in server.0.tenants.values() {
+            for sandbox in tenant.sandboxes.due(now()) {
+                let tenant = tenant.clone();
+                // One that takes its time holds up no other.
+                tokio::spawn(async move {
+                    if !sandbox.auto_pause {
+                        if let Some(sandbox) = tenant.sandboxes.remove_due(&sandbox.id, now()) {
+                            remove_sessions(&tenant, &sandbox).await;
+                        }
+                    } else if tenant.sandboxes.get(&sandbox.id).is_some_and(|sandbox| sandbox.is_due(now()))
+                        && let Err(problem) = pause(&tenant, &sandbox.id, true).await
+                    {
+                        tracing::warn!(sandbox = sandbox.id, problem = problem.words(), "a pause failed");
+                    }
+                });
+            }
+        }
+    }
+}
