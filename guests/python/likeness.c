@@ -10,8 +10,22 @@
 
 /* --- Errors --- */
 
-/* From the text of an error of the C library to (its number, the number on Linux, the text there). */
+/* From the text of an error of the C library to (its number, the number on Linux, the text there, or what gives the text). */
 static PyObject *error_texts;
+
+/* The text of a known error. */
+static PyObject *text_of(PyObject *known, PyObject *own) {
+    PyObject *text = PyTuple_GET_ITEM(known, 2);
+    if (!PyCallable_Check(text)) {
+        return Py_NewRef(text);
+    }
+    PyObject *made = PyObject_CallNoArgs(text);
+    if (made == NULL || !PyUnicode_Check(made)) {
+        PyErr_Clear();
+        Py_XSETREF(made, Py_NewRef(own));
+    }
+    return made;
+}
 
 /* The arguments of an error that C code raises, which have the C library's number and text: those of Linux. Borrows. */
 static PyObject *linux_arguments(PyObject *const *args, Py_ssize_t count) {
@@ -25,7 +39,12 @@ static PyObject *linux_arguments(PyObject *const *args, Py_ssize_t count) {
     }
     PyObject *arguments = PyTuple_New(count);
     for (Py_ssize_t i = 0; arguments != NULL && i < count; i++) {
-        PyTuple_SET_ITEM(arguments, i, Py_NewRef(known != NULL && i < 2 ? PyTuple_GET_ITEM(known, i + 1) : args[i]));
+        PyObject *own = args[i];
+        if (known != NULL && i == 1) {
+            PyTuple_SET_ITEM(arguments, i, text_of(known, own));
+        } else {
+            PyTuple_SET_ITEM(arguments, i, Py_NewRef(known != NULL && i == 0 ? PyTuple_GET_ITEM(known, 1) : own));
+        }
     }
     return arguments;
 }

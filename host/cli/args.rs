@@ -86,16 +86,13 @@ pub(crate) enum Command {
         /// Shell to write it for
         shell: Shell,
     },
-    /// Draw the SVG on standard input as a PNG; started by this program for itself
-    #[command(name = DRAW_CHART, hide = true)]
-    DrawChart {
-        /// Seconds of processor time that it may take
-        seconds: u64,
-    },
+    /// Do a piece of work for this program itself
+    #[command(name = WORK, hide = true)]
+    Work { job: String, seconds: u64, request: Option<String> },
 }
 
-/// What this program is asked for when it draws a chart for itself.
-pub(crate) const DRAW_CHART: &str = "draw-chart";
+/// What this program is asked for when it works for itself, in a process that can be killed.
+pub(crate) const WORK: &str = "work";
 
 fn shape_parser() -> impl TypedValueParser<Value = Shape> {
     let shapes = Shape::ALL.map(|shape| PossibleValue::new(shape.name()).help(shape.about()));

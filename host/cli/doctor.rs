@@ -8,7 +8,7 @@ use cellar_engine::{
     GuestName, HostConfig, Limits,
     artifacts::ArtifactQuota,
     audit::AuditFile,
-    config::{KernelMode, Seed},
+    config::{ALIASES, KernelMode, Seed},
     files::Access,
     guests::{GuestState, GuestStatus, guest_status},
 };
@@ -149,6 +149,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
         secrets: secrets(&config.bridges),
         mounts: config.mounts.iter().map(mount).collect(),
+        aliases: config.session.aliases.clone(),
         packages: config.packages.clone(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
         charts: config.session.charts.unwrap_or(true),
@@ -313,6 +314,8 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("http", &or_none(&config.http));
     lines.item("secrets", &or_none(&config.secrets));
     lines.item("mounts", &or_none(&config.mounts));
+    let usual = || format!("{}, unless they collide with a mount", ALIASES.join(", "));
+    lines.item("aliases", &config.aliases.as_deref().map_or_else(usual, or_none));
     let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
     lines.item("packages", &or_none(&packages));
     lines.item("environment", &or_none(&config.environment));

@@ -28,7 +28,7 @@ use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    args::{Arguments, Command, DRAW_CHART},
+    args::{Arguments, Command, WORK},
     report::{CliError, EXIT_COMPLETE},
 };
 
@@ -40,7 +40,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
-    draw_charts_in_processes();
+    work_in_processes();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return report::print_usage(&error),
@@ -57,11 +57,11 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Has charts drawn by further processes of this program, as it was when it was started.
-fn draw_charts_in_processes() {
+/// Has charts drawn, and files of tables read, by further processes of this program, as it was when it was started.
+fn work_in_processes() {
     let program = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
     if let Ok(program) = program {
-        cellar_charts::draw_in_processes(program, vec![DRAW_CHART.into()]);
+        cellar_worker::offer(program, vec![WORK.into()]);
     }
 }
 
@@ -98,8 +98,15 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
             }
             Ok(EXIT_COMPLETE)
         }
-        Command::DrawChart { seconds } => {
-            cellar_charts::serve(seconds).map_err(CliError::Start)?;
+        Command::Work { job, seconds, request } => {
+            let done = match job.as_str() {
+                cellar_charts::JOB => cellar_charts::serve(seconds),
+                cellar_tables::convert::JOB => {
+                    cellar_tables::convert::serve(seconds, request.as_deref().unwrap_or_default())
+                }
+                _ => Err(std::io::ErrorKind::InvalidInput.into()),
+            };
+            done.map_err(CliError::Start)?;
             Ok(EXIT_COMPLETE)
         }
         Command::Completions { shell } => {

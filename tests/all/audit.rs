@@ -131,7 +131,8 @@ fn a_run_is_told_with_its_grants_its_calls_and_its_end() {
         let folders: Vec<_> =
             started.grants.folders.iter().map(|each| (each.host.clone(), each.guest.as_str(), each.write)).collect();
         let data = Some(folder.path().display().to_string());
-        assert_eq!(folders, [(None, "/workspace", true), (data, "/data", false)]);
+        let own = ["/workspace", "/tmp", "/mnt/data", "/home/user", "/content"].map(|guest| (None, guest, true));
+        assert_eq!(folders, [own.as_slice(), &[(data, "/data", false)]].concat());
         assert_eq!(
             (started.grants.bridges.tools, started.grants.environment),
             (vec!["echo".to_owned()], vec!["NAME".to_owned()])

@@ -8,6 +8,7 @@ mod charts;
 mod cli;
 mod completion;
 mod continuity;
+mod corpus;
 mod data;
 mod floods;
 mod hostile;

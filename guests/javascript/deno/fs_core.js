@@ -19,11 +19,42 @@ const ERRORS = {
   EROFS: [30, "read-only file system"], EXDEV: [18, "cross-device link not permitted"],
 };
 
+// Folders that are looked at to tell which were granted, and how many of those are named.
+const LOOKED_AT = 100;
+const NAMED = 8;
+
+// The granted folders, each by the first of its names. Folders that lead to them and to nothing else have no device.
+function grantedFolders() {
+  const home = host.workingDirectory();
+  const identity = (path) => {
+    const found = files.status(path, true);
+    return typeof found === "number" ? [0, 0] : [found[2], found[3]];
+  };
+  const folders = [home];
+  const known = new Set([identity(home).join()]);
+  const unseen = ["/"];
+  for (let looked = 0; looked < LOOKED_AT && unseen.length > 0 && folders.length <= NAMED; looked++) {
+    const folder = unseen.shift();
+    const flat = host.list(folder);
+    for (let at = 0; at < flat.length; at += 2) {
+      const path = `${folder === "/" ? "" : folder}/${flat[at]}`;
+      if (flat[at].startsWith(".") || flat[at + 1] !== "directory") continue;
+      const [device, inode] = identity(path);
+      if (device === 0) unseen.push(path);
+      else if (!known.has(`${device},${inode}`)) {
+        known.add(`${device},${inode}`);
+        folders.push(path);
+      }
+    }
+  }
+  return folders.length > NAMED ? [...folders.slice(0, NAMED), "…"] : folders;
+}
+
 // What there is instead of a path that the session was not granted.
 function granted(path) {
   const home = host.workingDirectory();
   const isOutside = typeof path === "string" && path.startsWith("/") && path !== home && !path.startsWith(`${home}/`);
-  return isOutside ? ` (of this machine the session has ${home}, and the folders that it was granted)` : "";
+  return isOutside ? ` (the session's folders are ${grantedFolders().join(", ")})` : "";
 }
 
 function failure(code, syscall, path, dest) {

@@ -23,7 +23,7 @@ module.exports = {
   setPriority() {
     throw kit.unsupported("os.setPriority");
   },
-  tmpdir: () => process.env.TMPDIR ?? (host.probe("/tmp") === 0 ? process.cwd() : "/tmp"),
+  tmpdir: () => process.env.TMPDIR ?? "/tmp",
   totalmem: () => MEMORY_BYTES,
   type: () => "Linux",
   uptime: () => process.uptime(),

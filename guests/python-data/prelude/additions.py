@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import types
 
 _MODULES = """
 numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.polynomial numpy.random numpy.rec
@@ -30,16 +31,20 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import documents, tables
+    from _cellar_prelude import documents, drawing, formats, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
     sys.modules["numpy._core._internal"].ctypes = None
+    # The largest number stands for a choice there, which C code reads as 32 bits; cells are told of another one.
+    sys.modules["numpy._core.arrayprint"].sys = types.SimpleNamespace(maxsize=sys.maxsize)
     # Charts are displayed as specifications, which the host draws. Their text would tell how to set up a notebook.
     display = importlib.import_module("altair.vegalite.v5.display")
     display.DEFAULT_DISPLAY = display.DEFAULT_DISPLAY.partition("\n")[0]
     modules["altair"].renderers.enable("mimetype")
     tables.begin()
+    formats.begin()
+    drawing.begin()
     _explain_absent_packages()
     return {
         "np": modules["numpy"],
@@ -75,6 +80,20 @@ def _explain_absent_packages():
                 raise
             raise ImportError(f"`{name}` is needed for this: {remedy}", name=name) from None
 
+    plotting = sys.modules["pandas.plotting._core"]
+    load = plotting._load_backend
+
+    def _load_backend(backend):
+        """Finds what draws for pandas, or says what there is instead."""
+        try:
+            return load(backend)
+        except ImportError:
+            remedy = lacks.remedy(backend)
+            if remedy is None:
+                raise
+            raise ImportError(f"`{backend}` is needed for this: {remedy}", name=backend) from None
+
+    plotting._load_backend = _load_backend
     for module in list(sys.modules.values()):
         if getattr(module, "import_optional_dependency", None) is own:
             module.import_optional_dependency = import_optional_dependency

@@ -32,7 +32,7 @@ BYTES = display.TABLE_LIMIT
 COLUMNS = 2_000
 
 
-class _NotKept(Exception):
+class NotKept(Exception):
     """Why a table stays in the session alone."""
 
 
@@ -53,8 +53,8 @@ def represent(value):
     found = {mime: data for mime, data in found.items() if data is not None}
     resource = _resource(frame)
     try:
-        found[display.TABLE] = _columns(frame)
-    except _NotKept as reason:
+        found[display.TABLE] = columns(frame)
+    except NotKept as reason:
         resource["notice"] = f"not kept as a file: {reason}"
     except MemoryError:
         resource["notice"] = "not kept as a file: memory ran out"
@@ -214,12 +214,12 @@ def _names(frame):
     return names
 
 
-def _columns(frame):
-    """The table's columns, as bytes; `_NotKept` where the host would have none of it."""
+def columns(frame, bytes_max=BYTES, objects_max=OBJECTS):
+    """The table's columns, as bytes; `NotKept` where the host would have none of it."""
     if len(frame.columns) > COLUMNS:
-        raise _NotKept(f"it has {len(frame.columns)} columns, at most {COLUMNS} are kept")
+        raise NotKept(f"it has {len(frame.columns)} columns, at most {COLUMNS} are kept")
     if not len(frame.columns):
-        raise _NotKept("it has no columns")
+        raise NotKept("it has no columns")
     index = frame.index
     parts = _index_parts(frame)
     if parts:
@@ -233,15 +233,15 @@ def _columns(frame):
         ((name, frame.iloc[:, place]) for place, name in enumerate(frame_names)),
     )
     described, buffers = [], []
-    budget = {"bytes": BYTES, "objects": OBJECTS}
+    budget = {"bytes": bytes_max, "most": bytes_max, "objects": objects_max}
     for name, values in named:
         if len(frame) > budget["bytes"]:
-            raise _NotKept(_too_large())
+            raise NotKept(_too_large(budget))
         kind, nullable, made = _column(values, budget)
         described.append({"name": name, "dtype": str(values.dtype)[:NAME], "nullable": nullable, "type": kind})
         budget["bytes"] -= sum(map(_size, made))
         if budget["bytes"] < 0:
-            raise _NotKept(_too_large())
+            raise NotKept(_too_large(budget))
         buffers += made
     label = None if frame.columns.name is None else str(frame.columns.name)
     numbered = frame.columns.dtype.kind in "iu" and frame_names == [str(label) for label in frame.columns]
@@ -249,8 +249,8 @@ def _columns(frame):
     return b"".join([len(text).to_bytes(4, "little"), text, *buffers])
 
 
-def _too_large():
-    return f"its columns are larger than {BYTES >> 20} MiB"
+def _too_large(budget):
+    return f"its columns are larger than {budget['most'] >> 20} MiB"
 
 
 def _size(buffer):
@@ -282,7 +282,7 @@ def _column(values, budget):
         return _number(values.array._data.dtype), True, [_flat(~mask), _flat(values.array._data)]
     budget["objects"] -= len(values)
     if budget["objects"] < 0:
-        raise _NotKept(f"more than {OBJECTS} of its values are Python objects")
+        raise NotKept("too many of its values are Python objects")
     return _objects(values)
 
 
@@ -381,8 +381,8 @@ def _pieces(pieces, there):
 
 
 def _cut(joined, lengths, count, there):
-    if len(joined) > BYTES:
-        raise _NotKept(_too_large())
+    if len(joined) >= 2**31:
+        raise NotKept("a column has more than 2 GiB of text")
     offsets = np.zeros(count + 1, "<i4")
     np.cumsum(np.fromiter(lengths, "<i4", count), out=offsets[1:])
     made = [offsets, joined] if there is None else [there, offsets, joined]

@@ -201,6 +201,17 @@ class _InputError(StdinNotImplementedError):
         return TimeoutError(message) if kind == "limit" else EOFError(message)
 
 
+def ask_session(name, /, **arguments):
+    """Asks the session itself for what every session answers, whatever it was granted. What it refuses is an OSError."""
+    try:
+        return _answer(*_cellar.call(TOOL, name, json_text(arguments, name)))
+    except CallError as error:
+        _kind, message = error.args
+    # A call that was cancelled because the cell must stop is no failure of the call.
+    _cellar.raise_if_stopped()
+    raise OSError(message)
+
+
 def named_arguments(what, args, kwargs, schema):
     """Gives arguments their names, which are those of the schema's properties, in its order."""
     names = list((schema or {}).get("properties", ()))

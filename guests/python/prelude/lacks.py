@@ -13,7 +13,6 @@ TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.re
 TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
 MAPS = "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto"
-USERS = "there are no users and groups in this sandbox"
 PACKAGES = (
     "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
     "(pip install --target DIR, then --packages DIR)"
@@ -31,10 +30,8 @@ MODULES = {
     "curses": TERMINAL,
     "ensurepip": PACKAGES,
     "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
-    "grp": USERS,
     "idlelib": SCREEN,
     "pip": PACKAGES,
-    "pwd": USERS,
     "readline": TERMINAL,
     "resource": "limits of this sandbox are set by its host",
     "syslog": "there is no system log in this sandbox: use logging",
@@ -63,7 +60,7 @@ _INSTEAD = {
     "cryptography": "use hashlib, hmac and secrets",
     "cv2": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
     "duckdb": "use sqlite3, or pandas",
-    "fastparquet": "display(frame) keeps a table as Parquet; write to_csv, to_json or to_pickle",
+    "fastparquet": "pandas reads and writes Parquet and Feather without it: pd.read_parquet, frame.to_parquet, pd.read_feather, frame.to_feather",
     "httpx": _HTTP,
     "jax": _NUMBERS,
     "keras": _NUMBERS,
@@ -77,7 +74,7 @@ _INSTEAD = {
     "polars": _FRAMES,
     "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
     "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
-    "pyarrow": "display(frame) keeps a table as Parquet; write to_csv, to_json or to_pickle",
+    "pyarrow": "pandas reads and writes Parquet and Feather without it: pd.read_parquet, frame.to_parquet, pd.read_feather, frame.to_feather",
     "pydantic": "use dataclasses, or typing.TypedDict",
     "pyspark": _FRAMES,
     "requests": _HTTP,

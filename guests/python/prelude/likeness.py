@@ -1,6 +1,7 @@
 """What programs can tell of the machine, as it is on 64-bit Linux; see `likeness.c` for the rest."""
 
 import builtins
+import collections
 import errno
 import os
 import stat
@@ -39,8 +40,9 @@ ECANCELED 125 Operation canceled|EOWNERDEAD 130 Owner died|ENOTRECOVERABLE 131 S
 """
 # Other names of the same numbers.
 _ALIASES = {"EWOULDBLOCK": "EAGAIN", "EDEADLOCK": "EDEADLK", "EOPNOTSUPP": "ENOTSUP"}
-# What the host answers for paths outside of the granted folders. Linux has no number of its own for it.
-_NOT_GRANTED = "Permission denied: outside of the session's folders, of which /workspace is its own"
+# Folders that are looked at to tell which were granted, and how many of those are named.
+_LOOKED_AT = 100
+_NAMED = 8
 
 _texts = {}
 
@@ -53,7 +55,7 @@ def _install_errors():
         _texts[int(number)] = text
     theirs = {name: number for name, number in vars(errno).items() if name.startswith("E")}
     table = {os.strerror(number): (number, linux[name], _texts[linux[name]]) for name, number in theirs.items() if name in linux}
-    table[os.strerror(theirs["ENOTCAPABLE"])] = theirs["ENOTCAPABLE"], linux["EACCES"], _NOT_GRANTED
+    table[os.strerror(theirs["ENOTCAPABLE"])] = theirs["ENOTCAPABLE"], linux["EACCES"], _not_granted
     by_number = {number: name for name, number in theirs.items() if name in linux}
     classes = {linux[by_number[number]]: kind for number, kind in _cellar.error_classes().items() if number in by_number}
     classes[linux["EACCES"]] = PermissionError
@@ -66,6 +68,40 @@ def _install_errors():
     errno.errorcode.update((number, name) for name, number in linux.items())
     _cellar.set_errors(table, classes)
     os.strerror = _strerror
+
+
+def _not_granted():
+    """What the host's answer means for paths outside of the granted folders. Linux has no number of its own for it."""
+    return f"Permission denied: outside of the session's folders, which are {', '.join(_granted())}"
+
+
+def _granted():
+    """The granted folders, each by the first of its names. Folders that lead to them and to nothing else have no device."""
+    home = os.environ.get("HOME", "/workspace")
+    found, known, unseen = [home], {_identity(home)}, ["/"]
+    for _ in range(_LOOKED_AT):
+        if not unseen or len(found) > _NAMED:
+            break
+        folder = unseen.pop(0)
+        for name in _posix_listdir(folder):
+            path = f"{folder.rstrip('/')}/{name}"
+            device, inode = identity = _identity(path)
+            if device == 0:
+                unseen.append(path)
+            elif identity not in known and not path.startswith(_NOT_TOLD):
+                known.add(identity)
+                found.append(path)
+    return [*found[:_NAMED], "…"] if len(found) > _NAMED else found
+
+
+def _identity(path):
+    status = _posix_stat(path)
+    return status.st_dev, status.st_ino
+
+
+_posix_listdir, _posix_stat = os.listdir, os.stat
+# The library's folder, and those of packages, are no places to put files.
+_NOT_TOLD = ("/usr/lib/python", "/packages/")
 
 
 def _strerror(code, /):
@@ -159,12 +195,14 @@ def _make_chdir(chdir):
     return own_chdir
 
 
-def _disk_usage(_path):
-    """Is not told."""
-    raise NotImplementedError(
-        "how much disk there is is not told in this sandbox: its host bounds what a session writes (256 MiB unless it was "
-        "told otherwise); sum(file.stat().st_size for file in pathlib.Path('.').rglob('*')) tells what is used"
-    )
+def _disk_usage(path):
+    """Disk usage statistics: what the session may write, and has written, in all of its folders."""
+    os.stat(path)
+    told = _ask_session("cellar.disk")
+    return _Usage(told["total"], told["used"], max(0, told["total"] - told["used"]))
+
+
+_Usage = collections.namedtuple("usage", "total used free")
 
 
 def _make_access(access):
@@ -180,9 +218,43 @@ def _make_access(access):
     return own_access
 
 
+def _uname():
+    """What this machine is called, as far as it is one."""
+    return os.uname_result(("Linux", "cellar", "0.0.0", "#1", "wasm32"))
+
+
+def _account():
+    """The modules `pwd` and `grp`: the one user, and the group of that."""
+    home = os.environ.get("HOME", "/workspace")
+    passwd = collections.namedtuple("struct_passwd", "pw_name pw_passwd pw_uid pw_gid pw_gecos pw_dir pw_shell")
+    group = collections.namedtuple("struct_group", "gr_name gr_passwd gr_gid gr_mem")
+    user, own = passwd("user", "x", _USER, _USER, "", home, "/bin/sh"), group("user", "x", _USER, [])
+
+    def module(name, kind, entry, prefix, key):
+        def by_number(number, /):
+            if number != _USER:
+                raise KeyError(f"{prefix}{key}(): {key} not found: {number}")
+            return entry()
+
+        def by_name(wanted, /):
+            if wanted != "user":
+                raise KeyError(f"{prefix}nam(): name not found: {wanted!r}")
+            return entry()
+
+        made = types.ModuleType(name, "The user and the group that there are.")
+        vars(made).update({kind.__name__: kind, f"{prefix}{key}": by_number, f"{prefix}nam": by_name, f"{prefix}all": lambda: [entry()]})
+        sys.modules[name] = made
+
+    entry = lambda: user._replace(pw_dir=os.environ.get("HOME", home))
+    module("pwd", passwd, entry, "getpw", "uid")
+    module("grp", group, lambda: own, "getgr", "gid")
+
+
 def _install_users():
     import shutil
 
+    _account()
+    os.uname = _uname
     for name in ("getuid", "geteuid", "getgid", "getegid"):
         setattr(os, name, lambda: _USER)
     os.getgroups = lambda: [_USER]
@@ -261,8 +333,10 @@ def install_first():
     _install_errors()
 
 
-def install():
-    """Comes after them."""
+def install(ask_session):
+    """Comes after them; the session answers what only it knows."""
+    global _ask_session
+    _ask_session = ask_session
     _install_users()
     _install_numbers()
     _install_locales()

@@ -3,7 +3,7 @@
 //! Vega is a program that runs programs: a specification has expressions, loops and data of any size. It runs in a sandbox
 //! like those of cells, in the guest `javascript-charts`, which is granted nothing and ends with its chart. What comes out
 //! is checked before anybody sees it, and drawn by `resvg` with fonts of this machine: in a process of its own, which is
-//! killed when its time is over or nobody waits any more, if the program offers one ([`draw_in_processes`]); else within
+//! killed when its time is over or nobody waits any more, if the program offers one (`cellar_worker::offer`); else within
 //! this process, where charts that might take long are not made a PNG.
 //!
 //! [`Charts`] is a [`Renderer`]: a session that has it adds an SVG and a PNG to what its cells display as a specification.
@@ -48,7 +48,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 pub use error::ChartError;
 use fonts::Fonts;
-pub use painter::{draw_in_processes, serve};
+pub use painter::{JOB, serve};
 use png::Effort;
 
 /// Bytes of a specification, its data included.

@@ -2,22 +2,16 @@
 //! is sure to end soon is begun.
 //!
 //! What draws is no program of ours, and an SVG of a few kilobytes can keep it busy for minutes: with curves, dashes, arcs,
-//! wide strokes, texts. A process of its own has bounds of its own, which the system keeps, and ends with whoever waits.
-//! It is this same program, started with the arguments that [`draw_in_processes`] was given; [`serve`] is what it does then.
+//! wide strokes, texts. [`serve`] is what the process does.
 
 use std::{
-    ffi::OsString,
     io::{self, Read, Write},
-    path::PathBuf,
-    process::Stdio,
-    sync::OnceLock,
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    process::Child,
     time::Instant,
 };
 
@@ -39,15 +33,8 @@ const REFUSED: u8 = 1;
 /// What fonts are looked for by. A process gets nothing else of the environment.
 const FONT_VARIABLES: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "FONTCONFIG_FILE", "FONTCONFIG_PATH"];
 
-/// The program that draws, and its arguments.
-static PROGRAM: OnceLock<(PathBuf, Vec<OsString>)> = OnceLock::new();
-
-/// Has charts drawn in processes from now on: this program with these arguments, which then calls [`serve`] and does nothing
-/// else. Without it charts are drawn within this process, which refuses those that might take long. The first call counts.
-pub fn draw_in_processes(program: PathBuf, arguments: Vec<OsString>) {
-    // A second one changes nothing, as is said.
-    let _ = PROGRAM.set((program, arguments));
-}
+/// The name of the job.
+pub const JOB: &str = "draw-chart";
 
 /// Draws the SVG on standard input, and writes a PNG, or why there is none, to standard output. First bounds the process:
 /// so many seconds of processor time, some memory, no file, and no life without its parent.
@@ -55,14 +42,7 @@ pub fn draw_in_processes(program: PathBuf, arguments: Vec<OsString>) {
 /// # Errors
 /// The streams fail, or a bound cannot be set.
 pub fn serve(seconds: u64) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    for (resource, bound) in
-        [(Resource::Cpu, seconds), (Resource::Data, MEMORY_BYTES), (Resource::Fsize, 0), (Resource::Core, 0)]
-    {
-        // No more than there was, which nobody may raise.
-        let most = getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
-    }
+    cellar_worker::bound(seconds, MEMORY_BYTES)?;
     let mut svg = String::new();
     io::stdin().lock().take(SVG_BYTES_MAX as u64 + 1).read_to_string(&mut svg)?;
     let drawn = check(&svg).and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
@@ -91,19 +71,10 @@ pub fn serve(seconds: u64) -> io::Result<()> {
 /// # Cancel safety
 /// Dropping the future kills the process.
 pub(crate) async fn in_process(svg: &str, timeout: Duration, deadline: Instant) -> Option<Result<Vec<u8>, ChartError>> {
-    let (program, arguments) = PROGRAM.get()?;
-    let seconds = timeout.as_secs().saturating_add(1);
-    let mut command = Command::new(program);
-    command.args(arguments).arg(seconds.to_string()).env_clear().kill_on_drop(true);
+    let mut command = cellar_worker::command(JOB, timeout.as_secs().saturating_add(1))?;
     command.envs(FONT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!(%error, "no process to draw a chart in; it is drawn here");
-            return None;
-        }
-    };
+    // Without a process it is drawn here.
+    let child = cellar_worker::start(&mut command)?;
     Some(match tokio::time::timeout_at(deadline, ask(child, svg)).await {
         Ok(answered) => answered.unwrap_or_else(|error| Err(ChartError::Crash(error.to_string()))),
         // The process was killed with the future that waited for it.

@@ -108,7 +108,7 @@ pub mod bridges {
 
 /// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
 pub mod config {
-    pub use crate::contract::config::{KernelMode, PACKAGES, Rests, Seed, WORKSPACE};
+    pub use crate::contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, TEMPORARY, WORKSPACE};
 }
 
 /// Folders that are granted.
@@ -150,7 +150,10 @@ pub mod snapshot {
 
 /// Stored sessions, and where they lie.
 pub mod store {
-    pub use crate::storage::vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault, check_name};
+    pub use crate::storage::{
+        vault::{Claim, SessionStore, StateFile, StoredInfo, StoredSession, Vault, check_name},
+        workspace::OwnFolder,
+    };
 }
 
 /// What embedders move between tasks and threads.

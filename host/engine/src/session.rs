@@ -18,13 +18,13 @@ use cellar_core::{
     limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
     sync::lock,
 };
-use cellar_files::{Access, FileLimits, Files, Mount, OpenMount, Quota};
+use cellar_files::{FileLimits, Files, OpenMount, Quota};
 use rand::Rng;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::Span;
 
 use crate::{
-    audit::{Auditor, OpenCalls},
+    audit::{Auditor, FolderGrant, OpenCalls},
     contract::{
         config::{KernelMode, Rests, Seed, WORKSPACE},
         error::Error,
@@ -43,16 +43,21 @@ use crate::{
     },
     session::{
         checkpoint::Slot,
+        folders::Folders,
         history::{CellSource, History},
         locals::Locals,
         reactor::{Command, Setting},
     },
-    storage::{vault::StoredSession, workspace::PrivateFolder},
+    storage::{
+        vault::StoredSession,
+        workspace::{OwnFolder, PrivateFolder},
+    },
 };
 
 mod auditing;
 mod bridges;
 mod checkpoint;
+mod folders;
 mod forks;
 pub(crate) mod granted;
 mod grants;
@@ -60,6 +65,7 @@ pub(crate) mod history;
 mod input;
 mod locals;
 mod looks;
+mod own_calls;
 mod reactor;
 mod reading;
 mod recording;
@@ -127,6 +133,10 @@ struct Inner {
     mounts: Vec<OpenMount>,
     /// Guest paths of the folders with packages.
     packages: Vec<String>,
+    /// What the audit log says of the folders.
+    folders: Vec<FolderGrant>,
+    /// The folders that it has to itself.
+    own: Vec<OwnFolder>,
     quota: Arc<Quota>,
     permits: Permits,
     locals: Arc<Locals>,
@@ -143,7 +153,7 @@ struct Inner {
     /// Of a fork that a cell made.
     fork_id: Option<String>,
     kernels: Mutex<Kernels>,
-    /// The workspace, when it is a private one. Its kernels hold it as well, because they outlive the session a little.
+    /// Where the folders are that it has to itself, when it is not stored. Its kernels hold it as well, because they outlive the session a little.
     private: Option<Arc<PrivateFolder>>,
     /// Where it is stored. Its kernels hold it as well: nobody else may have the session before they are gone.
     home: Option<Arc<StoredSession>>,
@@ -160,7 +170,7 @@ struct Inner {
 struct Origin<'a> {
     /// The state it goes on from.
     snapshot: Option<&'a Snapshot>,
-    /// Its private workspace, if it is to have a certain one.
+    /// The folders that it has to itself, if those are to be certain ones.
     private: Option<PrivateFolder>,
     home: Option<StoredSession>,
     /// What it shares with the session whose cell forked it.
@@ -244,24 +254,7 @@ impl Session {
             host.check(snapshot, &config)?;
             kernels.go_on_from(snapshot, &home, kin.is_some());
         }
-        let mut private = private.map(Arc::new);
-        let workspace = match (&config.workspace, &private, &home) {
-            (Some(folder), ..) => folder.clone(),
-            (None, Some(private), _) => private.path().to_owned(),
-            (None, None, Some(home)) => home.workspace()?,
-            (None, None, None) => {
-                let folder = PrivateFolder::new().map_err(Error::Workspace)?;
-                private.insert(Arc::new(folder)).path().to_owned()
-            }
-        };
-        let workspace = Mount { host: workspace, guest: WORKSPACE.to_owned(), access: Access::ReadWrite };
-        let packages = grants::package_mounts(&config.packages);
-        let mounts: Vec<&Mount> = std::iter::once(&workspace).chain(&config.mounts).chain(&packages).collect();
-        auditing::check(config.audit.as_ref(), &mounts)?;
-        // Into a private workspace, only cells put files.
-        let is_own = |mount: &Mount| config.workspace.is_none() && std::ptr::eq(mount, &raw const workspace);
-        let open = |mount: &Mount| if is_own(mount) { mount.open_own() } else { mount.open() };
-        let mounts: Result<Vec<_>, _> = mounts.into_iter().map(open).collect();
+        let Folders { mounts, packages, own, private, granted } = Folders::open(&config, private, home.as_deref())?;
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
         let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
@@ -291,8 +284,10 @@ impl Session {
         let inner = Arc::new(Inner {
             id,
             host,
-            mounts: mounts?,
-            packages: packages.into_iter().map(|mount| mount.guest).collect(),
+            mounts,
+            packages,
+            folders: granted,
+            own,
             quota: quota.unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
             permits,
             locals,

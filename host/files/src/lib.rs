@@ -123,6 +123,16 @@ impl Files {
         if slot.how.read { file.read(offset, length) } else { Err(FileError::BadDescriptor) }
     }
 
+    /// A further descriptor of a file that is open for reading alone, for another process of the host's.
+    ///
+    /// # Errors
+    /// `BadDescriptor`, `IsDirectory`, or what the host says.
+    pub fn share(&self, file: Descriptor) -> Result<std::fs::File, FileError> {
+        let slot = self.slot(file)?;
+        let file = slot.file()?;
+        if slot.how.writes() { Err(FileError::BadDescriptor) } else { Ok(file.as_fd().try_clone_to_owned()?.into()) }
+    }
+
     /// Writes at an offset: at most 1 MiB. Returns how many bytes were written.
     ///
     /// # Errors
@@ -383,10 +393,10 @@ impl Files {
         self.tree.resolve(self.base(dir)?, path, follow, seek)
     }
 
-    /// A name was moved: what is open below it has another path now.
+    /// A name was moved: what is open below it, at whatever place its grant has, has another path now.
     fn moved(&mut self, from: &str, to: &str) {
         for slot in self.slots.iter_mut().flatten() {
-            if let Some(rest) = tree::below(&slot.path, from) {
+            if let Some(rest) = self.tree.below_in_grant(&slot.path, from) {
                 slot.path = format!("{to}{rest}");
             }
         }

@@ -99,24 +99,21 @@ impl Mount {
         if is_kernel_interface(&dir) {
             return Err(MountError::KernelInterface { host, guest });
         }
-        Ok(OpenMount(Arc::new(Opened {
-            point,
-            access: self.access,
-            is_own,
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            dir: Arc::new(dir),
-        })))
+        let opened =
+            Opened { access: self.access, is_own, device: metadata.dev(), inode: metadata.ino(), dir: Arc::new(dir) };
+        Ok(OpenMount { point: point.into(), opened: Arc::new(opened) })
     }
 }
 
 /// A granted folder, open. Cheap to clone; it holds the folder itself, so that renaming it on the host changes
 /// nothing for the guest.
 #[derive(Clone)]
-pub struct OpenMount(Arc<Opened>);
+pub struct OpenMount {
+    point: Arc<str>,
+    opened: Arc<Opened>,
+}
 
 struct Opened {
-    point: String,
     access: Access,
     /// Only guests make files in it.
     is_own: bool,
@@ -126,45 +123,74 @@ struct Opened {
 }
 
 impl OpenMount {
+    /// The same grant at a further place: what is done there is done here, so that files can be moved between the two.
+    /// `None` when the guest path is malformed.
+    #[must_use]
+    pub fn also_at(&self, guest: &str) -> Option<OpenMount> {
+        Some(OpenMount { point: mount_point(guest)?.into(), opened: Arc::clone(&self.opened) })
+    }
+
+    /// Is this guest path the mount point, or below it?
+    pub fn holds(&self, guest: &str) -> bool {
+        mount_point(guest).is_some_and(|point| tree::below(&point, &self.point).is_some())
+    }
+
+    /// Is this guest path the mount point, or does one of the two lie below the other?
+    pub fn collides_with(&self, guest: &str) -> bool {
+        let Some(point) = mount_point(guest) else { return false };
+        tree::below(&point, &self.point).is_some() || tree::below(&self.point, &point).is_some()
+    }
+
+    /// The guest path of the mount point.
+    pub fn guest(&self) -> &str {
+        if self.point.is_empty() { "/" } else { &self.point }
+    }
+
     /// The mount point without its last slash, so `""` for the root.
     pub(super) fn point(&self) -> &str {
-        &self.0.point
+        &self.point
     }
 
     /// What the guest may do there.
     pub fn access(&self) -> Access {
-        self.0.access
+        self.opened.access
     }
 
     /// The device of the folder. A file on another one lies in a file system that the host has mounted below it.
     fn device(&self) -> u64 {
-        self.0.device
+        self.opened.device
     }
 
     /// Identifies the folder whatever its names.
     pub(super) fn id(&self) -> FileId {
-        FileId { device: self.0.device, inode: self.0.inode }
+        FileId { device: self.opened.device, inode: self.opened.inode }
     }
 
     pub(super) fn inode(&self) -> u64 {
-        self.0.inode
+        self.opened.inode
     }
 
     pub(super) fn dir(&self) -> &Arc<Dir> {
-        &self.0.dir
+        &self.opened.dir
     }
 
-    /// Is it the same grant, not merely the same folder?
+    /// Is it the same grant, at whatever place, and not merely the same folder?
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.opened, &other.opened)
+    }
+
+    /// May names be moved from here to there? They may within a grant, and between folders in which only guests make files:
+    /// nobody but them is surprised by what comes.
+    pub(super) fn moves_to(&self, other: &Self) -> bool {
+        self.is(other) || (self.opened.is_own && other.opened.is_own)
     }
 
     pub(super) fn is_writable(&self) -> bool {
-        self.0.access == Access::ReadWrite
+        self.opened.access == Access::ReadWrite
     }
 
     pub(super) fn is_own(&self) -> bool {
-        self.0.is_own
+        self.opened.is_own
     }
 }
 
@@ -172,8 +198,8 @@ impl fmt::Debug for OpenMount {
     /// Leaves the host path out: this may be printed where a tenant can read it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenMount")
-            .field("point", &self.0.point)
-            .field("access", &self.0.access)
+            .field("point", &self.point)
+            .field("access", &self.opened.access)
             .finish_non_exhaustive()
     }
 }

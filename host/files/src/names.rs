@@ -141,10 +141,10 @@ impl Files {
         Ok(())
     }
 
-    /// Moves a name within its mount, over what has the new name.
+    /// Moves a name within its mount, or from one private folder of the session to another, over what has the new name.
     ///
     /// # Errors
-    /// `CrossDevice` between mounts, `Busy` for a mount point or what holds one, `ReadOnly`, or what the host says.
+    /// `CrossDevice` between other mounts, `Busy` for a mount point or what holds one, `ReadOnly`, or what the host says.
     pub fn rename(
         &mut self,
         dir: Descriptor,
@@ -155,7 +155,7 @@ impl Files {
         let from = self.resolve(dir, trimmed(path), false, Seek::Name)?;
         let to = self.resolve(new_dir, trimmed(new_path), false, Seek::Name)?;
         let (Place::Mounted(from), Place::Mounted(to)) = (from, to) else { return Err(FileError::Busy) };
-        if !from.mount.is(&to.mount) {
+        if !from.mount.moves_to(&to.mount) {
             return Err(FileError::CrossDevice);
         }
         if from.pinned || to.pinned {

@@ -61,6 +61,11 @@ impl Bed {
         Files::new(vec![mount(&self.granted(""), "/workspace", Access::ReadWrite)], Arc::clone(&self.quota))
     }
 
+    /// The folder that may be read alone.
+    fn library(&self) -> OpenMount {
+        mount(&self.host.path().join("library"), "/usr/lib/words", Access::ReadOnly)
+    }
+
     /// A host path in the writable folder.
     fn granted(&self, path: &str) -> PathBuf {
         self.host.path().join("granted").join(path)

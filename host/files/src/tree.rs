@@ -386,6 +386,13 @@ impl Tree {
         holding.max_by_key(|mount| mount.point().len())
     }
 
+    /// The rest of `path` below `folder`, both by name, where one grant may have several places.
+    pub(super) fn below_in_grant<'p>(&self, path: &'p str, folder: &str) -> Option<&'p str> {
+        let (mount, other) = (self.mount_of(path)?, self.mount_of(folder)?);
+        let (inner, outer) = (path.get(mount.point().len()..)?, folder.get(other.point().len()..)?);
+        if mount.is(other) { below(inner, outer) } else { below(path, folder) }
+    }
+
     /// Is the innermost mount that holds this path one that may not be changed? By name alone, so only to choose
     /// between two errors.
     pub(super) fn is_read_only_by_name(&self, base: &str, path: &str) -> bool {

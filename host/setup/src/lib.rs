@@ -259,6 +259,7 @@ impl Granted {
         let input_timeout = config.session.input_timeout();
         let session = SessionConfig {
             workspace: arguments.workspace.clone(),
+            aliases: config.session.aliases,
             mounts,
             packages,
             environment,

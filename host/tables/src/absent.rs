@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, fs::File, io::Write};
 
-use crate::{Page, PageRequest, error::TableError};
+use crate::{Page, PageRequest, convert::Request, error::TableError};
 
 /// Stands for a table, of which this build has none.
 #[derive(Debug)]
@@ -37,5 +37,9 @@ impl Table {
 }
 
 pub(crate) fn read(_file: File, _request: PageRequest) -> Result<Page, TableError> {
+    Err(TableError::Unsupported)
+}
+
+pub(crate) fn work(_input: File, _request: &Request, _out: &mut impl Write) -> Result<(), TableError> {
     Err(TableError::Unsupported)
 }

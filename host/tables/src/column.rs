@@ -27,7 +27,7 @@ use crate::{
 const _: () = assert!(cfg!(target_endian = "little"), "buffers are taken as they are");
 
 /// What numpy has in the place of a moment or a duration that is none.
-const NOT_A_TIME: i64 = i64::MIN;
+pub(crate) const NOT_A_TIME: i64 = i64::MIN;
 
 /// What a column holds.
 #[derive(Clone, Debug, Deserialize)]

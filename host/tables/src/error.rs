@@ -50,6 +50,30 @@ pub enum TableError {
     /// Columns cannot be put together, or rows cannot be read.
     #[error("the table's rows cannot be read")]
     Rows(#[from] ArrowError),
+    /// A file cannot be read, or nobody takes what is made of it.
+    #[error("a file cannot be read or written")]
+    Io(#[from] std::io::Error),
+    /// Such a column is not in the file.
+    #[error("it has no column `{0}`")]
+    Missing(String),
+    /// More than is taken at once.
+    #[error("it is too large to be read or written at once: take fewer columns or rows")]
+    TooLarge,
+    /// Lists and structures in each other.
+    #[error("its values lie too deep in each other")]
+    TooDeep,
+    /// The format knows other compressions.
+    #[error("{0} cannot be compressed so: `lz4`, `zstd` and no compression are known")]
+    Compression(&'static str),
+    /// What the process says that works on a file.
+    #[error("{0}")]
+    Refused(String),
+    /// The process was killed.
+    #[error("it takes more time or memory than it may")]
+    Bounds,
+    /// Files are worked on in processes of their own alone.
+    #[error("this host starts no processes, in which alone files of tables are read and written")]
+    NoProcess,
     /// Tables are not part of this build.
     #[error("this build keeps no tables")]
     Unsupported,

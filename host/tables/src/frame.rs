@@ -22,12 +22,12 @@ use parquet::{
         ArrowWriter,
         arrow_writer::{ArrowColumnWriter, compute_leaves},
     },
-    basic::Compression,
+    basic::{Compression, GzipLevel, ZstdLevel},
     file::{metadata::KeyValue, properties::WriterProperties, writer::SerializedFileWriter},
 };
 use serde::Deserialize;
 
-use crate::{categories, column, column::Kind, error::TableError, pandas};
+use crate::{categories, column, column::Kind, convert, error::TableError, pandas};
 
 /// Columns that a table may have: each takes memory of its own while the file is written.
 pub const COLUMNS_MAX: usize = 2_000;
@@ -37,6 +37,9 @@ pub const NAME_BYTES_MAX: usize = 1 << 10;
 const GROUP_ROWS: usize = 1 << 20;
 /// Bytes of the head: room for all columns with names of a common length.
 const HEAD_BYTES_MAX: usize = 4 << 20;
+
+/// The key in a column's metadata that says that its texts are JSON.
+pub(crate) const JSON_KEY: &str = "cellar.json";
 
 /// What is said of the table before its buffers.
 #[derive(Debug, Deserialize)]
@@ -119,7 +122,10 @@ impl Table {
         for column in &head.columns {
             let array = column::array(column, head.rows, &mut rest)?;
             let is_ordered = matches!(column.kind, Kind::Category { ordered: true, .. });
-            let field = Field::new(&column.name, array.data_type().clone(), true);
+            let mut field = Field::new(&column.name, array.data_type().clone(), true);
+            if matches!(column.kind, Kind::Json { .. }) {
+                field = field.with_metadata(HashMap::from([(JSON_KEY.to_owned(), "1".to_owned())]));
+            }
             fields.push(field.with_dict_is_ordered(is_ordered));
             arrays.push(array);
         }
@@ -148,8 +154,24 @@ impl Table {
     /// # Errors
     /// `out` does not take them.
     pub fn write_parquet(&self, out: impl Write + Send) -> Result<(), TableError> {
+        self.write_compressed(out, Some(convert::Compression::Snappy))
+    }
+
+    /// Writes the table as a Parquet file that is compressed so.
+    pub(crate) fn write_compressed(
+        &self,
+        out: impl Write + Send,
+        compression: Option<convert::Compression>,
+    ) -> Result<(), TableError> {
+        let compression = match compression {
+            None => Compression::UNCOMPRESSED,
+            Some(convert::Compression::Snappy) => Compression::SNAPPY,
+            Some(convert::Compression::Gzip) => Compression::GZIP(GzipLevel::default()),
+            Some(convert::Compression::Zstd) => Compression::ZSTD(ZstdLevel::default()),
+            Some(convert::Compression::Lz4) => Compression::LZ4_RAW,
+        };
         let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
+            .set_compression(compression)
             .set_created_by("Cellar".to_owned())
             .set_key_value_metadata(Some(vec![KeyValue::new(pandas::KEY.to_owned(), self.metadata.clone())]))
             .build();
@@ -163,7 +185,7 @@ impl Table {
         Ok(())
     }
 
-    #[cfg(test)]
+    /// The rows.
     pub(crate) fn batch(&self) -> &RecordBatch {
         &self.batch
     }

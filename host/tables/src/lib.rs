@@ -1,5 +1,6 @@
 //! Tables that cells display: taken from a guest as buffers of columns, checked, kept as Parquet, read back a page at a
-//! time. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
+//! time. And tables that cells read and write themselves, as Parquet or Feather: [`convert`] does that in a process of its
+//! own. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
 
 #[cfg(not(feature = "parquet"))]
 mod absent;
@@ -7,7 +8,12 @@ mod absent;
 mod categories;
 #[cfg(feature = "parquet")]
 mod column;
+pub mod convert;
+#[cfg(feature = "parquet")]
+mod decode;
 mod error;
+#[cfg(feature = "parquet")]
+mod files;
 #[cfg(feature = "parquet")]
 mod frame;
 mod page;
@@ -19,6 +25,8 @@ mod rows;
 #[cfg(feature = "parquet")]
 mod tests;
 
+#[cfg(not(feature = "parquet"))]
+use absent as files;
 #[cfg(not(feature = "parquet"))]
 use absent as rows;
 #[cfg(not(feature = "parquet"))]

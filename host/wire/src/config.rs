@@ -170,6 +170,9 @@ pub struct SessionTable {
     pub input_timeout: Option<u64>,
     /// `guests`: those that run their languages in the place of `python` and `javascript`: `["python-data"]`.
     pub guests: Vec<GuestName>,
+    /// `aliases`: where the workspace is seen besides `/workspace`; `/mnt/data`, `/home/user` and `/content` unless given, of
+    /// these what collides with nothing.
+    pub aliases: Option<Vec<String>>,
     /// `charts`: whether charts that cells display as specifications are drawn, as SVG and PNG. They are unless given.
     pub charts: Option<bool>,
     /// `[session.python]` and `[session.javascript]`: what fresh kernels begin with, before the first cell and after a

@@ -61,6 +61,8 @@ pub struct ConfigJson {
     /// whether cells are kept from being told.
     pub secrets: Vec<String>,
     pub mounts: Vec<String>,
+    /// Where the workspace is seen besides its own place; absent for the usual places.
+    pub aliases: Option<Vec<String>>,
     pub packages: Vec<PathBuf>,
     pub environment: Vec<String>,
     /// `session` or `per-call`.

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar_with_guests, native_python, python_packages, root, run, run_with_input};
+use crate::support::{cellar_with_guests, native_python, python_packages, result_of, root, run, run_with_input};
 
 const RESOURCE: &str = "application/vnd.dataresource+json";
 
@@ -61,4 +61,24 @@ fn pyarrow_reads_the_table_that_was_shown() {
         found.iter().zip(&cells).filter_map(|(why, (title, _))| Some(format!("{title}: {}", why.as_ref()?)));
     let differences: Vec<String> = differences.collect();
     assert!(differences.is_empty(), "{} tables differ\n\n{}", differences.len(), differences.join("\n\n"));
+}
+
+/// What is no table, or was damaged, is an error of the cell; the session goes on, and nothing is left behind.
+#[test]
+fn a_damaged_file_is_an_error_like_any_other() {
+    let code = fs::read_to_string(root().join("fixtures/oracle/tables/damaged.py")).expect("a fixture");
+    let result = result_of("py", &[&code], &["--guest", "python-data"]);
+    let told = result["content"][0]["text"].as_str().expect("text");
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[..3], ["True True", "True True []", "True 10000000"], "{told}");
+    let expected = [
+        "`t.feather` cannot be read: ",
+        "`t.parquet` cannot be read: it has no column `absent`",
+        "`t.parquet` cannot be written: path leads out of every granted folder",
+        "b'\\x89PNG' <svg []",
+    ];
+    for (line, expected) in lines[3..].iter().zip(expected) {
+        assert!(line.starts_with(expected), "{told}");
+    }
+    assert_eq!(lines.len(), 7, "{told}");
 }

@@ -1,5 +1,5 @@
 // Intl.DateTimeFormat.
-const { LOCALE, canonicalLocales, choice, count, join, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, count, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const { nameOf, offsetAt, zoneOf } = require("deno/intl/zones.js");
 
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
@@ -136,8 +136,51 @@ function timeOf(value) {
   return Math.trunc(time);
 }
 
+// The letters by which patterns of dates are known: `yn ml dn` has a year, the name of a month, and a day.
+const LETTERS = { numeric: "n", "2-digit": "2", long: "l", short: "s" };
+
+// What a language has for these fields: the pattern of the date, what writes the clock, and what stands between the two. Where it
+// lacks any, the whole is American.
+function formsOf(language, fields, { dateStyle, timeStyle }, options) {
+  if (language?.dates === undefined) return undefined;
+  const { era, dayPeriod, fractionalSecondDigits, timeZoneName, hour, minute } = fields;
+  if ([era, dayPeriod, fractionalSecondDigits, timeZoneName].some((field) => field !== undefined)) return undefined;
+  const isClock12 = options.hour12 === true || ["h11", "h12", "h24"].includes(options.hourCycle);
+  const hasClock = minute !== undefined || hour !== undefined;
+  if (hasClock && (isClock12 || !language.time || hour === undefined || minute === undefined)) return undefined;
+  const named = ["weekday", "year", "month", "day"].filter((name) => fields[name] !== undefined);
+  const key = dateStyle ?? named.map((name) => name[0] + LETTERS[fields[name]]).join(" ");
+  const pattern = language.dates[key];
+  if (named.length > 0 && pattern === undefined) return undefined;
+  const place = dateStyle !== undefined && timeStyle !== undefined ? 1 + STYLES.indexOf(dateStyle) : fields.month === "long" ? 5 : fields.month === "short" ? 6 : 0;
+  return { language, pattern, joint: language.joints?.[place] ?? ", " };
+}
+
+// A date by the pattern of a language.
+function patterned(at, { language, pattern }) {
+  const name = (place, index) => (language.names[place] || language.names[place - 1]).split("|")[index];
+  const fields = {
+    y: ["year", () => String(at.year)], z: ["year", () => pad(Math.abs(at.year) % 100)], m: ["month", () => String(at.month + 1)], M: ["month", () => pad(at.month + 1)],
+    d: ["day", () => String(at.day)], D: ["day", () => pad(at.day)], L: ["month", () => name(0, at.month)], N: ["month", () => name(1, at.month)],
+    S: ["month", () => name(2, at.month)], T: ["month", () => name(3, at.month)], W: ["weekday", () => name(4, at.weekday)], V: ["weekday", () => name(5, at.weekday)],
+    X: ["weekday", () => (language.names[6] || language.names[4]).split("|")[at.weekday]], U: ["weekday", () => (language.names[7] || language.names[5]).split("|")[at.weekday]],
+  };
+  return pattern.split(/(\{.\})/).filter((text) => text !== "").map((text) => {
+    const field = fields[/^\{(.)\}$/.exec(text)?.[1]];
+    return field === undefined ? literal(text) : { type: field[0], value: field[1]() };
+  });
+}
+
+// A clock of 24 hours as a language writes it.
+function clocked(at, { hour, minute, second }, [sample, mark]) {
+  const hours = { type: "hour", value: hour === "2-digit" || sample.length === 2 ? pad(at.hour) : String(at.hour) };
+  const groups = [[hours], ...(minute === undefined ? [] : [[{ type: "minute", value: pad(at.minute) }]]), ...(second === undefined ? [] : [[{ type: "second", value: pad(at.second) }]])];
+  return spaced(groups, mark);
+}
+
 class DateTimeFormat {
   #fields;
+  #forms;
   #settings;
   #zone;
   #cycle;
@@ -152,11 +195,13 @@ class DateTimeFormat {
     this.#zone = zoneOf(String(options.timeZone ?? "UTC"));
     this.#fields = fields;
     this.#order = ORDERS[asked] ?? "mdy";
+    const isEnglish = asked === undefined || asked.startsWith("en");
+    this.#forms = isEnglish ? undefined : formsOf(languageOf(locales), fields, { dateStyle, timeStyle }, options);
     const isClock24 = this.#order !== "mdy" && options.hour12 === undefined && options.hourCycle === undefined && asked !== "en-CA" && !/^en-(AU|NZ|IN)$/.test(asked);
-    this.#cycle = fields.hour === undefined ? undefined : isClock24 ? "h23" : cycleOf(options);
+    this.#cycle = fields.hour === undefined ? undefined : isClock24 || this.#forms !== undefined ? "h23" : cycleOf(options);
     const hours = this.#cycle === undefined ? {} : { hourCycle: this.#cycle, hour12: this.#cycle === "h12" || this.#cycle === "h11" };
     const shown = dateStyle === undefined && timeStyle === undefined ? shownFields(fields) : { ...(dateStyle && { dateStyle }), ...(timeStyle && { timeStyle }) };
-    this.#settings = { locale: this.#order === "mdy" ? LOCALE : asked, calendar: "gregory", numberingSystem: "latn", timeZone: this.#zone.name, ...hours, ...shown };
+    this.#settings = { locale: this.#order === "mdy" && this.#forms === undefined ? LOCALE : asked, calendar: "gregory", numberingSystem: "latn", timeZone: this.#zone.name, ...hours, ...shown };
   }
 
   get format() {
@@ -176,6 +221,11 @@ class DateTimeFormat {
   #partsOf(time) {
     const at = fieldsAt(time, this.#zone);
     const fields = this.#fields;
+    if (this.#forms !== undefined) {
+      const { pattern, language, joint } = this.#forms;
+      const [day, hours] = [pattern === undefined ? [] : patterned(at, this.#forms), fields.hour === undefined ? [] : clocked(at, fields, language.time)];
+      return day.length === 0 || hours.length === 0 ? [...day, ...hours] : [...day, literal(joint), ...hours];
+    }
     const date = dateParts(at, fields, this.#order);
     const clock = timeParts(at, fields, this.#cycle);
     if (fields.timeZoneName !== undefined) {

@@ -1,5 +1,5 @@
 // Intl.NumberFormat and Intl.PluralRules.
-const { LOCALE, canonicalLocales, choice, count, join, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, choice, count, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const decimal = require("deno/intl/decimal.js");
 const { CURRENCY_DIGITS, CURRENCY_NAMES, NARROW_SYMBOLS, SYMBOLS, unitParts, isUnit } = require("deno/intl/units.js");
 
@@ -50,24 +50,32 @@ function rounded(number, settings) {
   return finerIsSignificant === (settings.roundingPriority === "morePrecision") ? bySignificant() : byFraction();
 }
 
-function grouped(whole, useGrouping) {
-  if (useGrouping === false || whole.length <= 3 || (useGrouping === "min2" && whole.length <= 4)) return [whole];
-  const first = whole.length % 3 || 3;
-  return [whole.slice(0, first), ...whole.slice(first).match(/\d{3}/g)];
+// How American English writes numbers: the point, what groups digits, the size of all groups but the last, digits that stand
+// before the first mark at least, the minus, and where the signs stand.
+const AMERICAN = { number: [".", ",", 3, 1, "-", "#%", "¤#", "-¤#"] };
+
+function grouped(whole, useGrouping, [, , size, least]) {
+  const digits = useGrouping === "min2" || (useGrouping === "auto" && least === 2) ? 4 : 3;
+  if (useGrouping === false || whole.length <= digits) return [whole];
+  const [before, last] = [whole.slice(0, -3), whole.slice(-3)];
+  const first = before.length % size || size;
+  return [before.slice(0, first), ...(before.slice(first).match(new RegExp(`\\d{${size}}`, "g")) ?? []), last];
 }
 
-function digitParts(number, settings, useGrouping) {
+function digitParts(number, settings, useGrouping, forms = AMERICAN.number) {
   const { value, zeros } = rounded(number, settings);
   const [whole, fraction] = decimal.sides(value, settings.minimumIntegerDigits, zeros);
-  const parts = grouped(whole, useGrouping).flatMap((text, i) => (i === 0 ? [] : [{ type: "group", value: "," }]).concat({ type: "integer", value: text }));
+  const groups = grouped(whole, useGrouping, forms);
+  const parts = groups.flatMap((text, i) => (i === 0 ? [] : [{ type: "group", value: forms[1] }]).concat({ type: "integer", value: text }));
   const isStripped = settings.trailingZeroDisplay === "stripIfInteger" && /^0*$/.test(fraction);
-  if (fraction !== "" && !isStripped) parts.push({ type: "decimal", value: "." }, { type: "fraction", value: fraction });
+  if (fraction !== "" && !isStripped) parts.push({ type: "decimal", value: forms[0] }, { type: "fraction", value: fraction });
   return { parts, value };
 }
 
 class NumberFormat {
   #settings;
   #format;
+  #language = AMERICAN;
 
   constructor(locales, given) {
     supportedLocalesOf(locales);
@@ -99,6 +107,13 @@ class NumberFormat {
     if (notation === "compact") settings.compactDisplay = compactDisplay;
     settings.signDisplay = choice(options, "signDisplay", ["auto", "never", "always", "exceptZero", "negative"], "auto");
     Object.assign(settings, rounding);
+    // Words for powers, units and currencies are English, and so is all beside them.
+    const hasWords = notation === "compact" || style === "unit" || settings.currencyDisplay === "name" || settings.currencySign === "accounting";
+    const language = hasWords ? undefined : languageOf(locales);
+    if (language !== undefined) {
+      this.#language = language;
+      settings.locale = language.tag;
+    }
     this.#settings = settings;
   }
 
@@ -122,6 +137,7 @@ class NumberFormat {
     if (settings.style === "percent" && number.word === undefined) number = decimal.scaled(number, 2);
     const { sign, parts } = number.word === undefined ? this.#magnitude(number) : { sign: number.word === "NaN" ? 0 : number.sign, parts: [{ type: number.word === "NaN" ? "nan" : "infinity", value: number.word }] };
     const shown = this.#signOf(sign, number.sign);
+    if (this.#language !== AMERICAN) return this.#arranged(parts, shown);
     const isAccounted = settings.currencySign === "accounting" && shown === "-";
     const whole = this.#dressed(parts, number);
     if (isAccounted) return [{ type: "literal", value: "(" }, ...whole, { type: "literal", value: ")" }];
@@ -142,7 +158,7 @@ class NumberFormat {
   #magnitude(number) {
     const { notation, compactDisplay, useGrouping } = this.#settings;
     if (notation === "standard") {
-      const { parts, value } = digitParts(number, this.#settings, useGrouping);
+      const { parts, value } = digitParts(number, this.#settings, useGrouping, this.#forms());
       return { sign: value.digits === "" ? 0 : number.sign, parts };
     }
     const step = notation === "scientific" ? 1 : 3;
@@ -153,7 +169,7 @@ class NumberFormat {
     // Rounding may lead to the next power.
     const up = decimal.scaled(rounded(shown, this.#settings).value, power);
     if (limit(powerOf(up)) > power) power = limit(powerOf(up));
-    const { parts, value } = digitParts(decimal.scaled(number, -power), this.#settings, useGrouping);
+    const { parts, value } = digitParts(decimal.scaled(number, -power), this.#settings, useGrouping, this.#forms());
     const sign = value.digits === "" ? 0 : number.sign;
     if (notation === "compact") {
       const word = COMPACT[power / 3][compactDisplay === "short" ? 0 : 1];
@@ -167,6 +183,34 @@ class NumberFormat {
     return { sign, parts };
   }
 
+  // How the language writes numbers; those of money may have marks of their own.
+  #forms() {
+    const { number, money } = this.#language;
+    return money !== undefined && this.#settings.style === "currency" ? [...money, ...number.slice(2)] : number;
+  }
+
+  // A number with its signs where another language has them.
+  #arranged(parts, shown) {
+    const [, , , , minus, percent, money, negativeMoney] = this.#language.number;
+    const { style } = this.#settings;
+    const symbol = style === "currency" ? this.#symbol() : "";
+    const sign = shown === "" ? [] : [{ type: shown === "-" ? "minusSign" : "plusSign", value: shown === "-" ? minus : shown }];
+    const plain = style === "percent" ? percent : style === "currency" ? money : "#";
+    const pattern = sign.length === 0 ? plain : style === "currency" ? negativeMoney : `-${plain}`;
+    const pieces = { "#": parts, "-": sign, "¤": [{ type: "currency", value: symbol }], "%": [{ type: "percentSign", value: "%" }] };
+    return [...pattern].flatMap((letter, i, all) => {
+      const gap = letter === "¤" && all[i + 1] === "#" && /[a-z]$/i.test(symbol) ? [{ type: "literal", value: NBSP }] : [];
+      return [...(pieces[letter] ?? [{ type: "literal", value: letter }]), ...gap];
+    });
+  }
+
+  #symbol() {
+    const { currency, currencyDisplay } = this.#settings;
+    if (currencyDisplay === "code") return currency;
+    const narrow = currencyDisplay === "narrowSymbol" ? NARROW_SYMBOLS[currency] : undefined;
+    return narrow ?? this.#language.symbols?.[currency] ?? SYMBOLS[currency] ?? currency;
+  }
+
   // With what the number is of: a currency, a unit, hundredths.
   #dressed(parts, number) {
     const { style, currency, currencyDisplay, unit, unitDisplay } = this.#settings;
@@ -178,7 +222,7 @@ class NumberFormat {
       const [one, many] = CURRENCY_NAMES[currency] ?? [currency, currency];
       return [...parts, { type: "literal", value: " " }, { type: "currency", value: isOne ? one : many }];
     }
-    const symbol = currencyDisplay === "code" ? currency : (currencyDisplay === "narrowSymbol" ? NARROW_SYMBOLS[currency] : undefined) ?? SYMBOLS[currency] ?? currency;
+    const symbol = this.#symbol();
     const gap = /[a-z]$/i.test(symbol) ? [{ type: "literal", value: NBSP }] : [];
     return [{ type: "currency", value: symbol }, ...gap, ...parts];
   }
@@ -226,12 +270,15 @@ class PluralRules {
   }
 }
 
-// The formatter that `toLocaleString` without options uses, in whatever language it is asked for.
+// The formatters that `toLocaleString` without options uses.
 const plain = new NumberFormat();
+const others = new Map();
 function toLocale(value, locales, options) {
   if (options !== undefined) return new NumberFormat(locales, options).format(value);
-  canonicalLocales(locales); // throws when it is none
-  return plain.format(value);
+  const tag = languageOf(locales)?.tag; // throws when it is none
+  if (tag === undefined) return plain.format(value);
+  if (!others.has(tag)) others.set(tag, new NumberFormat(tag));
+  return others.get(tag).format(value);
 }
 
 module.exports = { NumberFormat, PluralRules, toLocale };

@@ -1,8 +1,24 @@
 // What all services of Intl share: locales and how options are read.
 //
-// There is one set of tables, American English. Another language may be asked for; what comes is American English, and
-// `resolvedOptions().locale` says so.
+// Words are American English. Numbers and dates are written as some other languages have them, whose forms are a library that
+// is loaded when one of them is asked for. Whatever else is asked for is American English, and `resolvedOptions().locale`
+// says so.
 const LOCALE = "en-US";
+const LANGUAGES = ["cs", "da", "de", "es", "fi", "fr", "hi", "hu", "id", "it", "ja", "ko", "nb", "nl", "no", "pl", "pt", "ro", "ru", "sv", "tr", "uk", "vi", "zh"];
+let languages;
+
+const isKnown = (tag) => tag === "en-IN" || (LANGUAGES.includes(tag.split("-")[0]) && !/^zh-(?:Hant|TW|HK|MO)/.test(tag));
+
+// The forms of the first language that is asked for, with its tag; none for English, and what is not known.
+function languageOf(locales) {
+  const [tag] = canonicalLocales(locales);
+  if (tag === undefined || !isKnown(tag)) return undefined;
+  languages ??= kit.library("languages");
+  const [base, ...rest] = tag.split("-");
+  const region = rest.find((part) => part.length === 2);
+  const forms = languages[`${base}-${region}`] ?? languages[base === "no" ? "nb" : base];
+  return { ...forms, tag };
+}
 
 // Tags as they should be written: `EN-us` is `en-US`.
 function canonicalLocales(locales) {
@@ -18,7 +34,7 @@ function canonicalLocales(locales) {
   });
 }
 
-const supportedLocalesOf = (locales) => canonicalLocales(locales).filter((tag) => tag === "en" || tag.startsWith("en-"));
+const supportedLocalesOf = (locales) => canonicalLocales(locales).filter((tag) => tag === "en" || tag.startsWith("en-") || isKnown(tag));
 
 // An option that is one of a few words. `options` comes from `optionsOf`, and knows whose it is.
 function choice(options, name, words, otherwise) {
@@ -50,4 +66,4 @@ function optionsOf(given, service) {
 
 const join = (parts) => parts.map((part) => part.value).join("");
 
-module.exports = { LOCALE, canonicalLocales, choice, count, join, optionsOf, supportedLocalesOf };
+module.exports = { LOCALE, canonicalLocales, choice, count, join, languageOf, optionsOf, supportedLocalesOf };

@@ -5,6 +5,13 @@ use std::{path::PathBuf, time::Duration};
 /// Where the workspace appears to guests; their working directory and home.
 pub const WORKSPACE: &str = "/workspace";
 
+/// Where the session's temporary files go.
+pub const TEMPORARY: &str = "/tmp";
+
+/// Where the workspace appears as well unless a session says otherwise, because programs that were written for other sandboxes
+/// look for their files there.
+pub const ALIASES: [&str; 3] = ["/mnt/data", "/home/user", "/content"];
+
 /// Where granted folders with packages appear: `/packages/1`, `/packages/2` and so on.
 pub const PACKAGES: &str = "/packages";
 

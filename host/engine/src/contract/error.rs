@@ -83,8 +83,8 @@ pub enum Error {
     #[error(transparent)]
     Mount(#[from] MountError),
 
-    /// A private workspace could not be made.
-    #[error("cannot make a private workspace")]
+    /// The private folders of a session could not be made.
+    #[error("cannot make the private folders of a session")]
     Workspace(#[source] std::io::Error),
 
     /// A request that makes no sense, found after parsing.

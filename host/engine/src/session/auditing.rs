@@ -7,11 +7,8 @@ use cellar_files::{Access, Mount};
 
 use super::Session;
 use crate::{
-    audit::{Audit, Auditor, CallSite, CellAsked, FolderGrant, Grants, RunStarted, SeedGrant, code_digest},
-    contract::{
-        config::{KernelMode, WORKSPACE},
-        error::Error,
-    },
+    audit::{Audit, Auditor, CallSite, CellAsked, Grants, RunStarted, SeedGrant, code_digest},
+    contract::{config::KernelMode, error::Error},
 };
 
 /// Makes sure that no cell can write to the audit log.
@@ -58,13 +55,6 @@ impl Session {
     /// What cells may reach and use.
     fn grants(&self) -> Grants {
         let config = &self.inner.config;
-        let workspace = FolderGrant {
-            host: config.workspace.as_ref().map(|folder| folder.display().to_string()),
-            guest: WORKSPACE.to_owned(),
-            write: true,
-        };
-        let packages = super::grants::package_mounts(&config.packages);
-        let folders = config.mounts.iter().chain(&packages).map(FolderGrant::from);
         let mut seeds: Vec<_> = config.seeds.iter().collect();
         seeds.sort_by_key(|(language, _)| **language);
         let seeds = seeds.into_iter().map(|(language, seed)| SeedGrant {
@@ -73,7 +63,7 @@ impl Session {
             bindings: seed.bindings.iter().map(|(name, _)| name.clone()).collect(),
         });
         Grants {
-            folders: std::iter::once(workspace).chain(folders).collect(),
+            folders: self.inner.folders.clone(),
             bridges: config.bridges.grants(),
             input: config.input.is_some(),
             environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),

@@ -1,13 +1,14 @@
 //! The calls that a session answers itself, in front of those that its embedder answers.
 //!
-//! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves `tool.read` and the pack `selfref` unless the
-//! embedder grants its own, hands each call a handle of the session, and keeps what agents say.
+//! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves what every session answers of itself, and `tool.read` and
+//! the pack `selfref` unless the embedder grants its own, hands each call a handle of the session, and keeps what agents say.
 
 use std::sync::Arc;
 
 use super::{
     WeakSession,
     granted::{Bridges, Caller},
+    own_calls::OWN,
     reading::{READ_TOOL, read_tool},
     selfref::{SELFREF, selfref_pack},
 };
@@ -48,6 +49,12 @@ impl Answers for SessionBridges {
         let spawned = if let Call::Agent(asked) = &call { Some(asked.agent_type.as_str()) } else { None };
         let lineage = site.lineage.with(site.cell.0, site.call, spawned);
         let Some(session) = self.session.upgrade(lineage) else { return Err(denied(&call)) };
+        if let Call::Tool { name, arguments } = &call
+            && let Some(own) = name.strip_prefix(OWN)
+            && let Some(answer) = session.call_own(own, arguments)
+        {
+            return Ok(answer.into());
+        }
         if let Call::Tool { name, arguments } = &call
             && name == READ_TOOL
             && !self.granted.has_tool(READ_TOOL)

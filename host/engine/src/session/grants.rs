@@ -18,14 +18,18 @@ use crate::{
     },
 };
 
-/// What a session is granted. The default grants nothing but an empty private workspace.
+/// What a session is granted. The default grants nothing but an empty private workspace and an empty folder for temporary
+/// files.
 #[derive(Clone)]
 pub struct SessionConfig {
     /// Its name; made up when absent.
     pub id: Option<String>,
     /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
     pub workspace: Option<PathBuf>,
-    /// Further folders.
+    /// Guest paths where the workspace appears as well; when absent, those of [`ALIASES`](crate::config::ALIASES) where nothing
+    /// else is.
+    pub aliases: Option<Vec<String>>,
+    /// Further folders. One at `/tmp`, or above it, is in the place of the private one.
     pub mounts: Vec<Mount>,
     /// Folders with installed Python packages (`pip install --target`), which cells import from and cannot change.
     /// The earlier wins.
@@ -62,6 +66,7 @@ impl Default for SessionConfig {
         SessionConfig {
             id: None,
             workspace: None,
+            aliases: None,
             mounts: Vec::new(),
             packages: Vec::new(),
             environment: Vec::new(),
@@ -108,8 +113,8 @@ impl super::Session {
         let inner = &self.inner;
         match (&inner.config.workspace, &inner.private, &inner.home) {
             (Some(folder), ..) => Ok(folder.clone()),
-            (None, Some(private), _) => Ok(private.path().to_owned()),
-            (None, None, Some(home)) => home.workspace(),
+            (None, Some(private), _) => Ok(private.path(OwnFolder::Workspace).to_owned()),
+            (None, None, Some(home)) => home.folder(OwnFolder::Workspace),
             (None, None, None) => Err(Error::SessionUnknown(inner.id.clone())),
         }
     }

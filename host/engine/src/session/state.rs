@@ -13,7 +13,10 @@ use crate::{
     formats::snapshot::{KernelImage, Snapshot},
     kernel::host::Host,
     session::checkpoint::{Kept, Slot, check},
-    storage::{vault::StoredSession, workspace::PrivateFolder},
+    storage::{
+        vault::StoredSession,
+        workspace::{OwnFolder, PrivateFolder},
+    },
 };
 
 impl Host {
@@ -30,8 +33,8 @@ impl Host {
         Session::open(self.clone(), config, Origin { snapshot: Some(snapshot), ..Origin::default() })
     }
 
-    /// Opens a session that is stored, where it left off. It has the private workspace that is stored with it, unless
-    /// `config` names another one. Its checkpoints are stored as they are taken; [`Session::save`] stores all.
+    /// Opens a session that is stored, where it left off. It has its own folders that are stored with it, unless
+    /// `config` names a workspace. Its checkpoints are stored as they are taken; [`Session::save`] stores all.
     ///
     /// # Errors
     /// `Store`, or as [`Host::restore`].
@@ -102,12 +105,12 @@ impl Session {
         saved.map_err(|error| Error::Engine(error.into()))?
     }
 
-    /// A new session with this one's state and grants. The two share the granted folders; a private workspace is
-    /// copied. Cells that await go on in both: in the fork nobody hears of them, and their calls fail as `cancelled`.
+    /// A new session with this one's state and grants. The two share the granted folders; those that
+    /// the session has to itself are copied. Cells that await go on in both: in the fork nobody hears of them, and their calls fail as `cancelled`.
     /// A fork draws random numbers of its own.
     ///
     /// # Errors
-    /// As [`Session::snapshot`]; `Workspace` when the private workspace cannot be copied.
+    /// As [`Session::snapshot`]; `Workspace` when the session's own folders cannot be copied.
     pub async fn fork(&self, id: Option<String>) -> Result<Session, Error> {
         self.fork_with(id, self.inner.config.bridges.clone()).await
     }
@@ -147,32 +150,28 @@ impl Session {
     ) -> Result<Session, Error> {
         let inner = &self.inner;
         let mut snapshot = self.snapshot().await?.forked();
-        let workspace = match (&inner.config.workspace, &inner.private, &inner.home) {
-            (Some(_), ..) => None,
-            (None, Some(private), _) => Some(private.path().to_owned()),
-            (None, None, home) => home.as_ref().map(|home| home.workspace()).transpose()?,
+        let path = |folder: &OwnFolder| match (&inner.private, &inner.home) {
+            (Some(private), _) => Ok((*folder, private.path(*folder))),
+            (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
+            (None, None) => Err(Error::SessionClosed(inner.id.clone())),
         };
-        let private = match workspace {
-            Some(workspace) => {
-                // A session that was stored under a wider limit keeps what it has.
-                let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
-                let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&workspace, bytes_max));
-                let copy = copy.await.map_err(|error| Error::Workspace(error.into()))?;
-                let (folder, copied) = copy.map_err(Error::Workspace)?;
-                snapshot.disk_usage = copied.at_least(snapshot.disk_usage);
-                Some(folder)
-            }
-            None => None,
-        };
+        let folders: Vec<_> = inner.own.iter().map(path).collect::<Result<_, _>>()?;
+        // A session that was stored under a wider limit keeps what it has.
+        let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
+        let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&folders, bytes_max));
+        let copy = copy.await.map_err(|error| Error::Workspace(error.into()))?;
+        let (private, copied) = copy.map_err(Error::Workspace)?;
+        snapshot.disk_usage = copied.at_least(snapshot.disk_usage);
         let id = id.or_else(|| Some(super::made_up_id()));
         let mut config = SessionConfig { id, bridges, record: None, ..inner.config.clone() };
         if let Some(kin) = &mut kin {
             config.input = None;
             let is_writable = |mount: &Mount| mount.access == Access::ReadWrite;
-            // What a fork writes to a copy of its own is gone with it.
-            kin.quota = kin.quota.take().filter(|_| private.is_none() || config.mounts.iter().any(is_writable));
+            // What a fork writes to copies of its own is gone with it.
+            let shares = config.workspace.is_some() || config.mounts.iter().any(is_writable);
+            kin.quota = kin.quota.take().filter(|_| shares);
         }
-        let origin = Origin { snapshot: Some(&snapshot), private, home: None, kin };
+        let origin = Origin { snapshot: Some(&snapshot), private: Some(private), home: None, kin };
         Session::open(inner.host.clone(), config, origin)
     }
 

@@ -18,7 +18,7 @@ use crate::{
         header::FormatError,
         snapshot::{SNAPSHOT, Snapshot, SnapshotError},
     },
-    storage::workspace::{Contents, copy_tree},
+    storage::workspace::{Contents, OwnFolder, copy_trees},
 };
 
 mod folder;
@@ -55,11 +55,11 @@ pub trait Vault: fmt::Debug + Send + Sync {
     /// `Store`.
     fn state(&self, name: &str) -> Result<Option<StateFile>, Error>;
 
-    /// A folder with the private workspace as it was last stored, if there is one.
+    /// A folder of the session's own as it was last stored, if there is one.
     ///
     /// # Errors
     /// `Store`.
-    fn workspace(&self, name: &str) -> Result<Option<PathBuf>, Error>;
+    fn folder(&self, name: &str, folder: OwnFolder) -> Result<Option<PathBuf>, Error>;
 }
 
 /// A session that this process holds. Nobody else stores it while this is not dropped.
@@ -76,11 +76,11 @@ pub trait Claim: fmt::Debug + Send + Sync {
     /// `Store`; then the state before is still there.
     fn store(&self, state: &[u8]) -> Result<(), Error>;
 
-    /// A folder on this machine to use as private workspace.
+    /// A folder on this machine to use as one of the session's own.
     ///
     /// # Errors
     /// `Store`.
-    fn workspace(&self) -> Result<PathBuf, Error>;
+    fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error>;
 
     /// Removes all that is stored of the session.
     ///
@@ -187,18 +187,23 @@ impl SessionStore {
         self.vault.state(name)?.map(|state| state.load(name)).transpose()
     }
 
-    /// Makes the session `to` of what was last stored of `from`, with a copy of its private workspace.
+    /// Makes the session `to` of what was last stored of `from`, with copies of its own folders.
     ///
     /// # Errors
     /// `SessionUnknown`, `SessionExists`, `SessionBusy`, `Snapshot`, `Store`.
     pub fn fork(&self, from: &str, to: &str) -> Result<(), Error> {
         let snapshot = self.load(from)?;
         let fork = self.claim_new(to)?;
-        if let Some(workspace) = self.vault.workspace(from)? {
-            let copy = fork.workspace()?;
-            let failed = |source| Error::Store { doing: "copy files to", path: copy.clone(), source };
+        let mut pairs = Vec::new();
+        for folder in OwnFolder::ALL {
+            if let Some(kept) = self.vault.folder(from, folder)? {
+                pairs.push((kept, fork.folder(folder)?));
+            }
+        }
+        if let Some((_, to)) = pairs.first() {
+            let failed = |source| Error::Store { doing: "copy files to", path: to.clone(), source };
             let used = snapshot.as_ref().map_or(0, |snapshot| snapshot.disk_usage.0);
-            copy_tree(&workspace, &copy, used.max(FileLimits::default().bytes_max)).map_err(failed)?;
+            copy_trees(&pairs, used.max(FileLimits::default().bytes_max)).map_err(failed)?;
         }
         let snapshot = snapshot.unwrap_or_else(|| Snapshot::empty(to));
         fork.save(&Snapshot { session: to.to_owned(), ..snapshot.forked() })
@@ -213,7 +218,7 @@ impl SessionStore {
         if session.claim.state()?.is_some() { Err(Error::SessionExists(name.to_owned())) } else { Ok(session) }
     }
 
-    /// Removes a session, its state and its private workspace.
+    /// Removes a session, its state and its own folders.
     ///
     /// # Errors
     /// `SessionUnknown`, `SessionBusy`, `Store`.
@@ -280,15 +285,17 @@ impl StoredSession {
     }
 
     /// Stores a state that another session had: this one goes on from it, and reaches the artifacts of then. It uses as much
-    /// of the disk as there is in its private workspace, whatever the state says. When this returns, no crash of the process
+    /// of the disk as there is in its own folders, whatever the state says. When this returns, no crash of the process
     /// or the machine loses it.
     ///
     /// # Errors
     /// `Store`; then the state before is still there.
     pub fn save(&self, snapshot: &Snapshot) -> Result<(), Error> {
-        let workspace = self.workspace()?;
-        let failed = |source| Error::Store { doing: "look at the files in", path: workspace.clone(), source };
-        let contents = Contents::of(&workspace).map_err(failed)?;
+        let folders = OwnFolder::ALL.map(|folder| self.folder(folder));
+        let folders = folders.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let path = folders.first().cloned().unwrap_or_default();
+        let failed = |source| Error::Store { doing: "look at the files in", path, source };
+        let contents = Contents::of(&folders).map_err(failed)?;
         let state = Snapshot {
             disk_usage: contents.at_least(snapshot.disk_usage),
             artifacts: snapshot.inherited_artifacts(),
@@ -305,9 +312,9 @@ impl StoredSession {
         Ok(latest)
     }
 
-    /// Its private workspace.
-    pub(crate) fn workspace(&self) -> Result<PathBuf, Error> {
-        self.claim.workspace()
+    /// Where one of its own folders is.
+    pub(crate) fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error> {
+        self.claim.folder(folder)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The private workspace of a session: a temporary folder that goes with it.
+//! The folders of a session that are its own, and what is done with whole folders.
 
 use std::{
     collections::{HashMap, HashSet},
     fs,
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, PermissionsExt},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -15,7 +15,29 @@ use cap_std::{
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 
-/// What is in a folder: bytes of its files, each counted once however many names it has, and names.
+/// A folder that a session has to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnFolder {
+    /// Its private workspace. A session has none that was given a folder for it.
+    Workspace,
+    /// Where its temporary files go.
+    Temporary,
+}
+
+impl OwnFolder {
+    /// All of them.
+    pub const ALL: [OwnFolder; 2] = [OwnFolder::Workspace, OwnFolder::Temporary];
+
+    /// Its name in the folder that holds them.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            OwnFolder::Workspace => "workspace",
+            OwnFolder::Temporary => "tmp",
+        }
+    }
+}
+
+/// What is in some folders: bytes of their files, each counted once however many names it has, and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) bytes: u64,
@@ -23,30 +45,33 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// What a session uses that has this in its private workspace, and says that it uses so many bytes and names.
+    /// What a session uses that has this in folders of its own, and says that it uses so many bytes and names.
     pub(crate) fn at_least(self, (bytes, names): (u64, u64)) -> (u64, u64) {
         (self.bytes.max(bytes), self.names.max(names))
     }
 
-    /// Counts what is in a private workspace, without following links.
+    /// Counts what is in folders of a session, without following links.
     ///
     /// # Errors
     /// What the host says, of a tree too deep for its paths among them.
-    pub(crate) fn of(folder: &Path) -> io::Result<Contents> {
-        let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
+    pub(crate) fn of(folders: &[PathBuf]) -> io::Result<Contents> {
         let mut contents = Contents::default();
         let mut seen: HashSet<(u64, u64)> = HashSet::new();
-        let mut unseen = vec![PathBuf::from(".")];
-        while let Some(inner) = unseen.pop() {
-            for entry in folder.read_dir(&inner)? {
-                let entry = entry?;
-                contents.names += 1;
-                let metadata = entry.metadata()?;
-                if metadata.is_dir() {
-                    unseen.push(inner.join(entry.file_name()));
-                } else if metadata.is_file() && (metadata.nlink() == 1 || seen.insert((metadata.dev(), metadata.ino())))
-                {
-                    contents.bytes = contents.bytes.saturating_add(metadata.len());
+        for folder in folders {
+            let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
+            let mut unseen = vec![PathBuf::from(".")];
+            while let Some(inner) = unseen.pop() {
+                for entry in folder.read_dir(&inner)? {
+                    let entry = entry?;
+                    contents.names += 1;
+                    let metadata = entry.metadata()?;
+                    if metadata.is_dir() {
+                        unseen.push(inner.join(entry.file_name()));
+                    } else if metadata.is_file()
+                        && (metadata.nlink() == 1 || seen.insert((metadata.dev(), metadata.ino())))
+                    {
+                        contents.bytes = contents.bytes.saturating_add(metadata.len());
+                    }
                 }
             }
         }
@@ -54,33 +79,39 @@ impl Contents {
     }
 }
 
-/// A folder for this user only, removed when dropped.
+/// A folder on the host for this user only, with folders of a session in it; removed when dropped.
 pub(crate) struct PrivateFolder(TempDir);
 
 impl PrivateFolder {
-    /// Makes an empty one where temporary files go.
-    pub(crate) fn new() -> io::Result<PrivateFolder> {
-        let private = fs::Permissions::from_mode(0o700);
-        tempfile::Builder::new().prefix("cellar-").permissions(private).tempdir().map(PrivateFolder)
+    /// Makes one with such folders, all empty, where temporary files go.
+    pub(crate) fn new(folders: &[OwnFolder]) -> io::Result<PrivateFolder> {
+        let private = || fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix("cellar-").permissions(private()).tempdir().map(PrivateFolder)?;
+        for folder in folders {
+            fs::DirBuilder::new().mode(0o700).create(made.path(*folder))?;
+        }
+        Ok(made)
     }
 
-    /// Makes one with the same files as another folder, of at most so many bytes.
-    pub(crate) fn copy_of(folder: &Path, bytes_max: u64) -> io::Result<(PrivateFolder, Contents)> {
-        let copy = PrivateFolder::new()?;
-        let contents = copy_tree(folder, copy.path(), bytes_max)?;
-        Ok((copy, contents))
+    /// Makes one with copies of such folders, of at most so many bytes.
+    pub(crate) fn copy_of(folders: &[(OwnFolder, PathBuf)], bytes_max: u64) -> io::Result<(PrivateFolder, Contents)> {
+        let names: Vec<OwnFolder> = folders.iter().map(|(folder, _)| *folder).collect();
+        let made = PrivateFolder::new(&names)?;
+        let pairs: Vec<_> = folders.iter().map(|(folder, from)| (from.clone(), made.path(*folder))).collect();
+        let contents = copy_trees(&pairs, bytes_max)?;
+        Ok((made, contents))
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+    /// Where one of its folders is, if it has that.
+    pub(crate) fn path(&self, folder: OwnFolder) -> PathBuf {
+        self.0.path().join(folder.name())
     }
 }
 
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
-        if let Err(error) = flatten(self.path()) {
-            tracing::warn!(%error, "a private workspace cannot be emptied");
+        if let Err(error) = flatten(self.0.path()) {
+            tracing::warn!(%error, "the private folders of a session cannot be emptied");
         }
     }
 }
@@ -107,65 +138,75 @@ pub(crate) fn flatten(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies the files, folders and links below `from` into the empty folder `to`: at most `bytes_max` bytes. Nothing is
-/// followed out of `from`, though cells may change it meanwhile. Names of one file become names of one copy, so that the
-/// copy takes no more room than what it was made of.
+/// Copies the files, folders and links below the first of each pair into the empty folder that is the second: at most
+/// `bytes_max` bytes. Nothing is followed out of them, though cells may change them meanwhile. Names of one file become
+/// names of one copy, so that the copy takes no more room than what it was made of.
 ///
 /// # Errors
 /// `QuotaExceeded` when there is more to copy; what the host says, of a tree too deep for its paths among them.
-pub(crate) fn copy_tree(from: &Path, to: &Path, bytes_max: u64) -> io::Result<Contents> {
-    let (from, to) =
-        (Dir::open_ambient_dir(from, ambient_authority())?, Dir::open_ambient_dir(to, ambient_authority())?);
-    let (mut left, mut names) = (bytes_max, 0);
-    // Where the copy is of each file that has several names.
-    let mut copies: HashMap<(u64, u64), PathBuf> = HashMap::new();
-    let mut unseen = vec![PathBuf::from(".")];
-    while let Some(folder) = unseen.pop() {
-        for entry in from.read_dir(&folder)? {
-            let entry = entry?;
-            let (kind, path) = (entry.file_type()?, folder.join(entry.file_name()));
-            names += 1;
-            if kind.is_dir() {
-                to.create_dir(&path)?;
-                unseen.push(path);
-            } else if kind.is_symlink() {
-                to.symlink_contents(from.read_link_contents(&path)?, &path)?;
-            } else if kind.is_file() {
-                copy_file(&from, &to, &path, &mut left, &mut copies)?;
-            }
-        }
+pub(crate) fn copy_trees(pairs: &[(PathBuf, PathBuf)], bytes_max: u64) -> io::Result<Contents> {
+    let mut copier = Copier { left: bytes_max, names: 0, copies: HashMap::new() };
+    for (from, to) in pairs {
+        let open = |folder| Dir::open_ambient_dir(folder, ambient_authority());
+        copier.tree(&open(from)?, to, &open(to)?)?;
     }
-    Ok(Contents { bytes: bytes_max - left, names })
+    Ok(Contents { bytes: bytes_max - copier.left, names: copier.names })
 }
 
-/// Copies one file, or gives its copy another name.
-fn copy_file(
-    from: &Dir,
-    to: &Dir,
-    path: &Path,
-    left: &mut u64,
-    copies: &mut HashMap<(u64, u64), PathBuf>,
-) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    // What was a file a moment ago may be a FIFO now, which is not to be waited for.
-    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = from.open_with(path, &options)?.into_std();
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Ok(());
+/// What is copied, and what may be yet.
+struct Copier {
+    /// Bytes.
+    left: u64,
+    names: u64,
+    /// Where on the host the copy is of each file that has several names.
+    copies: HashMap<(u64, u64), PathBuf>,
+}
+
+impl Copier {
+    fn tree(&mut self, from: &Dir, to_path: &Path, to: &Dir) -> io::Result<()> {
+        let mut unseen = vec![PathBuf::from(".")];
+        while let Some(folder) = unseen.pop() {
+            for entry in from.read_dir(&folder)? {
+                let entry = entry?;
+                let (kind, path) = (entry.file_type()?, folder.join(entry.file_name()));
+                self.names += 1;
+                if kind.is_dir() {
+                    to.create_dir(&path)?;
+                    unseen.push(path);
+                } else if kind.is_symlink() {
+                    to.symlink_contents(from.read_link_contents(&path)?, &path)?;
+                } else if kind.is_file() {
+                    self.file(from, to_path, to, &path)?;
+                }
+            }
+        }
+        Ok(())
     }
-    let id = (metadata.dev(), metadata.ino());
-    if let Some(copy) = copies.get(&id) {
-        return to.hard_link(copy, to, path);
+
+    /// Copies one file, or gives its copy another name.
+    fn file(&mut self, from: &Dir, to_path: &Path, to: &Dir, path: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        // What was a file a moment ago may be a FIFO now, which is not to be waited for.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = from.open_with(path, &options)?.into_std();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(());
+        }
+        let id = (metadata.dev(), metadata.ino());
+        // Nobody but this function has the copies yet, so their paths are as good as descriptors.
+        if let Some(copy) = self.copies.get(&id) {
+            return fs::hard_link(copy, to_path.join(path));
+        }
+        let mut copy = to.create(path)?.into_std();
+        let copied = io::copy(&mut file.take(self.left.saturating_add(1)), &mut copy)?;
+        self.left = self.left.checked_sub(copied).ok_or(io::ErrorKind::QuotaExceeded)?;
+        copy.set_permissions(metadata.permissions())?;
+        if metadata.nlink() > 1 {
+            self.copies.insert(id, to_path.join(path));
+        }
+        Ok(())
     }
-    let mut copy = to.create(path)?.into_std();
-    let copied = io::copy(&mut file.take(left.saturating_add(1)), &mut copy)?;
-    *left = left.checked_sub(copied).ok_or(io::ErrorKind::QuotaExceeded)?;
-    copy.set_permissions(metadata.permissions())?;
-    if metadata.nlink() > 1 {
-        copies.insert(id, path.to_owned());
-    }
-    Ok(())
 }
 
 fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -185,9 +226,12 @@ mod tests {
 
     #[test]
     fn goes_however_deep_and_is_for_its_user_only() {
-        let folder = PrivateFolder::new().expect("a folder");
-        let path = folder.path().to_owned();
-        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o700);
+        let folder = PrivateFolder::new(&OwnFolder::ALL).expect("a folder");
+        let path = folder.path(OwnFolder::Workspace);
+        let root = path.parent().expect("it has one").to_owned();
+        for private in [&root, &path, &folder.path(OwnFolder::Temporary)] {
+            assert_eq!(fs::metadata(private).expect("it is there").permissions().mode() & 0o777, 0o700);
+        }
         // Each round puts all folders so far under one that is 400 deep.
         for round in 0..4 {
             let deep = path.join("d/".repeat(400));
@@ -199,26 +243,29 @@ mod tests {
             fs::rename(path.join("d"), path.join("older")).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
         drop(folder);
-        assert!(!path.exists());
+        assert!(!root.exists());
     }
 
     #[test]
     fn copies_hard_links_as_links_and_no_more_than_the_limit() {
-        let (from, to) = (PrivateFolder::new().expect("a folder"), PrivateFolder::new().expect("a folder"));
-        fs::write(from.path().join("a"), vec![1; 1000]).expect("a file");
-        fs::create_dir(from.path().join("d")).expect("a folder");
-        for link in ["b", "d/c"] {
-            fs::hard_link(from.path().join("a"), from.path().join(link)).expect("a link");
+        let from = PrivateFolder::new(&OwnFolder::ALL).expect("a folder");
+        let folders: Vec<_> = OwnFolder::ALL.into_iter().map(|folder| (folder, from.path(folder))).collect();
+        let [workspace, temporary] = OwnFolder::ALL.map(|folder| from.path(folder));
+        fs::write(workspace.join("a"), vec![1; 1000]).expect("a file");
+        fs::create_dir(workspace.join("d")).expect("a folder");
+        for link in [workspace.join("b"), workspace.join("d/c"), temporary.join("e")] {
+            fs::hard_link(workspace.join("a"), link).expect("a link");
         }
-        fs::write(from.path().join("alone"), vec![2; 500]).expect("a file");
-        let copied = copy_tree(from.path(), to.path(), 1500).expect("it fits");
-        assert_eq!(copied, Contents { bytes: 1500, names: 5 });
-        assert_eq!(Contents::of(to.path()).expect("it is counted"), copied);
-        let inode = |name: &str| fs::metadata(to.path().join(name)).expect("it is there").ino();
-        assert_eq!((inode("a"), inode("a")), (inode("b"), inode("d/c")));
-        assert_ne!(inode("a"), inode("alone"));
-        assert_eq!(fs::read(to.path().join("d/c")).expect("it is read"), vec![1; 1000]);
-        let full = PrivateFolder::copy_of(from.path(), 1499).err().map(|error| error.kind());
+        fs::write(temporary.join("alone"), vec![2; 500]).expect("a file");
+        let (to, copied) = PrivateFolder::copy_of(&folders, 1500).expect("it fits");
+        assert_eq!(copied, Contents { bytes: 1500, names: 6 });
+        let copies: Vec<PathBuf> = OwnFolder::ALL.into_iter().map(|folder| to.path(folder)).collect();
+        assert_eq!(Contents::of(&copies).expect("it is counted"), copied);
+        let inode = |name: &str| fs::metadata(copies[0].join(name)).expect("it is there").ino();
+        assert_eq!((inode("a"), inode("a"), inode("a")), (inode("b"), inode("d/c"), inode("../tmp/e")));
+        assert_ne!(inode("a"), inode("../tmp/alone"));
+        assert_eq!(fs::read(copies[0].join("d/c")).expect("it is read"), vec![1; 1000]);
+        let full = PrivateFolder::copy_of(&folders, 1499).err().map(|error| error.kind());
         assert_eq!(full, Some(io::ErrorKind::QuotaExceeded));
     }
 }

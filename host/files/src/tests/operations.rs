@@ -272,3 +272,76 @@ fn files_open_alike_in_a_private_workspace_and_in_a_folder_of_the_host() {
         assert_eq!((&own.1, &own.2, &own.3), (&granted.1, &granted.2, &granted.3));
     }
 }
+
+/// A workspace that is seen at `/mnt/data` as well, and a folder for temporary files, both the session's own.
+fn aliased(bed: &Bed) -> Files {
+    fs::create_dir(bed.host.path().join("tmp")).unwrap();
+    let own = |host: PathBuf, guest: &str| {
+        Mount { host, guest: guest.to_owned(), access: Access::ReadWrite }.open_own().unwrap()
+    };
+    let workspace = own(bed.granted(""), "/workspace");
+    let alias = workspace.also_at("/mnt/data").unwrap();
+    let mounts = vec![workspace, alias, own(bed.host.path().join("tmp"), "/tmp"), bed.library()];
+    Files::new(mounts, Arc::clone(&bed.quota))
+}
+
+#[test]
+fn an_alias_is_the_same_folder() {
+    let bed = Bed::new();
+    let mut files = aliased(&bed);
+    files.put_file("/mnt/data/a", b"text").unwrap();
+    assert_eq!(files.get("/workspace/a").unwrap(), "text");
+    assert_eq!((files.names("/mnt"), files.names("/mnt/data")), (vec!["data".to_owned()], vec!["a".to_owned()]));
+    assert_eq!(files.stat_at(ROOT, "/mnt/data/a", true), files.stat_at(ROOT, "/workspace/a", true));
+    // What is open is followed by either name.
+    let open = files.open(ROOT, "/mnt/data/a", READ).unwrap();
+    files.rename(ROOT, "/workspace/a", ROOT, "/mnt/data/b").unwrap();
+    let table = files.table();
+    assert_eq!((table[0].path.as_str(), table[0].stale), ("/mnt/data/b", false));
+    files.close(open).unwrap();
+    files.link(ROOT, "/workspace/b", ROOT, "/mnt/data/c").unwrap();
+    assert_eq!(bed.quota.usage(), (4, 2));
+    // It can be neither moved nor removed, and leads nowhere else.
+    assert_eq!(files.remove_directory(ROOT, "/mnt/data"), Err(FileError::Busy));
+    assert_eq!(files.rename(ROOT, "/mnt/data", ROOT, "/workspace/d"), Err(FileError::Busy));
+    assert_eq!(files.get("/mnt/data/../../secret.txt"), Err(FileError::NotCapable));
+    assert_eq!(files.get("/mnt/data/../../workspace/b").unwrap(), "text");
+    symlink("../secret.txt", bed.granted("out")).unwrap();
+    symlink("../tmp", bed.granted("tmp")).unwrap();
+    assert_eq!(files.get("/mnt/data/out"), Err(FileError::NotCapable));
+    assert_eq!(files.stat_at(ROOT, "/mnt/data/tmp/x", true), Err(FileError::NotCapable));
+}
+
+#[test]
+fn files_move_between_the_folders_that_are_the_sessions_own_and_no_others() {
+    let bed = Bed::new();
+    let mut files = aliased(&bed);
+    files.put_file("/tmp/a", b"text").unwrap();
+    let open = files.open(ROOT, "/tmp/a", READ).unwrap();
+    files.rename(ROOT, "/tmp/a", ROOT, "/workspace/a").unwrap();
+    assert_eq!((files.get("/mnt/data/a").unwrap(), files.names("/tmp")), ("text".to_owned(), vec![]));
+    assert_eq!(files.table()[0].path, "/workspace/a");
+    files.close(open).unwrap();
+    assert_eq!(bed.quota.usage(), (4, 1));
+    assert_eq!(files.rename(ROOT, "/usr/lib/words/words.txt", ROOT, "/tmp/w"), Err(FileError::CrossDevice));
+    assert_eq!(files.rename(ROOT, "/tmp", ROOT, "/workspace/t"), Err(FileError::Busy));
+    // A folder of the host's is another device to them, as is one that is the same folder by another grant.
+    let other = mount(&bed.granted(""), "/other", Access::ReadWrite);
+    let own = Mount { host: bed.host.path().join("tmp"), guest: "/tmp".to_owned(), access: Access::ReadWrite };
+    let mut files = Files::new(vec![other, own.open_own().unwrap()], Arc::clone(&bed.quota));
+    assert_eq!(files.rename(ROOT, "/other/a", ROOT, "/tmp/a"), Err(FileError::CrossDevice));
+}
+
+#[test]
+fn what_collides_is_found_whatever_way_it_is_written() {
+    let bed = Bed::new();
+    let library = bed.library();
+    for guest in ["/usr/lib/words", "/usr//lib/./words/", "/usr", "/", "/usr/lib/words/deep"] {
+        assert!(library.collides_with(guest), "{guest}");
+    }
+    for guest in ["/usr/lib/word", "/usr/lib/wordsmith", "/mnt/data", "relative", "/usr/../usr/lib/words"] {
+        assert!(!library.collides_with(guest), "{guest}");
+    }
+    assert!(library.holds("/usr/lib/words/deep") && library.holds("/usr/lib/words") && !library.holds("/usr/lib"));
+    assert!(library.also_at("relative").is_none() && library.also_at("/a/../b").is_none());
+}

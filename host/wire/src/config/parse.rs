@@ -144,8 +144,17 @@ impl Parser<'_> {
 
     fn session(&mut self, at: &At<'_>) -> Option<(SessionTable, Spawns)> {
         let languages = [Language::Python, Language::JavaScript];
-        let known =
-            ["charts", "guests", "kernel_mode", "output_policy", "input_timeout", "spawns", "python", "javascript"];
+        let known = [
+            "aliases",
+            "charts",
+            "guests",
+            "kernel_mode",
+            "output_policy",
+            "input_timeout",
+            "spawns",
+            "python",
+            "javascript",
+        ];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut table = SessionTable::default();
         if let Some(at) = fields.get("kernel_mode") {
@@ -165,6 +174,7 @@ impl Parser<'_> {
         let longest = INPUT_IDLE_TIMEOUT_MAX.as_secs();
         let seconds = fields.get("input_timeout").and_then(|at| at.integer(1..=longest, &mut self.problems));
         table.input_timeout = seconds;
+        table.aliases = fields.get("aliases").map(|at| at.texts("path", &mut self.problems).unwrap_or_default());
         table.charts = fields.get("charts").and_then(|at| at.boolean(&mut self.problems));
         if let Some(at) = fields.get("guests") {
             for name in at.texts("guest", &mut self.problems).unwrap_or_default() {

@@ -113,6 +113,7 @@ LANG = "C"
 kernel_mode = "per-call"
 spawns = ["task"]
 charts = false
+aliases = ["/home/agent"]
 input_timeout = 60
 [artifacts]
 session_mib = 5
@@ -152,6 +153,7 @@ fn the_documented_file_is_understood() {
     assert_eq!(config.session.kernel_mode, KernelMode::PerCall);
     assert_eq!(config.session.input_timeout(), Duration::from_secs(60));
     assert_eq!(config.session.charts, Some(false));
+    assert_eq!(config.session.aliases, Some(vec!["/home/agent".to_owned()]));
     let kept = config.artifacts.quota(ArtifactQuota::TEMPORARY);
     let expected = ArtifactQuota {
         session_bytes: 5 << 20,

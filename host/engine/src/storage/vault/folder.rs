@@ -4,6 +4,7 @@
 //! <store>/<name>/lock         locked by the process in which the session lives
 //!               /state        its last snapshot: written beside, synced, renamed, and the folder synced
 //!               /workspace/   its private workspace
+//!               /tmp/         its temporary files
 //! ```
 
 use std::{
@@ -23,11 +24,11 @@ use crate::{
         snapshot::{BYTES_MAX, SNAPSHOT, SnapshotError},
         stranger::open_plain,
     },
+    storage::workspace::OwnFolder,
 };
 
 const LOCK: &str = "lock";
 const STATE: &str = "state";
-const WORKSPACE: &str = "workspace";
 /// What a state is called while it is written.
 const UNFINISHED: &str = ".unfinished-";
 /// How long, and how many times, it is waited for a lock that is held.
@@ -100,8 +101,8 @@ impl Vault for FolderVault {
         state(&self.folder.join(name))
     }
 
-    fn workspace(&self, name: &str) -> Result<Option<PathBuf>, Error> {
-        Ok(Some(self.folder.join(name).join(WORKSPACE)).filter(|folder| folder.is_dir()))
+    fn folder(&self, name: &str, folder: OwnFolder) -> Result<Option<PathBuf>, Error> {
+        Ok(Some(self.folder.join(name).join(folder.name())).filter(|folder| folder.is_dir()))
     }
 }
 
@@ -121,8 +122,8 @@ impl Claim for FolderClaim {
         write().map_err(failed(&self.folder, "store a state in"))
     }
 
-    fn workspace(&self) -> Result<PathBuf, Error> {
-        let folder = self.folder.join(WORKSPACE);
+    fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error> {
+        let folder = self.folder.join(folder.name());
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         Ok(folder)
     }

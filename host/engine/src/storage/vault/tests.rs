@@ -17,7 +17,7 @@ struct Memory {
 #[derive(Debug)]
 struct Held {
     name: String,
-    workspace: TempDir,
+    folders: TempDir,
     sessions: Sessions,
 }
 
@@ -34,7 +34,7 @@ impl Vault for Memory {
         }
         Ok(Box::new(Held {
             name: name.to_owned(),
-            workspace: TempDir::new().expect("a folder"),
+            folders: TempDir::new().expect("a folder"),
             sessions: self.sessions.clone(),
         }))
     }
@@ -55,7 +55,7 @@ impl Vault for Memory {
         Ok(lock(&self.sessions).get(name).and_then(|(state, _)| state.clone()).map(file))
     }
 
-    fn workspace(&self, _: &str) -> Result<Option<PathBuf>, Error> {
+    fn folder(&self, _: &str, _: OwnFolder) -> Result<Option<PathBuf>, Error> {
         Ok(None)
     }
 }
@@ -70,8 +70,10 @@ impl Claim for Held {
         Ok(())
     }
 
-    fn workspace(&self) -> Result<PathBuf, Error> {
-        Ok(self.workspace.path().to_owned())
+    fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error> {
+        let path = self.folders.path().join(folder.name());
+        std::fs::create_dir_all(&path).expect("made");
+        Ok(path)
     }
 
     fn remove(&self) -> Result<(), Error> {
@@ -110,13 +112,14 @@ fn sessions_can_lie_anywhere() {
 }
 
 #[test]
-fn a_state_that_is_put_in_uses_what_is_in_the_workspace_whatever_it_says() {
+fn a_state_that_is_put_in_uses_what_is_in_its_folders_whatever_it_says() {
     let folder = TempDir::new().expect("a folder");
     let session = SessionStore::open(folder.path()).expect("a store").claim("a").expect("a new session");
-    let workspace = session.workspace().expect("a workspace");
+    let workspace = session.folder(OwnFolder::Workspace).expect("a workspace");
+    let temporary = session.folder(OwnFolder::Temporary).expect("a folder");
     std::fs::create_dir(workspace.join("d")).expect("made");
     std::fs::write(workspace.join("d/f"), [1; 1_000]).expect("written");
-    std::fs::hard_link(workspace.join("d/f"), workspace.join("g")).expect("linked");
+    std::fs::hard_link(workspace.join("d/f"), temporary.join("g")).expect("linked");
     let usage = |said| {
         session.save(&Snapshot { disk_usage: said, ..Snapshot::empty("a") }).expect("stored");
         session.load().expect("read").expect("a state").disk_usage

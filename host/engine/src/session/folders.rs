@@ -1,0 +1,141 @@
+//! The folders that the cells of a session see: its own, what it was granted, and where its workspace is seen as well.
+
+use std::{path::PathBuf, sync::Arc};
+
+use cellar_files::{Access, Mount, OpenMount};
+
+use super::{SessionConfig, auditing, grants::package_mounts};
+use crate::{
+    audit::FolderGrant,
+    contract::{
+        config::{ALIASES, TEMPORARY, WORKSPACE},
+        error::Error,
+    },
+    storage::{
+        vault::StoredSession,
+        workspace::{OwnFolder, PrivateFolder},
+    },
+};
+
+/// Places where the workspace may be seen besides its own.
+const ALIASES_MAX: usize = 16;
+
+/// The folders of one session, open.
+pub(super) struct Folders {
+    pub(super) mounts: Vec<OpenMount>,
+    /// Guest paths of those with packages.
+    pub(super) packages: Vec<String>,
+    /// Those that the session has to itself.
+    pub(super) own: Vec<OwnFolder>,
+    /// Where they are, when they go with the session.
+    pub(super) private: Option<Arc<PrivateFolder>>,
+    /// All of them, for the audit log.
+    pub(super) granted: Vec<FolderGrant>,
+}
+
+impl Folders {
+    /// Opens what `config` grants, and what belongs to the session: in `private`, else where it is stored, else in a new
+    /// folder that goes with it.
+    ///
+    /// # Errors
+    /// `Mount`, `Workspace`, `Store` when a folder cannot be had; `Request` when it makes no sense what is granted.
+    pub(super) fn open(
+        config: &SessionConfig,
+        private: Option<PrivateFolder>,
+        home: Option<&StoredSession>,
+    ) -> Result<Folders, Error> {
+        let packages = package_mounts(&config.packages);
+        let granted = config.mounts.iter().chain(&packages);
+        let open: Vec<OpenMount> = granted.clone().map(Mount::open).collect::<Result<_, _>>()?;
+        let own = own_folders(config, &open);
+        let private = match (private, home) {
+            (None, None) => Some(PrivateFolder::new(&own).map_err(Error::Workspace)?),
+            (private, _) => private,
+        };
+        let path = |folder: OwnFolder| match (&private, home) {
+            (Some(private), _) => Ok(private.path(folder)),
+            (None, Some(home)) => home.folder(folder),
+            (None, None) => Err(Error::Workspace(std::io::ErrorKind::NotFound.into())),
+        };
+        let writable = |host: PathBuf, guest: &str| Mount { host, guest: guest.to_owned(), access: Access::ReadWrite };
+        let mut all = Vec::with_capacity(own.len() + open.len() + 1);
+        let mut told = Vec::with_capacity(all.capacity());
+        let mut folders: Vec<Mount> = Vec::with_capacity(all.capacity());
+        if let Some(host) = &config.workspace {
+            let workspace = writable(host.clone(), WORKSPACE);
+            all.push(workspace.open()?);
+            told.push(FolderGrant::from(&workspace));
+            folders.push(workspace);
+        }
+        for folder in &own {
+            // Into them, only cells put files.
+            let mount = writable(path(*folder)?, guest_path(*folder));
+            all.push(mount.open_own()?);
+            told.push(FolderGrant { host: None, ..FolderGrant::from(&mount) });
+            folders.push(mount);
+        }
+        auditing::check(config.audit.as_ref(), &folders.iter().chain(granted.clone()).collect::<Vec<_>>())?;
+        let aliases = aliases(config.aliases.as_deref(), &all, &open)?;
+        told.extend(aliases.iter().map(|alias| FolderGrant {
+            host: config.workspace.as_ref().map(|folder| folder.display().to_string()),
+            guest: alias.guest().to_owned(),
+            write: true,
+        }));
+        told.extend(granted.map(FolderGrant::from));
+        all.extend(aliases);
+        // Of two at the same place the later one wins.
+        all.extend(open);
+        Ok(Folders {
+            mounts: all,
+            packages: packages.into_iter().map(|mount| mount.guest).collect(),
+            own,
+            private: private.map(Arc::new),
+            granted: told,
+        })
+    }
+}
+
+/// Where cells see a folder of the session's own.
+fn guest_path(folder: OwnFolder) -> &'static str {
+    match folder {
+        OwnFolder::Workspace => WORKSPACE,
+        OwnFolder::Temporary => TEMPORARY,
+    }
+}
+
+/// The folders that a session has to itself: those that nothing was granted in the place of.
+fn own_folders(config: &SessionConfig, granted: &[OpenMount]) -> Vec<OwnFolder> {
+    let is_own = |folder: &OwnFolder| match folder {
+        OwnFolder::Workspace => config.workspace.is_none(),
+        OwnFolder::Temporary => !granted.iter().any(|mount| mount.holds(TEMPORARY)),
+    };
+    OwnFolder::ALL.into_iter().filter(is_own).collect()
+}
+
+/// The further places of the workspace: those that were asked for, or the usual ones where nothing else is.
+fn aliases(asked: Option<&[String]>, own: &[OpenMount], granted: &[OpenMount]) -> Result<Vec<OpenMount>, Error> {
+    let workspace = own.iter().find(|mount| mount.guest() == WORKSPACE);
+    let Some(workspace) = workspace else { return Ok(Vec::new()) };
+    let there = |guest: &str| own.iter().chain(granted).find(|mount| mount.collides_with(guest));
+    let Some(asked) = asked else {
+        let free = ALIASES.into_iter().filter(|guest| there(guest).is_none());
+        return Ok(free.filter_map(|guest| workspace.also_at(guest)).collect());
+    };
+    if asked.len() > ALIASES_MAX {
+        let count = asked.len();
+        return Err(Error::Request(format!("the workspace has {count} aliases, at most {ALIASES_MAX} are allowed")));
+    }
+    let one = |guest: &String| {
+        if let Some(other) = there(guest) {
+            let other = other.guest();
+            return Err(Error::Request(format!(
+                "the workspace cannot be `{guest}` as well: that collides with `{other}`"
+            )));
+        }
+        let alias = workspace.also_at(guest);
+        alias.ok_or_else(|| {
+            Error::Request(format!("an alias of the workspace is an absolute path without `..`, not `{guest}`"))
+        })
+    };
+    asked.iter().map(one).collect()
+}

@@ -1,0 +1,189 @@
+//! What every session answers of itself, whatever it was granted: how much disk it may use, and files that the host makes or
+//! reads for its cells within their own folders. The calls are those of tools whose names begin with `cellar.`; no list has
+//! them, for the guests' own libraries make them.
+
+use std::path::Path;
+
+use cellar_core::mime::{MimeBundle, MimeData};
+use cellar_files::{Descriptor, FileError, Files, OpenHow, ROOT};
+use cellar_tables::{
+    TableError,
+    convert::{Direction, Request, convert},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::contract::bridge::{CallError, CallErrorKind, CallFuture, Response};
+
+/// What names of the session's own calls begin with.
+pub(super) const OWN: &str = "cellar.";
+/// Bytes that are written at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Which file becomes which.
+#[derive(Debug, Deserialize)]
+struct Conversion {
+    /// The file that is read.
+    from: String,
+    /// The file that is written.
+    to: String,
+    request: Request,
+}
+
+/// A chart that is to become a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drawing {
+    /// The type of the specification.
+    mime_type: String,
+    /// The specification, in JSON.
+    specification: String,
+    /// `image/png` or `image/svg+xml`.
+    wanted: String,
+    /// The file that is written.
+    to: String,
+}
+
+/// Why a file was not made.
+enum Fault {
+    Table(TableError),
+    File(FileError),
+}
+
+impl From<TableError> for Fault {
+    fn from(error: TableError) -> Fault {
+        Fault::Table(error)
+    }
+}
+
+impl From<FileError> for Fault {
+    fn from(error: FileError) -> Fault {
+        Fault::File(error)
+    }
+}
+
+impl Session {
+    /// Answers a call of a tool whose name goes on so behind [`OWN`]; `None` when the session knows no such call.
+    pub(super) fn call_own(&self, name: &str, arguments: &str) -> Option<CallFuture> {
+        let session = self.clone();
+        Some(match name {
+            "disk" => Box::pin(std::future::ready(Ok(session.disk()))),
+            "convert" => answer(name, arguments, move |asked| async move { session.convert(asked).await }),
+            "draw" => answer(name, arguments, move |asked| async move { session.draw(asked).await }),
+            _ => return None,
+        })
+    }
+
+    /// Bytes that the session may write, and has written.
+    fn disk(&self) -> Response {
+        let (used, _) = self.inner.quota.usage();
+        Response::Json(json!({"total": self.inner.quota.limits().bytes_max, "used": used}).to_string())
+    }
+
+    /// Makes one file of another. Both are reached as cells reach them.
+    async fn convert(&self, asked: Conversion) -> Result<Value, CallError> {
+        let Conversion { from, to, request } = asked;
+        let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
+        let mut files = self.files();
+        let input = files.open(ROOT, &from, read).and_then(|file| files.share(file));
+        let input = input.map_err(|error| failed(&from, "read", &error))?;
+        let mut out = Output { files, path: &to, file: None, bytes: 0 };
+        let made = convert::<Fault>(&request, input, |piece| Ok(out.write(piece)?)).await;
+        match made {
+            Ok(()) => Ok(json!({"bytes": out.bytes})),
+            Err(fault) => {
+                out.remove();
+                Err(match (fault, request.direction) {
+                    (Fault::File(error), _) => failed(&to, "written", &error),
+                    (Fault::Table(error), Direction::Read) => failed(&from, "read", &error),
+                    (Fault::Table(error), Direction::Write) => failed(&to, "written", &error),
+                })
+            }
+        }
+    }
+
+    /// Draws a chart into a file.
+    async fn draw(&self, asked: Drawing) -> Result<Value, CallError> {
+        let Drawing { mime_type, specification, wanted, to } = asked;
+        let bundle = MimeBundle(vec![(mime_type, MimeData::Text(specification))]);
+        let renderer = self.renderers().iter().find_map(|renderer| renderer.render(&bundle));
+        let Some(rendering) = renderer else {
+            return Err(CallError::new(CallErrorKind::Failed, "this host draws no such charts".to_owned()));
+        };
+        let rendered = rendering.await;
+        let bytes = match rendered.data.get(&wanted) {
+            Some(MimeData::Text(text)) => text.as_bytes(),
+            Some(MimeData::Binary(bytes)) => bytes,
+            None => {
+                let reason = rendered.error.map_or_else(
+                    || format!("it is not made as {wanted}"),
+                    |error| format!("{}: {}", error.name, error.message),
+                );
+                return Err(CallError::new(CallErrorKind::Failed, format!("the chart cannot be drawn: {reason}")));
+            }
+        };
+        let mut out = Output { files: self.files(), path: &to, file: None, bytes: 0 };
+        let written = bytes.chunks(PIECE_BYTES).try_for_each(|piece| out.write(piece));
+        written.map_err(|error| failed(&to, "written", &error))?;
+        Ok(json!({"bytes": out.bytes}))
+    }
+}
+
+/// Reads the arguments, and has the call answered.
+fn answer<T, F>(name: &str, arguments: &str, call: impl FnOnce(T) -> F) -> CallFuture
+where
+    T: DeserializeOwned,
+    F: Future<Output = Result<Value, CallError>> + Send + 'static,
+{
+    match serde_json::from_str::<T>(arguments) {
+        Ok(asked) => {
+            let answered = call(asked);
+            Box::pin(async move { answered.await.map(|value| Response::Json(value.to_string())) })
+        }
+        Err(error) => {
+            let message = format!("`{OWN}{name}` does not take these arguments: {error}");
+            Box::pin(std::future::ready(Err(CallError::new(CallErrorKind::Invalid, message))))
+        }
+    }
+}
+
+fn failed(path: &str, doing: &str, error: &dyn std::error::Error) -> CallError {
+    let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
+    let why = cellar_core::text::describe(error);
+    CallError::new(CallErrorKind::Failed, format!("`{name}` cannot be {doing}: {why}"))
+}
+
+/// A file that is made when the first of it comes.
+struct Output<'a> {
+    files: Files,
+    path: &'a str,
+    file: Option<Descriptor>,
+    bytes: u64,
+}
+
+impl Output<'_> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), FileError> {
+        let how = OpenHow { write: true, create: true, truncate: true, follow_symlinks: true, ..OpenHow::default() };
+        let file = match self.file {
+            Some(file) => file,
+            None => *self.file.insert(self.files.open(ROOT, self.path, how)?),
+        };
+        while !bytes.is_empty() {
+            let written = self.files.write(file, self.bytes, bytes)?;
+            let count = usize::try_from(written).unwrap_or(usize::MAX);
+            let Some(rest) = bytes.get(count..).filter(|_| count > 0) else { return Err(FileError::Io) };
+            bytes = rest;
+            self.bytes += u64::from(written);
+        }
+        Ok(())
+    }
+
+    /// Leaves nothing of a file that was begun.
+    fn remove(mut self) {
+        if let Some(file) = self.file.take() {
+            // What cannot be removed stays as it is: the call has failed anyway.
+            let _ = self.files.close(file).and_then(|()| self.files.remove_file(ROOT, self.path));
+        }
+    }
+}

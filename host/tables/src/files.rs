@@ -1,0 +1,192 @@
+//! Parquet and Feather files, to and from what guests have of tables.
+
+use std::{
+    fs::File,
+    io::{BufReader, Read, Write},
+};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_ipc::{
+    CompressionType,
+    reader::FileReader,
+    writer::{FileWriter, IpcWriteOptions},
+};
+use arrow_schema::{ArrowError, SchemaRef};
+use parquet::arrow::{
+    ProjectionMask,
+    arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+};
+use serde_json::json;
+
+use crate::{
+    convert::{Compression, Direction, Format, Request},
+    decode::{encode, joined},
+    error::TableError,
+    frame::{COLUMNS_MAX, Table},
+    pandas,
+};
+
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 1 << 16;
+/// Bytes of one column of a file that is read.
+const COLUMN_BYTES_MAX: usize = 384 << 20;
+/// Bytes of a table that is to become a file.
+const TABLE_BYTES_MAX: u64 = 512 << 20;
+
+/// Does what is asked for.
+pub(crate) fn work(input: File, request: &Request, out: &mut (impl Write + Send)) -> Result<(), TableError> {
+    match request.direction {
+        Direction::Read => read(input, request, out),
+        Direction::Write => write(input, request, out),
+    }
+}
+
+/// Reads a file, and writes what a guest takes: a head, then each column by itself. Each head is JSON behind its length,
+/// of 32 bits.
+fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), TableError> {
+    let mut source = Source::open(file, request.format)?;
+    let schema = source.schema();
+    let wanted: Vec<usize> = match &request.columns {
+        None => (0..schema.fields().len()).collect(),
+        // As the file has them: the guest puts them in its order.
+        Some(names) => {
+            if let Some(missing) = names.iter().find(|name| schema.index_of(name).is_err()) {
+                return Err(TableError::Missing(missing.clone()));
+            }
+            let is_wanted = |place: &usize| names.contains(schema.field(*place).name());
+            (0..schema.fields().len()).filter(is_wanted).collect()
+        }
+    };
+    if wanted.len() > COLUMNS_MAX {
+        return Err(TableError::TooMany { what: "columns", count: wanted.len(), max: COLUMNS_MAX });
+    }
+    let pandas = schema.metadata().get(pandas::KEY);
+    head(out, &json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?;
+    for place in wanted {
+        let field = schema.field(place);
+        let (mut arrays, mut bytes) = (Vec::new(), 0_usize);
+        source.column(place, |array| {
+            bytes = bytes.saturating_add(array.get_array_memory_size());
+            arrays.push(array);
+            if bytes > COLUMN_BYTES_MAX { Err(TableError::TooLarge) } else { Ok(()) }
+        })?;
+        let array = joined(field.data_type(), &arrays)?;
+        drop(arrays);
+        let encoded = encode(field, &array)?;
+        head(
+            out,
+            &json!({
+                "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
+                "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
+            }),
+        )?;
+        for buffer in encoded.buffers {
+            out.write_all(&buffer)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what a guest hands over, and writes a file.
+fn write(file: File, request: &Request, out: &mut (impl Write + Send)) -> Result<(), TableError> {
+    let mut frame = Vec::new();
+    file.take(TABLE_BYTES_MAX + 1).read_to_end(&mut frame)?;
+    if frame.len() as u64 > TABLE_BYTES_MAX {
+        return Err(TableError::TooLarge);
+    }
+    let table = Table::parse(&frame)?;
+    drop(frame);
+    match request.format {
+        Format::Parquet => table.write_compressed(&mut *out, request.compression),
+        Format::Feather => write_feather(&mut *out, table.batch(), request.compression),
+    }?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Rows of one part of a Feather file, as other programs write them.
+const FEATHER_ROWS: usize = 1 << 16;
+
+fn write_feather(out: impl Write, batch: &RecordBatch, compression: Option<Compression>) -> Result<(), TableError> {
+    let compression = match compression {
+        None => None,
+        Some(Compression::Lz4) => Some(CompressionType::LZ4_FRAME),
+        Some(Compression::Zstd) => Some(CompressionType::ZSTD),
+        Some(Compression::Snappy | Compression::Gzip) => return Err(TableError::Compression("a Feather file")),
+    };
+    let options = IpcWriteOptions::default().try_with_compression(compression)?;
+    let mut writer = FileWriter::try_new_with_options(out, &batch.schema(), options)?;
+    for from in (0..batch.num_rows()).step_by(FEATHER_ROWS) {
+        writer.write(&batch.slice(from, FEATHER_ROWS.min(batch.num_rows() - from)))?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn head(out: &mut impl Write, head: &serde_json::Value) -> Result<(), TableError> {
+    let text = head.to_string();
+    let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
+    out.write_all(&length.to_le_bytes())?;
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// A file that is read a column at a time.
+enum Source {
+    Parquet { file: File, metadata: ArrowReaderMetadata },
+    Feather { file: File, schema: SchemaRef },
+}
+
+impl Source {
+    fn open(file: File, format: Format) -> Result<Source, TableError> {
+        Ok(match format {
+            Format::Parquet => {
+                let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+                Source::Parquet { file, metadata }
+            }
+            Format::Feather => {
+                let schema = feather(&file, None)?.schema();
+                Source::Feather { file, schema }
+            }
+        })
+    }
+
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Source::Parquet { metadata, .. } => metadata.schema().clone(),
+            Source::Feather { schema, .. } => schema.clone(),
+        }
+    }
+
+    /// How many rows the file says that it has, if it does.
+    fn rows(&self) -> Option<i64> {
+        match self {
+            Source::Parquet { metadata, .. } => Some(metadata.metadata().file_metadata().num_rows()),
+            Source::Feather { .. } => None,
+        }
+    }
+
+    /// Hands over what a column has, part by part.
+    fn column(
+        &mut self,
+        place: usize,
+        mut take: impl FnMut(ArrayRef) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let mut first = |batch: Result<RecordBatch, ArrowError>| match batch?.columns() {
+            [column] => take(column.clone()),
+            _ => Err(TableError::Damaged),
+        };
+        match self {
+            Source::Parquet { file, metadata } => {
+                let mask = ProjectionMask::roots(metadata.parquet_schema(), [place]);
+                let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone());
+                let mut reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()?;
+                reader.try_for_each(&mut first)
+            }
+            Source::Feather { file, .. } => feather(file, Some(vec![place]))?.try_for_each(&mut first),
+        }
+    }
+}
+
+fn feather(file: &File, columns: Option<Vec<usize>>) -> Result<FileReader<BufReader<File>>, TableError> {
+    Ok(FileReader::try_new(BufReader::new(file.try_clone()?), columns)?)
+}
