@@ -6,6 +6,7 @@
 #include "state.h"
 
 #include <string.h>
+#include <unistd.h>
 
 // now(): milliseconds since the session got its kernel
 static JSValue now(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
@@ -68,6 +69,16 @@ static JSValue directory(JSContext *ctx, JSValueConst this_value, int argc, JSVa
     return JS_NewString(ctx, __wasilibc_cwd);
 }
 
+// changeDirectory(path): of a process, before its program runs
+static JSValue change_directory(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    const char *path = JS_ToCString(ctx, argv[0]);
+    if (path == NULL)
+        return JS_EXCEPTION;
+    int failed = chdir(path);
+    JS_FreeCString(ctx, path);
+    return failed ? JS_ThrowInternalError(ctx, "there is no such folder") : JS_UNDEFINED;
+}
+
 // memoryBytes(): of linear memory
 static JSValue memory_bytes(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     return JS_NewInt64(ctx, (int64_t)exports_kernel_memory_size());
@@ -102,6 +113,7 @@ void add_host_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("lexicals", 0, lexicals),
         JS_CFUNC_DEF("environment", 0, environment),
         JS_CFUNC_DEF("workingDirectory", 0, directory),
+        JS_CFUNC_DEF("changeDirectory", 1, change_directory),
         JS_CFUNC_DEF("memoryBytes", 0, memory_bytes),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);

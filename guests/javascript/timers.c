@@ -84,10 +84,20 @@ static JSValue stop_timer(JSContext *ctx, JSValueConst this_value, int argc, JSV
     return JS_UNDEFINED;
 }
 
+// timerNumbers(): those that are set
+static JSValue timer_numbers(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    JSValue list = JS_NewArray(ctx);
+    uint32_t count = 0;
+    for (pending_timer_t *timer = timers; timer != NULL; timer = timer->next)
+        JS_SetPropertyUint32(ctx, list, count++, JS_NewUint32(ctx, timer->id));
+    return list;
+}
+
 void add_timer_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("startTimer", 4, start_timer),
         JS_CFUNC_DEF("stopTimer", 1, stop_timer),
+        JS_CFUNC_DEF("timerNumbers", 0, timer_numbers),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

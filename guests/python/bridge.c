@@ -5,6 +5,7 @@
 
 #include "cellar_threads.h"
 #include "glue.h"
+#include "threads.h"
 #include "wasi.h"
 
 /* What `call` and `start` take as their first argument; the prelude has the same list. */
@@ -273,7 +274,7 @@ static PyObject *call_among_threads(call_t *call) {
     uint64_t number = start(call);
     finish(call);
     kernel_completion_t end = {0};
-    if (!cellar_threads_call(number, &end)) {
+    if (!cellar_threads_call(number, NEVER, &end)) {
         cellar_kernel_tools_cancel(number);
         if (!cellar_thread_was_stopped()) {
             PyErr_SetString(PyExc_RuntimeError, "the call was cut short");

@@ -87,7 +87,7 @@ void cellar_threads_take_turns(void);
 /* Lets others run until then; false when there are none. The interpreter lock is not held. */
 bool cellar_threads_sleep(uint64_t until);
 /* Lets others run until a call has ended. False when the wait was cut short. */
-bool cellar_threads_call(uint64_t call, kernel_completion_t *completion);
+bool cellar_threads_call(uint64_t call, uint64_t until, kernel_completion_t *completion);
 /* Gives the end of a call to the thread that waits for it, if one does. */
 bool cellar_threads_deliver(kernel_completion_t *completion);
 /* Wakes the threads of a cell that wait: it must stop. */

@@ -36,6 +36,52 @@ static PyObject *take_completions(PyObject *module, PyObject *unused) {
     return taken;
 }
 
+/* wait_call(number, nanoseconds or None): waits for the end of a call that was started, until a moment of the monotonic
+   clock. (number, ok, answer) as `resume` is given it, or None when the moment comes first. */
+static PyObject *wait_call(PyObject *module, PyObject *args) {
+    unsigned long long number;
+    PyObject *moment;
+    uint64_t until = NEVER;
+    if (!PyArg_ParseTuple(args, "KO", &number, &moment)) {
+        return NULL;
+    }
+    if (moment != Py_None) {
+        until = PyLong_AsUnsignedLongLong(moment);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    cellar_stream_flush();
+    glue_cell = cellar_current_cell();
+    for (;;) {
+        uint64_t wake = cellar_alarm_before(until);
+        kernel_completion_t end = {0};
+        if (cellar_threads_call(number, wake, &end)) {
+            kernel_list_completion_t list = {&end, 1};
+            PyObject *taken = cellar_completions(&list);
+            if (end.response.is_err) {
+                cellar_kernel_types_call_error_free(&end.response.val.err);
+            } else {
+                cellar_kernel_types_response_free(&end.response.val.ok);
+            }
+            PyObject *first = taken != NULL ? PySequence_GetItem(taken, 0) : NULL;
+            Py_XDECREF(taken);
+            return first;
+        }
+        if (cellar_thread_was_stopped() || cellar_raise_if_stopped()) {
+            return NULL;
+        }
+        uint64_t now = cellar_kernel_control_monotonic_clock();
+        cellar_alarm_check(now);
+        if (PyErr_CheckSignals() < 0) {
+            return NULL;
+        }
+        if (now >= until) {
+            Py_RETURN_NONE;
+        }
+    }
+}
+
 static struct thread *find(PyObject *number) {
     return cellar_thread_find(PyLong_AsUnsignedLong(number));
 }
@@ -98,6 +144,7 @@ PyMethodDef cellar_thread_methods[] = {
     {"raise_if_cut", raise_if_cut, METH_NOARGS, NULL},
     {"run_threads", run_threads, METH_NOARGS, NULL},
     {"take_completions", take_completions, METH_NOARGS, NULL},
+    {"wait_call", wait_call, METH_VARARGS, NULL},
     {"thread_cell", thread_cell, METH_O, NULL},
     {"end_thread", end_thread, METH_O, NULL},
     {"end_wait", end_wait, METH_O, NULL},

@@ -174,7 +174,7 @@ void cellar_cut_short(struct thread *thread, enum cut why) {
 }
 
 void cellar_threads_stop(uint32_t cell) {
-    for (int i = 0; alive > 0 && i <= others_count; i++) {
+    for (int i = 0; i <= others_count; i++) {
         if (cellar_thread_at(i)->cell == cell) {
             cellar_cut_short(cellar_thread_at(i), CUT_BY_STOP);
         }
@@ -517,13 +517,13 @@ void cellar_threads_take_turns(void) {
     }
 }
 
-bool cellar_threads_call(uint64_t call, kernel_completion_t *completion) {
+bool cellar_threads_call(uint64_t call, uint64_t until, kernel_completion_t *completion) {
     cellar_running->call = call;
     cellar_running->completion = completion;
     callers++;
     completion->call = 0;
     PyThreadState *state = PyEval_SaveThread();
-    cellar_wait_for(completion, NEVER);
+    cellar_wait_for(completion, until);
     PyEval_RestoreThread(state);
     cellar_running->call = 0;
     return completion->call == call;

@@ -22,6 +22,7 @@ mod notebook;
 mod oracle;
 mod outputs;
 mod parquet;
+mod processes;
 mod recordings;
 mod runtime;
 mod secrets;

@@ -30,7 +30,6 @@ const dns = (module) => hollow(module, NETWORK, LOOKUPS, {
 });
 
 module.exports = {
-  child_process: () => hollow("child_process", PROCESSES, "ChildProcess exec execFile execFileSync execSync fork spawn spawnSync"),
   cluster: () => Object.assign(new EventEmitter(), hollow("cluster", PROCESSES, "Worker disconnect fork setupMaster setupPrimary", {
     isMaster: true, isPrimary: true, isWorker: false, workers: {}, settings: {}, SCHED_NONE: 1, SCHED_RR: 2, schedulingPolicy: 2,
   })),

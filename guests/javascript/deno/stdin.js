@@ -3,6 +3,13 @@
 const { Readable } = kit.requireBuiltin("stream");
 
 let rest = new Uint8Array(0);
+// Of a process, whose input was given to it: there is no more.
+let isWhole = false;
+
+// Gives the process its input.
+function give(bytes) {
+  [rest, isWhole] = [bytes, true];
+}
 
 const encode = (line) => host.encodeText(`${line}\n`);
 
@@ -17,7 +24,7 @@ function taken() {
 
 // The next bytes: a line, or what is left of one; none at the end.
 function nextSync() {
-  if (rest.length > 0) return taken();
+  if (rest.length > 0 || isWhole) return taken();
   try {
     return encode(kit.input.sync(""));
   } catch (error) {
@@ -27,7 +34,7 @@ function nextSync() {
 }
 
 async function next() {
-  if (rest.length > 0) return taken();
+  if (rest.length > 0 || isWhole) return taken();
   try {
     return encode(await kit.input(""));
   } catch (error) {
@@ -86,4 +93,4 @@ function stream() {
   return current;
 }
 
-module.exports = { readSync, readWhole, stream };
+module.exports = { give, readSync, readWhole, stream };

@@ -30,12 +30,14 @@ const parts = {
   streams: () => require("deno/deno_web/06_streams.js"),
   url: () => require("deno/deno_web/00_url.js"),
 
+  program: () => require("deno/program.js"),
   stdin: () => require("deno/stdin.js"),
   stdio: () => require("deno/stdio.js"),
   "node:assert": () => common(require("deno/deno_node/assert.ts")),
   "node:assert/strict": () => require("deno/deno_node/assert.ts").strict,
   "node:async_hooks": () => common(require("deno/deno_node/async_hooks.ts")),
   "node:buffer": () => common(require("deno/deno_node/internal/buffer.js")),
+  "node:child_process": () => require("deno/child_process.js"),
   "node:console": () => require("deno/console.js"),
   "node:constants": () => require("deno/constants.js"),
   "node:crypto": () => require("deno/node_crypto.js"),
@@ -79,7 +81,7 @@ const parts = {
 
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
-  "absent", "compression", "messages", "stdin", "stdio", "node:async_hooks", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
+  "absent", "compression", "messages", "program", "stdin", "stdio", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
   "node:readline", "node:readline/promises", "node:test", "node:vm", "node:zlib",
 ];
 

@@ -106,6 +106,16 @@
     else call.reject(kit.isError(value) ? value : fill(call.site, value));
   };
 
+  // A primitive that programs do not see: as a promise, with what gives it up, and in place.
+  kit.callPrimitive = (name, values) => {
+    const { id, promise } = start(undefined, [TOOL, `runtime.${name}`, JSON.stringify(values)]);
+    return { answer: promise, giveUp: () => giveUp(id) };
+  };
+  kit.callPrimitiveNow = (name, values) => callNow(undefined, [TOOL, `runtime.${name}`, JSON.stringify(values)]);
+
+  // Whether any call waits for its answer.
+  kit.hasCalls = () => pending.size > 0;
+
   // Gives up the calls of a cell that ended before them.
   kit.forget = (cell) => {
     for (const [id, call] of pending) {

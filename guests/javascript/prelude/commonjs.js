@@ -26,6 +26,9 @@
   // What `require.cache` shows: a program may take modules out, and put its own in.
   const loaded = { __proto__: null };
   let main;
+  // The file that a process runs.
+  let mainPath;
+  kit.setMain = (path) => void (mainPath = path);
 
   function moduleOf(path, parent) {
     const module = new Module(path, parent);
@@ -47,6 +50,7 @@
     kit.define(module, "record", record);
     record.module = module;
     loaded[record.path] = module;
+    if (record.path === mainPath) [main, process.mainModule] = [module, module];
     const { body } = record;
     record.body = record.source = undefined;
     try {

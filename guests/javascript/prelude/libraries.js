@@ -49,15 +49,15 @@
   const builtins = new Map();
 
   // Registers a module of Node's. `make` returns its exports and is called when they are first needed; with
-  // `schemeOnly` the name is known with `node:` in front only.
-  kit.builtin = (name, make, { schemeOnly = false } = {}) => {
-    builtins.set(name, { make, schemeOnly, exports: undefined, made: false });
+  // `schemeOnly` the name is known with `node:` in front only; with `isHidden` it is in no list.
+  kit.builtin = (name, make, { schemeOnly = false, isHidden = false } = {}) => {
+    builtins.set(name, { make, schemeOnly, isHidden, exports: undefined, made: false });
   };
 
   // What `import` sees of a module: those of `process` that are made when they are first read, too.
   kit.namesOf = (exports) => (exports === globalThis.process ? Object.getOwnPropertyNames(exports) : Object.keys(exports));
 
-  kit.builtinNames = () => [...builtins].map(([name, { schemeOnly }]) => (schemeOnly ? `node:${name}` : name));
+  kit.builtinNames = () => [...builtins].filter(([, { isHidden }]) => !isHidden).map(([name, { schemeOnly }]) => (schemeOnly ? `node:${name}` : name));
 
   // Is this how a module of Node's is asked for?
   kit.isBuiltin = (specifier) => {

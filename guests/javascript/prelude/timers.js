@@ -8,7 +8,15 @@
     if (typeof callback !== "function") throw kit.invalidArgument("callback", "function", callback);
   }
 
-  // A timer that is set. Sessions do not wait for timers, so whether it has a reference makes no difference.
+  // Numbers of the timers that a process need not wait for; when there are so many, those that are over are taken out.
+  const UNREFERENCED_KEPT = 1000;
+  const UNREFERENCED_MAX = 20000;
+  const unreferenced = new Set();
+
+  // Whether any timer is set that a process waits for.
+  kit.hasTimers = () => host.timerNumbers().some((id) => !unreferenced.has(id));
+
+  // A timer that is set. Sessions do not wait for timers; processes do, for those that have a reference.
   class Timeout {
     #id;
     #callback;
@@ -31,11 +39,17 @@
     }
 
     ref() {
+      unreferenced.delete(this.#id);
       this.#referenced = true;
       return this;
     }
 
     unref() {
+      if (unreferenced.size >= UNREFERENCED_KEPT) {
+        const set = new Set(host.timerNumbers());
+        for (const id of unreferenced) if (!set.has(id)) unreferenced.delete(id);
+      }
+      if (unreferenced.size < UNREFERENCED_MAX) unreferenced.add(this.#id);
       this.#referenced = false;
       return this;
     }

@@ -8,7 +8,6 @@ import asyncio
 import importlib.machinery
 import importlib.util
 import os
-import queue
 import signal
 import sys
 import types
@@ -81,48 +80,6 @@ _HOLLOW = {
 # --- Modules of the library of which a part cannot work: changed when they are imported
 
 
-def _change_context(module):
-    _refuse(
-        module.BaseContext, lacks.PROCESSES, "Array", "Barrier", "BoundedSemaphore", "Condition", "Event", "JoinableQueue", "Lock",
-        "Manager", "Pipe", "Pool", "Queue", "RLock", "RawArray", "RawValue", "Semaphore", "SimpleQueue", "Value",
-    )
-
-
-def _change_pool(module):
-    original, refuse = module.Pool.__init__, _refusal(lacks.PROCESSES)
-
-    class Notifier(queue.SimpleQueue):
-        """What wakes the thread that looks after the workers of a pool of threads, in the place of a pipe."""
-
-        _reader = None
-
-    class Context:
-        SimpleQueue = Notifier
-
-    def init(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None):
-        if not isinstance(self, module.ThreadPool):
-            # It is left half-made.
-            self._state = module.CLOSE
-            refuse()
-        original(self, processes, initializer, initargs, maxtasksperchild, Context)
-
-    def wait(_sentinels, notifier, timeout=None):
-        notifier.get(timeout=timeout)
-        while not notifier.empty():
-            notifier.get()
-
-    module.Pool.__init__ = init
-    module.Pool._wait_for_updates = staticmethod(wait)
-
-
-def _change_executor(module):
-    module.ProcessPoolExecutor.__init__ = _refusal(lacks.PROCESSES)
-
-
-def _change_process(module):
-    module.BaseProcess.start = _refusal(lacks.PROCESSES)
-
-
 def _change_nesting(module):
     """`nest_asyncio`: what it does to other loops, this one does by itself when it is told to."""
     module.apply = hollow.nest
@@ -136,10 +93,6 @@ def _change_progress(module):
 # The changes by the names of modules.
 CHANGED = {
     "nest_asyncio": _change_nesting,
-    "concurrent.futures.process": _change_executor,
-    "multiprocessing.context": _change_context,
-    "multiprocessing.pool": _change_pool,
-    "multiprocessing.process": _change_process,
     "tqdm.std": _change_progress,
 }
 
@@ -174,15 +127,7 @@ class _ChangingLoader:
 
 
 def _install_processes():
-    import subprocess
-
-    subprocess.Popen.__init__ = _refusal(lacks.PROCESSES)
-    _refuse(
-        os, lacks.PROCESSES, "system", "popen", "fork", "forkpty", "kill", "killpg", "execv", "execve", "execvp", "posix_spawn",
-        "posix_spawnp", "spawnl", "spawnv",
-    )
-    for owner in (asyncio, asyncio.subprocess):
-        _refuse(owner, lacks.PROCESSES, "create_subprocess_exec", "create_subprocess_shell")
+    _refuse(os, lacks.COPIES, "fork", "forkpty", "killpg", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "spawnl", "spawnv")
 
 
 def _install_sockets():

@@ -1,4 +1,4 @@
-"""The few shell commands that there are: lines such as `!ls -l data | head -3`. There are no processes; each is a function.
+"""The few shell commands that there are: lines such as `!ls -l data | head -3`. Each is a function; programs are processes.
 
 A command writes to the streams it is given and returns an exit status. One that is not there says so, and the cell goes on.
 """
@@ -10,7 +10,6 @@ import importlib.util
 import io
 import os
 import re
-import runpy
 import shlex
 import shutil
 import stat
@@ -22,6 +21,10 @@ from _cellar_prelude import lacks
 _NOT_FOUND = 127
 # A line is cut into no more commands than this.
 _COMMANDS_MAX = 100
+
+
+class _Exit(Exception):
+    """`exit` ends the shell with a status."""
 
 
 class _Failed(Exception):
@@ -303,37 +306,6 @@ def _du(arguments, _stdin, out, _err):
         out.write(f"{_human(size) if 'h' in options else (size + 1023) // 1024}\t{place}\n")
 
 
-def _python(arguments, stdin, out, err):
-    """Python in the same kernel, with names of its own."""
-    before = sys.argv, sys.stdout, sys.stderr, sys.stdin
-    sys.stdout, sys.stderr = out, err
-    try:
-        if not arguments or arguments[0] == "-":
-            exec(compile(stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
-        elif arguments[0] in ("--version", "-V"):
-            out.write(f"Python {sys.version.split()[0]}\n")
-        elif arguments[0] == "-c":
-            sys.argv = ["-c", *arguments[2:]]
-            exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
-        elif arguments[0] == "-m" and arguments[1] == "pip":
-            return _pip(arguments[2:], stdin, out, err)
-        elif arguments[0] == "-m":
-            sys.argv = arguments[1:]
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            while arguments[0] in ("-u", "-B", "-E", "-s", "-I"):
-                arguments = arguments[1:]
-            sys.argv = list(arguments)
-            runpy.run_path(arguments[0], run_name="__main__")
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            err.write(f"{end.code}\n")
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    finally:
-        sys.argv, sys.stdout, sys.stderr, sys.stdin = before
-    return 0
-
-
 def _pip(arguments, _stdin, out, err):
     what = arguments[0] if arguments else ""
     if what in ("--version", "-V"):
@@ -377,6 +349,14 @@ def _which(arguments, _stdin, out, _err):
     return int(bool(missing))
 
 
+def _cd(arguments, _stdin, _out, _err):
+    os.chdir(os.path.expanduser(arguments[0]) if arguments else os.environ.get("HOME", "/"))
+
+
+def _leave(arguments, *_streams):
+    raise _Exit(int(arguments[0]) if arguments and arguments[0].isdigit() else 0)
+
+
 def _env(arguments, _stdin, out, _err):
     for each in arguments:
         name, equals, value = each.partition("=")
@@ -392,11 +372,13 @@ def _write(text):
 
 _COMMANDS = {
     "cat": _cat,
+    "cd": _cd,
     "cp": _cp,
     "date": _write(lambda: time.strftime("%a %b %d %H:%M:%S UTC %Y\n", time.gmtime())),
     "du": _du,
     "echo": _echo,
     "env": _env,
+    "exit": _leave,
     "export": _env,
     "false": lambda *_: 1,
     "find": _find,
@@ -409,8 +391,6 @@ _COMMANDS = {
     "pip": _pip,
     "pip3": _pip,
     "pwd": _write(lambda: f"{os.getcwd()}\n"),
-    "python": _python,
-    "python3": _python,
     "rm": _rm,
     "sleep": lambda arguments, *_: time.sleep(float(arguments[0])),
     "sort": _sort,
@@ -436,6 +416,22 @@ _REMEDIES = {
 }
 
 
+def is_known(name):
+    """Whether there is a command of this name."""
+    return name in _COMMANDS
+
+
+def remedy(name):
+    """What there is instead of a command that is not there."""
+    return _REMEDIES.get(name) or f"there are no programs in this sandbox but {', '.join(sorted(_COMMANDS))}"
+
+
+def add_programs(run, names):
+    """Adds programs, which `run` runs as processes, given their arguments with their names first."""
+    for name in names:
+        _COMMANDS[name] = lambda arguments, stdin, out, err, name=name: run([name, *arguments], stdin, out, err)
+
+
 # --- Lines
 
 
@@ -459,15 +455,12 @@ def _split(line):
     return pairs
 
 
-def _run_one(words, stdin, out, err):
-    while words and re.fullmatch(r"\w+=.*", words[0]) and len(words) > 1:
-        words = words[1:]
+def run_words(words, stdin, out, err):
+    """Runs one command; returns its exit status."""
     name = words[0].rpartition("/")[2]
     command = _COMMANDS.get(name)
     if command is None:
-        known = ", ".join(sorted(_COMMANDS))
-        why = _REMEDIES.get(name, f"there are no programs in this sandbox but {known}")
-        err.write(f"{words[0]}: command not found: {why}\n")
+        err.write(f"{words[0]}: command not found: {remedy(name)}\n")
         return _NOT_FOUND
     try:
         return command(words[1:], stdin, out, err) or 0
@@ -480,11 +473,24 @@ def _run_one(words, stdin, out, err):
     return 1
 
 
+def _run_one(words, stdin, out, err):
+    """Runs one command with the variables that are set before it."""
+    before = dict(os.environ)
+    count = next((number for number, word in enumerate(words) if not re.fullmatch(r"\w+=.*", word, re.DOTALL)), len(words))
+    try:
+        os.environ.update(word.split("=", 1) for word in words[:count])
+        return run_words(words[count:], stdin, out, err) if count < len(words) else 0
+    finally:
+        if 0 < count < len(words):
+            os.environ.clear()
+            os.environ.update(before)
+
+
 class _Line:
     """Commands with what joins them."""
 
-    def __init__(self, out, err):
-        self._out, self._err = out, err
+    def __init__(self, stdin, out, err):
+        self._stdin, self._out, self._err = stdin, out, err
         self.status = 0
 
     def run(self, pairs):
@@ -511,7 +517,7 @@ class _Line:
 
     def _plain(self, words, piped, out):
         """One command with its redirections."""
-        arguments, files, err, stdin = [], [], self._err, piped or io.StringIO()
+        arguments, files, err, stdin = [], [], self._err, piped or self._stdin
         words = list(words)
         try:
             while words:
@@ -522,7 +528,7 @@ class _Line:
                 number = arguments.pop() if arguments and arguments[-1] in ("1", "2") else "1"
                 if text == ">&":
                     words.pop(0)
-                    err = out if number == "2" else err
+                    out, err = (out, out) if number == "2" else (err, err)
                     continue
                 name = words.pop(0)[0]
                 if text == "<":
@@ -545,18 +551,49 @@ class _Line:
                 file.close()
 
 
-def run(line, out, err):
+def run(line, out, err, stdin=None):
     """Runs a line of commands; returns its exit status."""
     try:
         pairs = _split(line)
     except ValueError as error:
         err.write(f"{error}\n")
         return 2
-    return _Line(out, err).run(pairs)
+    try:
+        return _Line(stdin or io.StringIO(), out, err).run(pairs)
+    except _Exit as end:
+        return end.args[0]
+
+
+def run_apart(line, out, err):
+    """The same for a line whose changes of folder are its own, as those of a shell of its own would be."""
+    folder = os.getcwd()
+    try:
+        return run(line, out, err)
+    finally:
+        if os.getcwd() != folder:
+            os.chdir(folder)
 
 
 def capture(line, err):
     """(exit status, text) of a line of commands."""
     out = io.StringIO()
-    status = run(line, out, err)
+    status = run_apart(line, out, err)
     return status, out.getvalue()
+
+
+def script(text, stdin, out, err, filled=str):
+    """Runs lines of commands; returns the exit status of the last. `filled` makes the text to run of each line."""
+    status, stops = 0, False
+    for line in text.replace("\\\n", "").splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0] == "set":
+            stops = stops or any(word.startswith("-") and "e" in word for word in words[1:])
+        elif words[0] == "exit":
+            return int(words[1]) if len(words) > 1 and words[1].isdigit() else status
+        else:
+            status = run(filled(line), out, err, stdin)
+            if stops and status:
+                break
+    return status

@@ -12,7 +12,7 @@ import types
 import _cellar
 from _cellar_prelude import (
     absent, additions, bridges, cells, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
-    sandbox, streams, threads, warm,
+    processes, sandbox, streams, threads, warm,
 )
 
 # --- Bridges and names of every cell
@@ -41,6 +41,8 @@ def _end_cell(status):
 
 
 getpass.getpass = _ask_secret
+_end_cell.__name__ = _end_cell.__qualname__ = "_exit"
+_end_cell.__module__ = "os"
 os._exit = _end_cell
 
 _GLOBALS = {
@@ -192,6 +194,7 @@ sandbox.install_inspect(history.sources)
 sandbox.install_recursion_limit()
 likeness.install(bridges.ask_session)
 absent.install()
+processes.install()
 network.install()
 threads.install()
 modules.install()

@@ -3,7 +3,8 @@
 import importlib.util
 
 TOOLS = "call a tool that the host offers (tool.<name>(...); dir(tool) lists them)"
-PROCESSES = f"processes cannot be started in this sandbox: use Python itself, or {TOOLS}"
+PROCESSES = "this sandbox has no processes of an operating system: subprocess starts python, node and shell commands"
+COPIES = f"a kernel cannot copy or replace itself: subprocess starts python, node and shell commands, or {TOOLS}"
 SOCKETS = (
     "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
     f"or {TOOLS}"
@@ -23,7 +24,6 @@ DATA = "the guest `python-data` has it built in; the host chooses the guest of a
 # them too.
 MODULES = {
     "_curses": TERMINAL,
-    "_multiprocessing": PROCESSES,
     "_posixshmem": PROCESSES,
     "_posixsubprocess": PROCESSES,
     "_tkinter": SCREEN,

@@ -9,7 +9,7 @@ import sys
 import time
 
 import _cellar
-from _cellar_prelude import commands
+from _cellar_prelude import commands, processes, program
 
 _HELP = re.compile(r"\s*(?:\?{1,2}\s*(?P<after>[\w.]+)|(?P<before>[\w.]+)\s*\?{1,2})\s*(?:#.*)?$", re.DOTALL)
 _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]+)?")
@@ -57,6 +57,8 @@ def translate(source, error, compiles):
     `compiles(source)` returns None, or the next error.
     """
     match = _CELL.match(source)
+    if source == processes.ENTRIES["py"]:
+        return f"{_CALL}({source!r}, '')"
     if match is not None and match["name"] not in _AROUND:
         if match["name"] not in _CELL_MAGICS:
             return None
@@ -151,6 +153,8 @@ def magic(name, text, body=None):
     """Runs a magic or a shell line; called by what `translate` makes."""
     if name in ("!", "!!"):
         return _shell(text, name == "!!")
+    if name == processes.ENTRIES["py"]:
+        return program.main()
     if name.startswith("%%"):
         return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
     return _LINE_MAGICS[name[1:]](_filled(text))
@@ -190,17 +194,12 @@ def _shell(text, keeps):
         status, out = commands.capture(text, sys.stderr)
         _run_source[0]["_exit_code"] = status
         return Lines(out.splitlines())
-    _run_source[0]["_exit_code"] = commands.run(text, sys.stdout, sys.stderr)
+    _run_source[0]["_exit_code"] = commands.run_apart(text, sys.stdout, sys.stderr)
     return None
 
 
 def _bash(_text, body):
-    for line in body.replace("\\\n", "").splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            if line.split()[0] == "cd":
-                os.chdir(os.path.expanduser(line.split()[1]) if len(line.split()) > 1 else os.environ.get("HOME", "/"))
-            elif line.split()[0] not in ("set", "exit"):
-                commands.run(_filled(line), sys.stdout, sys.stderr)
+    _run_source[0]["_exit_code"] = commands.script(body, io.StringIO(), sys.stdout, sys.stderr, _filled)
 
 
 def _duration(seconds):

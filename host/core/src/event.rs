@@ -145,6 +145,8 @@ pub enum HostStatus {
     KernelLost,
     /// A kernel went back to its checkpoint.
     KernelRestored,
+    /// Processes that a cell had started were ended with it.
+    ProcessesEnded,
     /// Something displayed was not drawn.
     RenderFailed,
     /// A cell has less time than it asked for.
@@ -153,7 +155,7 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 10] = [
+    pub const ALL: [HostStatus; 11] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
         HostStatus::CallsOpen,
@@ -162,6 +164,7 @@ impl HostStatus {
         HostStatus::KernelAwaited,
         HostStatus::KernelLost,
         HostStatus::KernelRestored,
+        HostStatus::ProcessesEnded,
         HostStatus::RenderFailed,
         HostStatus::TimeoutTightened,
     ];
@@ -177,6 +180,7 @@ impl HostStatus {
             HostStatus::KernelAwaited => "kernel_awaited",
             HostStatus::KernelLost => "kernel_lost",
             HostStatus::KernelRestored => "kernel_restored",
+            HostStatus::ProcessesEnded => "processes_ended",
             HostStatus::RenderFailed => "render_failed",
             HostStatus::TimeoutTightened => "timeout_tightened",
         }

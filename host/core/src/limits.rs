@@ -53,6 +53,15 @@ pub const MESSAGES_MAX: usize = 1_000;
 pub const FORK_RESULTS_MAX: usize = 16;
 /// Bytes of the result of a fork, as JSON.
 pub const FORK_RESULT_BYTES_MAX: usize = 1 << 20;
+/// Processes, kernels that cells start, that run at the same time at each depth, over a session and all that were made of it
+/// by its cells; more wait in line. Where fuel is counted it is one, so that none is given fuel that another one burns.
+pub const PROCESSES_MAX: usize = 8;
+/// Processes that a cell may start, those of its processes included.
+pub const PROCESSES_OF_CELL_MAX: u32 = 1_000;
+/// Bytes that a process may print, on both of its streams together. Escaped as JSON they are an answer of a call.
+pub const PROCESS_OUTPUT_BYTES_MAX: usize = 16 << 20;
+/// Cells whose processes are counted: more than can be live in the kernels of a session.
+pub const PROCESS_COUNTS_MAX: usize = 1_024;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.
 pub const CELLS_LIVE_MAX: usize = 64;
 /// Threads of a kernel besides its first.

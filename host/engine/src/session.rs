@@ -66,6 +66,7 @@ mod input;
 mod locals;
 mod looks;
 mod own_calls;
+mod processes;
 mod reactor;
 mod reading;
 mod recording;
@@ -76,6 +77,7 @@ mod state;
 
 use bridges::SessionBridges;
 use forks::{Forks, Kin};
+use processes::{Process, Processes};
 use reading::Reach;
 
 pub use grants::SessionConfig;
@@ -152,6 +154,9 @@ struct Inner {
     reach: Arc<Reach>,
     /// Of a fork that a cell made.
     fork_id: Option<String>,
+    processes: Arc<Processes>,
+    /// Of a process.
+    process: Option<Arc<Process>>,
     kernels: Mutex<Kernels>,
     /// Where the folders are that it has to itself, when it is not stored. Its kernels hold it as well, because they outlive the session a little.
     private: Option<Arc<PrivateFolder>>,
@@ -173,8 +178,10 @@ struct Origin<'a> {
     /// The folders that it has to itself, if those are to be certain ones.
     private: Option<PrivateFolder>,
     home: Option<StoredSession>,
-    /// What it shares with the session whose cell forked it.
+    /// What it shares with the session whose cell made it.
     kin: Option<Kin>,
+    /// The folders of the session whose process it is.
+    lent: Option<Folders>,
 }
 
 /// What its cells are told of their run.
@@ -247,14 +254,15 @@ impl Session {
     fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
         grants::check_seeds(&config.seeds)?;
         config.limits.check().map_err(Error::Request)?;
-        let Origin { snapshot, private, home, kin } = origin;
+        let Origin { snapshot, private, home, kin, lent } = origin;
         let home = home.map(Arc::new);
         let mut kernels = Kernels::default();
         if let Some(snapshot) = snapshot {
             host.check(snapshot, &config)?;
             kernels.go_on_from(snapshot, &home, kin.is_some());
         }
-        let Folders { mounts, packages, own, private, granted } = Folders::open(&config, private, home.as_deref())?;
+        let folders = lent.map_or_else(|| Folders::open(&config, private, home.as_deref()), Ok)?;
+        let Folders { mounts, packages, own, private, granted } = folders;
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
         let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
@@ -271,14 +279,17 @@ impl Session {
             Some(snapshot) => snapshot.inherited_artifacts(),
             None => None,
         };
-        let Kin { fork_id, quota, permits, locals, forks_left, reach } = kin.unwrap_or_else(|| Kin {
-            fork_id: String::new(),
-            quota: None,
-            permits: Permits::new(limits.calls_in_flight),
-            locals: Arc::default(),
-            forks_left: Arc::new(Semaphore::new(limits.forks)),
-            reach: Arc::new(Reach::new(&id, keys.unwrap_or_default())),
-        });
+        let Kin { fork_id, quota, permits, locals, forks_left, reach, processes, process } =
+            kin.unwrap_or_else(|| Kin {
+                fork_id: String::new(),
+                quota: None,
+                permits: Permits::new(limits.calls_in_flight),
+                locals: Arc::default(),
+                forks_left: Arc::new(Semaphore::new(limits.forks)),
+                reach: Arc::new(Reach::new(&id, keys.unwrap_or_default())),
+                processes: Arc::new(Processes::new(limits)),
+                process: None,
+            });
         let record = |path| recording::begin(path, &id, limits, reach.keys().own());
         let recorder = config.record.as_deref().map(record).transpose()?;
         let inner = Arc::new(Inner {
@@ -301,6 +312,8 @@ impl Session {
             forks_left,
             reach,
             fork_id: (!fork_id.is_empty()).then_some(fork_id),
+            processes,
+            process,
             kernels: Mutex::new(kernels),
             config,
             private,
@@ -457,6 +470,8 @@ impl Session {
             cpu_before: std::time::Duration::ZERO,
             output_left: Some(limits.output_bytes),
             fuel_left: limits.fuel,
+            spent: Arc::default(),
+            bill: self.inner.process.as_ref().map(|process| process.bill.clone()),
             depth: self.depth,
             lineage: self.lineage.clone(),
             is_muted: false,
@@ -537,6 +552,7 @@ impl Session {
         let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
         let binding = Binding {
             limits: inner.config.limits.clone(),
+            memory: inner.process.as_ref().map(|process| process.memory.clone()),
             answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone())),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
@@ -547,7 +563,7 @@ impl Session {
             threads: guest.threads(),
             input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
             _private: inner.private.clone(),
-            _home: inner.home.clone(),
+            _home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };
         let configuration = types::Configuration {
             seed: rand::rng().random(),

@@ -19,13 +19,13 @@ use cellar_core::{
     limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
 };
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::{AbortHandle, Id, JoinError, JoinSet},
 };
 
 use crate::{
     contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult, ToolsFuture, denied},
-    kernel::meter::StopFlag,
+    kernel::meter::{Spent, StopFlag},
 };
 
 /// Limits the calls that run at the same time, over all kernels of a session. Each depth of agents has as many: an
@@ -36,6 +36,11 @@ pub(crate) struct Permits(Arc<[Arc<Semaphore>]>);
 impl Permits {
     pub(crate) fn new(calls_in_flight: usize) -> Permits {
         Permits((0..=AGENT_DEPTH_MAX).map(|_| Arc::new(Semaphore::new(calls_in_flight))).collect())
+    }
+
+    /// Waits for one of this depth.
+    pub(crate) async fn one(&self, depth: u32) -> Option<OwnedSemaphorePermit> {
+        self.at(depth).acquire_owned().await.ok()
     }
 
     /// Those of calls by code at this depth.
@@ -101,11 +106,13 @@ pub(crate) struct Begun {
     pub(crate) future: CallFuture,
     /// Of an agent.
     pub(crate) kept: Option<KeptSlot>,
+    /// It is a process, which ends with the cell that started it.
+    pub(crate) is_process: bool,
 }
 
 impl From<CallFuture> for Begun {
     fn from(future: CallFuture) -> Begun {
-        Begun { future, kept: None }
+        Begun { future, kept: None, is_process: false }
     }
 }
 
@@ -137,6 +144,10 @@ pub(crate) struct Site {
     pub(crate) lineage: Lineage,
     /// Set when the run that calls is stopped; absent for code that outlived its cell.
     pub(crate) stop: Option<Arc<StopFlag>>,
+    /// Fuel that the cell and its processes may still burn, where that is counted.
+    pub(crate) fuel_left: Option<u64>,
+    /// What its processes have used; absent for code that outlived its cell.
+    pub(crate) spent: Option<Arc<Spent>>,
 }
 
 /// Answers the calls of a kernel's cells. A kernel knows neither its session nor what the embedder grants: this is all
@@ -234,6 +245,7 @@ struct OpenCall {
     began: Instant,
     task: AbortHandle,
     kept: Option<KeptSlot>,
+    is_process: bool,
 }
 
 /// The bridge calls of one kernel that have not been handed to its guest. Dropping this aborts those that run.
@@ -336,11 +348,12 @@ impl Calls {
                 let what = "the bridge calls that wait for an answer have more than";
                 limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
             }
-            Ok(Begun { future, kept }) => {
+            Ok(Begun { future, kept, is_process }) => {
                 let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
                 self.by_task.insert(task.id(), call);
                 self.open_bytes += size_bytes;
-                self.open.insert(call, OpenCall { cell, bridge, size_bytes, began: Instant::now(), task, kept });
+                let began = Instant::now();
+                self.open.insert(call, OpenCall { cell, bridge, size_bytes, began, task, kept, is_process });
                 return;
             }
         };
@@ -378,6 +391,16 @@ impl Calls {
         ends.extend(calls.into_iter().filter_map(|call| self.cancel(call, "the cell was stopped")));
         ends.sort_by_key(|end| end.call);
         ends
+    }
+
+    /// Cancels the processes of a cell that have not ended. Returns their ends, to be reported and given to
+    /// [`Calls::deliver`].
+    pub(crate) fn cancel_processes(&mut self, cell: u32) -> Vec<CallEnd> {
+        let is_its = |(_, open): &(&u64, &OpenCall)| open.cell == cell && open.is_process;
+        let mut calls: Vec<u64> = self.open.iter().filter(is_its).map(|(call, _)| *call).collect();
+        calls.sort_unstable();
+        let why = "the cell that started the process has ended";
+        calls.into_iter().filter_map(|call| self.cancel(call, why)).collect()
     }
 
     /// Makes an end the next one again.

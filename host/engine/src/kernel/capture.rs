@@ -28,7 +28,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
         id: *id,
         time_left: nanos(cell.time_left(now)),
         output_left: cell.output_left,
-        fuel_left: cell.fuel_left,
+        fuel_left: cell.fuel_unspent(),
         depth: cell.depth,
     };
     KernelState {

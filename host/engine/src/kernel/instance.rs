@@ -117,7 +117,7 @@ impl Kernel {
     /// Makes the kernel a session's own. It must be configured next.
     pub(crate) fn bind(&mut self, binding: Binding) {
         let data = self.data();
-        data.limiter.set_limit(binding.limits.memory_bytes);
+        data.limiter.set_limits(binding.limits.memory_bytes, binding.memory.clone());
         data.binding = binding;
     }
 

@@ -196,10 +196,61 @@ impl<F: Future> Future for Measured<F> {
     }
 }
 
+/// What the processes of a cell have used, theirs included. It is part of what the cell uses.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    fuel: AtomicU64,
+    cpu_nanos: AtomicU64,
+}
+
+impl Spent {
+    /// Fuel that was burned.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.fuel.load(Ordering::Relaxed)
+    }
+
+    /// Processor time.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.cpu_nanos.load(Ordering::Relaxed))
+    }
+
+    /// Adds what one of them has used.
+    pub(crate) fn add(&self, fuel: u64, cpu: Duration) {
+        self.fuel.fetch_add(fuel, Ordering::Relaxed);
+        self.cpu_nanos.fetch_add(u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Memory that several kernels share: what they have beyond that of their guests' images, which all kernels map.
+#[derive(Debug)]
+pub(crate) struct MemoryPool {
+    limit_bytes: u64,
+    taken_bytes: AtomicU64,
+}
+
+impl MemoryPool {
+    pub(crate) fn new(limit_bytes: u64) -> MemoryPool {
+        MemoryPool { limit_bytes, taken_bytes: AtomicU64::new(0) }
+    }
+
+    /// Takes so much, if it is there.
+    fn take(&self, bytes: u64) -> bool {
+        let taken = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.limit_bytes);
+        self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 /// Lets linear memory grow to a limit, and tells the guest no beyond it.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     limit_bytes: u64,
+    /// Where what is beyond the image is taken from, and how much was.
+    pool: Option<Arc<MemoryPool>>,
+    pooled_bytes: u64,
     /// The largest size so far.
     pub(crate) peak_bytes: u64,
     /// Whether growth was refused since the flag was last cleared: tells an abort for lack of memory from others.
@@ -207,13 +258,21 @@ pub(crate) struct MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    pub(crate) fn new(limit_bytes: u64) -> MemoryLimiter {
-        MemoryLimiter { limit_bytes, peak_bytes: 0, refused: false }
+    pub(crate) fn new(limit_bytes: u64, pool: Option<Arc<MemoryPool>>) -> MemoryLimiter {
+        MemoryLimiter { limit_bytes, pool, pooled_bytes: 0, peak_bytes: 0, refused: false }
     }
 
-    /// Changes the limit of a kernel that passes to a session.
-    pub(crate) fn set_limit(&mut self, limit_bytes: u64) {
-        self.limit_bytes = limit_bytes;
+    /// Changes the limits of a kernel that passes to a session.
+    pub(crate) fn set_limits(&mut self, limit_bytes: u64, pool: Option<Arc<MemoryPool>>) {
+        (self.limit_bytes, self.pool) = (limit_bytes, pool);
+    }
+}
+
+impl Drop for MemoryLimiter {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.give_back(self.pooled_bytes);
+        }
     }
 }
 
@@ -221,11 +280,20 @@ impl MemoryLimiter {
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
 impl ResourceLimiter for MemoryLimiter {
-    fn memory_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let desired_bytes = u64::try_from(desired).unwrap_or(u64::MAX);
         if desired_bytes > self.limit_bytes || maximum.is_some_and(|maximum| desired > maximum) {
             self.refused = true;
             return Ok(false);
+        }
+        // A memory begins as its image.
+        if let Some(pool) = self.pool.as_ref().filter(|_| current > 0) {
+            let more = desired_bytes.saturating_sub(u64::try_from(current).unwrap_or(u64::MAX));
+            if !pool.take(more) {
+                self.refused = true;
+                return Ok(false);
+            }
+            self.pooled_bytes += more;
         }
         self.peak_bytes = self.peak_bytes.max(desired_bytes);
         Ok(true)

@@ -29,7 +29,7 @@ use crate::{
         bindings::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
         input::Requests,
-        meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, StopFlag},
+        meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag},
         record::{CellHead, Import, RunRecord, Tape},
         threads::Threads,
     },
@@ -78,8 +78,12 @@ pub(crate) struct LiveCell {
     pub(crate) cpu_before: Duration,
     /// Bytes it may still print; `None` once it went past.
     pub(crate) output_left: Option<u64>,
-    /// Fuel it may still burn; `None` is unlimited.
+    /// Fuel it may still burn, with its processes; `None` is unlimited.
     pub(crate) fuel_left: Option<u64>,
+    /// What its processes have used.
+    pub(crate) spent: Arc<Spent>,
+    /// Of a cell that is a process: what it uses is added here when it ends.
+    pub(crate) bill: Option<Arc<Spent>>,
     /// Agents between the session's owner and this run.
     pub(crate) depth: u32,
     /// The calls that this run serves.
@@ -123,6 +127,8 @@ impl LiveCell {
             cpu_before: Duration::ZERO,
             output_left: None,
             fuel_left: None,
+            spent: Arc::default(),
+            bill: None,
             depth: 0,
             lineage: Lineage::default(),
             is_muted: true,
@@ -139,6 +145,11 @@ impl LiveCell {
     pub(crate) fn head(&self) -> CellHead {
         let LiveCell { index, output_left, fuel_left, depth, is_muted, .. } = *self;
         CellHead { index, output_left, fuel_left, depth, is_muted }
+    }
+
+    /// Fuel that is left to it and to processes that it starts; `None` is unlimited.
+    pub(crate) fn fuel_unspent(&self) -> Option<u64> {
+        self.fuel_left.map(|left| left.saturating_sub(self.spent.fuel()))
     }
 
     /// When something must be done about it, if nothing happens before; never while it rests.
@@ -172,6 +183,8 @@ impl LiveCell {
 /// What a kernel gets from its session. A spare has that of [`Binding::spare`].
 pub(crate) struct Binding {
     pub(crate) limits: Limits,
+    /// Of a process: the memory that it shares with others.
+    pub(crate) memory: Option<Arc<MemoryPool>>,
     /// What answers the calls of its cells.
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) files: Files,
@@ -237,6 +250,7 @@ impl Binding {
     pub(crate) fn spare(limits: Limits, files: Files) -> Binding {
         Binding {
             limits,
+            memory: None,
             answers: Arc::new(NoAnswers),
             files,
             calls: Calls::new(Permits::new(0)),
@@ -254,7 +268,7 @@ impl Binding {
 
 impl StoreData {
     pub(crate) fn new(binding: Binding) -> StoreData {
-        let limiter = MemoryLimiter::new(binding.limits.memory_bytes);
+        let limiter = MemoryLimiter::new(binding.limits.memory_bytes, binding.memory.clone());
         StoreData {
             binding,
             limiter,
@@ -390,7 +404,9 @@ impl StoreData {
             Some(StopReason::Interrupted)
         } else if live.output_left.is_none() {
             Some(StopReason::Output)
-        } else if live.fuel_left.is_some() && fuel_left.is_some_and(|left| left <= FUEL_RESERVE) {
+        } else if live.fuel_left.is_some()
+            && fuel_left.is_some_and(|left| left <= FUEL_RESERVE.saturating_add(live.spent.fuel()))
+        {
             Some(StopReason::Fuel)
         } else if Instant::now() >= live.deadline {
             Some(StopReason::Timeout)

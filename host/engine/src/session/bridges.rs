@@ -1,7 +1,8 @@
 //! The calls that a session answers itself, in front of those that its embedder answers.
 //!
-//! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves what every session answers of itself, and `tool.read` and
-//! the pack `selfref` unless the embedder grants its own, hands each call a handle of the session, and keeps what agents say.
+//! [`SessionBridges`] decorates the embedder's [`Bridges`]: it serves what every session answers of itself, and `tool.read`
+//! and the pack `selfref` unless the embedder grants its own, starts processes, hands each call a handle of the session,
+//! and keeps what agents say.
 
 use std::sync::Arc;
 
@@ -60,6 +61,11 @@ impl Answers for SessionBridges {
             && !self.granted.has_tool(READ_TOOL)
         {
             return Ok(session.call_read(arguments.clone()).into());
+        }
+        if let Call::Primitive { name, arguments } = &call
+            && let Some(begun) = session.call_process(name, arguments, &site)
+        {
+            return Ok(begun);
         }
         if let Call::Primitive { name, arguments } = &call
             && let Some(own) = name.strip_prefix(SELFREF).and_then(|rest| rest.strip_prefix('.'))

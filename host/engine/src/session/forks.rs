@@ -28,7 +28,12 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Session, granted::Caller, reading::Reach};
+use super::{
+    Session,
+    granted::Caller,
+    processes::{Process, Processes},
+    reading::Reach,
+};
 use crate::{
     contract::{
         bridge::{AgentCall, Call, CallError, CallErrorKind, Response},
@@ -41,7 +46,7 @@ use crate::{
     session::locals::Locals,
 };
 
-/// The budgets that a session shares with the forks that its cells make: a fork grants its cells nothing more.
+/// The budgets that a session shares with the forks and the processes that its cells make: they grant cells nothing more.
 pub(super) struct Kin {
     pub(super) fork_id: String,
     /// Absent where the two share no folder.
@@ -50,6 +55,9 @@ pub(super) struct Kin {
     pub(super) locals: Arc<Locals>,
     pub(super) forks_left: Arc<Semaphore>,
     pub(super) reach: Arc<Reach>,
+    pub(super) processes: Arc<Processes>,
+    /// What makes it a process, and no fork.
+    pub(super) process: Option<Arc<Process>>,
 }
 
 /// What a fork is to do.
@@ -183,6 +191,12 @@ impl Session {
     /// Makes a fork and lets it run; returns the handle for its maker.
     pub(super) async fn spawn_fork(&self, order: Order, site: Site) -> Result<Value, CallError> {
         let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
+        if self.is_process() {
+            return Err(CallError::new(
+                CallErrorKind::Denied,
+                "a process cannot be forked; the cell that started it can",
+            ));
+        }
         let depth = site.depth + 1;
         if depth > AGENT_DEPTH_MAX {
             let message = format!("the fork would be nested {depth} deep, forks and agents may be {AGENT_DEPTH_MAX}");

@@ -16,6 +16,7 @@ use crate::{
         config::{KernelMode, PACKAGES, Seed},
         error::Error,
     },
+    storage::workspace::OwnFolder,
 };
 
 /// What a session is granted. The default grants nothing but an empty private workspace and an empty folder for temporary

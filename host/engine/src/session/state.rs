@@ -129,17 +129,23 @@ impl Session {
     /// # Errors
     /// As [`Session::fork`]; `Deadlock` when the call that makes it holds a kernel.
     pub(super) async fn fork_within(&self, id: String, fork_id: String, agent: Option<&str>) -> Result<Session, Error> {
+        let fork = self.fork_as(Some(id), self.inner.config.bridges.clone(), Some(self.kin(fork_id))).await?;
+        Ok(Session { lineage: self.lineage.elsewhere(agent), ..fork })
+    }
+
+    /// What it shares with what its cells make of it.
+    pub(super) fn kin(&self, fork_id: String) -> Kin {
         let inner = &self.inner;
-        let kin = Kin {
+        Kin {
             fork_id,
             quota: Some(inner.quota.clone()),
             permits: inner.permits.clone(),
             locals: inner.locals.clone(),
             forks_left: inner.forks_left.clone(),
             reach: inner.reach.clone(),
-        };
-        let fork = self.fork_as(Some(id), inner.config.bridges.clone(), Some(kin)).await?;
-        Ok(Session { lineage: self.lineage.elsewhere(agent), ..fork })
+            processes: inner.processes.clone(),
+            process: None,
+        }
     }
 
     async fn fork_as(
@@ -171,7 +177,7 @@ impl Session {
             let shares = config.workspace.is_some() || config.mounts.iter().any(is_writable);
             kin.quota = kin.quota.take().filter(|_| shares);
         }
-        let origin = Origin { snapshot: Some(&snapshot), private: Some(private), home: None, kin };
+        let origin = Origin { snapshot: Some(&snapshot), private: Some(private), kin, ..Origin::default() };
         Session::open(inner.host.clone(), config, origin)
     }
 

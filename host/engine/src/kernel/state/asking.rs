@@ -11,7 +11,7 @@ use cellar_core::{
 };
 use tracing::{Instrument, Span};
 
-use super::{StoreData, word};
+use super::{LiveCell, StoreData, word};
 use crate::{
     audit::CalledAs,
     contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult},
@@ -48,6 +48,8 @@ impl StoreData {
             depth: self.depth_of(cell),
             lineage: live.map_or(&self.deepest_agent, |live| &live.lineage).clone(),
             stop: live.map(|live| live.stop.clone()),
+            fuel_left: live.and_then(LiveCell::fuel_unspent),
+            spent: live.map(|live| live.spent.clone()),
         };
         self.binding.answers.call(call, site)
     }
@@ -81,8 +83,8 @@ impl StoreData {
             None => (is_live.then(|| refusal.map_or_else(|| self.prepare(cell, number, call), Err)), None),
         };
         let future: Option<Result<Begun, _>> = match future {
-            Some(Ok(Begun { future, kept })) if !span.is_disabled() => {
-                Some(Ok(Begun { future: Box::pin(future.instrument(span)), kept }))
+            Some(Ok(begun)) if !span.is_disabled() => {
+                Some(Ok(Begun { future: Box::pin(begun.future.instrument(span)), ..begun }))
             }
             future => future,
         };

@@ -136,6 +136,7 @@ impl Reactor {
         if let Some(failure) = self.swallowed(id, &outcome) {
             outcome = Outcome::Failed(Box::new(failure));
         }
+        self.end_processes(id).await;
         if let Outcome::Failed(failure) = &mut outcome {
             // After a stop, the stop is reported, whatever exception the cell raised while it unwound.
             if failure.kind == FailureKind::Raised
@@ -157,15 +158,33 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         data.binding.tape.ended(id);
-        let fuel = data.binding.limits.fuel.zip(cell.fuel_left).map(|(limit, left)| limit.saturating_sub(left));
+        let fuel = data.binding.limits.fuel.zip(cell.fuel_unspent()).map(|(limit, left)| limit.saturating_sub(left));
         if outcome.is_success() {
             self.slot.absolve();
         }
         finished(&mut self.storing).await;
         let data = self.kernel.data();
-        let usage =
-            Usage { fuel, cpu: cpu.saturating_sub(cell.cpu_before), memory_peak_bytes: data.limiter.peak_bytes };
+        let cpu = cpu.saturating_sub(cell.cpu_before) + cell.spent.cpu();
+        let usage = Usage { fuel, cpu, memory_peak_bytes: data.limiter.peak_bytes };
+        if let Some(bill) = &cell.bill {
+            bill.add(fuel.unwrap_or(0), cpu);
+        }
         finish(cell, outcome, usage);
+    }
+
+    /// Ends the processes of a cell that ends before them, and tells its run. The guest hears of it when it is entered next.
+    async fn end_processes(&mut self, id: u32) {
+        let mut ends = self.kernel.data().binding.calls.cancel_processes(id);
+        if ends.is_empty() {
+            return;
+        }
+        for end in &mut ends {
+            self.kernel.data().report_end(end).await;
+        }
+        let count = Scalar::Integer(i64::try_from(ends.len()).unwrap_or(i64::MAX));
+        self.kernel.data().binding.calls.deliver(ends);
+        let fields = vec![("count".to_owned(), count)];
+        self.kernel.data().report_status(id, HostStatus::ProcessesEnded, fields).await;
     }
 
     /// Tells the run of a cell that ended without awaiting all of its calls.

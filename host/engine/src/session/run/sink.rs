@@ -104,7 +104,8 @@ impl Sink {
         self.bytes += text.len() as u64;
         self.newlines += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
         self.ends_line = text.ends_with('\n');
-        if !matches!(self.state, State::Failed) {
+        // What a process prints is the answer of a call.
+        if !matches!(self.state, State::Failed) && !self.session.is_process() {
             self.waiting.push_str(text);
         }
     }

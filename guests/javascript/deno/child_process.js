@@ -1,0 +1,339 @@
+// node:child_process. A process is a further kernel of the session, which runs Node's programs, Python's, or the shell
+// commands that the Python guest has. One call of the host runs it from its beginning to its end, and brings all that it has
+// printed: pipes are not live. It ends with the cell that started it.
+const { EventEmitter } = kit.requireBuiltin("events");
+const { Readable, Writable } = kit.requireBuiltin("stream");
+const { Buffer } = kit.requireBuiltin("buffer");
+const { promisify } = kit.requireBuiltin("util");
+const { bytesOf, textOf } = require("deno/process_text.js");
+
+// The cells that read an order, by language; the Python guest has the same.
+const ENTRIES = { py: "%%process", js: 'await require("node:cellar").main()' };
+const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGABRT: 6, SIGKILL: 9, SIGUSR1: 10, SIGUSR2: 12, SIGALRM: 14, SIGTERM: 15 };
+const SHELLS = new Set(["sh", "bash", "dash", "zsh", "ksh", "ash"]);
+const PLAIN = /^[\w\s./:,@%+-]+$/;
+
+let count = 0;
+
+// ---- What to run
+
+function kindOf(name) {
+  const base = name.slice(name.lastIndexOf("/") + 1);
+  if (name === process.execPath || base === "node" || base === "nodejs") return "node";
+  if (/^python(?:\d(?:\.\d+)?)?$/.test(base)) return "python";
+  return SHELLS.has(base) ? "shell" : "command";
+}
+
+function orderOf(file, values, options) {
+  if (options.shell) {
+    const line = [file, ...values].join(" ");
+    const words = line.trim().split(/\s+/);
+    if (PLAIN.test(line) && ["node", "python"].includes(kindOf(words[0]))) return orderOf(words[0], words.slice(1), {});
+    return { program: "shell", argv: ["sh", "-c", line] };
+  }
+  return { program: kindOf(file), argv: [file, ...values] };
+}
+
+const isFolder = (path) => {
+  try {
+    return kit.requireBuiltin("fs").statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+};
+
+// What the host is asked to run.
+function asked(file, values, options, input, pid) {
+  const order = orderOf(file, values, options);
+  const language = order.program === "node" ? "js" : "py";
+  const folder = kit.requireBuiltin("path").resolve(String(options.cwd?.pathname ?? options.cwd ?? host.workingDirectory()));
+  if (!isFolder(folder)) throw absent(file, values, `no folder ${folder}`);
+  const environment = Object.entries(options.env ?? process.env).filter(([, value]) => value !== undefined);
+  return {
+    language, code: ENTRIES[language],
+    order: { ...order, cwd: folder, stdin: textOf(input), pid, ppid: process.pid },
+    environment: environment.map(([name, value]) => [name, String(value)]),
+    timeout: options.timeout > 0 ? Math.ceil(options.timeout) : null,
+  };
+}
+
+function absent(file, values, why) {
+  const error = new Error(`spawn ${file} ENOENT (${why})`);
+  return Object.assign(error, { errno: -2, code: "ENOENT", syscall: `spawn ${file}`, path: file, spawnargs: values });
+}
+
+// What an answer of the host says: status or signal, what was printed, and an error when nothing was run.
+function ended(request, file, values, answer, signal) {
+  const pieces = [[], []];
+  for (const [stream, text] of answer.output) pieces[stream - 1].push(bytesOf(text));
+  const { failure } = answer;
+  if (failure !== null && failure.kind !== "timeout") pieces[1].push(Buffer.from(`Killed: ${failure.message}\n`));
+  const [out, err] = pieces.map((list) => Buffer.concat(list));
+  let error;
+  if (request.order.program === "command" && answer.status === 127) {
+    error = absent(file, values, err.toString().trim().replace(/^.*?command not found: /s, ""));
+  } else if (failure?.kind === "output") {
+    error = Object.assign(new Error(failure.message), { code: "ENOBUFS", errno: -105 });
+  } else if (failure !== null && failure.code !== null && failure.code !== "lost") {
+    error = Object.assign(new Error(`spawn ${file} EAGAIN (${failure.message})`), { code: "EAGAIN", errno: -11 });
+  }
+  const killed = failure?.kind === "timeout" ? signal ?? "SIGTERM" : "SIGKILL";
+  return { out, err, error, status: answer.status, signal: answer.status === null ? killed : null, timedOut: failure?.kind === "timeout" };
+}
+
+const bytesFrom = (input) => (input === undefined || input === null ? new Uint8Array(0)
+  : typeof input === "string" ? Buffer.from(input) : new Uint8Array(input.buffer ?? input, input.byteOffset, input.byteLength));
+
+function stdioOf(stdio, usual) {
+  const list = Array.isArray(stdio) ? [...stdio] : [stdio, stdio, stdio];
+  return [0, 1, 2].map((at) => {
+    const one = list[at] ?? usual[at];
+    if (one === at || one === process.stdout || one === process.stderr) return "inherit";
+    return one;
+  });
+}
+
+// Writes what was printed to where it goes: nowhere, to the cell, to a file; what is piped is left to the caller.
+function pass(target, at, data) {
+  if (target === "inherit" || target === 1 || target === 2) host.write(target === 2 || at === 2 ? 1 : 0, data.toString());
+  else if (typeof target === "number") kit.requireBuiltin("fs").writeSync(target, data);
+  else if (typeof target?.write === "function") target.write(data);
+}
+
+// ---- Processes that are waited for in place
+
+function runNow(file, values, options, usual) {
+  const stdio = stdioOf(options.stdio, usual);
+  const pid = process.pid + ++count;
+  let end;
+  try {
+    const request = asked(file, values, options, bytesFrom(options.input), pid);
+    end = ended(request, file, values, kit.callPrimitiveNow("process.run", request), options.killSignal);
+  } catch (error) {
+    if (error?.kind !== undefined) error.code ??= "EAGAIN";
+    else if (error?.code !== "ENOENT") throw error;
+    end = { out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: null, error };
+  }
+  if (end.timedOut) end.error = Object.assign(new Error(`spawnSync ${file} ETIMEDOUT`), { code: "ETIMEDOUT", errno: -110, path: file });
+  const shown = [end.out, end.err].map((data, at) => {
+    if (stdio[at + 1] === "pipe") return options.encoding && options.encoding !== "buffer" ? data.toString(options.encoding) : data;
+    pass(stdio[at + 1], at + 1, data);
+    return null;
+  });
+  const result = { pid, output: [null, ...shown], stdout: shown[0], stderr: shown[1], status: end.error?.code === "ENOENT" ? null : end.status, signal: end.signal };
+  if (end.error !== undefined) result.error = end.error;
+  return { result, err: end.err };
+}
+
+const split = (values, options) => (Array.isArray(values) ? [values.map(String), options ?? {}] : [[], values ?? options ?? {}]);
+
+function spawnSync(file, values, options) {
+  const [list, rest] = split(values, options);
+  return runNow(String(file), list, rest, ["pipe", "pipe", "pipe"]).result;
+}
+
+function checked(command, { result, err }) {
+  if (result.error === undefined && result.status === 0) return result.stdout;
+  const said = err.toString();
+  const error = result.error ?? new Error(`Command failed: ${command}${said ? `\n${said}` : ""}`);
+  throw Object.assign(error, result);
+}
+
+function execFileSync(file, values, options) {
+  const [list, rest] = split(values, options);
+  return checked([file, ...list].join(" "), runNow(String(file), list, rest, ["pipe", "pipe", "inherit"]));
+}
+
+function execSync(command, options = {}) {
+  return checked(command, runNow(String(command), [], { ...options, shell: true }, ["pipe", "pipe", "inherit"]));
+}
+
+// ---- Processes that run besides
+
+class Stdin extends Writable {
+  pieces = [];
+  used = false;
+  constructor(begin) {
+    super({ decodeStrings: true });
+    this.begin = begin;
+    this.on("pipe", () => (this.used = true));
+  }
+  _write(chunk, _encoding, done) {
+    this.used = true;
+    this.pieces.push(chunk);
+    done();
+  }
+  _final(done) {
+    this.begin();
+    done();
+  }
+}
+
+class ChildProcess extends EventEmitter {
+  exitCode = null;
+  signalCode = null;
+  killed = false;
+  connected = false;
+  constructor(file, values, options) {
+    super();
+    this.spawnfile = file;
+    this.spawnargs = [file, ...values];
+    this.pid = process.pid + ++count;
+    const stdio = stdioOf(options.stdio, ["pipe", "pipe", "pipe"]);
+    const source = () => new Readable({ read() {} });
+    this.stdin = stdio[0] === "pipe" ? new Stdin(() => this.#begin(file, values, options, stdio)) : null;
+    this.stdout = stdio[1] === "pipe" ? source() : null;
+    this.stderr = stdio[2] === "pipe" ? source() : null;
+    this.stdio = [this.stdin, this.stdout, this.stderr];
+    options.signal?.addEventListener("abort", () => this.kill(options.killSignal), { once: true });
+    // Whoever writes to it has this turn to say so.
+    queueMicrotask(() => {
+      if (this.stdin === null || !this.stdin.used) this.#begin(file, values, options, stdio);
+    });
+  }
+  #begun = false;
+  #call;
+  #begin(file, values, options, stdio) {
+    if (this.#begun || this.killed) return;
+    this.#begun = true;
+    let request;
+    try {
+      request = asked(file, values, options, Buffer.concat(this.stdin?.pieces ?? []), this.pid);
+      this.#call = kit.callPrimitive("process.run", request);
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
+    this.emit("spawn");
+    this.#call.answer.then(
+      (answer) => {
+        if (this.signalCode === null) this.#finish(ended(request, file, values, answer, options.killSignal), stdio);
+      },
+      (error) => {
+        if (this.signalCode !== null) return;
+        if (error.kind === "cancelled") this.#finish({ out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: "SIGKILL" }, stdio);
+        else this.#fail(Object.assign(error, { code: "EAGAIN" }));
+      },
+    );
+  }
+  #fail(error) {
+    this.pid = undefined;
+    this.#close(Buffer.alloc(0), Buffer.alloc(0));
+    this.emit("error", error);
+    this.emit("close", error.errno ?? -1, null);
+  }
+  #close(out, err) {
+    for (const [stream, data] of [[this.stdout, out], [this.stderr, err]]) {
+      if (stream === null || stream.destroyed) continue;
+      if (data.length > 0) stream.push(data);
+      stream.push(null);
+    }
+  }
+  #finish({ out, err, error, status, signal, timedOut }, stdio) {
+    if (error !== undefined) {
+      this.#fail(error);
+      return;
+    }
+    if (timedOut) this.killed = true;
+    [this.exitCode, this.signalCode] = [status, signal];
+    if (this.stdout === null) pass(stdio[1], 1, out);
+    if (this.stderr === null) pass(stdio[2], 2, err);
+    this.#close(out, err);
+    this.emit("exit", status, signal);
+    const open = [this.stdout, this.stderr].filter((stream) => stream !== null && !stream.readableEnded && !stream.destroyed);
+    let left = open.length;
+    const closed = () => {
+      if (left-- <= 1) this.emit("close", status, signal);
+    };
+    if (left === 0) closed();
+    for (const stream of open) {
+      stream.once("close", closed);
+      if (stream.readableFlowing === null && stream.listenerCount("readable") === 0) stream.resume();
+    }
+  }
+  kill(signal = "SIGTERM") {
+    if (this.exitCode !== null || this.signalCode !== null) return false;
+    if (signal === 0) return true;
+    const name = typeof signal === "number" ? Object.keys(SIGNALS).find((each) => SIGNALS[each] === signal) : signal;
+    if (SIGNALS[name] === undefined) throw kit.coded("ERR_UNKNOWN_SIGNAL", `Unknown signal: ${signal}`, TypeError);
+    this.killed = true;
+    this.signalCode = name;
+    this.#call?.giveUp();
+    setImmediate(() => {
+      this.signalCode = null;
+      this.#finish({ out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: name }, ["ignore", "ignore", "ignore"]);
+    });
+    return true;
+  }
+  send() {
+    throw kit.unsupported("ChildProcess.send", "processes exchange what they print and read, and files");
+  }
+  disconnect() {}
+  ref() {}
+  unref() {}
+  [Symbol.dispose]() {
+    this.kill();
+  }
+}
+
+function spawn(file, values, options) {
+  const [list, rest] = split(values, options);
+  if (typeof file !== "string") throw kit.invalidArgument("file", "string", file);
+  return new ChildProcess(file, list, rest);
+}
+
+function fork(file, values, options) {
+  const [list, rest] = split(values, options);
+  return spawn(process.execPath, [String(file), ...list], { ...rest, stdio: rest.silent ? "pipe" : ["ignore", "inherit", "inherit"] });
+}
+
+// Gathers what a process prints, and calls back at its end.
+function gathering(child, command, options, callback) {
+  const encoding = options.encoding === undefined ? "utf8" : options.encoding;
+  const said = [[], []];
+  child.stdout?.on("data", (piece) => said[0].push(piece));
+  child.stderr?.on("data", (piece) => said[1].push(piece));
+  let failure;
+  const done = (code, signal) => {
+    const texts = said.map((list) => Buffer.concat(list)).map((data) => (encoding && encoding !== "buffer" ? data.toString(encoding) : data));
+    if (failure === undefined && code === 0) {
+      callback?.(null, ...texts);
+      return;
+    }
+    const error = failure ?? new Error(`Command failed: ${command}\n${texts[1]}`);
+    if (failure === undefined) Object.assign(error, { code, killed: child.killed, signal });
+    callback?.(Object.assign(error, { cmd: command }), ...texts);
+  };
+  child.on("error", (error) => (failure = error));
+  child.on("close", done);
+  return child;
+}
+
+const withCallback = (options, callback) => (typeof options === "function" ? [{}, options] : [options ?? {}, callback]);
+
+function exec(command, options, callback) {
+  const [rest, call] = withCallback(options, callback);
+  return gathering(spawn(command, [], { ...rest, shell: true }), command, rest, call);
+}
+
+function execFile(file, values, options, callback) {
+  if (typeof values === "function") return execFile(file, [], {}, values);
+  if (!Array.isArray(values)) return execFile(file, [], values, options);
+  const [rest, call] = withCallback(options, callback);
+  return gathering(spawn(file, values, rest), [file, ...values].join(" "), rest, call);
+}
+
+// As promises, with both texts.
+for (const run of [exec, execFile]) {
+  Object.defineProperty(run, promisify.custom, {
+    value: (...values) => {
+      let child;
+      const promise = new Promise((resolve, reject) => {
+        child = run(...values, (error, stdout, stderr) => (error === null ? resolve({ stdout, stderr }) : reject(Object.assign(error, { stdout, stderr }))));
+      });
+      return Object.assign(promise, { child });
+    },
+  });
+}
+
+module.exports = { ChildProcess, exec, execFile, execFileSync, execSync, fork, spawn, spawnSync };

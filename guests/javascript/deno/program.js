@@ -1,0 +1,94 @@
+// What a kernel does that is a process: it reads its order, and runs a program as its only cell. The program ends when
+// nothing is left that it waits for, as anywhere else.
+const { bytesOf } = require("deno/process_text.js");
+
+// Options of Node's command line that have a value of their own and change nothing here.
+const VALUED = new Set(["-r", "--require", "--import", "-C", "--conditions", "--stack-trace-limit"]);
+// How long it is left alone between two looks at what it waits for, in milliseconds, at first and at most.
+const LOOK_FIRST = 1;
+const LOOK_LAST = 20;
+
+const turn = (delay) => {
+  let timer;
+  const waiting = new Promise((resolve) => (timer = setTimeout(resolve, delay)));
+  timer.unref();
+  return waiting;
+};
+
+// Waits until no timer is set and no call is under way.
+async function settle() {
+  for (let delay = LOOK_FIRST; ; delay = Math.min(delay * 1.5, LOOK_LAST)) {
+    await turn(0);
+    if (!kit.hasTimers() && !kit.hasCalls()) return;
+    await turn(delay);
+  }
+}
+
+// Runs a text as a script; the value of its last expression.
+async function runText(text, isModule) {
+  if (!isModule) {
+    try {
+      return kit.requireBuiltin("vm").runInThisContext(text, "[eval]");
+    } catch (error) {
+      const isFault = error instanceof SyntaxError && /\b(?:import|export|await)\b/.test(text);
+      if (!isFault) throw error;
+    }
+  }
+  return kit.importModule(`data:text/javascript,${encodeURIComponent(text)}`, "<cell>");
+}
+
+async function run(values) {
+  let prints = false;
+  let isModule = false;
+  const list = [...values];
+  const arguments_ = (file) => (process.argv = [process.execPath, ...(file === undefined ? [] : [file]), ...list]);
+  while (list.length > 0 && list[0].startsWith("-") && list[0] !== "-") {
+    const option = list.shift();
+    if (option === "-v" || option === "--version") {
+      host.write(0, `${process.version}\n`);
+      return;
+    }
+    if (["-e", "--eval", "-p", "--print", "-pe"].includes(option)) {
+      prints = option.startsWith("-p") || option === "--print";
+      const text = list.shift() ?? "";
+      if (list[0] === "--") list.shift();
+      arguments_();
+      const value = await runText(text, isModule);
+      if (prints) console.log(value);
+      return;
+    }
+    if (option === "--input-type=module") isModule = true;
+    else if (VALUED.has(option)) list.shift();
+    else if (option === "--") break;
+  }
+  const file = list.shift();
+  if (file === undefined || file === "-") {
+    arguments_(file);
+    await runText(kit.decode(kit.platform("stdin").readWhole()), isModule);
+    return;
+  }
+  const path = kit.resolveRequire(kit.requireBuiltin("path").resolve(file), `${host.workingDirectory()}/<cell>`).path;
+  arguments_(path);
+  kit.setMain(path);
+  await kit.importModule(path, "<cell>");
+}
+
+async function main() {
+  const order = kit.callPrimitiveNow("process.order", {});
+  [process.pid, process.ppid] = [order.pid, order.ppid];
+  host.changeDirectory(order.cwd);
+  kit.platform("stdin").give(bytesOf(order.stdin));
+  try {
+    await run(order.argv.slice(1));
+  } catch (error) {
+    // The cell that runs the program is nobody's concern.
+    const lines = kit.inspect(error).split("\n").filter((line) => !line.includes(" <cell 1>:"));
+    host.write(1, `Uncaught ${lines.join("\n")}\n`);
+    host.exit(1);
+  }
+  await settle();
+  process.emit("exit", process.exitCode ?? 0);
+  if (process.exitCode) process.exit();
+}
+
+module.exports = { main };

@@ -1,0 +1,328 @@
+"""Processes: further kernels of the session, which run Python, Node and the shell commands that there are.
+
+What a process is to do is its order, which the host hands on to it; see `program`. One call of the host runs it from its
+beginning to its end, and brings all that it has printed. It ends with the cell that started it.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import time
+import _thread
+
+import _cellar
+from _cellar_prelude import bridges, commands, lacks
+from _cellar_prelude.sandbox import CallError, SandboxError
+
+# The cells that read an order, by language.
+ENTRIES = {"py": "%%process", "js": 'await require("node:cellar").main()'}
+# Where `sys.executable` says that Python is.
+PYTHON = "/usr/bin/python3"
+
+# Bytes that are no UTF-8 cross the host as characters of private use.
+_BYTE_BASE = 0x10FF00
+_BYTES = re.compile("[\U0010ff80-\U0010ffff]")
+
+_PYTHON = re.compile(r"(?:python|pypy)(?:\d(?:\.\d+)?)?t?\Z")
+_NODE = frozenset(("node", "nodejs"))
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash"))
+_OPERATORS = re.compile(r"[|&;<>()$`*?\[\]{}~#\n=!]")
+
+# Kinds of failures of the host's, and the error numbers that they come as.
+_AGAIN = 11
+_KILLED, _TERMINATED = 9, 15
+
+_last = [0]
+# Those that run, by their numbers.
+_running = {}
+
+
+def bytes_of(text):
+    """The bytes that a text from a process stands for."""
+    if not _BYTES.search(text):
+        return text.encode("utf-8", "surrogatepass")
+    pieces = re.split("([\U0010ff80-\U0010ffff]+)", text)
+    return b"".join(
+        bytes(ord(each) - _BYTE_BASE for each in piece) if number % 2 else piece.encode("utf-8", "surrogatepass")
+        for number, piece in enumerate(pieces)
+    )
+
+
+def escape(error):
+    """The error handler of a codec that lets bytes cross which are no UTF-8."""
+    return "".join(chr(_BYTE_BASE + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+def text_of(data):
+    """A text that stands for these bytes."""
+    return bytes(data).decode("utf-8", "cellar.bytes")
+
+
+# --- What to run
+
+
+def order_of(arguments, shell, folder):
+    """(language, order) of what a program asks for: a list of arguments, or with `shell` a line of commands first.
+
+    Raises FileNotFoundError, which names what there is, when it is none of that.
+    """
+    if shell:
+        line = arguments[0]
+        words = _plain_words(line)
+        if len(arguments) == 1 and words and kind_of(words[0]) in ("python", "node"):
+            return order_of(words, False, folder)
+        return "py", {"program": "shell", "argv": ["sh", "-c", *arguments]}
+    kind = kind_of(arguments[0])
+    if kind is None:
+        kind, arguments = _script(arguments, folder)
+    return ("js" if kind == "node" else "py"), {"program": kind, "argv": arguments}
+
+
+def kind_of(name):
+    """What runs a program of this name; None when nothing does."""
+    if name == sys.executable:
+        return "python"
+    base = name.rpartition("/")[2]
+    if "/" in name and name.rpartition("/")[0] not in ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"):
+        return None
+    if _PYTHON.match(base):
+        return "python"
+    if base in _NODE:
+        return "node"
+    if base in _SHELLS:
+        return "shell"
+    return "command" if commands.is_known(base) else None
+
+
+def _script(arguments, folder):
+    """How a file is run that says in its first line what runs it."""
+    name = arguments[0]
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            first = file.readline(200)
+    except OSError:
+        first = b""
+    if "/" in name and first.startswith(b"#!"):
+        words = first[2:].decode("utf-8", "replace").split()
+        if words and words[0].endswith("/env"):
+            words = [each for each in words[1:] if not each.startswith("-")]
+        kind = kind_of(words[0]) if words else None
+        if kind not in (None, "command"):
+            return kind, [*words, *arguments]
+    raise FileNotFoundError(2, f"No such file or directory ({commands.remedy(name.rpartition('/')[2])})", name)
+
+
+def _plain_words(line):
+    """The words of a line that is one command without anything that a shell would change; else None."""
+    if _OPERATORS.search(re.sub(r"'[^']*'", "", line)):
+        return None
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return None
+
+
+# --- What runs
+
+
+class Running:
+    """A process that was started. It stands among the calls that the kernel has begun; see `bridges.complete`."""
+
+    def __init__(self, language, order, folder, environment, data):
+        _last[0] += 1
+        self.pid = os.getpid() + _last[0]
+        order = {**order, "cwd": folder, "stdin": text_of(data), "pid": self.pid, "ppid": os.getpid()}
+        pairs = [[str(name), str(value)] for name, value in environment.items()]
+        asked = {"language": language, "code": ENTRIES[language], "order": order, "environment": pairs}
+        self._ended = self._killed = None
+        self._waits = _thread.allocate_lock()
+        self._heard = []
+        self._number = _cellar.start(bridges.TOOL, bridges.RUNTIME + "process.run", json.dumps(asked))
+        bridges._pending[self._number] = self
+        _running[self.pid] = self
+
+    def done(self):
+        """Whether it has ended."""
+        return self._ended is not None
+
+    def set_result(self, answer):
+        """Takes in how it ended."""
+        self._end(json.loads(answer[1]))
+
+    def set_exception(self, error):
+        """Takes in why the host has ended it, or did not start it."""
+        kind, message = error.args
+        self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": kind, "message": message})
+
+    def _end(self, ended):
+        if self._ended is None:
+            self._ended = ended
+            _running.pop(self.pid, None)
+            heard, self._heard = self._heard, []
+            for each in heard:
+                each()
+
+    def when_done(self, function):
+        """Has a function called when it has ended."""
+        if self.done():
+            function()
+        else:
+            self._heard.append(function)
+
+    def wait(self, until=None):
+        """Waits until it has ended, or until a moment of `time.monotonic`; whether it has."""
+        for completion in _cellar.take_completions():
+            bridges.complete(*completion)
+        left = -1 if until is None else max(0.0, until - time.monotonic())
+        if self.done() or not self._waits.acquire(timeout=left):
+            return self.done()
+        try:
+            if not self.done():
+                moment = None if until is None else max(0, int(until * 1e9))
+                completion = _cellar.wait_call(self._number, moment)
+                if completion is not None:
+                    bridges.complete(*completion)
+        finally:
+            self._waits.release()
+        return self.done()
+
+    def poll(self):
+        """Whether it has ended, which takes a moment to know."""
+        return self.done() or self.wait(time.monotonic() + 0.001)
+
+    def kill(self, number):
+        """Ends it by a signal."""
+        if not self.done():
+            self._killed = number
+            bridges._pending.pop(self._number, None)
+            _cellar.cancel(self._number)
+            self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": "cancelled"})
+
+    def result(self):
+        """(exit status, pieces of output, reply) of one that has ended. A status below 0 is that of a signal.
+
+        Raises OSError when it was not started, or printed more than it may.
+        """
+        _cellar.raise_if_stopped()
+        ended = self._ended
+        if ended.get("kind") not in (None, "cancelled"):
+            raise OSError(_AGAIN, f"Resource temporarily unavailable ({ended['message']})")
+        status, output, failure = ended["status"], ended["output"], ended["failure"]
+        if failure is not None:
+            if failure["kind"] == "output":
+                raise SandboxError(f"{failure['message']}, and was ended; let it write to a file")
+            if failure["code"] in ("busy", "start"):
+                raise OSError(_AGAIN, f"Resource temporarily unavailable ({failure['message']})")
+            output = [*output, [2, f"Killed: {failure['message']}\n"]]
+        return -(self._killed or _KILLED) if status is None else status, output, ended["reply"]
+
+
+def start(arguments, *, shell=False, folder=None, environment=None, data=b"", more=None):
+    """Starts a process."""
+    folder = os.getcwd() if folder is None else os.path.abspath(folder)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, "No such file or directory", folder)
+    language, order = order_of(arguments, shell, folder)
+    if more is not None:
+        order["more"] = more
+    try:
+        return Running(language, order, folder, os.environ if environment is None else environment, data)
+    except CallError as error:
+        raise OSError(_AGAIN, f"Resource temporarily unavailable ({error.args[1]})") from None
+
+
+def run_in_line(arguments, stdin, out, err):
+    """Runs a program as a command of a line; see `commands`."""
+    running = start(arguments, data=stdin.read().encode("utf-8", "surrogatepass"))
+    running.wait()
+    status, output, _ = running.result()
+    for stream, text in output:
+        (out if stream == 1 else err).write(bytes_of(text).decode("utf-8", "replace"))
+    return status if status >= 0 else 128 - status
+
+
+# --- `os`
+
+
+def _system(command):
+    """Runs a line of commands, and returns its status as `os.wait` would."""
+    line = os.fsdecode(command)
+    running = start([line], shell=True)
+    running.wait()
+    status, output, _ = running.result()
+    for stream, text in output:
+        (sys.stdout if stream == 1 else sys.stderr).write(bytes_of(text).decode("utf-8", "replace"))
+    return status << 8 if status >= 0 else -status
+
+
+class _Pipe:
+    """What `os.popen` gives: the stream to or from a line of commands."""
+
+    def __init__(self, stream, process):
+        self._stream, self._process = stream, process
+
+    def close(self):
+        """Waits for the end; None, or the status as `os.wait` would tell it."""
+        self._stream.close()
+        status = self._process.wait()
+        return None if status == 0 else status << 8 if status > 0 else -status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.close()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+    def __iter__(self):
+        return iter(self._stream)
+
+
+def _popen(cmd, mode="r", buffering=-1):
+    """Opens a pipe to or from a line of commands."""
+    import subprocess
+
+    if not isinstance(cmd, str):
+        raise TypeError(f"invalid cmd type ({type(cmd)}, expected string)")
+    if mode not in ("r", "w"):
+        raise ValueError(f"invalid mode {mode!r}")
+    if mode == "r":
+        process = subprocess.Popen(cmd, shell=True, text=True, stdout=subprocess.PIPE)
+        return _Pipe(process.stdout, process)
+    process = subprocess.Popen(cmd, shell=True, text=True, stdin=subprocess.PIPE)
+    return _Pipe(process.stdin, process)
+
+
+def _kill(pid, number, /):
+    """Ends a process that this kernel has started, or raises a signal in the kernel itself."""
+    if pid == os.getpid():
+        signal.raise_signal(number)
+        return
+    running = _running.get(pid)
+    if running is None:
+        raise ProcessLookupError(3, "No such process")
+    if number:
+        running.kill(int(number))
+
+
+def install():
+    """Makes the library start processes as they are here."""
+    import codecs
+
+    from _cellar_prelude import asyncprocesses, popen, pooling
+
+    codecs.register_error("cellar.bytes", escape)
+    sys.executable = sys._base_executable = PYTHON
+    commands.add_programs(run_in_line, ("python", "python3", "node"))
+    os.system, os.popen, os.kill = _system, _popen, _kill
+    for function, name in ((_system, "system"), (_popen, "popen"), (_kill, "kill")):
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = "os"
+    popen.install()
+    asyncprocesses.install()
+    pooling.install()

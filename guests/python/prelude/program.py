@@ -1,0 +1,163 @@
+"""What a kernel does that is a process: it reads its order, and runs a program as its only cell.
+
+The program has the namespace `__main__`, arguments, a folder, input that ends, and no running event loop, as it would have
+anywhere else. What ends it ends as its exit status.
+"""
+
+import asyncio
+import atexit
+import codecs
+import io
+import json
+import os
+import runpy
+import sys
+import threading
+
+import _cellar
+from _cellar_prelude import bridges, commands, faults, processes, streams
+from _cellar_prelude.sandbox import CellStopped
+
+# Options of Python's command line that change nothing here, and those that have a value.
+_FLAGS = frozenset("-u -B -E -s -S -I -O -OO -P -q -b -bb -d -v -x -R".split())
+_VALUED = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+
+# What runs an order of a certain kind, besides a program: see `pooling`.
+MORE = {}
+
+
+def main():
+    """Runs the order of this kernel."""
+    tag, text = _cellar.call(bridges.TOOL, bridges.RUNTIME + "process.order", "{}")
+    order = json.loads(text)
+    os.getpid, os.getppid = (lambda: order["pid"]), (lambda: order["ppid"])
+    os.chdir(order["cwd"])
+    os.environ["PWD"] = order["cwd"]
+    for stream in (streams.OUT, streams.ERR):
+        stream.buffer._decoder = codecs.getincrementaldecoder("utf-8")("cellar.bytes")
+    data = io.BytesIO(processes.bytes_of(order["stdin"]))
+    data.name = "<stdin>"
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(data), encoding="utf-8", errors="surrogateescape")
+    loop = asyncio.events._get_running_loop()
+    # There is none until the program makes one.
+    asyncio.events._set_running_loop(None)
+    asyncio.set_event_loop(None)
+    try:
+        status = _run(order)
+    finally:
+        asyncio.set_event_loop(loop)
+        asyncio.events._set_running_loop(loop)
+    if status:
+        raise SystemExit(status)
+
+
+def _run(order):
+    arguments = order["argv"]
+    if "more" in order:
+        return _ended(lambda: MORE[order["more"]["kind"]](order["more"]))
+    if order["program"] == "shell":
+        return _ended(lambda: _shell(arguments[1:]))
+    if order["program"] == "command":
+        return commands.run_words(arguments, sys.stdin, sys.stdout, sys.stderr)
+    return _ended(lambda: _python(arguments[1:]))
+
+
+def _ended(run):
+    """Runs a program to its end; its exit status."""
+    try:
+        try:
+            status = run()
+        finally:
+            for thread in threading.enumerate():
+                if not thread.daemon and thread is not threading.current_thread():
+                    thread.join()
+            atexit._run_exitfuncs()
+    except SystemExit as end:
+        status = end.code
+        if status is not None and not isinstance(status, int):
+            print(status, file=sys.stderr)
+            status = 1
+    except (CellStopped, MemoryError):
+        raise
+    except BaseException as error:  # noqa: BLE001 - what it raised is its end
+        sys.stderr.write(faults.format_exception(error).rstrip("\n") + "\n")
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue
+    return (status or 0) & 0xFF
+
+
+def _python(arguments):
+    """`python`: options, then what to run."""
+    arguments = list(arguments)
+    while arguments and arguments[0] in _FLAGS | _VALUED:
+        del arguments[: 2 if arguments[0] in _VALUED else 1]
+    first = arguments[0] if arguments else "-"
+    if first in ("--version", "-V", "-VV"):
+        print(f"Python {sys.version.split()[0]}")
+        return 0
+    names = sys.modules["__main__"].__dict__
+    if first.startswith("-W") or first.startswith("-X"):
+        return _python(arguments[1:])
+    if first == "-c" or first.startswith("-c"):
+        source, rest = (arguments[1], arguments[2:]) if first == "-c" else (first[2:], arguments[1:])
+        return _source(source, "<string>", ["-c", *rest], "", names)
+    if first == "-m":
+        if arguments[1] in ("pip", "pip3"):
+            return commands.run_words(arguments[1:], sys.stdin, sys.stdout, sys.stderr)
+        sys.argv = list(arguments[1:])
+        sys.path.insert(0, os.getcwd())
+        runpy._run_module_as_main(arguments[1])
+        return 0
+    if first == "-":
+        return _source(sys.stdin.read(), "<stdin>", ["-", *arguments[1:]] if arguments else [""], "", names)
+    if first.startswith("-"):
+        print(f"Unknown option: {first}\nusage: python [-c CODE | -m MODULE | FILE | -] [argument ...]", file=sys.stderr)
+        return 2
+    return _file(first, arguments, names)
+
+
+def _source(source, filename, arguments, folder, names):
+    sys.argv = arguments
+    sys.path.insert(0, folder)
+    faults.remember(filename, source)
+    exec(compile(source, filename, "exec"), names)
+
+
+def _file(path, arguments, names):
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
+        sys.argv = list(arguments)
+        sys.path.insert(0, path)
+        runpy._run_module_as_main("__main__", alter_argv=False)
+        return 0
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        place = os.path.abspath(path)
+        print(f"{processes.PYTHON}: can't open file {place!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        return 2
+    sys.argv = list(arguments)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    names["__file__"] = path
+    exec(compile(source, path, "exec"), names)
+
+
+def _shell(arguments):
+    """`sh`: a line after `-c`, a file, or what is read."""
+    arguments = list(arguments)
+    while arguments and arguments[0] in ("-e", "-u", "-x", "-l", "-i", "--login", "--norc"):
+        arguments.pop(0)
+    if arguments and arguments[0].startswith("-") and arguments[0].endswith("c"):
+        if len(arguments) == 1:
+            print("sh: -c: option requires an argument", file=sys.stderr)
+            return 2
+        return commands.script(arguments[1], sys.stdin, sys.stdout, sys.stderr)
+    if not arguments:
+        return commands.script(sys.stdin.read(), io.StringIO(), sys.stdout, sys.stderr)
+    with open(arguments[0], encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    return commands.script(text, sys.stdin, sys.stdout, sys.stderr)

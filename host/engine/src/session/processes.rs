@@ -1,0 +1,326 @@
+//! Processes: further kernels of a session, which its cells start.
+//!
+//! A process is a session of one cell: it has the folders, bridges and budgets of the session that started it, names of its
+//! own, and a kernel that nobody else has. What it is to do, its *order*, is made and read by guests; the host hands it on. It
+//! ends with the call that runs it, and that call with the cell that made it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cellar_core::{
+    cell::{Cell, Language},
+    event::EventKind,
+    limits::{
+        AGENT_DEPTH_MAX, Limits, PROCESS_COUNTS_MAX, PROCESS_OUTPUT_BYTES_MAX, PROCESSES_MAX, PROCESSES_OF_CELL_MAX,
+        TIMEOUT_MAX,
+    },
+    outcome::{Failure, FailureKind, Outcome},
+    sync::lock,
+    text::{describe, prefix},
+};
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Origin, Session, SessionConfig, folders::Folders, forks::Kin};
+use crate::{
+    contract::{
+        bridge::{CallError, CallErrorKind, Response},
+        config::KernelMode,
+        error::Error,
+    },
+    kernel::{
+        calls::{Begun, Permits, Site},
+        meter::{MemoryPool, Spent},
+    },
+    storage::vault::StoredSession,
+};
+
+/// What the primitives of processes begin with. They are how guests start them, and in no list that cells see.
+const PROCESS: &str = "process.";
+
+/// The budgets of processes, shared by a session and all that its cells make of it.
+#[derive(Debug)]
+pub(super) struct Processes {
+    permits: Permits,
+    memory: Arc<MemoryPool>,
+    /// How many each cell has started, the latest last. A cell is known by its session and its number.
+    started: Mutex<VecDeque<((String, u32), u32)>>,
+    count: AtomicU32,
+}
+
+impl Processes {
+    pub(super) fn new(limits: &Limits) -> Processes {
+        let at_once = if limits.fuel.is_some() { 1 } else { PROCESSES_MAX };
+        Processes {
+            permits: Permits::new(at_once),
+            memory: Arc::new(MemoryPool::new(limits.memory_bytes)),
+            started: Mutex::default(),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts one more process of a cell; whether there may be one.
+    fn admit(&self, root: &(String, u32)) -> bool {
+        let mut started = lock(&self.started);
+        if let Some((_, count)) = started.iter_mut().find(|(cell, _)| cell == root) {
+            *count = count.saturating_add(1);
+            return *count <= PROCESSES_OF_CELL_MAX;
+        }
+        if started.len() >= PROCESS_COUNTS_MAX {
+            started.pop_front();
+        }
+        started.push_back((root.clone(), 1));
+        true
+    }
+}
+
+/// What makes a session a process.
+pub(super) struct Process {
+    /// The cell that started it, or that started what started it.
+    root: (String, u32),
+    order: String,
+    /// What it has to say to whoever started it, besides what it prints.
+    reply: Mutex<Option<String>>,
+    /// Where what it uses is added.
+    pub(super) bill: Arc<Spent>,
+    pub(super) memory: Arc<MemoryPool>,
+    /// Where the session is stored whose folders it works in.
+    pub(super) home: Option<Arc<StoredSession>>,
+}
+
+/// What a guest says of a process that it wants.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    language: String,
+    /// The cell that reads the order and does what it says.
+    code: String,
+    order: Value,
+    environment: Vec<(String, String)>,
+    /// Milliseconds after which it is ended.
+    #[serde(default)]
+    timeout: Option<u64>,
+}
+
+/// What a process came to.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Pieces of what it printed, in order: the number of the stream, and text.
+    output: Vec<(u8, String)>,
+    bytes: usize,
+    status: Option<i32>,
+    /// What it was ended for.
+    failure: Option<Failure>,
+}
+
+fn refused(kind: CallErrorKind, message: impl Into<String>) -> CallError {
+    CallError::new(kind, message)
+}
+
+/// That no process could be started. What the host says may name a folder of the host.
+fn not_started(error: &Error, language: Language) -> CallError {
+    tracing::warn!(error = describe(error), "no process");
+    refused(CallErrorKind::Failed, format!("the host cannot run programs in {} now", language.title()))
+}
+
+impl Session {
+    /// Begins a call of a guest that has to do with processes. `name` is that of a primitive.
+    pub(crate) fn call_process(&self, name: &str, arguments: &str, site: &Site) -> Option<Begun> {
+        let name = name.strip_prefix(PROCESS)?;
+        let session = self.clone();
+        let (arguments, site) = (arguments.to_owned(), site.clone());
+        let begun = match name {
+            "run" => {
+                let future = async move { session.run_process(&arguments, site).await };
+                Begun { future: Box::pin(future), kept: None, is_process: true }
+            }
+            "order" => {
+                let order = session.process().map(|process| Response::Json(process.order.clone()));
+                Begun { future: Box::pin(std::future::ready(order)), kept: None, is_process: false }
+            }
+            "reply" => {
+                let said = session.process().map(|process| *lock(&process.reply) = Some(arguments));
+                let said = said.map(|()| Response::Json(Value::Null.to_string()));
+                Begun { future: Box::pin(std::future::ready(said)), kept: None, is_process: false }
+            }
+            _ => return None,
+        };
+        Some(begun)
+    }
+
+    /// Whether it is a process.
+    pub(crate) fn is_process(&self) -> bool {
+        self.inner.process.is_some()
+    }
+
+    fn process(&self) -> Result<&Process, CallError> {
+        let process = self.inner.process.as_deref();
+        process.ok_or_else(|| refused(CallErrorKind::Unknown, "this kernel is no process, so it has no order"))
+    }
+
+    async fn run_process(&self, arguments: &str, site: Site) -> Result<Response, CallError> {
+        let start: Start = serde_json::from_str(arguments)
+            .map_err(|error| refused(CallErrorKind::Invalid, format!("the arguments do not fit: {error}")))?;
+        let Some(language) = Language::from_code(&start.language) else {
+            return Err(refused(CallErrorKind::Invalid, "`/language`: expected \"py\" or \"js\""));
+        };
+        let Some(spent) = site.spent else {
+            let message = "a process belongs to the cell that starts it, and that cell has ended";
+            return Err(refused(CallErrorKind::Failed, message));
+        };
+        let depth = site.depth + 1;
+        if depth > AGENT_DEPTH_MAX {
+            let message = format!(
+                "processes may be nested {AGENT_DEPTH_MAX} deep, with the agents and forks around them; this one would be \
+                 at depth {depth}"
+            );
+            return Err(refused(CallErrorKind::Limit, message));
+        }
+        let inner = &self.inner;
+        let root = inner.process.as_ref().map_or_else(|| (self.id().to_owned(), site.cell.0), |own| own.root.clone());
+        if !inner.processes.admit(&root) {
+            let message =
+                format!("a cell may start {PROCESSES_OF_CELL_MAX} processes, those of its processes included");
+            return Err(refused(CallErrorKind::Limit, message));
+        }
+        let _permit = inner.processes.permits.one(depth).await;
+        let process = Process {
+            root,
+            order: start.order.to_string(),
+            reply: Mutex::default(),
+            bill: spent,
+            memory: inner.processes.memory.clone(),
+            home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
+        };
+        let process = Arc::new(process);
+        let child = self.process_session(process.clone(), start.environment, site.fuel_left);
+        let child = child.map_err(|error| not_started(&error, language))?;
+        let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, start.code) };
+        let run = child.for_agent(depth).run(vec![cell]);
+        let mut run = run.map_err(|error| not_started(&error, language))?;
+        let mut ended = Ended::default();
+        let last = start.timeout.map(|timeout| Instant::now() + Duration::from_millis(timeout).min(TIMEOUT_MAX));
+        loop {
+            let event = match last {
+                Some(last) => tokio::time::timeout_at(last.into(), run.next()).await,
+                None => Ok(run.next().await),
+            };
+            match event {
+                Ok(Some(event)) => {
+                    if !ended.take_in(event.kind) {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    let message = "the process ran past the time that it was given";
+                    ended.failure = Some(Failure::new(FailureKind::Timeout, "CellTimeout", message));
+                    break;
+                }
+            }
+        }
+        // What goes on in it goes no further.
+        drop((run, child));
+        let reply = lock(&process.reply).take();
+        Ok(Response::Json(ended.to_json(reply.as_deref())))
+    }
+
+    /// The session of a process.
+    fn process_session(
+        &self,
+        process: Arc<Process>,
+        environment: Vec<(String, String)>,
+        fuel_left: Option<u64>,
+    ) -> Result<Session, Error> {
+        let inner = &self.inner;
+        let number = inner.processes.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let limits = &inner.config.limits;
+        let config = SessionConfig {
+            id: Some(format!("{}::process::{number}", self.id())),
+            environment,
+            limits: Limits { fuel: limits.fuel.map(|limit| fuel_left.unwrap_or(limit)), ..limits.clone() },
+            input: None,
+            seeds: HashMap::new(),
+            kernel_mode: KernelMode::PerCall,
+            record: None,
+            renderers: Vec::new(),
+            ..inner.config.clone()
+        };
+        let kin = Kin { process: Some(process), ..self.kin(String::new()) };
+        let lent = Some(Folders {
+            mounts: inner.mounts.clone(),
+            packages: inner.packages.clone(),
+            own: inner.own.clone(),
+            private: inner.private.clone(),
+            granted: inner.folders.clone(),
+        });
+        let child = Session::open(inner.host.clone(), config, Origin { kin: Some(kin), lent, ..Origin::default() })?;
+        Ok(Session { lineage: self.lineage.elsewhere(None), ..child })
+    }
+}
+
+impl Ended {
+    /// Takes in an event of the process; whether it may go on.
+    fn take_in(&mut self, kind: EventKind) -> bool {
+        match kind {
+            EventKind::Stdout { text, .. } => self.print(1, &text),
+            EventKind::Stderr { text, .. } => self.print(2, &text),
+            EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => match data.visible_text() {
+                Some(text) => self.print(1, text) && self.print(1, if text.ends_with('\n') { "" } else { "\n" }),
+                None => true,
+            },
+            EventKind::CellFinished { outcome, .. } => {
+                self.finish(&outcome);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn print(&mut self, stream: u8, text: &str) -> bool {
+        let room = PROCESS_OUTPUT_BYTES_MAX - self.bytes;
+        let fits = text.len() <= room;
+        let text = if fits { text } else { prefix(text, room as u64) };
+        self.bytes += text.len();
+        match self.output.last_mut() {
+            Some((last, piece)) if *last == stream => piece.push_str(text),
+            _ => self.output.push((stream, text.to_owned())),
+        }
+        if !fits {
+            let message = format!("the process printed more than {} MiB", PROCESS_OUTPUT_BYTES_MAX >> 20);
+            self.failure = Some(Failure::new(FailureKind::Output, "CellOutputLimit", message));
+        }
+        fits
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Complete => self.status = Some(0),
+            Outcome::Exited(status) => self.status = Some(status & 0xff),
+            Outcome::Failed(failure) => match failure.kind {
+                FailureKind::Raised => {
+                    self.status = Some(1);
+                    self.print(2, &failure.traceback);
+                    self.print(2, "\n");
+                }
+                _ => self.failure = Some((**failure).clone()),
+            },
+        }
+    }
+
+    fn to_json(&self, reply: Option<&str>) -> String {
+        let failure = self.failure.as_ref().map(|failure| {
+            let code = failure.code.map(|code| code.as_str());
+            json!({"kind": failure.kind.as_str(), "code": code, "message": failure.message})
+        });
+        let reply: Option<Value> = reply.and_then(|reply| serde_json::from_str(reply).ok());
+        json!({"status": self.status, "output": self.output, "failure": failure, "reply": reply}).to_string()
+    }
+}
