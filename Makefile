@@ -12,6 +12,8 @@ DATA := target/datasets
 PACKAGES := target/packages
 # The Python SDK of MCP, which a test serves with.
 MCP := target/mcp
+# The clients of Jupyter that tests run notebooks with.
+JUPYTER := target/jupyter
 # The SDKs of E2B, which a test drives the server with.
 E2B := target/e2b
 
@@ -46,6 +48,7 @@ data: setup ## Fetch the data set of the example
 packages: setup
 	@.ci/packages $(PACKAGES)
 	@.ci/mcp $(MCP)
+	@.ci/jupyter $(JUPYTER)
 	@.ci/e2b $(E2B)
 
 announce: setup

@@ -1,8 +1,11 @@
 //! The command line, as types. What they mean is decided where they are used.
 
+mod kernel;
+mod names;
+
 use std::{net::SocketAddr, path::PathBuf};
 
-use cellar_engine::{GuestName, Language, results::OutputPolicy};
+use cellar_engine::results::OutputPolicy;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
@@ -10,6 +13,11 @@ use clap::{
 use clap_complete::Shell;
 
 use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
+
+pub(crate) use self::{
+    kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
+    names::{GuestCode, LanguageCode},
+};
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
 #[derive(Debug, Parser)]
@@ -59,6 +67,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Serve sessions and runs to the client of the Model Context Protocol that started this one
     Mcp(McpArguments),
+    /// Run notebooks of Jupyter, VS Code and papermill in a sandbox
+    Kernel(KernelArguments),
     /// Make, list and revoke the tokens of `cellar serve`
     Token(TokenArguments),
     /// List the sessions that --session keeps
@@ -538,60 +548,4 @@ pub(crate) struct BakeArguments {
     /// Bake again what is ready
     #[arg(long)]
     pub(crate) force: bool,
-}
-
-/// A guest on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GuestCode {
-    /// CPython and its library
-    #[value(name = "python", alias = "py")]
-    Python,
-    /// The same with NumPy, pandas, and what reads documents and draws charts
-    #[value(name = "python-data")]
-    PythonData,
-    /// QuickJS
-    #[value(name = "javascript", alias = "js")]
-    JavaScript,
-    /// The same with Vega, which draws charts
-    #[value(name = "javascript-charts", hide = true)]
-    JavaScriptCharts,
-    /// The toy language of the engine's own tests
-    #[value(name = "probe", hide = true)]
-    Probe,
-}
-
-impl From<GuestCode> for GuestName {
-    fn from(code: GuestCode) -> GuestName {
-        match code {
-            GuestCode::Python => GuestName::Python,
-            GuestCode::PythonData => GuestName::PythonData,
-            GuestCode::JavaScript => GuestName::JavaScript,
-            GuestCode::JavaScriptCharts => GuestName::JavaScriptCharts,
-            GuestCode::Probe => GuestName::Probe,
-        }
-    }
-}
-
-/// A language on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LanguageCode {
-    /// Python
-    #[value(name = "py", alias = "python")]
-    Python,
-    /// JavaScript
-    #[value(name = "js", alias = "javascript")]
-    JavaScript,
-    /// The toy language of the engine's own tests
-    #[value(name = "probe", hide = true)]
-    Probe,
-}
-
-impl From<LanguageCode> for Language {
-    fn from(code: LanguageCode) -> Language {
-        match code {
-            LanguageCode::Python => Language::Python,
-            LanguageCode::JavaScript => Language::JavaScript,
-            LanguageCode::Probe => Language::Probe,
-        }
-    }
 }

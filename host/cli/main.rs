@@ -4,6 +4,7 @@ mod args;
 mod artifacts;
 mod bake;
 mod doctor;
+mod kernel;
 mod mcp;
 mod notebook;
 mod output;
@@ -28,7 +29,7 @@ use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    args::{Arguments, Command, WORK},
+    args::{Arguments, Command, KernelCommand, WORK},
     report::{CliError, EXIT_COMPLETE},
 };
 
@@ -83,6 +84,10 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
         Command::Serve(arguments) => on_runtime(serve::serve(&folders, arguments)),
         Command::Mcp(arguments) => on_runtime(mcp::mcp(&folders, arguments)),
+        Command::Kernel(arguments) => match arguments.command {
+            KernelCommand::Install(arguments) => kernel::install_kernels(&folders, &arguments),
+            KernelCommand::Run(arguments) => on_runtime(kernel::run(&folders, arguments)),
+        },
         Command::Token(arguments) => token::token(&folders, arguments),
         Command::Sessions(arguments) => sessions::sessions(&folders, &arguments),
         Command::Snapshot(arguments) => sessions::snapshot(&folders, &arguments),

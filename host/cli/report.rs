@@ -17,6 +17,7 @@ use crate::{
     terminal::{Look, escaped, escaped_lines, say, tell},
 };
 use cellar_hub::HubError;
+use cellar_jupyter::KernelError;
 use cellar_server::{ServeError, TokenError};
 use cellar_setup::SetupError;
 use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
@@ -91,6 +92,9 @@ pub(crate) enum CliError {
     /// The tokens of the server cannot be read or changed.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// A kernel for Jupyter cannot be run.
+    #[error(transparent)]
+    Kernel(KernelError),
     /// The process cannot be set up.
     #[error("cannot start")]
     Start(#[source] io::Error),
@@ -131,6 +135,18 @@ impl From<SetupError> for CliError {
     }
 }
 
+impl From<KernelError> for CliError {
+    fn from(error: KernelError) -> CliError {
+        match error {
+            KernelError::Setup(error) => error.into(),
+            KernelError::Usage { message, hint } => CliError::usage(message, hint),
+            KernelError::Save { path, source } => CliError::Save { path, source },
+            KernelError::Start(source) => CliError::Start(source),
+            other => CliError::Kernel(other),
+        }
+    }
+}
+
 impl From<ServeError> for CliError {
     fn from(error: ServeError) -> CliError {
         match error {
@@ -167,6 +183,7 @@ impl CliError {
             CliError::Folder { .. } => "folder",
             CliError::BrokeOff => "broke-off",
             CliError::Serve(_) => "serve",
+            CliError::Kernel(_) => "kernel",
             CliError::Token(_) => "token",
             CliError::Start(_) => "start",
         }
@@ -182,6 +199,7 @@ impl CliError {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
             CliError::Serve(ServeError::Tenants(_) | ServeError::Listen { .. }) => EXIT_USAGE,
+            CliError::Kernel(_) => EXIT_USAGE,
             CliError::Token(TokenError::NameFull { .. } | TokenError::Full | TokenError::Unknown(_)) => EXIT_USAGE,
             CliError::Engine(error) if is_caller_fault(error) => EXIT_USAGE,
             CliError::Hub(error) if matches!(&**error, HubError::Engine(error) if is_caller_fault(error)) => EXIT_USAGE,
@@ -218,7 +236,10 @@ impl CliError {
             CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",
             CliError::Token(TokenError::NameFull { .. }) => "revoke one of them with `cellar token revoke ID`",
             CliError::Token(TokenError::Unknown(_)) => "list them with `cellar token list`",
-            CliError::BrokeOff | CliError::Serve(_) | CliError::Token(_) | CliError::Start(_) => return None,
+            CliError::Kernel(KernelError::Bind { .. }) => "Jupyter chooses other ports when it starts the kernel again",
+            CliError::Kernel(_) | CliError::BrokeOff | CliError::Serve(_) | CliError::Token(_) | CliError::Start(_) => {
+                return None;
+            }
         };
         Some(hint.to_owned())
     }

@@ -14,6 +14,7 @@ mod floods;
 mod hostile;
 mod input;
 mod journals;
+mod jupyter;
 mod many;
 mod mcp;
 mod memory;

@@ -1,6 +1,9 @@
 //! The state of a session as a whole: snapshots, forks, rewinding, sleep, and sessions that are stored.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
 
 use cellar_core::{cell::Language, sync::lock, time::wall_nanos};
 use cellar_files::{Access, Mount};
@@ -15,7 +18,7 @@ use crate::{
     session::checkpoint::{Kept, Slot, check},
     storage::{
         vault::StoredSession,
-        workspace::{OwnFolder, PrivateFolder},
+        workspace::{OwnFolder, PrivateFolder, copy_trees},
     },
 };
 
@@ -123,6 +126,26 @@ impl Session {
         self.fork_as(id, bridges, None).await
     }
 
+    /// Stores a [`fork`](Session::fork) in a place of its own, for whoever opens that next. Nothing of it lives here.
+    ///
+    /// # Errors
+    /// As [`Session::snapshot`]; `Store` when the state or the private workspace cannot be written.
+    pub async fn fork_into(&self, home: StoredSession) -> Result<(), Error> {
+        let snapshot = self.snapshot().await?.forked().named(home.name());
+        let inner = self.inner.clone();
+        let stored = tokio::task::spawn_blocking(move || {
+            let pair = |(folder, from): (OwnFolder, PathBuf)| home.folder(folder).map(|to| (from, to));
+            let pairs: Vec<_> = inner.own_folders()?.into_iter().map(pair).collect::<Result<_, _>>()?;
+            if let Some((_, to)) = pairs.first() {
+                let failed = |source| Error::Store { doing: "copy files to", path: to.clone(), source };
+                let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
+                copy_trees(&pairs, bytes_max).map_err(failed)?;
+            }
+            home.save(&snapshot)
+        });
+        stored.await.map_err(|error| Error::Engine(error.into()))?
+    }
+
     /// A fork that a cell of this session makes. It shares the session's budgets, cells that await end in it, and it asks
     /// nobody for input.
     ///
@@ -156,12 +179,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let inner = &self.inner;
         let mut snapshot = self.snapshot().await?.forked();
-        let path = |folder: &OwnFolder| match (&inner.private, &inner.home) {
-            (Some(private), _) => Ok((*folder, private.path(*folder))),
-            (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
-            (None, None) => Err(Error::SessionClosed(inner.id.clone())),
-        };
-        let folders: Vec<_> = inner.own.iter().map(path).collect::<Result<_, _>>()?;
+        let folders = inner.own_folders()?;
         // A session that was stored under a wider limit keeps what it has.
         let bytes_max = inner.config.limits.disk_bytes.max(snapshot.disk_usage.0);
         let copy = tokio::task::spawn_blocking(move || PrivateFolder::copy_of(&folders, bytes_max));
@@ -227,6 +245,16 @@ impl Session {
 }
 
 impl Inner {
+    /// Where the folders are that it has to itself.
+    fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
+        let path = |folder: &OwnFolder| match (&self.private, &self.home) {
+            (Some(private), _) => Ok((*folder, private.path(*folder))),
+            (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
+            (None, None) => Err(Error::SessionClosed(self.id.clone())),
+        };
+        self.own.iter().map(path).collect()
+    }
+
     /// A snapshot of these kernels, and of what is kept for the languages that have none.
     fn snapshot_of(&self, images: Vec<Arc<KernelImage>>) -> Result<Snapshot, Error> {
         let mut is_fork = false;

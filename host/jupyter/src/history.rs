@@ -1,0 +1,129 @@
+//! What cells were run: the answers to `history_request`. The sources are the session's; here is which of them count.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cellar_engine::{CellId, Session, limits::HISTORY_CELLS_MAX};
+use serde_json::{Value, json};
+
+use crate::message::{Content, Fault};
+
+/// Cells whose output may come when they have ended, and is then told to whoever ran them.
+const PARENTS_MAX: usize = 256;
+/// The number of the one session that there is: nothing is known of those before.
+const SESSION: i64 = 1;
+
+/// The cells of this kernel, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    cells: VecDeque<CellId>,
+    /// The header of the request that ran a cell.
+    parents: BTreeMap<CellId, Value>,
+}
+
+impl History {
+    /// Notes which request runs a cell.
+    pub(crate) fn begin(&mut self, cell: CellId, parent: &Value) {
+        self.parents.insert(cell, parent.clone());
+        if self.parents.len() > PARENTS_MAX {
+            self.parents.pop_first();
+        }
+    }
+
+    /// Notes that a cell belongs to the history.
+    pub(crate) fn store(&mut self, cell: CellId) {
+        self.cells.push_back(cell);
+        if self.cells.len() > HISTORY_CELLS_MAX {
+            self.cells.pop_front();
+        }
+    }
+
+    /// The header of the request that ran a cell; an empty one when that is not known any more.
+    pub(crate) fn parent(&self, cell: CellId) -> Value {
+        self.parents.get(&cell).cloned().unwrap_or_else(|| json!({}))
+    }
+
+    /// Answers a `history_request`.
+    ///
+    /// # Errors
+    /// The request is not valid.
+    pub(crate) fn answer(&self, request: &Content, session: Option<&Session>) -> Result<Value, Fault> {
+        let with_output = request.flag("output", false)?;
+        let kind = request.text("hist_access_type")?;
+        let limit = request.integer("n")?.map(|n| usize::try_from(n).unwrap_or(0));
+        let source = |cell: &CellId| Some((i64::from(cell.0), session?.source(*cell)?.code));
+        let all = || self.cells.iter().filter_map(source);
+        let mut found: Vec<_> = match kind {
+            "tail" => all().collect(),
+            "range" => {
+                let is_this = matches!(request.integer("session")?.unwrap_or(0), 0 | SESSION);
+                let start = request.integer("start")?.unwrap_or(1);
+                let stop = request.integer("stop")?.unwrap_or(i64::MAX);
+                all().filter(|(line, _)| is_this && (start..stop).contains(line)).collect()
+            }
+            "search" => {
+                let pattern: Vec<char> = request.text("pattern").unwrap_or("*").chars().collect();
+                all().filter(|(_, code)| matches(&pattern, code)).collect()
+            }
+            other => {
+                let message = format!("content.hist_access_type: expected tail, range or search, found {other:?}");
+                return Err(Fault::new(message));
+            }
+        };
+        if kind == "search" && request.flag("unique", false)? {
+            let mut seen = std::collections::HashSet::new();
+            found.reverse();
+            found.retain(|(_, code)| seen.insert(code.clone()));
+            found.reverse();
+        }
+        if let (Some(limit), true) = (limit, kind != "range") {
+            found.drain(..found.len().saturating_sub(limit));
+        }
+        let line = |(line, code): (i64, std::sync::Arc<str>)| match with_output {
+            // No output is kept.
+            true => json!([SESSION, line, [&*code, null]]),
+            false => json!([SESSION, line, &*code]),
+        };
+        Ok(json!({"status": "ok", "history": found.into_iter().map(line).collect::<Vec<_>>()}))
+    }
+}
+
+/// Whether all of a text fits a pattern, in which `*` stands for any characters and `?` for one.
+fn matches(pattern: &[char], text: &str) -> bool {
+    let text: Vec<char> = text.chars().collect();
+    // Where to go on when what follows the last star does not fit: one character further.
+    let (mut p, mut t, mut retry) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                p += 1;
+                retry = Some((p, t));
+            }
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match &mut retry {
+                Some((after, from)) => {
+                    *from += 1;
+                    (p, t) = (*after, *from);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, text: &str| matches(&pattern.chars().collect::<Vec<_>>(), text);
+        for (pattern, text) in [("*", ""), ("a*c", "abbc"), ("*b?d*", "abcde"), ("", ""), ("é?", "éà"), ("**x", "yx")]
+        {
+            assert!(check(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a", "ab"), ("a*c", "abb"), ("?", ""), ("", "x"), ("*x", "xy")] {
+            assert!(!check(pattern, text), "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `%cellar`: what this kernel does beyond running cells. It is answered here; no guest sees it.
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, BufReader, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use cellar_engine::{Error, Language, Session, Snapshot};
+use cellar_setup::Folders;
+
+/// What every magic of this kernel begins with.
+const WORD: &str = "%cellar";
+/// Where snapshots lie in the folder of the sessions, by a name that no session can have.
+const SNAPSHOTS: &str = ".snapshots";
+/// How their files end.
+const ENDING: &str = ".snapshot";
+/// Characters of a name.
+const NAME_CHARACTERS_MAX: usize = 100;
+
+const HELP: &str = "\
+%cellar snapshot NAME   keep the state of this notebook: names, closures, generators, whatever lives in memory
+%cellar restore NAME    go back to a state that was kept, in this notebook or in another one; files stay as they are
+%cellar snapshots       list the states that are kept
+%cellar fork NAME       make a session of the state and the private files; `cellar repl --session NAME` goes on with it
+%cellar reset           begin afresh; files stay
+";
+
+/// Why a magic does not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MagicError {
+    /// The line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The engine failed or refused.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// A file of a snapshot cannot be used.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+    /// The folder of the sessions is not known.
+    #[error("{0}")]
+    Folder(String),
+}
+
+impl MagicError {
+    /// What clients show as the name of the error.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            MagicError::Usage(_) => "UsageError",
+            _ => "CellarError",
+        }
+    }
+}
+
+/// Whether a cell is for this kernel and not for its guest.
+pub(crate) fn is_magic(code: &str) -> bool {
+    let rest = code.trim_start().strip_prefix(WORD);
+    rest.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
+}
+
+/// Does what a cell asks for that [is for this kernel](is_magic), and says what was done.
+///
+/// # Errors
+/// It makes no sense, or fails.
+pub(crate) async fn run(
+    code: &str,
+    session: &Session,
+    language: Language,
+    folders: &Folders,
+) -> Result<String, MagicError> {
+    let usage = |what: String| MagicError::Usage(format!("{what}\n{HELP}"));
+    let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.next().unwrap_or_default();
+    if lines.next().is_some() {
+        return Err(usage("%cellar stands alone in its cell".to_owned()));
+    }
+    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+    match words[..] {
+        [] | ["help"] => Ok(HELP.to_owned()),
+        ["snapshot", name] => {
+            let path = file(folders, name)?;
+            let snapshot = session.snapshot().await?;
+            let bytes = blocking(move || {
+                let bytes = snapshot.to_bytes();
+                write(&path, &bytes).map_err(|source| MagicError::File { doing: "write", path, source })?;
+                Ok(bytes.len())
+            });
+            Ok(format!("the state is kept as `{name}` ({} KiB)\n", bytes.await?.div_ceil(1 << 10)))
+        }
+        ["restore", name] => {
+            let path = file(folders, name)?;
+            let read = blocking(move || {
+                let file = Snapshot::open_file(&path).and_then(|file| Snapshot::read_from(BufReader::new(file)));
+                match file {
+                    Ok(read) => Ok(Some(read.map_err(Error::from)?)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(source) => Err(MagicError::File { doing: "read", path, source }),
+                }
+            });
+            let snapshot = read.await?;
+            let snapshot = snapshot
+                .ok_or_else(|| MagicError::Usage(format!("no state is kept as `{name}`; see %cellar snapshots")))?;
+            session.rewind(&snapshot)?;
+            Ok(format!("this notebook goes on from `{name}`\n"))
+        }
+        ["snapshots"] => {
+            let folder = folder(folders)?;
+            blocking(move || list(&folder).map_err(|source| MagicError::File { doing: "list", path: folder, source }))
+                .await
+        }
+        ["fork", name] => {
+            let folders = folders.clone();
+            let own = name.to_owned();
+            let home = blocking(move || {
+                let store = folders.sessions().map_err(|error| MagicError::Folder(error.to_string()))?;
+                Ok(store.claim_new(&own)?)
+            });
+            session.fork_into(home.await?).await?;
+            Ok(format!("the session `{name}` begins here; go on with `cellar repl --session {name}`\n"))
+        }
+        ["reset"] => {
+            session.reset(language);
+            Ok("this notebook begins afresh\n".to_owned())
+        }
+        ["snapshot" | "restore" | "fork"] => Err(usage(format!("{line} needs a name"))),
+        _ => Err(usage(format!("there is no `{line}`"))),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MagicError> + Send + 'static,
+) -> Result<T, MagicError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| MagicError::Folder("a thread of the kernel failed".to_owned()))?
+}
+
+fn folder(folders: &Folders) -> Result<PathBuf, MagicError> {
+    let store = folders.store().map_err(|error| MagicError::Folder(format!("{error}; say --store DIR")))?;
+    Ok(store.join(SNAPSHOTS))
+}
+
+/// The file of a snapshot.
+fn file(folders: &Folders, name: &str) -> Result<PathBuf, MagicError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() > NAME_CHARACTERS_MAX || name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
+        return Err(MagicError::Usage(format!(
+            "`{name}` cannot name a state: a name has 1 to {NAME_CHARACTERS_MAX} letters, digits, `.`, `-` and `_`, and begins with \
+             none of `.` and `-`"
+        )));
+    }
+    Ok(folder(folders)?.join(format!("{name}{ENDING}")))
+}
+
+/// Writes a file for this user alone, so that it is whole or as it was.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// The names of the snapshots, a line each.
+fn list(folder: &Path) -> io::Result<String> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok("no state is kept\n".to_owned()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter_map(|name| name.strip_suffix(ENDING).map(str::to_owned)).collect();
+    names.sort_unstable();
+    Ok(if names.is_empty() { "no state is kept\n".to_owned() } else { names.join("\n") + "\n" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_of_this_kernel_are_taken() {
+        for code in ["%cellar", " \n%cellar snapshot a\n", "%cellar\tx"] {
+            assert!(is_magic(code), "{code:?}");
+        }
+        for code in ["%cellars", "x = 1\n%cellar", "%%cellar", "%time 1", ""] {
+            assert!(!is_magic(code), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn names_stay_in_their_folder() {
+        let folders = Folders { store: Some("/store".into()), ..Folders::default() };
+        assert!(file(&folders, "a.b-c_1").is_ok_and(|path| path == Path::new("/store/.snapshots/a.b-c_1.snapshot")));
+        for name in ["../x", ".x", "-x", "a/b", "é", &"x".repeat(101)] {
+            assert!(file(&folders, name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What clients are told of the languages.
+
+use cellar_engine::{GuestName, Language};
+use serde_json::{Value, json};
+
+use crate::message::PROTOCOL_VERSION;
+
+/// What clients show for a guest.
+pub fn display_name(guest: GuestName) -> &'static str {
+    match guest {
+        GuestName::Python => "Python (Cellar)",
+        GuestName::PythonData => "Python with pandas (Cellar)",
+        GuestName::JavaScript => "JavaScript (Cellar)",
+        _ => "Cellar",
+    }
+}
+
+/// The name of a language as notebooks have it. Tools such as papermill look for exactly these words.
+pub(crate) fn language_name(language: Language) -> &'static str {
+    match language {
+        Language::Python => "python",
+        Language::JavaScript => "javascript",
+        Language::Probe => "probe",
+    }
+}
+
+/// The answer to a `kernel_info_request`.
+pub(crate) fn kernel_info(language: Language) -> Value {
+    let language_info = match language {
+        Language::Python => json!({
+            "name": "python",
+            // A test compares it with what the guest says of itself.
+            "version": "3.13",
+            "mimetype": "text/x-python",
+            "file_extension": ".py",
+            "pygments_lexer": "ipython3",
+            "codemirror_mode": {"name": "ipython", "version": 3},
+            "nbconvert_exporter": "python",
+        }),
+        Language::JavaScript => json!({
+            "name": "javascript",
+            "version": "ES2023",
+            "mimetype": "text/javascript",
+            "file_extension": ".js",
+            "pygments_lexer": "javascript",
+            "codemirror_mode": {"name": "javascript"},
+            "nbconvert_exporter": "script",
+        }),
+        Language::Probe => json!({
+            "name": "probe", "version": "1", "mimetype": "text/plain", "file_extension": ".probe",
+            "pygments_lexer": "text", "codemirror_mode": "text", "nbconvert_exporter": "script",
+        }),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    json!({
+        "status": "ok",
+        "protocol_version": PROTOCOL_VERSION,
+        "implementation": "cellar",
+        "implementation_version": version,
+        "language_info": language_info,
+        "banner": format!(
+            "Cellar {version}: {} in a sandbox. What is not granted cannot be reached. `%cellar` says what this kernel does \
+             beyond running cells.", language.title()
+        ),
+        "help_links": [],
+        "debugger": false,
+        "supported_features": [],
+    })
+}
