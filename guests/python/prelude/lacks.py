@@ -24,7 +24,6 @@ DATA = "the guest `python-data` has it built in; the host chooses the guest of a
 # them too.
 MODULES = {
     "_curses": TERMINAL,
-    "_posixshmem": PROCESSES,
     "_posixsubprocess": PROCESSES,
     "_tkinter": SCREEN,
     "curses": TERMINAL,

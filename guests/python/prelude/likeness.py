@@ -224,30 +224,33 @@ def _uname():
 
 
 def _account():
-    """The modules `pwd` and `grp`: the one user, and the group of that."""
+    """The modules `pwd` and `grp`: the one user and the group of that, and root's, to whom archives give what is in them."""
     home = os.environ.get("HOME", "/workspace")
     passwd = collections.namedtuple("struct_passwd", "pw_name pw_passwd pw_uid pw_gid pw_gecos pw_dir pw_shell")
     group = collections.namedtuple("struct_group", "gr_name gr_passwd gr_gid gr_mem")
-    user, own = passwd("user", "x", _USER, _USER, "", home, "/bin/sh"), group("user", "x", _USER, [])
+    user = passwd("user", "x", _USER, _USER, "", home, "/bin/sh")
+    root = passwd("root", "x", 0, 0, "root", "/root", "/bin/sh")
+    groups = [group("root", "x", 0, []), group("user", "x", _USER, [])]
 
-    def module(name, kind, entry, prefix, key):
+    def module(name, kind, entries, prefix, key):
         def by_number(number, /):
-            if number != _USER:
-                raise KeyError(f"{prefix}{key}(): {key} not found: {number}")
-            return entry()
+            for entry in entries():
+                if entry[2] == number:
+                    return entry
+            raise KeyError(f"{prefix}{key}(): {key} not found: {number}")
 
         def by_name(wanted, /):
-            if wanted != "user":
-                raise KeyError(f"{prefix}nam(): name not found: {wanted!r}")
-            return entry()
+            for entry in entries():
+                if entry[0] == wanted:
+                    return entry
+            raise KeyError(f"{prefix}nam(): name not found: {wanted!r}")
 
-        made = types.ModuleType(name, "The user and the group that there are.")
-        vars(made).update({kind.__name__: kind, f"{prefix}{key}": by_number, f"{prefix}nam": by_name, f"{prefix}all": lambda: [entry()]})
+        made = types.ModuleType(name, "The users and the groups that there are.")
+        vars(made).update({kind.__name__: kind, f"{prefix}{key}": by_number, f"{prefix}nam": by_name, f"{prefix}all": entries})
         sys.modules[name] = made
 
-    entry = lambda: user._replace(pw_dir=os.environ.get("HOME", home))
-    module("pwd", passwd, entry, "getpw", "uid")
-    module("grp", group, lambda: own, "getgr", "gid")
+    module("pwd", passwd, lambda: [root, user._replace(pw_dir=os.environ.get("HOME", home))], "getpw", "uid")
+    module("grp", group, lambda: list(groups), "getgr", "gid")
 
 
 def _install_users():

@@ -546,12 +546,20 @@ def _native_part():
     return module
 
 
+def _shared_memory_part():
+    """`_posixshmem`, likewise."""
+    module = types.ModuleType("_posixshmem")
+    module.shm_open = module.shm_unlink = _refusing("shared_memory")
+    return module
+
+
 absent.CHANGED.update({
     "concurrent.futures.process": change_executor,
     "multiprocessing.context": change_context,
     "multiprocessing.pool": change_pool,
 })
 sys.modules["_multiprocessing"] = _native_part()
+sys.modules["_posixshmem"] = _shared_memory_part()
 
 
 def install():

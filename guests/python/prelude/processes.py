@@ -4,6 +4,7 @@ What a process is to do is its order, which the host hands on to it; see `progra
 beginning to its end, and brings all that it has printed. It ends with the cell that started it.
 """
 
+import errno
 import json
 import os
 import re
@@ -310,6 +311,17 @@ def _kill(pid, number, /):
         running.kill(int(number))
 
 
+def _waitpid(_pid, _options, /):
+    """There is never a child that nobody has waited for: `Popen` does that itself."""
+    raise ChildProcessError(errno.ECHILD, "No child processes")
+
+
+def _waitstatus_to_exitcode(status):
+    """The exit status, or the negated number of the signal, in what `waitpid` would give."""
+    signal_number = status & 0x7F
+    return -signal_number if signal_number else status >> 8 & 0xFF
+
+
 def install():
     """Makes the library start processes as they are here."""
     import codecs
@@ -319,8 +331,10 @@ def install():
     codecs.register_error("cellar.bytes", escape)
     sys.executable = sys._base_executable = PYTHON
     commands.add_programs(run_in_line, ("python", "python3", "node"))
-    os.system, os.popen, os.kill = _system, _popen, _kill
-    for function, name in ((_system, "system"), (_popen, "popen"), (_kill, "kill")):
+    os.WNOHANG = 1
+    own = {"system": _system, "popen": _popen, "kill": _kill, "waitpid": _waitpid, "waitstatus_to_exitcode": _waitstatus_to_exitcode}
+    vars(os).update(own)
+    for name, function in own.items():
         function.__name__ = function.__qualname__ = name
         function.__module__ = "os"
     popen.install()
