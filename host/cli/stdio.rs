@@ -15,9 +15,7 @@ use cellar_engine::{
     background::{Background, BackgroundReader},
     results::View,
 };
-use cellar_hub::{
-    Answerer, Ask, Delivery, Hub, HubConfig, HubError, Keep, OnDisconnect, OpenRequest, RunHandle, RunRequest,
-};
+use cellar_hub::{Answerer, Ask, Delivery, Hub, HubConfig, HubError, OnDisconnect, OpenRequest, RunHandle, RunRequest};
 use cellar_setup::Overrides;
 use cellar_wire::{
     Answer, EventJson, Open, OpenSessionJson, OutputJson, Request, ResultJson, StreamJson, first_outputs, output_page,
@@ -329,8 +327,7 @@ impl Server {
             workspace: open.workspace.map(Into::into),
             tools: open.tools,
             snapshot,
-            keep: Keep::No,
-            record: None,
+            ..OpenRequest::default()
         };
         let name = self.hub.open_session(request, Some(self.answerer.clone())).await?;
         let background = self.hub.session(&name)?.session.background();

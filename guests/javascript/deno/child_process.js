@@ -51,7 +51,7 @@ function asked(file, values, options, input, pid) {
   const environment = Object.entries(options.env ?? process.env).filter(([, value]) => value !== undefined);
   return {
     language, code: ENTRIES[language],
-    order: { ...order, cwd: folder, stdin: textOf(input), pid, ppid: process.pid },
+    order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), pid, ppid: process.pid }),
     environment: environment.map(([name, value]) => [name, String(value)]),
     timeout: options.timeout > 0 ? Math.ceil(options.timeout) : null,
   };

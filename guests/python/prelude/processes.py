@@ -137,7 +137,7 @@ class Running:
         self.pid = os.getpid() + _last[0]
         order = {**order, "cwd": folder, "stdin": text_of(data), "pid": self.pid, "ppid": os.getpid()}
         pairs = [[str(name), str(value)] for name, value in environment.items()]
-        asked = {"language": language, "code": ENTRIES[language], "order": order, "environment": pairs}
+        asked = {"language": language, "code": ENTRIES[language], "order": json.dumps(order), "environment": pairs}
         self._ended = self._killed = None
         self._waits = _thread.allocate_lock()
         self._heard = []

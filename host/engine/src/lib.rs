@@ -82,7 +82,7 @@ pub use self::{
     formats::snapshot::Snapshot,
     kernel::host::Host,
     session::{
-        Session, SessionConfig, made_up_id,
+        DiskBudget, Session, SessionConfig, made_up_id,
         run::{Canceller, Run},
     },
 };

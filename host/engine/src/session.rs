@@ -15,7 +15,7 @@ use std::{
 use cellar_core::{
     cell::{Cell, CellId, GuestName, Language, RunId},
     event::EventKind,
-    limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
+    limits::{INPUT_IDLE_TIMEOUT_MAX, Limits, PROCESS_ROOM_WAIT},
     sync::lock,
 };
 use cellar_files::{FileLimits, Files, OpenMount, Quota};
@@ -80,7 +80,7 @@ use forks::{Forks, Kin};
 use processes::{Process, Processes};
 use reading::Reach;
 
-pub use grants::SessionConfig;
+pub use grants::{DiskBudget, SessionConfig};
 pub use selfref::selfref_pack;
 
 /// Commands that wait for a busy kernel.
@@ -299,7 +299,9 @@ impl Session {
             packages,
             folders: granted,
             own,
-            quota: quota.unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
+            quota: quota
+                .or_else(|| config.disk_budget.as_ref().map(|DiskBudget(quota)| quota.clone()))
+                .unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
             permits,
             locals,
             backlog: Arc::default(),
@@ -463,7 +465,7 @@ impl Session {
             began,
             deadline: began + timeout,
             timeout,
-            room_left: timeout,
+            room_left: if self.is_process() { timeout.min(PROCESS_ROOM_WAIT) } else { timeout },
             stop_seen: None,
             told: None,
             give_up: None,

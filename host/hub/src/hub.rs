@@ -14,7 +14,7 @@ use cellar_bridges::{Doors, HostBridges, Tools};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
 use cellar_engine::{
-    Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
+    DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
     bridges::ToolSpec,
     guests::guest_status,
@@ -87,6 +87,8 @@ pub struct OpenRequest {
     pub input: Option<bool>,
     /// Folder that its cells see as their workspace; as the hub says when absent.
     pub workspace: Option<PathBuf>,
+    /// The budget of the session whose workspace that is.
+    pub disk_budget: Option<DiskBudget>,
     /// Tools that its answerer answers for.
     pub tools: Vec<ToolSpec>,
     /// The state that it begins with.
@@ -262,6 +264,7 @@ impl Hub {
         if let Some(workspace) = open.workspace {
             config.workspace = Some(workspace);
         }
+        config.disk_budget = open.disk_budget;
         if let Some(artifacts) = &inner.config.artifacts {
             config.artifacts = Some(artifacts.clone());
         }

@@ -197,12 +197,24 @@ pub(crate) async fn answer(server: Server, asked: Asked, parts: Parts, body: Bod
     let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
     let answered = match (admitted, sandbox) {
         (Err(problem), _) => Err(problem),
-        (Ok(()), None) => control::route(call, &method, &path).await,
+        (Ok(()), None) => {
+            let asked = asked.path.clone();
+            to_its_end(async move {
+                let path: Vec<&str> = asked.iter().map(String::as_str).collect();
+                control::route(call, &method, &path).await
+            })
+            .await
+        }
         (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
     };
     let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
     server.0.metrics.count(Some(&tenant.name), response.status());
     response
+}
+
+/// Does what is to be done whole or not at all, whether or not its client waits for it.
+async fn to_its_end(work: impl Future<Output = Answer> + Send + 'static) -> Answer {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error, "task")))
 }
 
 /// Finds what a sandbox is asked for.
@@ -215,11 +227,18 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
         ("GET", ["health"]) => Ok(StatusCode::NO_CONTENT.into_response()),
         ("POST", ["execute"]) => execute::run(call, sandbox).await,
         ("GET", ["contexts"]) => contexts::list(&sandbox),
-        ("POST", ["contexts"]) => contexts::create(call, sandbox).await,
-        ("DELETE", ["contexts", id]) => contexts::remove(call, sandbox, id).await,
+        ("POST", ["contexts"]) => to_its_end(contexts::create(call, sandbox)).await,
+        ("DELETE", ["contexts", id]) => {
+            let id = (*id).to_owned();
+            to_its_end(async move { contexts::remove(call, sandbox, &id).await }).await
+        }
         ("POST", ["contexts", id, "restart"]) => contexts::restart(call, sandbox, id).await,
         ("GET", ["files"]) => files::read(call, sandbox).await,
         ("POST", ["files"]) => files::write(call, sandbox).await,
+        ("POST", ["filesystem.Filesystem", procedure @ "GetWatcherEvents"]) => {
+            let procedure = (*procedure).to_owned();
+            to_its_end(async move { filesystem::answer(call, sandbox, &procedure).await }).await
+        }
         ("POST", ["filesystem.Filesystem", procedure]) => filesystem::answer(call, sandbox, procedure).await,
         ("POST", ["process.Process", procedure]) => Ok(connect::no_commands(procedure)),
         _ => Err(Problem::new(StatusCode::NOT_FOUND, "unknown", "a sandbox is not asked for this")),
@@ -273,7 +292,9 @@ fn of_sandbox(
         let tenant = server.0.tenants.get(&token.tenant).ok_or_else(unknown)?;
         let sandbox = tenant.sandboxes.get(id);
         let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
-        return Ok((Passed { tenant: tenant.clone(), token: token_id.to_owned() }, sandbox));
+        // Whoever has shown nothing is charged to nobody.
+        let sandbox = sandbox.ok_or_else(|| dead(None))?;
+        return Ok((Passed { tenant: tenant.clone(), token: token_id.to_owned() }, Some(sandbox)));
     }
     if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
         && let Some(found) = signed(server, id, method, query)?
@@ -307,6 +328,10 @@ fn signed(
     }
     let operation = if *method == Method::GET { "read" } else { "write" };
     let [path, user] = ["path", "username"].map(|name| asked(name).unwrap_or_default());
+    if user.contains(':') {
+        // What was signed could be taken apart in more than one way.
+        return Err(refused("the user of this address has a colon"));
+    }
     let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for tenant in server.0.tenants.values() {
         let Some(sandbox) = tenant.sandboxes.get(id) else { continue };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::{GuestName, Language};
+use cellar_engine::{DiskBudget, GuestName, Language};
 use cellar_wire::config::Config;
 use serde::{Deserialize, Serialize};
 
@@ -45,4 +45,6 @@ impl Opening {
 pub(crate) struct Opened {
     pub(crate) config: Option<Config>,
     pub(crate) workspace: Option<PathBuf>,
+    /// The budget of the session whose workspace that is.
+    pub(crate) disk_budget: Option<DiskBudget>,
 }

@@ -154,13 +154,13 @@ impl Tenant {
             return Ok(entry);
         }
         let Served { input, opening, .. } = self.served(name);
-        let Opened { config, workspace } = self.opened(&opening).await?;
+        let Opened { config, workspace, disk_budget } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
         if let Ok(entry) = self.hub.session(name) {
             return Ok(entry);
         }
         let (name_of, input, keep) = (Some(name.to_owned()), Some(input), Keep::Existing);
-        let open = OpenRequest { name: name_of, input, keep, config, workspace, ..OpenRequest::default() };
+        let open = OpenRequest { name: name_of, input, keep, config, workspace, disk_budget, ..OpenRequest::default() };
         match self.hub.open_session(open, None).await {
             // Whatever is no name of a session names none.
             Err(HubError::Engine(Error::SessionName(_))) => Err(Problem::unknown("session")),
@@ -188,7 +188,7 @@ impl Tenant {
         snapshot: Option<Snapshot>,
         opening: Opening,
     ) -> Result<(), Problem> {
-        let Opened { config, workspace } = self.opened(&opening).await?;
+        let Opened { config, workspace, disk_budget } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
         let (name_of, is_answered, keep) = (Some(name.to_owned()), Some(input), Keep::New);
         let open = OpenRequest {
@@ -198,6 +198,7 @@ impl Tenant {
             snapshot,
             config,
             workspace,
+            disk_budget,
             ..OpenRequest::default()
         };
         self.hub.open_session(open, None).await?;
@@ -209,13 +210,16 @@ impl Tenant {
     /// What a session is opened with that was asked for so.
     async fn opened(&self, opening: &Opening) -> Result<Opened, Problem> {
         let config = opening.config(self.hub.file());
-        let workspace = match &opening.beside {
-            None => None,
+        let (workspace, disk_budget) = match &opening.beside {
+            None => (None, None),
             // A session that shares a workspace is not shared itself, so that this ends.
             Some(name) if self.served(name).opening.beside.is_some() => return Err(Problem::unknown("session")),
-            Some(name) => Some(Box::pin(self.session(name)).await?.session.workspace()?),
+            Some(name) => {
+                let session = Box::pin(self.session(name)).await?.session;
+                (Some(session.workspace()?), Some(session.disk_budget()))
+            }
         };
-        Ok(Opened { config, workspace })
+        Ok(Opened { config, workspace, disk_budget })
     }
 
     /// Opens a session with the state of another one.
@@ -367,9 +371,15 @@ impl Tenant {
 
     fn note(&self, session: &str, input: bool, opening: Opening) -> Result<(), Problem> {
         let text = serde_json::to_vec(&Served { created_at: now(), input, opening }).unwrap_or_default();
-        let written =
-            fs::create_dir_all(self.store.join(SERVED)).and_then(|()| fs::write(self.served_file(session), text));
-        written.map_err(|error| Problem::internal(&error, "store"))
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(self.store.join(SERVED))?;
+            // Only its owner may read it, as temporary files are made: there may be credentials in the environment.
+            let mut file = tempfile::NamedTempFile::new_in(&self.store)?;
+            file.write_all(&text)?;
+            file.persist(self.served_file(session))?;
+            Ok(())
+        };
+        write().map_err(|error| Problem::internal(&error, "store"))
     }
 }
 

@@ -445,8 +445,11 @@ impl StoreData {
             return playback.is_over(self.executing);
         }
         let reason = self.stop_reason(self.executing, None);
+        // A process that was given up has no state to keep, and nobody hears it.
+        let is_given_up = self.binding.memory.is_some() && self.binding.link.closing.load(Ordering::Relaxed);
+        let grace = if is_given_up { Duration::ZERO } else { self.binding.limits.grace };
         match self.note_stop(self.executing, reason) {
-            Some((since, reason)) if since.elapsed() >= self.binding.limits.grace => {
+            Some((since, reason)) if since.elapsed() >= grace => {
                 self.killed = Some(reason);
                 true
             }

@@ -6,7 +6,7 @@ use cellar_core::{
     cell::{GuestName, Language},
     limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
 };
-use cellar_files::{Access, Files, Mount};
+use cellar_files::{Access, Files, Mount, Quota};
 use cellar_results::{artifacts::ArtifactStore, renderer::Renderer, result::OutputPolicy};
 
 use super::granted::{Bridges, NoBridges};
@@ -19,12 +19,18 @@ use crate::{
     storage::workspace::OwnFolder,
 };
 
+/// What sessions that share a folder may add to the disk, all together.
+#[derive(Clone, Debug)]
+pub struct DiskBudget(pub(super) Arc<Quota>);
+
 /// What a session is granted. The default grants nothing but an empty private workspace and an empty folder for temporary
 /// files.
 #[derive(Clone)]
 pub struct SessionConfig {
     /// Its name; made up when absent.
     pub id: Option<String>,
+    /// The budget of the session whose workspace this one shares; when absent it has one of its own.
+    pub disk_budget: Option<DiskBudget>,
     /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
     pub workspace: Option<PathBuf>,
     /// Guest paths where the workspace appears as well; when absent, those of [`ALIASES`](crate::config::ALIASES) where nothing
@@ -66,6 +72,7 @@ impl Default for SessionConfig {
     fn default() -> SessionConfig {
         SessionConfig {
             id: None,
+            disk_budget: None,
             workspace: None,
             aliases: None,
             mounts: Vec::new(),
@@ -104,6 +111,11 @@ impl super::Session {
     /// The folders that its cells see, for whoever holds the session. What is written counts as if cells had.
     pub fn files(&self) -> Files {
         Files::new(self.inner.mounts.clone(), self.inner.quota.clone())
+    }
+
+    /// What it may add to the disk, for sessions that are to share its workspace.
+    pub fn disk_budget(&self) -> DiskBudget {
+        DiskBudget(self.inner.quota.clone())
     }
 
     /// The folder of the host that its cells have as their workspace, for sessions that are to share it.

@@ -18,6 +18,8 @@ use crate::contract::bridge::{CallError, CallErrorKind, CallFuture, Response};
 
 /// What names of the session's own calls begin with.
 pub(super) const OWN: &str = "cellar.";
+/// Bytes of the arguments of a conversion: two paths and a request. As values they would take many times that.
+const CONVERSION_BYTES_MAX: usize = 128 << 10;
 /// Bytes that are written at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -45,6 +47,10 @@ struct Drawing {
     to: String,
 }
 
+/// One file of tables at a time for a session and all that its cells make of it: the program converts a few at a time.
+#[derive(Debug, Default)]
+struct Turn(tokio::sync::Mutex<()>);
+
 /// Why a file was not made.
 enum Fault {
     Table(TableError),
@@ -69,6 +75,10 @@ impl Session {
         let session = self.clone();
         Some(match name {
             "disk" => Box::pin(std::future::ready(Ok(session.disk()))),
+            "convert" if arguments.len() > CONVERSION_BYTES_MAX => {
+                let error = CallError::new(CallErrorKind::Limit, "the arguments are too large");
+                Box::pin(std::future::ready(Err(error)))
+            }
             "convert" => answer(name, arguments, move |asked| async move { session.convert(asked).await }),
             "draw" => answer(name, arguments, move |asked| async move { session.draw(asked).await }),
             _ => return None,
@@ -84,6 +94,8 @@ impl Session {
     /// Makes one file of another. Both are reached as cells reach them.
     async fn convert(&self, asked: Conversion) -> Result<Value, CallError> {
         let Conversion { from, to, request } = asked;
+        let turn = self.local::<Turn>();
+        let _mine = turn.0.lock().await;
         let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
         let mut files = self.files();
         let input = files.open(ROOT, &from, read).and_then(|file| files.share(file));

@@ -17,15 +17,15 @@ use cellar_core::{
     cell::{Cell, Language},
     event::EventKind,
     limits::{
-        AGENT_DEPTH_MAX, Limits, PROCESS_COUNTS_MAX, PROCESS_OUTPUT_BYTES_MAX, PROCESSES_MAX, PROCESSES_OF_CELL_MAX,
-        TIMEOUT_MAX,
+        AGENT_DEPTH_MAX, CODE_BYTES_MAX, Limits, PROCESS_COUNTS_MAX, PROCESS_OUTPUT_BYTES_MAX, PROCESSES_MAX,
+        PROCESSES_OF_CELL_MAX, TIMEOUT_MAX,
     },
     outcome::{Failure, FailureKind, Outcome},
     sync::lock,
     text::{describe, prefix},
 };
 use futures::StreamExt;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{Origin, Session, SessionConfig, folders::Folders, forks::Kin};
@@ -44,6 +44,10 @@ use crate::{
 
 /// What the primitives of processes begin with. They are how guests start them, and in no list that cells see.
 const PROCESS: &str = "process.";
+/// Bytes that a piece of output counts besides its text.
+const PIECE_BYTES: usize = 64;
+/// Environment variables of a process.
+const ENVIRONMENT_MAX: usize = 10_000;
 
 /// The budgets of processes, shared by a session and all that its cells make of it.
 #[derive(Debug)]
@@ -102,7 +106,8 @@ struct Start {
     language: String,
     /// The cell that reads the order and does what it says.
     code: String,
-    order: Value,
+    /// JSON as a text, which the host does not take apart.
+    order: String,
     environment: Vec<(String, String)>,
     /// Milliseconds after which it is ended.
     #[serde(default)]
@@ -118,6 +123,39 @@ struct Ended {
     status: Option<i32>,
     /// What it was ended for.
     failure: Option<Failure>,
+}
+
+/// How a guest is told what a process came to.
+#[derive(Serialize)]
+struct Told<'a> {
+    status: Option<i32>,
+    output: &'a [(u8, String)],
+    failure: Option<Value>,
+    reply: Option<String>,
+}
+
+impl Start {
+    /// # Errors
+    /// `Limit` and `Invalid`.
+    fn check(&self) -> Result<(), CallError> {
+        if self.code.len() > CODE_BYTES_MAX {
+            return Err(refused(CallErrorKind::Limit, format!("a process has at most {CODE_BYTES_MAX} bytes of code")));
+        }
+        if self.environment.len() > ENVIRONMENT_MAX {
+            let message = format!("a process has at most {ENVIRONMENT_MAX} environment variables");
+            return Err(refused(CallErrorKind::Limit, message));
+        }
+        let is_bad =
+            |(name, value): &(String, String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        if self.environment.iter().any(is_bad) {
+            let message = "an environment variable has a name, without `=`, and nothing in it has a NUL";
+            return Err(refused(CallErrorKind::Invalid, message));
+        }
+        if serde_json::from_str::<IgnoredAny>(&self.order).is_err() {
+            return Err(refused(CallErrorKind::Invalid, "`/order`: expected JSON as a text"));
+        }
+        Ok(())
+    }
 }
 
 fn refused(kind: CallErrorKind, message: impl Into<String>) -> CallError {
@@ -138,7 +176,9 @@ impl Session {
         let (arguments, site) = (arguments.to_owned(), site.clone());
         let begun = match name {
             "run" => {
-                let future = async move { session.run_process(&arguments, site).await };
+                // What its processes have burned until now is taken off `fuel_left` already.
+                let burned = site.spent.as_ref().map_or(0, |spent| spent.fuel());
+                let future = async move { session.run_process(&arguments, site, burned).await };
                 Begun { future: Box::pin(future), kept: None, is_process: true }
             }
             "order" => {
@@ -165,12 +205,13 @@ impl Session {
         process.ok_or_else(|| refused(CallErrorKind::Unknown, "this kernel is no process, so it has no order"))
     }
 
-    async fn run_process(&self, arguments: &str, site: Site) -> Result<Response, CallError> {
+    async fn run_process(&self, arguments: &str, site: Site, burned: u64) -> Result<Response, CallError> {
         let start: Start = serde_json::from_str(arguments)
             .map_err(|error| refused(CallErrorKind::Invalid, format!("the arguments do not fit: {error}")))?;
         let Some(language) = Language::from_code(&start.language) else {
             return Err(refused(CallErrorKind::Invalid, "`/language`: expected \"py\" or \"js\""));
         };
+        start.check()?;
         let Some(spent) = site.spent else {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
             return Err(refused(CallErrorKind::Failed, message));
@@ -191,16 +232,20 @@ impl Session {
             return Err(refused(CallErrorKind::Limit, message));
         }
         let _permit = inner.processes.permits.one(depth).await;
+        let fuel_left = site.fuel_left.map(|left| left.saturating_sub(spent.fuel().saturating_sub(burned)));
+        if fuel_left == Some(0) {
+            return Err(refused(CallErrorKind::Limit, "the cell and its processes have used up their fuel"));
+        }
         let process = Process {
             root,
-            order: start.order.to_string(),
+            order: start.order,
             reply: Mutex::default(),
             bill: spent,
             memory: inner.processes.memory.clone(),
             home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };
         let process = Arc::new(process);
-        let child = self.process_session(process.clone(), start.environment, site.fuel_left);
+        let child = self.process_session(process.clone(), start.environment, fuel_left);
         let child = child.map_err(|error| not_started(&error, language))?;
         let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, start.code) };
         let run = child.for_agent(depth).run(vec![cell]);
@@ -285,7 +330,10 @@ impl Ended {
     }
 
     fn print(&mut self, stream: u8, text: &str) -> bool {
-        let room = PROCESS_OUTPUT_BYTES_MAX - self.bytes;
+        if self.output.last().is_none_or(|(last, _)| *last != stream) {
+            self.bytes += PIECE_BYTES;
+        }
+        let room = PROCESS_OUTPUT_BYTES_MAX.saturating_sub(self.bytes);
         let fits = text.len() <= room;
         let text = if fits { text } else { prefix(text, room as u64) };
         self.bytes += text.len();
@@ -320,7 +368,9 @@ impl Ended {
             let code = failure.code.map(|code| code.as_str());
             json!({"kind": failure.kind.as_str(), "code": code, "message": failure.message})
         });
-        let reply: Option<Value> = reply.and_then(|reply| serde_json::from_str(reply).ok());
-        json!({"status": self.status, "output": self.output, "failure": failure, "reply": reply}).to_string()
+        // Anything else than a text would take many times its size.
+        let reply = reply.and_then(|reply| serde_json::from_str::<String>(reply).ok());
+        let told = Told { status: self.status, output: &self.output, failure, reply };
+        serde_json::to_string(&told).unwrap_or_default()
     }
 }

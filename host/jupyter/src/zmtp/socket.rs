@@ -247,15 +247,13 @@ impl Socket {
         let is_subscribed =
             |peer: &&Arc<Peer>| lock(&peer.topics).iter().any(|subscribed| topic.starts_with(subscribed));
         let peers: Vec<Arc<Peer>> = lock(&self.0.peers).values().filter(is_subscribed).cloned().collect();
-        for peer in peers {
-            send(&peer, frames.clone()).await;
-        }
+        futures::future::join_all(peers.iter().map(|peer| send(peer, frames.clone()))).await;
     }
 
-    /// The peer that calls itself so; of several the latest.
+    /// The peer that calls itself so; of several the first, as with ZeroMQ's own sockets: who comes later may be anybody.
     pub(crate) fn peer(&self, identity: &[u8]) -> Option<u64> {
         let peers = lock(&self.0.peers);
-        let found = peers.iter().rev().find(|(_, peer)| peer.identity[..] == *identity);
+        let found = peers.iter().find(|(_, peer)| peer.identity[..] == *identity);
         found.map(|(number, _)| *number)
     }
 

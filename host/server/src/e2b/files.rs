@@ -3,7 +3,10 @@
 use std::io::Read as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
-use cellar_engine::{Session, config::WORKSPACE};
+use cellar_engine::{
+    Session,
+    config::{ALIASES, TEMPORARY, WORKSPACE},
+};
 use cellar_files::{FileError, FileKind, OpenHow, ROOT};
 use flate2::read::GzDecoder;
 use http::{StatusCode, header};
@@ -78,9 +81,13 @@ impl Place {
         self.guest.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
 
-    /// Whether it is the workspace itself, or lies above everything.
+    /// Whether it is a folder that every session has, by any of its names, or lies above one.
     pub(super) fn is_root(&self) -> bool {
-        self.guest == WORKSPACE || self.guest == "/"
+        let is_at_or_above = |folder: &&str| {
+            let rest = folder.strip_prefix(self.guest.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.guest == "/" || [WORKSPACE, TEMPORARY].iter().chain(&ALIASES).any(is_at_or_above)
     }
 
     /// What is said of a file that cannot be had, or changed.

@@ -210,7 +210,10 @@ pub(super) async fn pause(tenant: &Tenant, id: &str, is_with_memory: bool) -> Re
             if !is_with_memory {
                 forget_memory(&session);
             }
-            session.hibernate().await?;
+            session.save().await?;
+            // Whoever connects wakes it from what is stored.
+            drop(session);
+            let _ = tenant.hub.close(&name);
         }
     }
     Ok(was_running)
@@ -261,20 +264,36 @@ pub(super) fn set_timeout(tenant: &Tenant, id: &str, timeout: u64) -> Result<(),
 /// Ends a sandbox, or removes a snapshot. Whether it was there.
 pub(super) async fn remove(tenant: &Tenant, id: &str) -> bool {
     let Some(sandbox) = tenant.sandboxes.remove(id) else { return false };
-    remove_sessions(tenant, &sandbox).await;
+    end_sessions(tenant, sandbox).await;
     true
 }
 
-async fn remove_sessions(tenant: &Tenant, sandbox: &Sandbox) {
+/// Removes the sessions of a sandbox that was forgotten. While somebody holds one of them it is known again, as one whose time
+/// is over, so that it is tried again and found by nobody.
+async fn end_sessions(tenant: &Tenant, sandbox: Sandbox) {
+    if !remove_sessions(tenant, &sandbox).await {
+        let over = Sandbox { end_at: 0, is_paused: false, auto_pause: false, snapshot_of: None, ..sandbox };
+        let _ = tenant.sandboxes.add(over);
+    }
+}
+
+/// Whether all of them went.
+async fn remove_sessions(tenant: &Tenant, sandbox: &Sandbox) -> bool {
+    let mut all_went = true;
     tenant.watchers.forget(&sandbox.id);
     for name in sandbox.sessions() {
         match tenant.delete(&name).await {
             Err(problem) if problem.status() != StatusCode::NOT_FOUND => {
-                tracing::warn!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
+                all_went = false;
+                // A sandbox whose time was over before is tried again and again.
+                if sandbox.end_at > 0 {
+                    tracing::warn!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
+                }
             }
             _ => {}
         }
     }
+    all_went
 }
 
 /// What is said of a sandbox that the service is asked about.
@@ -316,7 +335,7 @@ pub(crate) async fn end_in_time(server: Server) {
                 tokio::spawn(async move {
                     if !sandbox.auto_pause {
                         if let Some(sandbox) = tenant.sandboxes.remove_due(&sandbox.id, now()) {
-                            remove_sessions(&tenant, &sandbox).await;
+                            end_sessions(&tenant, sandbox).await;
                         }
                     } else if tenant.sandboxes.get(&sandbox.id).is_some_and(|sandbox| sandbox.is_due(now()))
                         && let Err(problem) = pause(&tenant, &sandbox.id, true).await

@@ -90,6 +90,27 @@ impl Watchers {
         lock(&self.by_id).retain(|_, watcher| watcher.sandbox != sandbox);
     }
 
+    /// Keeps one; others may have come since there was room.
+    fn add(&self, id: String, watcher: Watcher) -> Result<(), Problem> {
+        let mut by_id = lock(&self.by_id);
+        if by_id.len() + *lock(&self.streams) >= WATCHERS_MAX {
+            return Err(full());
+        }
+        by_id.insert(id, watcher);
+        Ok(())
+    }
+
+    /// Counts one more stream.
+    fn begin_stream(&self) -> Result<Streaming, Problem> {
+        let by_id = lock(&self.by_id);
+        let mut streams = lock(&self.streams);
+        if by_id.len() + *streams >= WATCHERS_MAX {
+            return Err(full());
+        }
+        *streams += 1;
+        Ok(Streaming(self.streams.clone()))
+    }
+
     fn check_room(&self) -> Result<(), Problem> {
         let mut by_id = lock(&self.by_id);
         by_id.retain(|_, watcher| watcher.used.elapsed() < KEPT);
@@ -193,7 +214,7 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     .await??;
     let id = characters(22);
     let watcher = Watcher { sandbox: sandbox.id, watched: asked, seen, used: Instant::now() };
-    lock(&call.tenant.watchers.by_id).insert(id.clone(), watcher);
+    call.tenant.watchers.add(id.clone(), watcher)?;
     Ok(told(StatusCode::OK, &json!({ "watcherId": id })))
 }
 
@@ -223,7 +244,9 @@ pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
         (watcher, news)
     })
     .await?;
-    lock(&call.tenant.watchers.by_id).insert(id, watcher);
+    if call.tenant.sandboxes.get(&sandbox.id).is_some() {
+        lock(&call.tenant.watchers.by_id).insert(id, watcher);
+    }
     Ok(told(StatusCode::OK, &json!({ "events": news? })))
 }
 
@@ -246,18 +269,16 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
         let object: Map<String, Value> = object.map_err(|_| Problem::bad("the message is a JSON object"))?;
         let watched = watched(&object)?;
         call.tenant.watchers.check_room()?;
+        let streaming = call.tenant.watchers.begin_stream()?;
         let session = call.tenant.session(&sandbox.id).await?.session;
         let (asked, of) = (watched.clone(), session.clone());
         let seen = on_a_thread(move || look(&mut of.files(), &asked)).await??;
-        Ok::<_, Problem>((watched, session, seen))
+        Ok::<_, Problem>((watched, session, seen, streaming))
     };
-    let (watched, session, seen) = match begun.await {
+    let (watched, session, seen, streaming) = match begun.await {
         Ok(begun) => begun,
         Err(problem) => return refused(&problem),
     };
-    let streams = call.tenant.watchers.streams.clone();
-    *lock(&streams) += 1;
-    let streaming = Streaming(streams);
     let tenant = call.tenant;
     let body = async_stream::stream! {
         let _streaming = streaming;

@@ -158,7 +158,8 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         data.binding.tape.ended(id);
-        let fuel = data.binding.limits.fuel.zip(cell.fuel_unspent()).map(|(limit, left)| limit.saturating_sub(left));
+        let fuel = data.binding.limits.fuel.zip(cell.fuel_left);
+        let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.spent.fuel()));
         if outcome.is_success() {
             self.slot.absolve();
         }
