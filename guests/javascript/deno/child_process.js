@@ -70,7 +70,7 @@ function ended(request, file, values, answer, signal) {
   if (failure !== null && failure.kind !== "timeout") pieces[1].push(Buffer.from(`Killed: ${failure.message}\n`));
   const [out, err] = pieces.map((list) => Buffer.concat(list));
   let error;
-  if (request.order.program === "command" && answer.status === 127) {
+  if (JSON.parse(request.order).program === "command" && answer.status === 127) {
     error = absent(file, values, err.toString().trim().replace(/^.*?command not found: /s, ""));
   } else if (failure?.kind === "output") {
     error = Object.assign(new Error(failure.message), { code: "ENOBUFS", errno: -105 });

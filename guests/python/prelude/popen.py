@@ -189,7 +189,7 @@ class Popen:
 
     def send_signal(self, sig):
         """Ends it, whatever the signal is; 0 does nothing."""
-        if self.poll() is None and sig:
+        if self.returncode is None and sig:
             self._started().kill(int(sig))
 
     def terminate(self):

@@ -16,7 +16,7 @@ import _thread
 
 import _cellar
 from _cellar_prelude import bridges, commands, lacks
-from _cellar_prelude.sandbox import CallError, SandboxError
+from _cellar_prelude.sandbox import CallError, CellStopped, SandboxError
 
 # The cells that read an order, by language.
 ENTRIES = {"py": "%%process", "js": 'await require("node:cellar").main()'}
@@ -186,6 +186,10 @@ class Running:
                 completion = _cellar.wait_call(self._number, moment)
                 if completion is not None:
                     bridges.complete(*completion)
+        except CellStopped:
+            # How it ended may have been handed over when the cell was stopped, and would be waited for in vain.
+            self.kill(9)
+            raise
         finally:
             self._waits.release()
         return self.done()
@@ -198,9 +202,10 @@ class Running:
         """Ends it by a signal."""
         if not self.done():
             self._killed = number
+            # First what cannot be stopped: a cell that is stopped comes no further.
+            self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": "cancelled"})
             bridges._pending.pop(self._number, None)
             _cellar.cancel(self._number)
-            self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": "cancelled"})
 
     def result(self):
         """(exit status, pieces of output, reply) of one that has ended. A status below 0 is that of a signal.

@@ -348,6 +348,27 @@ impl Hub {
         Ok(())
     }
 
+    /// Closes a session that is stored, and waits until it can be opened again. Its runs are cancelled and forgotten.
+    ///
+    /// # Errors
+    /// `SessionUnknown`, or what the store says: `SessionBusy` when its last readers hold it for too long.
+    pub async fn put_away(&self, name: &str) -> Result<(), HubError> {
+        self.close(name)?;
+        let Some(store) = self.0.config.store.clone() else { return Ok(()) };
+        let began = Instant::now();
+        loop {
+            self.forget_ended(name);
+            let (store, name) = (store.clone(), name.to_owned());
+            let claimed = tokio::task::spawn_blocking(move || store.claim_existing(&name).map(drop));
+            match claimed.await.map_err(HubError::Task)? {
+                Err(Error::SessionBusy(_)) if began.elapsed() < RELEASE_TIMEOUT => {
+                    tokio::time::sleep(RELEASE_INTERVAL).await;
+                }
+                claimed => return Ok(claimed?),
+            }
+        }
+    }
+
     /// The sessions that are stored, open or not.
     ///
     /// # Errors

@@ -460,8 +460,9 @@ async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> 
     }
     if language == Language::JavaScript
         && let Some(value) = json_of_latest(fork).await
+        && let printed = value.to_string()
         // A cell may have put something else under the name.
-        && (value == text || value.to_string() == text)
+        && (value == text || printed == text)
     {
         return value;
     }

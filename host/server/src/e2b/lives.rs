@@ -213,7 +213,7 @@ pub(super) async fn pause(tenant: &Tenant, id: &str, is_with_memory: bool) -> Re
             session.save().await?;
             // Whoever connects wakes it from what is stored.
             drop(session);
-            let _ = tenant.hub.close(&name);
+            tenant.hub.put_away(&name).await?;
         }
     }
     Ok(was_running)
