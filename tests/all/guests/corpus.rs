@@ -1,5 +1,7 @@
 //! Sessions as agents write them, against what they come to natively: see `fixtures/agents/README.md`.
 
+#![allow(clippy::print_stdout, reason = "the share is for who runs it by hand")]
+
 use std::{
     collections::BTreeSet,
     fs,

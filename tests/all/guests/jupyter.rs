@@ -11,10 +11,8 @@ struct Installed(TempDir);
 
 impl Installed {
     fn new() -> Installed {
-        for guest in ["python-data"] {
-            let component = root().join("target/guests").join(guest).join("guest.wasm");
-            assert!(component.exists(), "no guest at `{}`; run `make data-guest` first", component.display());
-        }
+        let component = root().join("target/guests/python-data/guest.wasm");
+        assert!(component.exists(), "no guest at `{}`; run `make data-guest` first", component.display());
         let installed = Installed(tempfile::tempdir().expect("a folder"));
         let ended =
             run(installed.with_folders(&mut cellar_with_guests(["kernel", "install", "--prefix"])).arg("prefix"));

@@ -106,10 +106,12 @@ async fn follow(tenant: Arc<Tenant>, sandbox: Sandbox, run: RunHandle, shown: us
     let body = async_stream::stream! {
         let mut next = first;
         loop {
-            if let Some(Delivery::Event(event)) = next.take() {
-                if let Some(line) = told(&event.kind, shown) {
-                    yield Ok::<Bytes, std::io::Error>(line);
-                }
+            let news = match next.take() {
+                Some(Delivery::Event(event)) => told(&event.kind, shown),
+                _ => None,
+            };
+            if let Some(line) = news {
+                yield Ok::<Bytes, std::io::Error>(line);
             }
             match tokio::time::timeout(HEARTBEAT, reader.next()).await {
                 Ok(Some(delivery)) => next = Some(delivery),

@@ -17,6 +17,9 @@ const ENTRIES_MAX: usize = 10_000;
 /// Folders within folders of a list.
 const DEPTH_MAX: u64 = 64;
 
+/// What is done with the files of a session.
+type Work = Box<dyn FnOnce(&Session) -> Result<Value, Problem> + Send>;
+
 /// Answers a call.
 pub(super) async fn answer(mut call: Call, sandbox: Sandbox, procedure: &str) -> Answer {
     match procedure {
@@ -32,7 +35,7 @@ pub(super) async fn answer(mut call: Call, sandbox: Sandbox, procedure: &str) ->
         Some(Value::String(path)) => Place::of(path),
         Some(_) => Err(Problem::bad(format!("`{name}` is a text"))),
     };
-    let work: Box<dyn FnOnce(&Session) -> Result<Value, Problem> + Send> = match procedure {
+    let work: Work = match procedure {
         "Stat" => {
             let place = place("path")?;
             Box::new(move |session| Ok(json!({ "entry": entry(&mut session.files(), &place)? })))

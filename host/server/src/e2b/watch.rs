@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn changes_are_told_once_each() {
         let file = |size: u64, inode: u64| (FileKind::RegularFile, size, 0, inode);
-        let of = |names: &[(&str, (FileKind, u64, u64, u64))]| -> Look {
+        fn of<T: Copy, const N: usize>(names: &[(&str, T); N]) -> BTreeMap<String, T> {
             names.iter().map(|(name, look)| ((*name).to_owned(), *look)).collect()
-        };
+        }
         let before = of(&[("gone", file(1, 1)), ("kept", file(1, 2)), ("moved", file(1, 3)), ("written", file(1, 4))]);
         let after = of(&[("kept", file(1, 2)), ("new", file(1, 5)), ("there", file(1, 3)), ("written", file(2, 4))]);
         let told = changes(&before, &after);
