@@ -479,6 +479,8 @@ impl Transcript<'_> {
                 let stream = if *is_stderr { "background stderr" } else { "background stdout" };
                 return self.stream(*index, stream, text);
             }
+            // They come when they come.
+            EventKind::Fork { .. } => return,
             _ => self.flush(),
         }
         let offset = self.offset + 1;

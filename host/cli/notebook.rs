@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     Cell, Event, EventKind, Language, Outcome,
-    event::background_lines,
+    event::{background_lines, fork_lines},
     mime::{MimeBundle, MimeData},
     outcome::Failure,
 };
@@ -97,6 +97,7 @@ impl Notebook {
             | EventKind::Display { index, .. }
             | EventKind::UpdateDisplay { index, .. }
             | EventKind::ClearOutput { index, .. }
+            | EventKind::Fork { index, .. }
             | EventKind::CellFinished { index, .. } => *index,
             _ => return,
         };
@@ -249,6 +250,11 @@ impl Outputs {
             EventKind::Stderr { text, .. } => self.print("stderr", text, room),
             EventKind::Background { cell, text, left_out, .. } => {
                 self.print("stderr", &background_lines(*cell, text, *left_out), room);
+            }
+            EventKind::Fork { fork, kind, .. } => {
+                if let Some(lines) = fork_lines(fork, kind) {
+                    self.print("stderr", &lines, room);
+                }
             }
             EventKind::Display { data, display_id, .. } => {
                 let value = || json!({"output_type": "display_data", "metadata": {}, "data": bundle(data)});

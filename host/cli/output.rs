@@ -5,7 +5,7 @@ use std::io::Read;
 use cellar_engine::{
     Event, EventKind, RunResult,
     artifacts::SessionArtifacts,
-    event::background_lines,
+    event::{background_lines, fork_lines},
     mime::MimeBundle,
     outcome::Failure,
     results::{OutputPolicy, View},
@@ -173,6 +173,10 @@ impl Plain {
             EventKind::Stdout { text, .. } => self.write(text),
             EventKind::Stderr { text, .. } => self.tell(text),
             EventKind::Background { cell, text, left_out, .. } => self.tell(&background_lines(*cell, text, *left_out)),
+            EventKind::Fork { fork, kind, .. } => match fork_lines(fork, kind) {
+                Some(lines) => self.tell(&lines),
+                None => Ok(()),
+            },
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
             EventKind::CellFinished { outcome, .. } => {
                 self.end_colors()?;

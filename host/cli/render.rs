@@ -25,7 +25,7 @@ use anstyle::{AnsiColor, Style};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     Cell, Event, EventKind, Language,
-    event::background_lines,
+    event::{background_lines, fork_lines},
     mime::{MimeBundle, MimeData},
     outcome::Failure,
     results::Image,
@@ -145,6 +145,10 @@ impl<W: Write> Transcript<W> {
             EventKind::Background { cell, text, left_out, .. } => {
                 self.text(&background_lines(*cell, text, *left_out), Some(STDERR))
             }
+            EventKind::Fork { fork, kind, .. } => match fork_lines(fork, kind) {
+                Some(lines) => self.text(&lines, Some(DIM)),
+                None => Ok(()),
+            },
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => self.display(data),
             EventKind::Status { op, fields, .. } => self.aside(&words::status(op, fields)),
             EventKind::CallStarted { .. } => {

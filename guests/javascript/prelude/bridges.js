@@ -362,12 +362,56 @@
   // Where `output` finds a name: what looks like the id of an artifact is one, all else is the output of an agent.
   const address = (name) => (name.includes("://") ? name : (/^[0-9a-f]{6,}$/.test(name) ? "artifact://" : "agent://") + name);
 
-  // The text of artifacts by their ids, and of what agents said by their labels; of several, a list.
+  // What `output` makes of a text.
+  const FORMATS = ["raw", "stripped", "json"];
+  // A step of a query: a name behind a dot, or a number or a text in brackets.
+  const STEP = /\.?([A-Za-z_]\w*)|\.?\[(?:(-?\d+)|"([^"]*)"|'([^']*)')\]/y;
+  const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
+
+  // What a query such as `.rows[0].name` leads to.
+  function find(name, value, query) {
+    let at = query === "." ? 1 : 0;
+    while (at < query.length) {
+      STEP.lastIndex = at;
+      const step = STEP.exec(query);
+      if (step === null) {
+        throw new TypeError(`output: the query '${query}' goes on with '${query.slice(at)}'; it is made of .name, [0] and ["name"]`);
+      }
+      at = STEP.lastIndex;
+      const key = step.slice(1).find((part) => part !== undefined);
+      const place = step[2] !== undefined && Array.isArray(value) && step[2].startsWith("-") ? value.length + Number(key) : key;
+      if (typeof value !== "object" || value === null || !Object.hasOwn(value, place)) {
+        throw new RangeError(`output: '${name}' has nothing at '${query.slice(0, at)}'`);
+      }
+      value = value[place];
+    }
+    return value;
+  }
+
+  function formed(name, text, { format = "raw", query }) {
+    if (format === "stripped") text = text.replace(ESCAPES, "");
+    if (format !== "json" && query === undefined) return text;
+    let value;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw new TypeError(`output: '${name}' is no JSON: ${error.message}`);
+    }
+    return find(name, value, query ?? "");
+  }
+
+  // The text of artifacts by their ids, and of what agents said by their labels; of several, a list. With the format
+  // "json", or a query, what the text says.
   define(globalThis, "output", async function output(...ids) {
-    const options = typeof ids.at(-1) === "object" ? kit.options("output", ids.pop(), { offset: "count", limit: "count" }) : {};
+    const kinds = { format: "text", query: "text", offset: "count", limit: "count" };
+    const { format, query, ...range } = typeof ids.at(-1) === "object" ? kit.options("output", ids.pop(), kinds) : {};
     if (ids.length === 0) throw new TypeError("output needs the id of an artifact, or the label of an agent");
+    if (format !== undefined && !FORMATS.includes(format)) {
+      throw new TypeError(`output: format is ${FORMATS.map((one) => `'${one}'`).join(" or ")}, not '${format}'`);
+    }
     const paths = ids.map((id) => address(String(id)));
-    const texts = await pool(paths.length, CONCURRENCY, (i) => globalThis.tool.read({ path: paths[i], ...options }));
+    const read = async (i) => formed(ids[i], await globalThis.tool.read({ path: paths[i], ...range }), { format, query });
+    const texts = await pool(paths.length, CONCURRENCY, read);
     host.status("output", "count", texts.length);
     return texts.length === 1 ? texts[0] : texts;
   });

@@ -8,8 +8,11 @@
 
   // ---- display
 
+  // What was done, as JSON: the host makes a status event of it.
+  const STATUS = "application/x-omp-status";
+
   const isTextType = (type) =>
-    type.startsWith("text/") || type.endsWith("+xml") || type.endsWith("/xml") || type.endsWith("json") || type === "application/javascript";
+    type === STATUS || type.startsWith("text/") || type.endsWith("+xml") || type.endsWith("/xml") || type.endsWith("json") || type === "application/javascript";
 
   // Bytes of base64, with or without the head of a data URL.
   const base64 = (text) => {

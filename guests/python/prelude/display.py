@@ -37,6 +37,8 @@ _BINARY = re.compile(r"(?:image|audio|video)/(?!svg\+xml)|application/(?:pdf|oct
 _SCALARS = frozenset({int, float, bool, complex, bytes, str, type(None)})
 # A display of more than this, in bytes, is not worth making; the host refuses it anyway.
 LIMIT = 16 * 1024 * 1024
+# What was done, as JSON: the host makes a status event of it.
+STATUS = "application/x-omp-status"
 # The columns of a table, which the host makes a file of, and how large they may be.
 TABLE = "application/vnd.cellar.table"
 TABLE_LIMIT = 63 * 1024 * 1024
@@ -151,7 +153,7 @@ def _data(mime, data):
         return data
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    if mime == "application/json" or mime.endswith("+json"):
+    if mime in ("application/json", STATUS) or mime.endswith("+json"):
         return _document(mime, data)
     if isinstance(data, str):
         if _BINARY.match(mime):

@@ -3,7 +3,9 @@
 import builtins
 import difflib
 import errno
+import json
 import os
+import re
 
 import _cellar
 
@@ -268,17 +270,58 @@ def _address(name):
     return f"artifact://{name}" if is_id else f"agent://{name}"
 
 
+# What `output` makes of a text.
+_FORMATS = ("raw", "stripped", "json")
+# A step of a query: a name behind a dot, or a number or a text in brackets.
+_STEP = re.compile(r"""\.?([A-Za-z_]\w*)|\.?\[(?:(-?\d+)|"([^"]*)"|'([^']*)')\]""")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+
+def _find(name, value, query):
+    """What a query such as `.rows[0].name` leads to."""
+    at = 1 if query == "." else 0
+    while at < len(query):
+        step = _STEP.match(query, at)
+        if step is None:
+            raise ValueError(f"output(): the query {query!r} goes on with {query[at:]!r}; it is made of .name, [0] and [\"name\"]")
+        at = step.end()
+        key = int(step[2]) if step[2] else next(key for key in (step[1], step[3], step[4]) if key is not None)
+        try:
+            value = value[key]
+        except (LookupError, TypeError):
+            raise LookupError(f"output(): {name!r} has nothing at {query[:at]!r}") from None
+    return value
+
+
+def _formed(name, text, form, query):
+    if form == "stripped":
+        text = _ESCAPES.sub("", text)
+    if form != "json" and query is None:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"output(): {name!r} is no JSON: {error}") from None
+    return _find(name, value, query or "")
+
+
 def make_output(tool):
     """`output`, which reads artifacts through the tool `read`, which every session has."""
 
-    def output(*ids, offset=None, limit=None):
-        """The text of artifacts by their ids, and of what agents said by their labels; of several, a list."""
+    def output(*ids, format="raw", query=None, offset=None, limit=None):
+        """The text of artifacts by their ids, and of what agents said by their labels; of several, a list.
+
+        `format` is "raw", "stripped" of the escapes of terminals, or "json": the value that the text says. `query` leads
+        to a part of that value: `.rows[0].name`.
+        """
         if not ids:
             raise ValueError("output() needs the id of an artifact, or the label of an agent")
+        if format not in _FORMATS:
+            raise ValueError(f"output(): format is {' or '.join(map(repr, _FORMATS))}, not {format!r}")
         texts = []
         for each in ids:
             options = {name: number for name, number in (("offset", offset), ("limit", limit)) if number is not None}
-            texts.append(tool.read(path=_address(str(each)), **options))
+            texts.append(_formed(each, tool.read(path=_address(str(each)), **options), format, query))
         _cellar.status("output", {"count": len(texts)})
         return texts[0] if len(texts) == 1 else texts
 

@@ -55,6 +55,10 @@ pub enum EventKind {
     /// What code that outlived `cell` wrote since the cell before ended. `left_out` is how many bytes before it are not
     /// kept.
     Background { index: usize, cell: CellId, is_stderr: bool, text: String, left_out: u64 },
+    /// What happened in a fork that a cell of the session made, or in one that a cell of that fork made: `kind`, which is
+    /// neither of this sort nor a `RunStarted`, `RunFinished` or `InputRequest`, and whose own `index` is the place in the
+    /// fork's run. `index` is that of the cell that made the fork, and once that has ended of whichever cell runs.
+    Fork { index: usize, fork: String, kind: Box<EventKind> },
 }
 
 /// The whole text of a cell or of a run that is too long for a result: an artifact.
@@ -74,6 +78,7 @@ impl EventKind {
     /// Bytes of what the event carries for its cell, near enough.
     pub fn size_bytes(&self) -> usize {
         match self {
+            EventKind::Fork { fork, kind, .. } => fork.len() + kind.size_bytes(),
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
                 text.len()
             }
@@ -92,6 +97,22 @@ pub fn background_lines(cell: CellId, text: &str, left_out: u64) -> String {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let who = if cell.0 == 0 { "code of an earlier cell".to_owned() } else { format!("<cell {}>", cell.0) };
     format!("[{who} wrote this after it had ended{gap}]\n{text}{end}")
+}
+
+/// What is shown, beside a cell's own output, of what happened in a fork: what it wrote, what it displayed as text and why it
+/// failed, each line with the fork's id. `None` where there is nothing to show.
+pub fn fork_lines(fork: &str, kind: &EventKind) -> Option<String> {
+    let failure;
+    let text = match kind {
+        EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => text,
+        EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.visible_text()?,
+        EventKind::CellFinished { outcome, .. } => {
+            failure = outcome.failure()?.summary();
+            &failure
+        }
+        _ => return None,
+    };
+    Some(text.lines().map(|line| format!("[{fork}] {line}\n")).collect())
 }
 
 /// Which door a call went through.

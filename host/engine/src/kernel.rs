@@ -9,6 +9,7 @@ pub(crate) mod capture;
 pub(crate) mod engines;
 pub(crate) mod file_imports;
 pub(crate) mod guest;
+pub(crate) mod hearer;
 pub(crate) mod host;
 pub(crate) mod image;
 pub(crate) mod imports;

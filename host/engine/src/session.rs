@@ -34,6 +34,7 @@ use crate::{
         backlog::{Background, BackgroundReader, Backlog},
         bindings::types,
         calls::{Block, Calls, Lineage, Permits},
+        hearer::{Gate, Hearer},
         host::Host,
         image::Flavour,
         input::Requests,
@@ -76,7 +77,7 @@ mod selfref;
 mod state;
 
 use bridges::SessionBridges;
-use forks::{Forks, Kin};
+use forks::{Forks, Kin, Teller};
 use processes::{Process, Processes};
 use reading::Reach;
 
@@ -97,6 +98,8 @@ pub struct Session {
     depth: u32,
     /// The calls that runs of this handle serve.
     lineage: Lineage,
+    /// Whom runs of this handle are told to besides their readers: of a fork that a cell made.
+    teller: Option<Arc<Teller>>,
 }
 
 /// A session as its kernels know it.
@@ -106,7 +109,7 @@ pub(crate) struct WeakSession(Weak<Inner>);
 impl WeakSession {
     /// A handle that does not keep the session open, for what serves these calls.
     pub(crate) fn upgrade(&self, lineage: Lineage) -> Option<Session> {
-        self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0, lineage })
+        self.0.upgrade().map(|inner| Session { inner, _owner: None, depth: 0, lineage, teller: None })
     }
 
     /// Compresses what was kept for the session's languages, and stores it if the session has a place for that, on
@@ -149,6 +152,8 @@ struct Inner {
     history: Mutex<History>,
     remembered: Mutex<Remembered>,
     forks: Forks,
+    /// The reader of the run of the owner's latest cell.
+    latest: Arc<Mutex<Option<Hearer>>>,
     /// How many more forks may run, over all that are kin.
     forks_left: Arc<Semaphore>,
     reach: Arc<Reach>,
@@ -311,6 +316,7 @@ impl Session {
             history: Mutex::default(),
             remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
             forks: Forks::default(),
+            latest: Arc::default(),
             forks_left,
             reach,
             fork_id: (!fork_id.is_empty()).then_some(fork_id),
@@ -326,7 +332,7 @@ impl Session {
             is_reset: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
-        Ok(Session { inner, _owner: Some(owner), depth: 0, lineage: Lineage::default() })
+        Ok(Session { inner, _owner: Some(owner), depth: 0, lineage: Lineage::default(), teller: None })
     }
 
     /// The session's name.
@@ -368,6 +374,11 @@ impl Session {
     /// A handle for an agent at this depth, whose runs share the session's state both ways.
     pub fn for_agent(&self, depth: u32) -> Session {
         Session { depth, ..self.clone() }
+    }
+
+    /// Whom runs of this handle are told to besides their readers.
+    fn teller(&self) -> Option<Arc<Teller>> {
+        self.teller.clone()
     }
 
     /// Agents between the session's owner and this handle.
@@ -458,6 +469,10 @@ impl Session {
         let id = self.number(cell);
         let limits = &self.inner.config.limits;
         let (began, timeout) = (Instant::now(), limits.cell_timeout(cell.timeout));
+        let gate = Gate::new(index, events.clone(), marks.record.clone());
+        if self.depth == 0 {
+            *lock(&self.inner.latest) = Some(gate.hearer());
+        }
         let live = LiveCell {
             index,
             events,
@@ -477,6 +492,7 @@ impl Session {
             depth: self.depth,
             lineage: self.lineage.clone(),
             is_muted: false,
+            gate: Some(gate),
             record: marks.record,
             run: Some(marks.id),
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),

@@ -131,15 +131,13 @@ fn is_large(event: &Event) -> bool {
 /// Bytes that an event takes, roughly.
 fn size_of_event(event: &Event) -> usize {
     const BASE: usize = size_of::<Event>();
-    BASE + match &event.kind {
-        EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
-        EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
-            text.len()
+    /// What names, numbers and the like take besides.
+    const WORDS: usize = 256;
+    BASE + WORDS
+        + match &event.kind {
+            EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
+            kind => kind.size_bytes(),
         }
-        EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
-        EventKind::Status { fields, .. } => fields.iter().map(|(name, _)| name.len() + 64).sum(),
-        _ => 256,
-    }
 }
 
 #[cfg(test)]

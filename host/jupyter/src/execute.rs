@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cellar_core::{sync::lock, text::describe};
-use cellar_engine::{Cell, CellId, Event, EventKind, Language, Session, mime::MimeBundle, outcome::FailureKind};
+use cellar_engine::{
+    Cell, CellId, Event, EventKind, Language, Session, event::fork_lines, mime::MimeBundle, outcome::FailureKind,
+};
 use cellar_hub::{Delivery, OwnSession};
 use cellar_wire::bundle_value;
 use serde_json::{Map, Value, json};
@@ -203,6 +205,11 @@ impl Kernel {
             EventKind::UpdateDisplay { data, display_id, .. } => {
                 let content = json!({"data": shown(data), "metadata": {}, "transient": {"display_id": display_id}});
                 audience.show(self, "update_display_data", content).await;
+            }
+            EventKind::Fork { fork, kind, .. } => {
+                if let Some(lines) = fork_lines(fork, kind) {
+                    audience.show(self, "stream", json!({"name": "stderr", "text": lines})).await;
+                }
             }
             EventKind::ClearOutput { wait, .. } => audience.show(self, "clear_output", json!({"wait": wait})).await,
             // Background: told when it was written. The others have no place in a notebook, or are told by the caller.

@@ -202,7 +202,11 @@ impl RunResult {
                 self.kept.clone_from(kept);
                 self.is_finished = true;
             }
-            EventKind::CallStarted { .. } | EventKind::CallFinished { .. } | EventKind::InputRequest { .. } => {}
+            // What forks say is theirs: their maker gathers it.
+            EventKind::CallStarted { .. }
+            | EventKind::CallFinished { .. }
+            | EventKind::InputRequest { .. }
+            | EventKind::Fork { .. } => {}
         }
     }
 

@@ -108,6 +108,14 @@ enum KindJson {
         #[serde(skip_serializing_if = "is_zero", default)]
         left_out: u64,
     },
+    /// What happened in a fork that a cell made.
+    Fork {
+        index: usize,
+        /// The fork, by the id that its maker got: `fork-1`, and `fork-1.2` for one that was made in it.
+        fork: String,
+        /// What happened there; its `index` is the place in the fork's run.
+        event: Box<KindJson>,
+    },
 }
 
 /// A stream of text.
@@ -291,6 +299,9 @@ impl From<&EventKind> for KindJson {
                 text: text.clone(),
                 left_out: *left_out,
             },
+            EventKind::Fork { index, fork, kind } => {
+                KindJson::Fork { index: *index, fork: fork.clone(), event: Box::new(KindJson::from(&**kind)) }
+            }
         }
     }
 }
@@ -350,6 +361,7 @@ impl From<KindJson> for EventKind {
                 text,
                 left_out,
             },
+            KindJson::Fork { index, fork, event } => EventKind::Fork { index, fork, kind: Box::new((*event).into()) },
         }
     }
 }

@@ -103,6 +103,11 @@ fn events() -> Vec<Event> {
         EventKind::CellStarted { index: 1, cell: CellId(8) },
         EventKind::Background { index: 1, cell: CellId(3), is_stderr: true, text: text("late\n"), left_out: 5 },
         EventKind::Background { index: 1, cell: CellId(4), is_stderr: false, text: text("later"), left_out: 0 },
+        EventKind::Fork {
+            index: 1,
+            fork: text("fork-1"),
+            kind: Box::new(EventKind::Stdout { index: 0, text: text("elsewhere") }),
+        },
         EventKind::CellFinished {
             index: 1,
             outcome: Outcome::Failed(Box::new(failure())),

@@ -1,4 +1,5 @@
-//! Primitives of packs from `cellar.toml`, what a session remembers in the store, and forks that are off.
+//! Primitives of packs from `cellar.toml`, what a session remembers in the store, and forks: their events, and how to turn them
+//! off.
 
 use serde_json::{Value, json};
 
@@ -84,4 +85,48 @@ fn forks_can_be_turned_off() {
     let result = result_of("py", &["runtime.selfref.fork.spawn(code='1')"], &flags);
     let message = result["details"]["cells"][0]["error"]["message"].as_str().expect("a message");
     assert_eq!(message, "primitive `selfref.fork.spawn`: forks are off (the limit `forks` is 0)");
+}
+
+/// The events of forks of a run, each with the fork's id.
+fn told_of_forks(events: &str) -> Vec<(String, Value)> {
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let of_forks = events.filter(|event| event["type"] == "fork");
+    of_forks.map(|event| (event["fork"].as_str().expect("an id").to_owned(), event["event"].clone())).collect()
+}
+
+#[test]
+fn what_happens_in_a_fork_is_told_with_its_origin() {
+    let code = r#"
+inner = "runtime.selfref.fork.gather_all(runtime.selfref.fork.spawn(code='print(3)'))"
+handle = runtime.selfref.fork.spawn(code=f"print('there'); display({{'a': 1}}); {inner}; 1 / 0")
+runtime.selfref.fork.gather_all(handle)["fork-1"]["error_type"]
+"#;
+    let ended = run(&mut cellar_with_guests(["eval", "-l", "py", "--events", code]));
+    let told = told_of_forks(&ended.stdout);
+    let find = |fork: &str, kind: &str| {
+        let found = told.iter().find(|(id, event)| id == fork && event["type"] == kind);
+        &found.unwrap_or_else(|| panic!("no {kind} of {fork} among {told:?}")).1
+    };
+    assert_eq!(find("fork-1", "stdout")["text"], "there\n");
+    assert_eq!(find("fork-1", "display")["data"]["application/json"], json!({"a": 1}));
+    assert_eq!(find("fork-1.1", "stdout")["text"], "3\n", "a fork within a fork");
+    assert_eq!(find("fork-1", "cell_finished")["error"]["type"], "ZeroDivisionError");
+    let shown = run(&mut cellar_with_guests(["eval", "-l", "py", code]));
+    assert_eq!(shown.stdout, "'ZeroDivisionError'\n", "the output is the cell's own");
+    assert!(shown.stderr.contains("[fork-1] there\n") && shown.stderr.contains("[fork-1.1] 3\n"), "{}", shown.stderr);
+}
+
+#[test]
+fn a_fork_that_outlives_its_cell_is_told_of_in_the_next() {
+    let cells = "# %% py\nhandle = runtime.selfref.fork.spawn(code='print(input.__name__)')\n\
+                 # %% py\nimport time; time.sleep(0.05)\n\
+                 later = runtime.selfref.fork.spawn(code='import time; time.sleep(0.2); print(\"late\")')\n\
+                 # %% py\nlen(runtime.selfref.fork.gather_all())\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cells.py");
+    std::fs::write(&path, cells).expect("a file");
+    let ended = run(cellar_with_guests(["run", "--events"]).arg(&path));
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let late = events.iter().find(|event| event["event"]["text"] == "late\n");
+    assert_eq!(late.unwrap_or_else(|| panic!("{events:?}"))["index"], 2, "it is told to the cell that runs by then");
 }

@@ -25,7 +25,10 @@ use tokio::{
 
 use crate::{
     contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult, ToolsFuture, denied},
-    kernel::meter::{Spent, StopFlag},
+    kernel::{
+        hearer::Hearer,
+        meter::{Spent, StopFlag},
+    },
 };
 
 /// Limits the calls that run at the same time, over all kernels of a session. Each depth of agents has as many: an
@@ -148,6 +151,9 @@ pub(crate) struct Site {
     pub(crate) fuel_left: Option<u64>,
     /// What its processes have used; absent for code that outlived its cell.
     pub(crate) spent: Option<Arc<Spent>>,
+    /// The reader of the cell's run, for what the call has to say before it is answered; absent for code that outlived its
+    /// cell.
+    pub(crate) hearer: Option<Hearer>,
 }
 
 /// Answers the calls of a kernel's cells. A kernel knows neither its session nor what the embedder grants: this is all

@@ -15,6 +15,7 @@ use cellar_core::{
 use cellar_results::tables;
 use cellar_tables::FRAME_TYPE;
 use rand::TryRngCore;
+use serde_json::{Map, Value};
 use wasmtime::{StoreContextMut, component::Linker};
 
 use crate::{
@@ -33,6 +34,10 @@ use crate::{
 const RANDOM_BYTES_MAX: u32 = 64 << 10;
 /// Fields of a status event.
 const STATUS_FIELDS_MAX: usize = 64;
+/// The type of a display that is a status event: a JSON object with the word `op` and scalars beside it.
+const STATUS_TYPE: &str = "application/x-omp-status";
+/// Bytes of such an object.
+const STATUS_BYTES_MAX: usize = 64 << 10;
 
 /// What of a display is too large.
 struct LeftOut {
@@ -56,6 +61,50 @@ fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), Le
     Ok(())
 }
 
+/// The status event that a display is, if it is one; `Err` says why it is none that can be told.
+fn status_of(data: &MimeBundle) -> Option<Result<(String, Vec<(String, Scalar)>), String>> {
+    let text = match data.get(STATUS_TYPE)? {
+        MimeData::Text(text) if text.len() <= STATUS_BYTES_MAX => text,
+        told => return Some(Err(format!("{} bytes, at most {STATUS_BYTES_MAX} of text are allowed", told.len()))),
+    };
+    let fields: Map<String, Value> = match serde_json::from_str(text) {
+        Ok(fields) => fields,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let Some(Value::String(op)) = fields.get("op") else { return Some(Err("expected a text under `op`".to_owned())) };
+    let scalar = |value: &Value| match value {
+        Value::Bool(value) => Scalar::Boolean(*value),
+        Value::String(text) => Scalar::Text(word(text)),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Scalar::Integer(whole),
+            None => Scalar::Number(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        other => Scalar::Text(word(&other.to_string())),
+    };
+    let others = fields.iter().filter(|(name, _)| *name != "op").take(STATUS_FIELDS_MAX);
+    Some(Ok((word(op), others.map(|(name, value)| (word(name), scalar(value))).collect())))
+}
+
+/// Takes out of a display the images that are none by their first bytes, and gives their types.
+fn take_false_images(data: &mut MimeBundle) -> Vec<String> {
+    let is_false = |mime_type: &str, data: &MimeData| {
+        let bytes = match data {
+            MimeData::Text(text) => text.as_bytes(),
+            MimeData::Binary(bytes) => bytes,
+        };
+        // Portable Network Graphics, 5.2; JPEG, B.1.1.3; GIF89a, 17; the WebP container, "WebP File Header".
+        match mime_type {
+            "image/png" => !bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
+            "image/jpeg" => !bytes.starts_with(b"\xff\xd8\xff"),
+            "image/gif" => !bytes.starts_with(b"GIF87a") && !bytes.starts_with(b"GIF89a"),
+            "image/webp" => !bytes.starts_with(b"RIFF") || bytes.get(8..12) != Some(b"WEBP"),
+            _ => false,
+        }
+    };
+    let found = data.0.extract_if(.., |(mime_type, data)| is_false(mime_type, data));
+    found.map(|(mime_type, _)| mime_type).collect()
+}
+
 impl output::Host for StoreData {
     async fn write(&mut self, cell: u32, to: output::StreamName, mut text: String) -> wasmtime::Result<()> {
         self.note_running(cell);
@@ -75,6 +124,26 @@ impl output::Host for StoreData {
 
     async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
         let mut data = mime_bundle(display.data);
+        match status_of(&data) {
+            Some(Ok((op, fields))) => {
+                let op = HostStatus::of_cell(op);
+                self.send(cell, |index| EventKind::Status { index, op, fields }).await;
+                return Ok(());
+            }
+            Some(Err(problem)) => {
+                data.0.retain(|(mime_type, _)| mime_type != STATUS_TYPE);
+                let text = format!("{STATUS_TYPE} was left out of a display: {problem}\n");
+                output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
+            }
+            None => {}
+        }
+        for mime_type in take_false_images(&mut data) {
+            let text = format!("{mime_type} was left out of a display: its bytes are those of no such image\n");
+            output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
+        }
+        if data.0.is_empty() {
+            return Ok(());
+        }
         let named = display.display_id.as_ref().map_or(0, String::len);
         let limits = &self.binding.limits;
         if let Err(LeftOut { what, size, limit }) = within(&mut data, named, limits) {

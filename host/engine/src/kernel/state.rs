@@ -28,6 +28,7 @@ use crate::{
         backlog::Backlog,
         bindings::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
+        hearer::Gate,
         input::Requests,
         meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag},
         record::{CellHead, Import, RunRecord, Tape},
@@ -90,6 +91,8 @@ pub(crate) struct LiveCell {
     pub(crate) lineage: Lineage,
     /// Its events but the last go nowhere.
     pub(crate) is_muted: bool,
+    /// Lets its run hear what happens elsewhere in its name. A cell of no run has none.
+    pub(crate) gate: Option<Gate>,
     /// Where its events are recorded, if they are.
     pub(crate) record: Option<RunRecord>,
     /// The run that it belongs to, if that is not of another life.
@@ -132,6 +135,7 @@ impl LiveCell {
             depth: 0,
             lineage: Lineage::default(),
             is_muted: true,
+            gate: None,
             record: None,
             run: None,
             span: Span::none(),

@@ -20,7 +20,7 @@ use cellar_core::{
 };
 use cellar_files::Quota;
 use cellar_results::result::RunResult;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -41,6 +41,7 @@ use crate::{
     },
     kernel::{
         calls::{Permits, Site},
+        hearer::Hearer,
         meter::StopFlag,
     },
     session::locals::Locals,
@@ -58,6 +59,55 @@ pub(super) struct Kin {
     pub(super) processes: Arc<Processes>,
     /// What makes it a process, and no fork.
     pub(super) process: Option<Arc<Process>>,
+}
+
+/// Tells what happens in a fork: to the run of the cell that made it, and once that cell has ended, to that of the latest
+/// cell of the session that made it.
+#[derive(Debug)]
+pub(super) struct Teller {
+    fork_id: String,
+    maker: Option<Hearer>,
+    latest: Arc<Mutex<Option<Hearer>>>,
+}
+
+impl Teller {
+    pub(super) fn new(fork_id: String, maker: Option<Hearer>, latest: Arc<Mutex<Option<Hearer>>>) -> Teller {
+        Teller { fork_id, maker, latest }
+    }
+
+    /// The events of a run of the fork; each is told before it is read.
+    pub(super) fn telling(
+        self: Arc<Teller>,
+        events: impl Stream<Item = EventKind> + Send,
+    ) -> impl Stream<Item = EventKind> + Send {
+        events.then(move |kind| {
+            let teller = self.clone();
+            async move {
+                teller.tell(&kind).await;
+                kind
+            }
+        })
+    }
+
+    /// Waits while the reader is behind. What nobody hears is in the fork's history.
+    async fn tell(&self, kind: &EventKind) {
+        let (fork, kind) = match kind {
+            EventKind::RunStarted { .. } | EventKind::RunFinished { .. } | EventKind::InputRequest { .. } => return,
+            EventKind::Fork { fork, kind, .. } => (fork.clone(), kind.clone()),
+            kind => (self.fork_id.clone(), Box::new(kind.clone())),
+        };
+        let mut untold = Box::new(EventKind::Fork { index: 0, fork, kind });
+        let latest = lock(&self.latest).clone();
+        for hearer in [&self.maker, &latest].into_iter().flatten() {
+            if let EventKind::Fork { index, .. } = &mut *untold {
+                *index = hearer.index;
+            }
+            match hearer.hear(*untold).await {
+                Ok(()) => return,
+                Err(event) => untold = event,
+            }
+        }
+    }
 }
 
 /// What a fork is to do.
@@ -218,7 +268,7 @@ impl Session {
         };
         let memory_key = format!("{}::fork::{number}", self.id());
         let id = self.inner.fork_id.as_ref().map_or_else(|| format!("fork-{number}"), |own| format!("{own}.{number}"));
-        let fork = self.fork_within(memory_key.clone(), id.clone(), job.agent_type()).await;
+        let fork = self.fork_within(memory_key.clone(), id.clone(), job.agent_type(), site.hearer).await;
         let fork = fork.map_err(|error| refusal(&error))?;
         let handle = json!({
             "fork_id": id,
@@ -344,6 +394,12 @@ struct Work {
 /// What the work in a fork came to: its response and its result.
 type Outcome = Result<(Value, Value), Trouble>;
 
+/// What the work came to, and the history of the fork until then.
+struct Ran {
+    outcome: Outcome,
+    history: Vec<Value>,
+}
+
 /// Why the work in a fork failed, and what it had said before.
 struct Trouble {
     failure: Failure,
@@ -380,7 +436,10 @@ impl Work {
         let work = async {
             match job {
                 Job::Cell(cell) => run_cell(&fork.for_agent(caller.depth + 1), cell).await,
-                Job::Agent(asked) => ask_agent(&keeper, asked, caller).await,
+                Job::Agent(asked) => {
+                    let outcome = ask_agent(&keeper, asked, caller).await;
+                    Ran { outcome, history: fork.messages(0) }
+                }
             }
         };
         let stopped = async {
@@ -389,12 +448,15 @@ impl Work {
                 None => std::future::pending().await,
             }
         };
-        let outcome = tokio::select! {
-            outcome = work => outcome,
-            () = stopped => Err(Trouble::new("CellInterrupted", "the run that made the fork was stopped")),
+        let ran = tokio::select! {
+            ran = work => ran,
+            () = stopped => Ran {
+                outcome: Err(Trouble::new("CellInterrupted", "the run that made the fork was stopped")),
+                history: fork.messages(0),
+            },
         };
+        let Ran { outcome, history } = ran;
         let Value::Object(mut result) = handle else { return };
-        let history = fork.messages(0);
         let outcome = match outcome.map(|(response, value)| (value.to_string().len(), response, value)) {
             Err(trouble) => Err(trouble),
             Ok((..=FORK_RESULT_BYTES_MAX, response, value)) => Ok((response, value)),
@@ -423,9 +485,15 @@ impl Work {
 }
 
 /// Runs a cell in a fork.
-async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
+async fn run_cell(fork: &Session, cell: Cell) -> Ran {
     let language = cell.language;
-    let mut run = fork.run(vec![cell]).map_err(|error| Trouble::new("KernelError", describe(&error)))?;
+    let mut run = match fork.run(vec![cell]) {
+        Ok(run) => run,
+        Err(error) => {
+            let outcome = Err(Trouble::new("KernelError", describe(&error)));
+            return Ran { outcome, history: fork.messages(0) };
+        }
+    };
     let mut result = RunResult::with_policy(fork.output_policy());
     let (mut shown, mut number) = (None, 0);
     while let Some(event) = run.next().await {
@@ -436,18 +504,19 @@ async fn run_cell(fork: &Session, cell: Cell) -> Outcome {
             _ => {}
         }
     }
+    // What is asked of the fork after its cell is no part of what happened in it.
+    let history = fork.messages(0);
     let response = text_of(&result);
-    let Some(cell) = result.cells.first() else { return Ok((response, Value::Null)) };
-    if let Some(failure) = &cell.failure {
-        return Err(Trouble { failure: failure.clone(), response });
+    let failure = result.cells.first().and_then(|cell| cell.failure.clone());
+    if let Some(failure) = failure {
+        return Ran { outcome: Err(Trouble { failure, response }), history };
     }
-    let Some(bundle) = shown else { return Ok((response.clone(), response)) };
-    let value = match (bundle.json(), bundle.visible_text()) {
-        (Some(json), _) => serde_json::from_str(json).ok(),
-        (None, Some(text)) => Some(value_of(fork, language, number, text).await),
-        (None, None) => None,
+    let value = match shown.as_ref().map(|bundle| (bundle.json(), bundle.visible_text())) {
+        Some((Some(json), _)) => serde_json::from_str(json).ok(),
+        Some((None, Some(text))) => Some(value_of(fork, language, number, text).await),
+        Some((None, None)) | None => None,
     };
-    Ok((response.clone(), value.unwrap_or(response)))
+    Ran { outcome: Ok((response.clone(), value.unwrap_or(response))), history }
 }
 
 /// What a cell's value is, where its print does not tell. Both languages keep it under a name.
@@ -472,7 +541,7 @@ async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> 
 /// The value of the latest cell in JavaScript, where JSON can say what it is.
 async fn json_of_latest(fork: &Session) -> Option<Value> {
     let cell = Cell { timeout: Some(TIMEOUT_MIN), ..Cell::new(Language::JavaScript, "JSON.stringify(_)") };
-    let mut run = fork.run(vec![cell]).ok()?;
+    let mut run = Session { teller: None, ..fork.clone() }.run(vec![cell]).ok()?;
     let mut value = None;
     while let Some(event) = run.next().await {
         if let EventKind::Display { data, is_value: true, .. } = event.kind {

@@ -162,7 +162,10 @@ impl Stream for Run {
         if let Stage::Prepared(_) = &self.stage
             && let Stage::Prepared(course) = std::mem::replace(&mut self.stage, Stage::Over)
         {
-            self.stage = Stage::Going(Box::pin(course.events()));
+            self.stage = Stage::Going(match course.session.teller() {
+                Some(teller) => Box::pin(teller.telling(course.events())),
+                None => Box::pin(course.events()),
+            });
         }
         let Stage::Going(events) = &mut self.stage else { return Poll::Ready(None) };
         let Some(kind) = ready!(events.as_mut().poll_next(cx)) else {

@@ -10,11 +10,15 @@ use cellar_files::{Access, Mount};
 use cellar_results::artifacts::ArtifactKeys;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Command, Inner, Kernels, Origin, Session, SessionConfig, forks::Kin, granted::Bridges};
+use super::{
+    Command, Inner, Kernels, Origin, Session, SessionConfig,
+    forks::{Kin, Teller},
+    granted::Bridges,
+};
 use crate::{
     contract::error::Error,
     formats::snapshot::{KernelImage, Snapshot},
-    kernel::host::Host,
+    kernel::{hearer::Hearer, host::Host},
     session::checkpoint::{Kept, Slot, check},
     storage::{
         vault::StoredSession,
@@ -147,13 +151,20 @@ impl Session {
     }
 
     /// A fork that a cell of this session makes. It shares the session's budgets, cells that await end in it, and it asks
-    /// nobody for input.
+    /// nobody for input. The run of `maker` is told what happens in it.
     ///
     /// # Errors
     /// As [`Session::fork`]; `Deadlock` when the call that makes it holds a kernel.
-    pub(super) async fn fork_within(&self, id: String, fork_id: String, agent: Option<&str>) -> Result<Session, Error> {
+    pub(super) async fn fork_within(
+        &self,
+        id: String,
+        fork_id: String,
+        agent: Option<&str>,
+        maker: Option<Hearer>,
+    ) -> Result<Session, Error> {
+        let teller = Teller::new(fork_id.clone(), maker, self.inner.latest.clone());
         let fork = self.fork_as(Some(id), self.inner.config.bridges.clone(), Some(self.kin(fork_id))).await?;
-        Ok(Session { lineage: self.lineage.elsewhere(agent), ..fork })
+        Ok(Session { lineage: self.lineage.elsewhere(agent), teller: Some(Arc::new(teller)), ..fork })
     }
 
     /// What it shares with what its cells make of it.

@@ -1,7 +1,7 @@
 //! The part of a cell's text that a result shows: its head and its tail.
 //!
-//! Text of any length is folded in bounded memory. Cuts fall between lines where the text has lines, and between
-//! characters where it has none.
+//! Text of any length is folded in bounded memory. Cuts fall between lines, and between characters where whole lines would
+//! fill less than half of the room.
 
 use std::borrow::Cow;
 
@@ -293,19 +293,19 @@ fn gap_line(lines: u64, bytes: u64, place: &str) -> String {
     }
 }
 
-/// The first half of a window: whole lines where there are any.
+/// The first half of a window: whole lines, unless they would fill less than half of it.
 fn first_lines(text: &str, half_bytes: usize) -> &str {
     let cut = &text[..text.floor_char_boundary(half_bytes)];
     if let Some((end, _)) = cut.match_indices('\n').nth(HALF_LINES - 1) {
         return &cut[..=end];
     }
     match cut.rfind('\n') {
-        Some(end) => &cut[..=end],
-        None => cut,
+        Some(end) if end >= cut.len() / 2 => &cut[..=end],
+        _ => cut,
     }
 }
 
-/// The second half of a window: whole lines where there are any.
+/// The second half of a window: whole lines, unless they would fill less than half of it.
 fn last_lines(text: &str, half_bytes: usize) -> &str {
     let cut = last_bytes(text, half_bytes);
     // The line end that closes the text opens no line of its own.
@@ -314,8 +314,8 @@ fn last_lines(text: &str, half_bytes: usize) -> &str {
         return &cut[end + 1..];
     }
     match body.find('\n') {
-        Some(end) => &cut[end + 1..],
-        None => cut,
+        Some(end) if end < body.len() / 2 => &cut[end + 1..],
+        _ => cut,
     }
 }
 

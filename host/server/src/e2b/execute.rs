@@ -10,7 +10,7 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use cellar_engine::{Cell, EventKind, Language, outcome::FailureKind};
+use cellar_engine::{Cell, EventKind, Language, event::fork_lines, outcome::FailureKind};
 use cellar_hub::{Delivery, OnDisconnect, RunHandle, RunRequest};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -153,6 +153,7 @@ fn told(kind: &EventKind, shown: usize) -> Option<Bytes> {
         EventKind::Stdout { index, text } if *index == shown => stream("stdout", text),
         EventKind::Stderr { index, text } if *index == shown => stream("stderr", text),
         EventKind::Background { text, is_stderr, .. } => stream(if *is_stderr { "stderr" } else { "stdout" }, text),
+        EventKind::Fork { index, fork, kind } if *index == shown => stream("stderr", &fork_lines(fork, kind)?),
         EventKind::Display { index, data, is_value, .. } if *index == shown => results::result(data, *is_value),
         EventKind::UpdateDisplay { index, data, .. } if *index == shown => results::result(data, false),
         EventKind::CellFinished { index, outcome, .. } if *index == shown => {

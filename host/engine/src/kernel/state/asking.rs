@@ -18,6 +18,7 @@ use crate::{
     kernel::{
         bindings::types,
         calls::{Begun, Block, CallEnd, CallOrigin, Site},
+        hearer::Gate,
         meter::earlier,
         record::{Import, Tape, mark},
     },
@@ -50,6 +51,7 @@ impl StoreData {
             stop: live.map(|live| live.stop.clone()),
             fuel_left: live.and_then(LiveCell::fuel_unspent),
             spent: live.map(|live| live.spent.clone()),
+            hearer: live.and_then(|live| live.gate.as_ref()).map(Gate::hearer),
         };
         self.binding.answers.call(call, site)
     }

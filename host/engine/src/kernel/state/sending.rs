@@ -2,14 +2,15 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use cellar_core::{
-    event::EventKind,
-    limits::{EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
-};
+use cellar_core::event::EventKind;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{LiveCell, StoreData};
-use crate::kernel::{meter::earlier, record::Tape};
+use crate::kernel::{
+    hearer::{Gate, places},
+    meter::earlier,
+    record::Tape,
+};
 
 /// Who makes an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,7 @@ impl StoreData {
         let mut stopped = None;
         let places = places(&event);
         while let Some(live) = self.cells.get(&id) {
+            let turn = live.gate.as_ref().map(Gate::turn);
             match live.events.try_reserve_many(places) {
                 Ok(mut free) => {
                     // Whoever reads it may go on at once: it is recorded before.
@@ -77,6 +79,7 @@ impl StoreData {
                 }
                 Err(TrySendError::Full(())) => {}
             }
+            drop(turn);
             let Some(until) = self.patience(id, &mut stopped) else { break };
             let now = Instant::now();
             if until <= now {
@@ -94,16 +97,6 @@ impl StoreData {
         if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
             tape.said(None, &event);
         }
-    }
-}
-
-/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
-/// size together.
-fn places(event: &EventKind) -> usize {
-    match event.size_bytes() {
-        size if size > EVENT_BYTES_HUGE => EVENTS_QUEUED_MAX,
-        size if size > EVENT_BYTES_LARGE => EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1,
-        _ => 1,
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
     tracing::info!(parent: &cell.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
     let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
+    // What comes after the last event is heard by nobody, and must be in no recording.
+    drop(cell.gate);
     cell.last.send(event);
 }
 
