@@ -124,6 +124,7 @@ impl output::Host for StoreData {
 
     async fn display(&mut self, cell: u32, display: output::DisplayData) -> wasmtime::Result<()> {
         let mut data = mime_bundle(display.data);
+        let count = data.0.len();
         match status_of(&data) {
             Some(Ok((op, fields))) => {
                 let op = HostStatus::of_cell(op);
@@ -141,7 +142,8 @@ impl output::Host for StoreData {
             let text = format!("{mime_type} was left out of a display: its bytes are those of no such image\n");
             output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
         }
-        if data.0.is_empty() {
+        // A display of nothing keeps a place for later ones.
+        if data.0.is_empty() && count > 0 {
             return Ok(());
         }
         let named = display.display_id.as_ref().map_or(0, String::len);

@@ -204,3 +204,13 @@ fn events_out_of_place_are_ignored() {
     assert_eq!(result.text(), "(no output)");
     assert!(!result.is_finished);
 }
+
+#[test]
+fn long_lines_of_several_cells_share_the_window() {
+    let line = |index: usize, letter: &str| EventKind::Stdout { index, text: letter.repeat(200_000) + "\n" };
+    let text = fold(2, [line(0, "a"), line(1, "b")]).text();
+    let count = |letter: char| text.chars().filter(|found| *found == letter).count();
+    assert!(count('a') > WINDOW_BYTES / 3 && count('b') > WINDOW_BYTES / 3, "{} {}", count('a'), count('b'));
+    assert!(text.starts_with("[1/2]\naaaa"), "{:?}", &text[..20]);
+    assert!(text.trim_end().ends_with("bbbb"), "{:?}", &text[text.len() - 20..]);
+}
