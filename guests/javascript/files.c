@@ -20,7 +20,7 @@ const char *error_code(int number) {
         {EACCES, "EACCES"}, {EAGAIN, "EAGAIN"}, {EBADF, "EBADF"}, {EBUSY, "EBUSY"}, {EDQUOT, "EDQUOT"}, {EEXIST, "EEXIST"},
         {EFBIG, "EFBIG"}, {EILSEQ, "EILSEQ"}, {EINTR, "EINTR"}, {EINVAL, "EINVAL"}, {EISDIR, "EISDIR"},
         {ELOOP, "ELOOP"}, {EMFILE, "EMFILE"}, {EMLINK, "EMLINK"}, {ENAMETOOLONG, "ENAMETOOLONG"},
-        {ENOENT, "ENOENT"}, {ENOTCAPABLE, "EPERM"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
+        {ENOENT, "ENOENT"}, {ENOTCAPABLE, "EACCES"}, {ENOTDIR, "ENOTDIR"}, {ENOTEMPTY, "ENOTEMPTY"},
         {ENOMEM, "ENOMEM"}, {ENOSYS, "ENOSYS"}, {ESPIPE, "ESPIPE"}, {ENOTSUP, "ENOTSUP"}, {EPERM, "EPERM"}, {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}, {EXDEV, "EXDEV"},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -30,12 +30,17 @@ const char *error_code(int number) {
     return "EIO";
 }
 
+// What went wrong, in words. Linux has none for a path that nobody granted.
+static const char *error_words(int number) {
+    return number == ENOTCAPABLE ? "Permission denied: outside of the session's folders" : strerror(number);
+}
+
 // Throws what Node throws: `ENOENT: No such file or directory, open 'a.txt'`.
 static JSValue throw_errno(JSContext *ctx, const char *operation, const char *path) {
     int number = errno;
     JSValue error = JS_NewError(ctx);
     char message[512];
-    int length = snprintf(message, sizeof message, "%s: %s, %s '%.300s'", error_code(number), strerror(number), operation, path);
+    int length = snprintf(message, sizeof message, "%s: %s, %s '%.300s'", error_code(number), error_words(number), operation, path);
     size_t end = length < (int)sizeof message ? (size_t)length : sizeof message - 1;
     JS_DefinePropertyValueStr(ctx, error, "message", JS_NewStringLen(ctx, message, utf8_valid_prefix(message, end)),
                               JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);

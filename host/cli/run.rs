@@ -9,7 +9,7 @@ use cellar_engine::{
 };
 use cellar_hub::{Delivery, Reader, RunHandle};
 use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines, Stdin},
+    io::{AsyncBufReadExt, BufReader, Split, Stdin},
     signal::unix::{Signal, SignalKind, signal},
 };
 
@@ -203,7 +203,7 @@ async fn follow(mut running: Running, mut follower: Follower) -> Result<u8, CliE
 struct Asked {
     open: VecDeque<String>,
     /// Opened by the first request.
-    lines: Option<Lines<BufReader<Stdin>>>,
+    lines: Option<Split<BufReader<Stdin>>>,
 }
 
 impl Asked {
@@ -212,7 +212,7 @@ impl Asked {
         let mut cleaner = Cleaner::new(Look::of_stderr());
         write_stderr(&(cleaner.clean(prompt) + cleaner.finish()));
         self.open.push_back(request_id.to_owned());
-        self.lines.get_or_insert_with(|| BufReader::new(tokio::io::stdin()).lines());
+        self.lines.get_or_insert_with(|| BufReader::new(tokio::io::stdin()).split(b'\n'));
     }
 
     /// The next line, or the end, if it is waited for.
@@ -221,7 +221,12 @@ impl Asked {
     /// Cancel safe: a line that was begun is kept.
     async fn answer(&mut self) -> Option<String> {
         match &mut self.lines {
-            Some(lines) if !self.open.is_empty() => lines.next_line().await.ok().flatten(),
+            Some(lines) if !self.open.is_empty() => {
+                let line = lines.next_segment().await.ok().flatten()?;
+                let line = line.strip_suffix(b"\r").unwrap_or(&line);
+                // What is no text is answered as what it says of that.
+                Some(String::from_utf8_lossy(line).into_owned())
+            }
             _ => std::future::pending().await,
         }
     }

@@ -49,6 +49,7 @@ impl Network {
             api_key_env: None,
             timeout: Duration::from_secs(60),
             tiers: tiers.map(|(tier, model)| (tier.to_owned(), model.to_owned())).into(),
+            reasoning_effort: Default::default(),
             calls: None,
             tokens: None,
         };

@@ -60,7 +60,7 @@ function granted(path) {
 function failure(code, syscall, path, dest) {
   const [errno, text] = ERRORS[code] ?? ERRORS.EIO;
   const where = (path === undefined ? "" : ` '${path}'`) + (dest === undefined ? "" : ` -> '${dest}'`);
-  const error = new Error(`${code}: ${text}, ${syscall}${where}${code === "EPERM" ? granted(path) : ""}`);
+  const error = new Error(`${code}: ${text}, ${syscall}${where}${code === "EACCES" ? granted(path) : ""}`);
   Object.assign(error, { errno: -errno, code, syscall });
   if (path !== undefined) error.path = path;
   if (dest !== undefined) error.dest = dest;

@@ -87,6 +87,7 @@ impl Fault {
 /// What is being said to a model on behalf of a cell.
 struct Conversation<'a> {
     model: &'a str,
+    effort: Option<&'a str>,
     key: Option<String>,
     messages: Vec<Value>,
     spent: &'a Spent,
@@ -112,7 +113,11 @@ impl Models {
     /// # Cancel safety
     /// Dropping the future drops the connection.
     pub(super) async fn ask(self: Arc<Models>, question: Question, spent: Arc<Spent>) -> Result<Response, CallError> {
+        if question.prompt.trim().is_empty() {
+            return Err(CallError::new(CallErrorKind::Invalid, "llm needs a prompt, and this one is empty"));
+        }
         let model = self.model(&question.tier)?;
+        let effort = self.config.reasoning_effort.get(&question.tier).map(String::as_str);
         let key = self.key()?;
         let schema = question.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
             CallError::new(CallErrorKind::Invalid, format!("llm cannot be given this schema: {fault}"))
@@ -121,7 +126,7 @@ impl Models {
         let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
         let user = json!({"role": "user", "content": question.prompt});
         let mut conversation =
-            Conversation { model, key, messages: system.chain([user]).collect(), spent: spent.as_ref() };
+            Conversation { model, effort, key, messages: system.chain([user]).collect(), spent: spent.as_ref() };
         let work = self.answer(&mut conversation, schema.as_ref());
         let seconds = self.config.timeout.as_secs();
         let slow = format!("model `{model}` did not answer within {seconds} s");
@@ -225,11 +230,14 @@ impl Models {
     }
 
     async fn post_once(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
-        let Conversation { model, key, messages, spent } = conversation;
+        let Conversation { model, effort, key, messages, spent } = conversation;
         within("tokens", spent.tokens.load(Ordering::Relaxed), self.config.tokens, "tokens").map_err(Fault::Final)?;
         let key = key.as_deref();
         let failed = |what: String| CallError::new(CallErrorKind::Failed, what);
-        let body = reply::request(model, messages, form);
+        let mut body = reply::request(model, messages, form);
+        if let Some(effort) = effort {
+            body["reasoning_effort"] = (*effort).into();
+        }
         let mut request = self.client()?.post(format!("{}/chat/completions", self.config.endpoint)).json(&body);
         if let Some(key) = key {
             request = request.bearer_auth(key);

@@ -132,6 +132,9 @@ pub struct Llm {
     pub timeout: Duration,
     /// `[llm.tiers]`: the models behind `smol`, `default` and `slow`. A tier that is absent cannot be asked.
     pub tiers: BTreeMap<String, String>,
+    /// `[llm.reasoning_effort]`: how much a tier's model is to think, in the service's own word, such as `high`. Where it is
+    /// absent the service is told nothing.
+    pub reasoning_effort: BTreeMap<String, String>,
     /// `calls`: questions a session may ask; as many as it likes unless given.
     pub calls: Option<u64>,
     /// `tokens`: tokens of questions and answers, as the service counts them, after which a session is given no more

@@ -388,6 +388,13 @@ impl Session {
 
     /// Makes sure that a language is available.
     pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
+        let on = &self.inner.config.languages;
+        if !on.is_empty() && !on.contains(&language) {
+            let titles: Vec<&str> = on.iter().map(|language| language.title()).collect();
+            let message =
+                format!("{} is off in this session, whose cells are in {}", language.title(), titles.join(" or "));
+            return Err(Error::Request(message));
+        }
         self.inner.host.guest(self.guest(language), self.flavour(language)).map(drop)
     }
 

@@ -4,6 +4,7 @@
 //! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
 //! [`RunResult::apply`] first.
 
+mod line;
 mod room;
 mod tokens;
 mod typed;
@@ -456,10 +457,18 @@ impl CellResult {
             totals.add(&shown);
             window.push_shown(&shown.text, shown.gaps);
         };
+        let mut is_behind_markdown = false;
         for display in &self.displays {
             add(&mut window, &display.text_before);
+            is_behind_markdown &= display.text_before.is_empty();
             if let Some(text) = display.bundle.shown_text() {
+                let is_markdown = display.bundle.markdown().is_some();
+                if is_markdown && is_behind_markdown {
+                    // Two tables without an empty line between them are one.
+                    window.push("\n");
+                }
                 window.push_lines(&text);
+                is_behind_markdown = is_markdown;
             }
         }
         add(&mut window, &self.text);
@@ -506,9 +515,9 @@ impl CellResult {
         texts.into_iter().any(|text| !text.is_empty()) || self.bundles().any(|bundle| bundle.visible_text().is_some())
     }
 
-    /// Whether it showed anything, text or not.
+    /// Whether it showed anything that can be seen.
     fn has_output(&self) -> bool {
-        !self.displays.is_empty() || !self.text.is_empty()
+        !self.displays.is_empty() || !self.text.shown(None).text.trim().is_empty()
     }
 
     fn finish(&mut self, outcome: &Outcome, duration: Duration, usage: Usage) {

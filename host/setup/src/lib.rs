@@ -269,6 +269,7 @@ impl Granted {
             audit: audit(arguments.audit.as_deref(), config.audit)?,
             output: arguments.output.unwrap_or(config.session.output_policy),
             seeds: config.session.seeds.into_iter().collect(),
+            languages: config.session.languages,
             kernel_mode,
             // Those of the command line come last, and so win.
             guests: config.session.guests.into_iter().chain(arguments.guests.iter().copied()).collect(),

@@ -170,6 +170,8 @@ pub struct SessionTable {
     pub input_timeout: Option<u64>,
     /// `guests`: those that run their languages in the place of `python` and `javascript`: `["python-data"]`.
     pub guests: Vec<GuestName>,
+    /// `languages`: those that cells may be in; both unless given.
+    pub languages: Vec<Language>,
     /// `aliases`: where the workspace is seen besides `/workspace`; `/mnt/data`, `/home/user` and `/content` unless given, of
     /// these what collides with nothing.
     pub aliases: Option<Vec<String>>,

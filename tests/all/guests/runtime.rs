@@ -1,5 +1,5 @@
-//! Primitives of packs from `cellar.toml`, what a session remembers in the store, and forks: their events, and how to turn them
-//! off.
+//! Primitives of packs from `cellar.toml`, what a session remembers in the store, forks: their events, and how to turn them off;
+//! languages that are off.
 
 use serde_json::{Value, json};
 
@@ -129,4 +129,20 @@ fn a_fork_that_outlives_its_cell_is_told_of_in_the_next() {
     let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let late = events.iter().find(|event| event["event"]["text"] == "late\n");
     assert_eq!(late.unwrap_or_else(|| panic!("{events:?}"))["index"], 2, "it is told to the cell that runs by then");
+}
+
+#[test]
+fn a_language_that_is_off_runs_nowhere() {
+    let (_folder, path) = config("session.languages = [\"python\"]\n");
+    let refused = run(cellar_with_guests(["eval", "-l", "js", "1", "--config"]).arg(&path));
+    let message = "JavaScript is off in this session, whose cells are in Python";
+    assert!(refused.code == 2 && refused.stderr.contains(message), "{} {}", refused.code, refused.stderr);
+    let code = "made = runtime.selfref.fork.spawn(code='1', language='js')\n\
+                print(list(runtime.selfref.fork.gather_all().values())[0]['error_message'])\n\
+                import subprocess\ntry:\n  print(subprocess.run(['node', '-e', '1']))\n\
+                except OSError as error:\n  print(error)";
+    let flags = ["--config", path.to_str().expect("text")];
+    let result = result_of("py", &[code], &flags);
+    let text = text(&result);
+    assert!(text.starts_with(message) && text.contains("cannot run programs in JavaScript"), "{text}");
 }

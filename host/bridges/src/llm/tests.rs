@@ -18,6 +18,7 @@ impl Service {
             api_key_env: None,
             timeout: Duration::from_secs(20),
             tiers: BTreeMap::from([("default".to_owned(), "medium".to_owned())]),
+            reasoning_effort: BTreeMap::new(),
             calls: None,
             tokens: None,
         }
@@ -63,6 +64,25 @@ async fn the_request_is_what_the_service_expects() {
     let system = r#"{"role":"system","content":"be brief"}"#;
     let expected = format!(r#"{{"model":"medium","messages":[{system},{{"role":"user","content":"request"}}]}}"#);
     assert_eq!(text.parse::<Value>().expect("JSON"), expected.parse::<Value>().expect("JSON"));
+}
+
+#[tokio::test]
+async fn a_tier_may_be_told_to_think() {
+    let service = start();
+    let effort = BTreeMap::from([("default".to_owned(), "high".to_owned())]);
+    let config = Llm { reasoning_effort: effort, ..service.config() };
+    let Ok(Response::Text(text)) = ask(config, question("request", None)).await else { panic!("text") };
+    assert_eq!(text.parse::<Value>().expect("JSON")["reasoning_effort"], "high");
+}
+
+#[tokio::test]
+async fn nothing_is_not_asked() {
+    let service = start();
+    let error = ask(service.config(), question(" \n", None)).await.expect_err("an empty prompt");
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (CallErrorKind::Invalid, "llm needs a prompt, and this one is empty")
+    );
 }
 
 #[tokio::test]

@@ -52,6 +52,8 @@ pub struct SessionConfig {
     pub input: Option<Duration>,
     /// Guests in the place of those that languages have else; of several for a language the last.
     pub guests: Vec<GuestName>,
+    /// The languages that its cells may be in; all that the host has when empty.
+    pub languages: Vec<Language>,
     /// What fresh kernels begin with, by language.
     pub seeds: HashMap<Language, Seed>,
     /// How long its kernels live.
@@ -82,6 +84,7 @@ impl Default for SessionConfig {
             bridges: Arc::new(NoBridges),
             input: None,
             guests: Vec::new(),
+            languages: Vec::new(),
             seeds: HashMap::new(),
             kernel_mode: KernelMode::default(),
             record: None,

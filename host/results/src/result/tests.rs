@@ -111,7 +111,7 @@ fn a_chart_with_an_image_is_an_image_alone() {
 #[test]
 fn nothing_shown_is_said() {
     assert_eq!(fold(2, [ends(0, Outcome::Complete)]).text(), "(no output)");
-    assert_eq!(fold(1, [out(" \n")]).text(), "(no text output)");
+    assert_eq!(fold(1, [out(" \n")]).text(), "(no output)");
     assert_eq!(fold(1, [shows(png())]).text(), "(displayed 1 image(s); no text output)");
 }
 
@@ -213,4 +213,23 @@ fn long_lines_of_several_cells_share_the_window() {
     assert!(count('a') > WINDOW_BYTES / 3 && count('b') > WINDOW_BYTES / 3, "{} {}", count('a'), count('b'));
     assert!(text.starts_with("[1/2]\naaaa"), "{:?}", &text[..20]);
     assert!(text.trim_end().ends_with("bbbb"), "{:?}", &text[text.len() - 20..]);
+}
+
+#[test]
+fn tables_that_follow_each_other_stay_two() {
+    let table = || shows(text_bundle(&[("text/markdown", "| a |\n|---|\n| 1 |")]));
+    let text = fold(1, [table(), table(), out("between\n"), table()]).text();
+    let table = "| a |\n|---|\n| 1 |";
+    assert_eq!(text, format!("{table}\n\n{table}\nbetween\n{table}"));
+}
+
+#[test]
+fn a_progress_bar_is_shown_as_it_ends() {
+    let result = fold(1, (0..100).map(|n| out(&format!("\rprogress {n}"))).chain([out("\ndone\n")]));
+    assert_eq!(result.text(), "progress 99\ndone");
+}
+
+#[test]
+fn spaces_are_no_output() {
+    assert_eq!(fold(1, [out("\n  \n")]).text(), "(no output)");
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::{
     OutputPolicy,
+    line::Line,
     tokens::{self, COUNTED_BYTES_MAX},
 };
 
@@ -92,9 +93,17 @@ pub(super) struct Gap {
     pub(super) bytes: i64,
 }
 
-/// Head and tail of a text that arrives in pieces.
+/// Head and tail of a text that arrives in pieces, as a terminal shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
+    settled: Settled,
+    /// The line that it ends with.
+    line: Line,
+}
+
+/// Head and tail of what nothing is written over any more.
+#[derive(Clone, Debug, Default)]
+struct Settled {
     policy: OutputPolicy,
     /// The first bytes, as many as the policy shows at most.
     head: String,
@@ -112,7 +121,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(policy: OutputPolicy) -> Window {
-        Window { policy, ..Window::default() }
+        Window { settled: Settled { policy, ..Settled::default() }, line: Line::default() }
     }
 
     /// A window on this text.
@@ -124,6 +133,83 @@ impl Window {
 
     /// Takes the next piece of the text.
     pub(super) fn push(&mut self, text: &str) {
+        self.line.push(text, |settled| self.settled.push(settled));
+    }
+
+    /// Takes a text, in which these lines stand for what was left out of it.
+    pub(super) fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
+        self.settle();
+        self.settled.push_shown(text, gaps);
+    }
+
+    /// Adds `text` as lines of its own.
+    pub(super) fn push_lines(&mut self, text: &str) {
+        if !self.is_empty() && !self.ends_line() {
+            self.push("\n");
+        }
+        self.push(text);
+        if !text.ends_with('\n') {
+            self.push("\n");
+        }
+    }
+
+    /// Lets nothing be written over any more.
+    fn settle(&mut self) {
+        let line = self.line.take();
+        self.settled.push(&line);
+    }
+
+    /// What it would be if nothing came any more.
+    fn whole(&self) -> Cow<'_, Settled> {
+        if self.line.text().is_empty() {
+            return Cow::Borrowed(&self.settled);
+        }
+        let mut whole = self.settled.clone();
+        whole.push(self.line.text());
+        Cow::Owned(whole)
+    }
+
+    /// Bytes of the text that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.settled.kept_bytes() + self.line.text().len()
+    }
+
+    /// Gives back memory that only a longer text would need.
+    pub(super) fn shrink(&mut self) {
+        self.settle();
+        self.settled.shrink();
+    }
+
+    /// The end of the text, `bytes` long at most: from the start of a line where there is one.
+    pub(super) fn live_tail(&self, bytes: usize) -> String {
+        self.whole().live_tail(bytes)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.settled.bytes == 0 && self.line.text().is_empty()
+    }
+
+    fn ends_line(&self) -> bool {
+        self.line.text().is_empty() && self.settled.ends_line()
+    }
+
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.whole().bytes
+    }
+
+    pub(super) fn total_lines(&self) -> u64 {
+        self.whole().total_lines()
+    }
+
+    /// The text as a result shows it. `place` tells where all of it is.
+    pub(super) fn shown(&self, place: Option<&str>) -> Shown {
+        self.whole().shown(place)
+    }
+}
+
+impl Settled {
+    /// Takes the next piece of the text.
+    fn push(&mut self, text: &str) {
         self.bytes += text.len() as u64;
         self.newlines += count_newlines(text);
         let mut rest = text;
@@ -145,30 +231,19 @@ impl Window {
     }
 
     /// Takes a text, in which these lines stand for what was left out of it.
-    pub(super) fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
+    fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
         let at = self.bytes;
         self.gaps.extend(gaps.into_iter().map(|gap| Gap { at: at + gap.at, ..gap }));
         self.push(text);
     }
 
-    /// Adds `text` as lines of its own.
-    pub(super) fn push_lines(&mut self, text: &str) {
-        if !self.is_empty() && !self.ends_line() {
-            self.push("\n");
-        }
-        self.push(text);
-        if !text.ends_with('\n') {
-            self.push("\n");
-        }
-    }
-
     /// Bytes of the text that are kept.
-    pub(super) fn kept_bytes(&self) -> usize {
+    fn kept_bytes(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 
     /// Gives back memory that only a longer text would need.
-    pub(super) fn shrink(&mut self) {
+    fn shrink(&mut self) {
         self.keep_tail(WINDOW_BYTES);
         self.tail.shrink_to_fit();
         self.head.shrink_to_fit();
@@ -180,7 +255,7 @@ impl Window {
     }
 
     /// The end of the text, `bytes` long at most: from the start of a line where there is one.
-    pub(super) fn live_tail(&self, bytes: usize) -> String {
+    fn live_tail(&self, bytes: usize) -> String {
         let from_head = bytes.saturating_sub(self.tail.len());
         let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
         let head = if is_whole { last_bytes(&self.head, from_head) } else { "" };
@@ -191,25 +266,17 @@ impl Window {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
     fn ends_line(&self) -> bool {
         let last = if self.tail.is_empty() { &self.head } else { &self.tail };
         last.ends_with('\n')
     }
 
-    pub(super) fn total_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn total_lines(&self) -> u64 {
-        self.newlines + u64::from(!self.is_empty() && !self.ends_line())
+    fn total_lines(&self) -> u64 {
+        self.newlines + u64::from(self.bytes > 0 && !self.ends_line())
     }
 
     /// The text as a result shows it. `place` tells where all of it is.
-    pub(super) fn shown(&self, place: Option<&str>) -> Shown {
+    fn shown(&self, place: Option<&str>) -> Shown {
         match self.policy {
             OutputPolicy::Window => self.shown_ends(place),
             OutputPolicy::Tokens => self.shown_tokens(place),
@@ -417,7 +484,7 @@ mod tests {
         let megabyte = "0123456789abcdef".repeat(1 << 16);
         for _ in 0..64 {
             window.push(&megabyte);
-            assert!(window.head.len() + window.tail.len() <= WINDOW_BYTES + 2 * LIVE_TAIL_BYTES);
+            assert!(window.settled.head.len() + window.settled.tail.len() <= WINDOW_BYTES + 2 * LIVE_TAIL_BYTES);
         }
         assert_eq!(window.total_bytes(), 64 << 20);
     }

@@ -27,6 +27,8 @@ use crate::{
     json::Node,
 };
 
+/// Tools that every session has.
+const OWN_TOOLS: [&str; 1] = ["read"];
 /// Tiers that cells may name.
 const TIERS: [&str; 3] = ["smol", "default", "slow"];
 /// Seconds a command or a model may be given.
@@ -104,8 +106,8 @@ impl Parser<'_> {
         self.check_spawns(&agents, &spawns);
         Some(Config {
             bridges: Options {
-                tools: self.named(&fields, "tools", Parser::tool),
-                runtime: self.named(&fields, "runtime", Parser::pack),
+                tools: self.tools(&fields),
+                runtime: self.packs(&fields),
                 mcp: self.named(&fields, "mcp", Parser::mcp),
                 llm: fields.get("llm").and_then(|at| self.llm(&at)),
                 agents,
@@ -149,6 +151,7 @@ impl Parser<'_> {
             "charts",
             "guests",
             "kernel_mode",
+            "languages",
             "output_policy",
             "input_timeout",
             "spawns",
@@ -182,6 +185,21 @@ impl Parser<'_> {
                     Some(guest) => table.guests.push(guest),
                     None => at.expected("`python`, `python-data` or `javascript`", &mut self.problems),
                 }
+            }
+        }
+        if let Some(at) = fields.get("languages") {
+            let names = at.texts("language", &mut self.problems).unwrap_or_default();
+            for name in &names {
+                match languages
+                    .iter()
+                    .find(|language| [language.code(), language.guest().name()].contains(&name.as_str()))
+                {
+                    Some(language) => table.languages.push(*language),
+                    None => at.expected("`python` or `javascript`", &mut self.problems),
+                }
+            }
+            if names.is_empty() {
+                at.expected("a language at least", &mut self.problems);
             }
         }
         for language in languages {
@@ -252,6 +270,15 @@ impl Parser<'_> {
         named
     }
 
+    fn tools(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Tool> {
+        let tools = self.named(fields, "tools", Parser::tool);
+        for name in tools.keys().filter(|name| OWN_TOOLS.contains(&name.as_str())) {
+            let message = format_args!("every session has a tool `{name}`: choose another name");
+            self.problems.add(&format!("tools.{name}"), message);
+        }
+        tools
+    }
+
     fn tool(&mut self, at: &At<'_>) -> Option<Tool> {
         let known = ["command", "description", "schema", "environment", "inherit", "timeout"];
         let fields = at.fields(&known, &mut self.problems)?;
@@ -307,7 +334,7 @@ impl Parser<'_> {
     }
 
     fn llm(&mut self, at: &At<'_>) -> Option<Llm> {
-        let known = ["endpoint", "api_key_env", "timeout", "tiers", "calls", "tokens"];
+        let known = ["endpoint", "api_key_env", "timeout", "tiers", "reasoning_effort", "calls", "tokens"];
         let fields = at.fields(&known, &mut self.problems)?;
         let endpoint = fields
             .required("endpoint", "the base URL of an OpenAI-compatible service", &mut self.problems)
@@ -316,10 +343,11 @@ impl Parser<'_> {
         let timeout = self.timeout(&fields, 120);
         let tiers = fields.required("tiers", "a table with a model for each tier", &mut self.problems);
         let tiers = tiers.map(|at| self.tiers(&at)).unwrap_or_default();
+        let reasoning_effort = fields.get("reasoning_effort").map(|at| self.tiers(&at)).unwrap_or_default();
         let mut budget = |key| fields.get(key).and_then(|at| at.integer(1..=u64::MAX, &mut self.problems));
         let (calls, tokens) = (budget("calls"), budget("tokens"));
         let api_key_env = api_key_env.map(str::to_owned);
-        Some(Llm { endpoint: endpoint?, api_key_env, timeout, tiers, calls, tokens })
+        Some(Llm { endpoint: endpoint?, api_key_env, timeout, tiers, reasoning_effort, calls, tokens })
     }
 
     fn endpoint(&mut self, at: &At<'_>) -> Option<String> {
@@ -331,6 +359,7 @@ impl Parser<'_> {
         url.map(|_| text.trim_end_matches('/').to_owned())
     }
 
+    /// A word for each tier that is named.
     fn tiers(&mut self, at: &At<'_>) -> BTreeMap<String, String> {
         let Some(fields) = at.fields(&TIERS, &mut self.problems) else { return BTreeMap::new() };
         let mut tiers = BTreeMap::new();

@@ -310,3 +310,24 @@ fn seeds_are_read_from_the_files_folder() {
         ]
     );
 }
+
+#[test]
+fn names_that_every_session_has_are_refused() {
+    assert_eq!(
+        problems("tools.read.command = [\"true\"]\nruntime.selfref.p.command = [\"true\"]"),
+        [
+            "tools.read: every session has a tool `read`: choose another name",
+            "runtime.selfref: every session has a `runtime.selfref`: choose another name",
+        ]
+    );
+}
+
+#[test]
+fn languages_are_turned_off_by_naming_the_others() {
+    let config = Config::parse("session.languages = [\"py\"]", Path::new("."), "a text").expect("valid");
+    assert_eq!(config.session.languages, [Language::Python]);
+    assert_eq!(
+        problems("session.languages = [\"rb\"]"),
+        ["session.languages: expected `python` or `javascript`, found an array"]
+    );
+}

@@ -1,13 +1,27 @@
 //! `[runtime]` of a `cellar.toml`: packs of primitives that are commands.
 
+use std::collections::BTreeMap;
+
 use cellar_bridges::{Primitive, RuntimePack, Tool};
 
 use super::Parser;
-use crate::check::At;
+use crate::check::{At, Fields};
+
+/// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs.
+const OWN_NAMES: [&str; 3] = ["selfref", "list_primitives", "list_primitive_specs"];
 
 impl Parser<'_> {
+    pub(super) fn packs(&mut self, fields: &Fields<'_>) -> BTreeMap<String, RuntimePack> {
+        let packs = self.named(fields, "runtime", Parser::pack);
+        for name in packs.keys().filter(|name| OWN_NAMES.contains(&name.as_str())) {
+            let message = format_args!("every session has a `runtime.{name}`: choose another name");
+            self.problems.add(&format!("runtime.{name}"), message);
+        }
+        packs
+    }
+
     /// A pack: `description` and `version` are texts, every other member is a primitive.
-    pub(super) fn pack(&mut self, at: &At<'_>) -> Option<RuntimePack> {
+    fn pack(&mut self, at: &At<'_>) -> Option<RuntimePack> {
         let mut pack = RuntimePack::default();
         for (name, at) in at.entries(&mut self.problems)? {
             match name {
