@@ -40,7 +40,7 @@ impl Guest for PythonData {
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
         python::inputs(workshop, inputs)?;
         inputs.value("packages", meson::inputs(workshop)?.digest());
-        inputs.value("pure packages", packages::inputs().digest());
+        inputs.value("pure packages", packages::inputs(workshop)?.digest());
         inputs.tree("guests/python-data", &folder(workshop))?;
         Ok(())
     }

@@ -49,7 +49,9 @@ _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 # Packages that programs often import and that are not there: what there is instead. Those in `_OF_DATA` are in the other
 # guest, and so is what some remedies name.
 _OF_DATA = {
-    "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz",
+    "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz", "anyio", "bs4", "certifi", "html5lib", "httpx",
+    "idna", "jinja2", "jsonschema", "markdown", "mpmath", "networkx", "patsy", "plotly", "pygments", "requests", "rich",
+    "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
 }
 _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
@@ -69,7 +71,6 @@ _INSTEAD = {
     "numba": "use NumPy's functions of whole arrays",
     "orjson": "use json",
     "PIL": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
-    "plotly": _CHARTS,
     "polars": _FRAMES,
     "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
     "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
@@ -117,9 +118,9 @@ def remedy(name):
     """What there is instead of a module that is not there, or None when nothing is known of it."""
     if name in MODULES:
         return MODULES[name]
-    if name in _OF_DATA:
-        return DATA
     text = _INSTEAD.get(name)
+    if name in _OF_DATA:
+        return DATA if text is None else f"it is not in this sandbox; {text}; {DATA}"
     if text is None:
         return None
     for word, package in (("altair", "altair"), ("NumPy", "numpy"), ("pandas", "pandas")):

@@ -19,22 +19,30 @@ pub(super) const NUMPY: &str = include_str!("numpy.txt");
 pub(super) const PANDAS: &str = include_str!("pandas.txt");
 /// Packages in pure Python, and one whose machine code is left behind.
 const PURE: &str = include_str!("requirements.txt");
+/// Those of them that we change.
+const PATCHED: &[&str] = &["plotly"];
 /// meson and what it calls.
 const TOOLS: &str = include_str!("tools.txt");
 
 /// What the packages in pure Python are made from.
-pub(super) fn inputs() -> Inputs {
+pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     inputs.text("packages", PURE);
     inputs.text("recipe", include_str!("packages.rs"));
-    inputs
+    for package in PATCHED {
+        record_changes(workshop, package, &mut inputs)?;
+    }
+    Ok(inputs)
 }
 
 /// A folder with the packages in pure Python and their bytecode, made unless the cache has it.
 pub(super) fn pure(workshop: &Workshop) -> Result<PathBuf> {
-    workshop.cache.product("libraries", "python-data-packages", &inputs(), |bench| {
+    workshop.cache.product("libraries", "python-data-packages", &inputs(workshop)?, |bench| {
         let packages = bench.work.join("packages");
         bench.step("fetch packages", || install(PURE, &packages, &bench.work))?;
+        for package in PATCHED {
+            patches::apply(&changes(workshop, "patches", package), &packages, &bench.work)?;
+        }
         bench.step("copy packages", || copy_modules(&packages, &bench.out))?;
         let python = build_python::find(workshop)?;
         bench.step("compile packages", || compile(&python, &bench.out, &bench.work.join("compile.log")))
@@ -99,6 +107,8 @@ pub(super) fn install(requirements: &str, folder: &Path, work: &Path) -> Result<
     fs::write(&list, requirements)?;
     let mut pip = wheels();
     pip.args(["--python-version", "3.13", "--implementation", "cp", "--platform", "manylinux2014_x86_64"]);
+    // The Python that pip runs on may be another one.
+    pip.arg("--ignore-requires-python");
     run(pip.arg("--target").arg(folder).arg("-r").arg(&list), &work.join("pip.log"))
 }
 
@@ -112,7 +122,7 @@ fn wheels() -> Command {
 
 /// What cells cannot use of a package: its tests, machine code, and what is for compilers and type checkers.
 const ENDINGS_LEFT_OUT: &[&str] = &[".a", ".c", ".h", ".lib", ".pxd", ".pyi", ".pyx", ".so", ".typed"];
-const FOLDERS_LEFT_OUT: &[&str] = &["__pycache__", "bin", "f2py", "include", "tests"];
+const FOLDERS_LEFT_OUT: &[&str] = &["__pycache__", "bin", "f2py", "include", "share", "tests"];
 
 /// Copies what cells can use of installed packages.
 pub(super) fn copy_modules(from: &Path, to: &Path) -> Result<()> {
