@@ -70,6 +70,7 @@ pub(crate) fn install_kernels(folders: &Folders, arguments: &KernelInstall) -> R
             display_name: arguments.display_name.clone().unwrap_or_else(|| display_name(guest).to_owned()),
             language: guest.language(),
             command: command(folders, arguments, guest)?,
+            is_private: !granted.environment.is_empty(),
         };
         let folder = install(&spec, &place)?;
         output::print(&format!("{}: {} is in {}\n", spec.name, spec.display_name, folder.display()))?;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +27,8 @@ pub struct Spec {
     pub language: Language,
     /// The command that starts it; `{connection_file}` stands for the connection file.
     pub command: Vec<String>,
+    /// Whether the command has values that are nobody else's business: then only this user can read it, and use the kernel.
+    pub is_private: bool,
 }
 
 /// For whom a kernel is installed.
@@ -97,19 +100,22 @@ pub fn install(spec: &Spec, place: &Place) -> Result<PathBuf, KernelError> {
         "metadata": {"debugger": false},
     });
     let failed = |source| KernelError::Save { path: folder.clone(), source };
+    let (folder_mode, mode) = if spec.is_private { (0o700, 0o600) } else { (0o755, 0o644) };
     fs::create_dir_all(&folder).map_err(failed)?;
-    write(&folder.join("logo-svg.svg"), LOGO).map_err(failed)?;
-    write(&folder.join("kernel.json"), &format!("{document:#}\n")).map_err(failed)?;
+    // Set in any case: an earlier kernel of this name may have been for others.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(folder_mode)).map_err(failed)?;
+    write(&folder.join("logo-svg.svg"), LOGO, mode).map_err(failed)?;
+    write(&folder.join("kernel.json"), &format!("{document:#}\n"), mode).map_err(failed)?;
     Ok(folder)
 }
 
-/// Writes a file for everybody to read, so that it is whole or as it was.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
+/// Writes a file so that it is whole or as it was.
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
+    // Until it is whole, nobody else can read it.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
@@ -126,6 +132,7 @@ mod tests {
             display_name: "Python".to_owned(),
             language: Language::Python,
             command,
+            is_private: false,
         };
         let folder = install(&spec, &Place::Prefix(prefix.path().to_owned())).expect("installed");
         assert_eq!(folder, prefix.path().join("share/jupyter/kernels/cellar-python"));
@@ -135,6 +142,25 @@ mod tests {
         for name in ["", "a b", "../x", ".x"] {
             let spec = Spec { name: name.to_owned(), ..spec.clone() };
             assert!(install(&spec, &Place::Prefix(prefix.path().to_owned())).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_with_values_is_for_one_user() {
+        let prefix = tempfile::tempdir().expect("a folder");
+        let mut spec = Spec {
+            name: "mine".to_owned(),
+            display_name: "Mine".to_owned(),
+            language: Language::Python,
+            command: vec!["cellar".to_owned()],
+            is_private: false,
+        };
+        // Also in the place of one that was for all.
+        for (is_private, modes) in [(false, (0o755, 0o644)), (true, (0o700, 0o600)), (false, (0o755, 0o644))] {
+            spec.is_private = is_private;
+            let folder = install(&spec, &Place::Prefix(prefix.path().to_owned())).expect("installed");
+            let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+            assert_eq!((mode(&folder), mode(&folder.join("kernel.json"))), modes);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The kernel for Jupyter, used by real clients: Jupyter's own tests of kernels, its client library, nbclient and papermill.
 
-use std::{path::Path, process::Command};
+use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use tempfile::TempDir;
 
@@ -110,6 +110,10 @@ fn what_is_granted_stands_in_the_kernelspec() {
     let words = ["--guest", "javascript", "--workspace", ".", "--mount", &mount, "--env", "A=b=c", "--timeout", "9"];
     let end = ["--no-charts", "{connection_file}"];
     assert!(command.ends_with(&[&words[..], &end[..]].concat()), "{command:?}");
+    // What variables say is for nobody else.
+    let file = prefix.path().join("share/jupyter/kernels/mine/kernel.json");
+    let mode = std::fs::metadata(file).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
 }
 
 #[test]
