@@ -167,9 +167,9 @@ pub async fn serve(config: KernelConfig, connection: Connection, doors: Arc<dyn 
     let (shell_sender, shell_queue) = mpsc::channel(MESSAGES_MAX);
     let (control_sender, control_queue) = mpsc::channel(MESSAGES_MAX);
     let (stdin_sender, stdin_queue) = mpsc::channel(MESSAGES_MAX);
-    tasks.spawn(kernel.clone().listen("shell", shell_messages, shell_sender));
-    tasks.spawn(kernel.clone().listen("control", control_messages, control_sender));
-    tasks.spawn(kernel.clone().listen("stdin", stdin_messages, stdin_sender));
+    tasks.spawn(kernel.clone().listen("shell", kernel.shell.clone(), shell_messages, shell_sender));
+    tasks.spawn(kernel.clone().listen("control", kernel.control.clone(), control_messages, control_sender));
+    tasks.spawn(kernel.clone().listen("stdin", kernel.stdin.clone(), stdin_messages, stdin_sender));
     tasks.spawn(kernel.clone().answer_shell(shell_queue));
     tasks.spawn(kernel.clone().answer_control(control_queue));
     tasks.spawn(kernel.clone().take_input(stdin_queue));
@@ -246,18 +246,24 @@ impl Kernel {
     /// Passes on what is signed.
     async fn listen(
         self: Arc<Kernel>,
-        socket: &'static str,
+        name: &'static str,
+        socket: Socket,
         mut incoming: mpsc::Receiver<Incoming>,
         messages: mpsc::Sender<Message>,
     ) {
         while let Some(incoming) = incoming.recv().await {
             match Message::read(incoming, self.voice.signer()) {
-                Ok(message) => {
+                Ok(mut message) => {
+                    if let Some(room) = message.room.take() {
+                        message.room = Some(socket.know(message.peer, room).await);
+                    }
+                    // Its sockets have one name, and that for answers to questions may be silent for ever.
+                    self.stdin.know_name(&message.identity);
                     if messages.send(message).await.is_err() {
                         return;
                     }
                 }
-                Err(fault) => tracing::warn!(socket, error = %fault, "a message was refused"),
+                Err(fault) => tracing::warn!(socket = name, error = %fault, "a message was refused"),
             }
         }
     }

@@ -43,8 +43,8 @@ pub(crate) struct Message {
     pub(crate) header: Value,
     /// What it says.
     pub(crate) content: Content,
-    /// The room that it takes while it waits.
-    _room: OwnedSemaphorePermit,
+    /// The room that it takes while it waits; none while that is exchanged.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a message is not taken.
@@ -223,7 +223,7 @@ impl Message {
             Fault::new(format!("header.msg_type: expected a string, found {}", found(header.get("msg_type"))))
         })?;
         let content = Content(object(3, "content")?);
-        Ok(Message { peer, identity, envelope: frames, kind, header: Value::Object(header), content, _room: room })
+        Ok(Message { peer, identity, envelope: frames, kind, header: Value::Object(header), content, room: Some(room) })
     }
 
     /// What goes before an answer to this message.

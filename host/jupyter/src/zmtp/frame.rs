@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{MESSAGE_BYTES_MAX, socket::Kind};
@@ -26,8 +26,12 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// Room, in KiB, for what peers have sent that nobody has looked at yet.
+/// Room, in KiB, for what peers have sent that was not answered yet.
 pub(super) const WAITING_KIB: usize = (4 * MESSAGE_BYTES_MAX) >> 10;
+/// The same for peers of whom nothing signed has come yet.
+pub(super) const STRANGERS_KIB: usize = (2 * MESSAGE_BYTES_MAX) >> 10;
+/// Time that a large message of such a peer may take once there is room for it.
+pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 const GREETING_BYTES: usize = 64;
 const MECHANISM: &[u8] = b"NULL";
@@ -57,6 +61,15 @@ impl From<io::Error> for Broken {
 
 fn protocol<T>(what: impl Into<String>) -> Result<T, Broken> {
     Err(Broken::Protocol(what.into()))
+}
+
+/// Where the messages of a peer wait.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    /// What is free, in KiB.
+    pub(super) free: Arc<Semaphore>,
+    /// Time that a large message may take once there is room for it, where whoever sends it may be anybody.
+    pub(super) patience: Option<Duration>,
 }
 
 /// What a peer sends once both have greeted each other.
@@ -102,7 +115,8 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, kin
     property(&mut ready, "Identity", b"");
     write_frame(stream, COMMAND, &ready).await?;
     stream.flush().await?;
-    match read(stream, &Arc::new(Semaphore::new(WAITING_KIB))).await?.0 {
+    let room = Room { free: Arc::new(Semaphore::new(STRANGERS_KIB)), patience: Some(STRANGER_TIMEOUT) };
+    match read(stream, || room.clone()).await?.0 {
         Received::Command(name, body) if name == b"READY"[..] => {
             let properties = properties(&body)?;
             let value = |name: &str| {
@@ -148,26 +162,34 @@ fn properties(body: &Bytes) -> Result<Vec<(Bytes, Bytes)>, Broken> {
     Ok(found)
 }
 
-/// Reads the next message or command, with the room that it takes. A small message waits for room when it was read, a large
-/// one before, and for as much as the largest may take: two that wait for each other cannot be.
+/// Reads the next message or command, with what it takes of the room that `room` says when it begins. A small message waits
+/// for room when it was read, a large one before, and for as much as the largest may take: two that wait for each other
+/// cannot be.
 ///
 /// # Errors
 /// The peer has gone, or sends what is too much, too slow, or no frame.
 pub(super) async fn read<R: AsyncRead + Unpin>(
     reader: &mut R,
-    room: &Arc<Semaphore>,
+    room: impl Fn() -> Room,
 ) -> Result<(Received, OwnedSemaphorePermit), Broken> {
-    let (mut frames, mut bytes, mut reserved) = (Vec::new(), 0_usize, None);
+    let (mut frames, mut bytes, mut reserved, mut deadline) = (Vec::new(), 0_usize, None, None);
+    // A peer may be silent for long, but not in the middle of something.
+    let mut first = Some(reader.read_u8().await?);
+    let Room { free: room, patience } = room();
+    let room = &room;
     loop {
-        // A peer may be silent for long, but not in the middle of something.
-        let flags = if frames.is_empty() { reader.read_u8().await? } else { within(reader.read_u8()).await? };
+        let within = Within(deadline);
+        let flags = match first.take() {
+            Some(flags) => flags,
+            None => within.wait(reader.read_u8()).await?,
+        };
         if flags & !(MORE | LONG | COMMAND) != 0 || (flags & COMMAND != 0 && (flags & MORE != 0 || !frames.is_empty()))
         {
             return protocol(format!("a frame has the flags {flags:#04x}"));
         }
         let size = match flags & LONG {
-            0 => u64::from(within(reader.read_u8()).await?),
-            _ => within(reader.read_u64()).await?,
+            0 => u64::from(within.wait(reader.read_u8()).await?),
+            _ => within.wait(reader.read_u64()).await?,
         };
         let most = if flags & COMMAND == 0 { MESSAGE_BYTES_MAX - bytes } else { COMMAND_BYTES_MAX };
         let Some(size) = usize::try_from(size).ok().filter(|size| *size <= most) else {
@@ -176,8 +198,9 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
         bytes += size;
         if bytes > SMALL_BYTES_MAX && reserved.is_none() {
             reserved = Some(take(room, kib(MESSAGE_BYTES_MAX)).await?);
+            deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         }
-        let body = within(read_body(reader, size)).await?;
+        let body = Within(deadline).wait(read_body(reader, size)).await?;
         if flags & COMMAND != 0 {
             let name_end = 1 + usize::from(*body.first().unwrap_or(&0));
             if body.len() < name_end {
@@ -204,11 +227,22 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-/// What must come soon, because what it belongs to has begun.
-async fn within<T, E: Into<Broken>>(reading: impl Future<Output = Result<T, E>>) -> Result<T, Broken> {
-    match timeout(FRAME_TIMEOUT, reading).await {
-        Ok(read) => read.map_err(E::into),
-        Err(_) => protocol(format!("a frame has not come within {} s", FRAME_TIMEOUT.as_secs())),
+/// How long something may take whose beginning has come: until a deadline of its whole message, or for its own time.
+#[derive(Clone, Copy)]
+struct Within(Option<Instant>);
+
+impl Within {
+    async fn wait<T, E: Into<Broken>>(self, reading: impl Future<Output = Result<T, E>>) -> Result<T, Broken> {
+        match self.0 {
+            Some(deadline) => match timeout_at(deadline, reading).await {
+                Ok(read) => read.map_err(E::into),
+                Err(_) => protocol("a large message of a peer that has signed nothing has not come in time"),
+            },
+            None => match timeout(FRAME_TIMEOUT, reading).await {
+                Ok(read) => read.map_err(E::into),
+                Err(_) => protocol(format!("a frame has not come within {} s", FRAME_TIMEOUT.as_secs())),
+            },
+        }
     }
 }
 
@@ -266,8 +300,8 @@ mod tests {
     }
 
     fn received(bytes: &[u8]) -> Result<Received, String> {
-        let room = Arc::new(Semaphore::new(WAITING_KIB));
-        let read = on_runtime(async { read(&mut &*bytes, &room).await.map_err(|broken| broken.to_string()) });
+        let room = Room { free: Arc::new(Semaphore::new(WAITING_KIB)), patience: None };
+        let read = on_runtime(async { read(&mut &*bytes, || room.clone()).await.map_err(|broken| broken.to_string()) });
         read.map(|(received, permit)| {
             assert!(
                 matches!(received, Received::Command(..)) || permit.num_permits() < kib(MESSAGE_BYTES_MAX) as usize
@@ -298,6 +332,19 @@ mod tests {
         check(&[LONG, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "larger than");
         check(&[LONG | COMMAND, 0, 0, 0, 0, 0, 1, 0, 0], "larger than");
         check(&[MORE, 0].repeat(FRAMES_MAX), "more than 64 frames");
+    }
+
+    #[test]
+    fn a_stranger_that_announces_much_and_sends_little_is_cut_off() {
+        on_runtime(async {
+            let (mut stranger, mut own) = tokio::io::duplex(1 << 10);
+            let free = Arc::new(Semaphore::new(STRANGERS_KIB));
+            let room = || Room { free: free.clone(), patience: Some(Duration::from_millis(1)) };
+            stranger.write_all(&[LONG, 0, 0, 0, 0, 1, 0, 0, 0, 7]).await.expect("written");
+            let refused = read(&mut own, room).await.expect_err("too slow").to_string();
+            assert!(refused.contains("has not come in time"), "{refused}");
+            assert_eq!(free.available_permits(), STRANGERS_KIB);
+        });
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Sockets that are bound: their peers, and what is on its way to each.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,15 +15,17 @@ use cellar_core::sync::lock;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
-use super::frame::{Broken, Received, WAITING_KIB, greet, kib, read, write};
+use super::frame::{Broken, Received, Room, STRANGER_TIMEOUT, STRANGERS_KIB, WAITING_KIB, greet, kib, read, write};
 use crate::connection::{Address, Listener};
 
-/// Peers of a socket.
+/// Peers of a socket. One that comes when there are so many takes the place of whoever has been a stranger for longest.
 const PEERS_MAX: usize = 64;
+/// Names of peers that have signed something, on whichever socket.
+const NAMES_MAX: usize = PEERS_MAX;
 /// Topics that a peer subscribes to, and bytes of one.
 const TOPICS_MAX: usize = 64;
 const TOPIC_BYTES_MAX: usize = 256;
@@ -88,6 +90,8 @@ type Outgoing = (Arc<[Bytes]>, OwnedSemaphorePermit);
 
 struct Peer {
     identity: Bytes,
+    /// Set when the peer is no stranger any more. Its connection's place has the other half.
+    is_known: Arc<AtomicBool>,
     topics: Mutex<Vec<Bytes>>,
     outgoing: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
@@ -99,7 +103,17 @@ struct Shared {
     kind: Kind,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
     count: AtomicU64,
+    /// Room for the messages of peers that are known, and of those that are not.
     waiting: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    /// Names that belong to peers which are known; the oldest first.
+    names: Mutex<VecDeque<Bytes>>,
+}
+
+/// The place of a connection.
+struct Place {
+    is_known: Arc<AtomicBool>,
+    connection: AbortHandle,
 }
 
 /// A bound socket. A cheap handle; its connections live as long as the task that [`Socket::bind`] gives.
@@ -123,8 +137,14 @@ impl Socket {
         tasks: &mut JoinSet<()>,
     ) -> io::Result<(Socket, mpsc::Receiver<Incoming>)> {
         let listener = Listener::bind(address).await?;
-        let waiting = Arc::new(Semaphore::new(WAITING_KIB));
-        let socket = Socket(Arc::new(Shared { kind, peers: Mutex::default(), count: AtomicU64::new(1), waiting }));
+        let socket = Socket(Arc::new(Shared {
+            kind,
+            peers: Mutex::default(),
+            count: AtomicU64::new(1),
+            waiting: Arc::new(Semaphore::new(WAITING_KIB)),
+            strangers: Arc::new(Semaphore::new(STRANGERS_KIB)),
+            names: Mutex::default(),
+        }));
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         tasks.spawn(socket.clone().accept(listener, sender));
         Ok((socket, receiver))
@@ -132,13 +152,26 @@ impl Socket {
 
     async fn accept(self, listener: Listener, incoming: mpsc::Sender<Incoming>) {
         let mut connections = JoinSet::new();
+        // By number: the oldest first.
+        let mut places: BTreeMap<u64, Place> = BTreeMap::new();
         loop {
+            places.retain(|_, place| !place.connection.is_finished());
+            let stranger = places.iter().find(|(_, place)| !place.is_known.load(Ordering::Relaxed));
+            let stranger = stranger.map(|(number, _)| *number);
+            let is_full = places.len() >= PEERS_MAX;
             tokio::select! {
-                accepted = listener.accept(), if connections.len() < PEERS_MAX => match accepted {
+                accepted = listener.accept(), if !is_full || stranger.is_some() => match accepted {
                     Ok(stream) => {
+                        if is_full && let Some(place) = stranger.and_then(|number| places.remove(&number)) {
+                            tracing::warn!(socket = self.0.kind.name(), "a stranger's connection was ended for another's");
+                            place.connection.abort();
+                        }
                         let (socket, incoming) = (self.clone(), incoming.clone());
-                        connections.spawn(async move {
-                            match socket.serve(stream, incoming).await {
+                        let number = self.0.count.fetch_add(1, Ordering::Relaxed);
+                        let is_known = Arc::new(AtomicBool::new(false));
+                        let known = is_known.clone();
+                        let connection = connections.spawn(async move {
+                            match socket.serve(stream, number, known, incoming).await {
                                 Err(Broken::Gone) | Ok(()) => {}
                                 Err(broken) => {
                                     let socket = socket.0.kind.name();
@@ -146,6 +179,7 @@ impl Socket {
                                 }
                             }
                         });
+                        places.insert(number, Place { is_known, connection });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection cannot be accepted");
@@ -158,7 +192,13 @@ impl Socket {
     }
 
     /// One connection, from its greeting to its end.
-    async fn serve<S>(&self, mut stream: S, incoming: mpsc::Sender<Incoming>) -> Result<(), Broken>
+    async fn serve<S>(
+        &self,
+        mut stream: S,
+        number: u64,
+        is_known: Arc<AtomicBool>,
+        incoming: mpsc::Sender<Incoming>,
+    ) -> Result<(), Broken>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -168,9 +208,17 @@ impl Socket {
         let (outgoing, mut queue) = mpsc::channel::<Outgoing>(OUTGOING_MAX);
         let room = Arc::new(Semaphore::new(OUTGOING_KIB_MAX));
         let (cut, mut is_cut) = watch::channel(false);
-        let peer = Arc::new(Peer { identity: identity.clone(), topics: Mutex::default(), outgoing, room, cut });
-        let number = self.0.count.fetch_add(1, Ordering::Relaxed);
-        lock(&self.0.peers).insert(number, peer.clone());
+        let peer =
+            Arc::new(Peer { identity: identity.clone(), is_known, topics: Mutex::default(), outgoing, room, cut });
+        {
+            let mut peers = lock(&self.0.peers);
+            // Of several with a known name it is the first that has it.
+            let is_first = !peers.values().any(|other| other.identity == identity);
+            if is_first && lock(&self.0.names).contains(&identity) {
+                peer.is_known.store(true, Ordering::Relaxed);
+            }
+            peers.insert(number, peer.clone());
+        }
         let _leaving = Leaving { shared: &self.0, number };
         let (mut reader, writer) = tokio::io::split(stream);
         let mut writer = BufWriter::with_capacity(64 << 10, writer);
@@ -188,8 +236,12 @@ impl Socket {
         };
         let reading = async {
             loop {
-                let (received, room) = read(&mut reader, &self.0.waiting).await?;
+                let (received, room) = read(&mut reader, || self.room_of(&peer)).await?;
                 let Some(frames) = self.understood(&peer, received)? else { continue };
+                if self.0.kind != Kind::Router {
+                    // Nothing is signed here: a peer is known once it uses the socket for what it is for.
+                    peer.is_known.store(true, Ordering::Relaxed);
+                }
                 let message = Incoming { peer: number, identity: identity.clone(), frames, room };
                 // When the receiver has gone, so has the kernel.
                 if incoming.send(message).await.is_err() {
@@ -204,6 +256,48 @@ impl Socket {
                 let seconds = STALL_TIMEOUT.as_secs();
                 Err(Broken::Protocol(format!("it has taken nothing of what it is sent for {seconds} s")))
             }
+        }
+    }
+
+    fn room_of(&self, peer: &Peer) -> Room {
+        match peer.is_known.load(Ordering::Relaxed) {
+            true => Room { free: self.0.waiting.clone(), patience: None },
+            false => Room { free: self.0.strangers.clone(), patience: Some(STRANGER_TIMEOUT) },
+        }
+    }
+
+    /// Notes that a message of a peer was signed: nobody takes its place from it. Gives the room that the message takes from
+    /// now on, which is no stranger's.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a message that is dropped takes no room.
+    pub(crate) async fn know(&self, peer: u64, room: OwnedSemaphorePermit) -> OwnedSemaphorePermit {
+        if let Some(peer) = lock(&self.0.peers).get(&peer) {
+            peer.is_known.store(true, Ordering::Relaxed);
+        }
+        if Arc::ptr_eq(room.semaphore(), &self.0.waiting) {
+            return room;
+        }
+        let kib = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
+        // It is never closed; a stranger's room would do as well.
+        self.0.waiting.clone().acquire_many_owned(kib).await.unwrap_or(room)
+    }
+
+    /// Has peers that are called so be known, now and when they come: one of theirs has signed something elsewhere.
+    pub(crate) fn know_name(&self, identity: &Bytes) {
+        if identity.is_empty() {
+            return;
+        }
+        let peers = lock(&self.0.peers);
+        if let Some(peer) = peers.values().find(|peer| peer.identity == *identity) {
+            peer.is_known.store(true, Ordering::Relaxed);
+        }
+        let mut names = lock(&self.0.names);
+        if !names.contains(identity) {
+            if names.len() == NAMES_MAX {
+                names.pop_front();
+            }
+            names.push_back(identity.clone());
         }
     }
 
@@ -314,5 +408,125 @@ impl Drop for Leaving<'_> {
             // Whoever waits for room is told.
             peer.room.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt as _, net::UnixStream};
+
+    use super::*;
+
+    /// Longer than any of these tests should take.
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn on_runtime(work: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async { timeout(TIMEOUT, work).await.expect("it ends") });
+    }
+
+    /// A socket of the file system, and where it is.
+    struct Bound {
+        socket: Socket,
+        incoming: mpsc::Receiver<Incoming>,
+        path: std::path::PathBuf,
+        _folder: tempfile::TempDir,
+        _tasks: JoinSet<()>,
+    }
+
+    impl Bound {
+        async fn new() -> Bound {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("socket");
+            let mut tasks = JoinSet::new();
+            let (socket, incoming) =
+                Socket::bind(Kind::Router, &Address::Ipc(path.clone()), &mut tasks).await.expect("bound");
+            Bound { socket, incoming, path, _folder: folder, _tasks: tasks }
+        }
+
+        /// A peer that has greeted.
+        async fn peer(&self, name: &[u8]) -> UnixStream {
+            let mut stream = UnixStream::connect(&self.path).await.expect("connected");
+            let mut bytes = vec![0_u8; 64];
+            (bytes[0], bytes[9], bytes[10]) = (0xff, 0x7f, 3);
+            bytes[12..16].copy_from_slice(b"NULL");
+            let mut ready = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0".to_vec();
+            ready.push(name.len() as u8);
+            ready.extend(name);
+            bytes.extend([4, ready.len() as u8]);
+            bytes.extend(ready);
+            stream.write_all(&bytes).await.expect("written");
+            let mut answer = [0_u8; 64 + 2];
+            stream.read_exact(&mut answer).await.expect("a greeting");
+            let mut ready = vec![0_u8; usize::from(answer[65])];
+            stream.read_exact(&mut ready).await.expect("a command");
+            stream
+        }
+
+        /// Sends a message of one frame from a peer, and gives it as it came.
+        async fn say(&mut self, peer: &mut UnixStream, bytes: usize) -> Incoming {
+            let mut frame = vec![2];
+            frame.extend((bytes as u64).to_be_bytes());
+            frame.resize(9 + bytes, 7);
+            let (written, incoming) = tokio::join!(peer.write_all(&frame), self.incoming.recv());
+            written.expect("written");
+            let incoming = incoming.expect("a message");
+            assert_eq!(incoming.frames.concat().len(), bytes);
+            incoming
+        }
+    }
+
+    async fn is_cut_off(stream: &mut UnixStream) -> bool {
+        let mut byte = [0];
+        matches!(stream.read(&mut byte).await, Ok(0) | Err(_))
+    }
+
+    #[test]
+    fn silent_strangers_lose_their_places_and_who_has_signed_does_not() {
+        on_runtime(async {
+            let mut bound = Bound::new().await;
+            let (mut signer, mut friend) = (bound.peer(b"signer").await, bound.peer(b"friend").await);
+            let Incoming { peer, room, .. } = bound.say(&mut signer, 5).await;
+            drop(bound.socket.know(peer, room).await);
+            bound.socket.know_name(&Bytes::from_static(b"friend"));
+            let mut strangers = Vec::new();
+            for _ in 0..2 * PEERS_MAX {
+                strangers.push(bound.peer(b"").await);
+            }
+            // Those that came first have gone, and as many as there are places stay.
+            let places = PEERS_MAX - 2;
+            for stranger in &mut strangers[..2 * PEERS_MAX - places] {
+                assert!(is_cut_off(stranger).await);
+            }
+            let mut late = bound.peer(b"late").await;
+            bound.say(&mut late, 5).await;
+            bound.say(&mut friend, 5).await;
+            assert!(bound.socket.send(peer, vec![Bytes::from_static(b"x")]).await);
+            let mut answer = [0; 3];
+            signer.read_exact(&mut answer).await.expect("an answer");
+            assert_eq!(answer, *b"\0\x01x");
+        });
+    }
+
+    #[test]
+    fn strangers_do_not_take_the_room_of_who_has_signed() {
+        on_runtime(async {
+            let mut bound = Bound::new().await;
+            let mut signer = bound.peer(b"signer").await;
+            let Incoming { peer, room, .. } = bound.say(&mut signer, 5).await;
+            let room = bound.socket.know(peer, room).await;
+            assert!(Arc::ptr_eq(room.semaphore(), &bound.socket.0.waiting));
+            let mut strangers = Vec::new();
+            for _ in 0..8 {
+                let mut stranger = bound.peer(b"").await;
+                stranger.write_all(&[2, 0, 0, 0, 0, 1, 0, 0, 0]).await.expect("written");
+                strangers.push(stranger);
+            }
+            while bound.socket.0.strangers.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(bound.socket.0.waiting.available_permits(), WAITING_KIB - room.num_permits());
+            bound.say(&mut signer, 1 << 20).await;
+        });
     }
 }
