@@ -3,8 +3,10 @@
 use std::{io, sync::Arc, time::Duration};
 
 use cellar_bridges::{Door, Doors};
-use cellar_engine::{Cell, EventKind, Language, Session, outcome::FailureKind};
-use cellar_hub::{Delivery, Hub, HubConfig, HubError, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest};
+use cellar_engine::{Cell, EventKind, Host, Language, Session, outcome::FailureKind};
+use cellar_hub::{
+    Delivery, Hub, HubConfig, HubError, Journals, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest,
+};
 
 use crate::sessions::{config, on_one_thread};
 
@@ -100,6 +102,45 @@ fn runs_of_a_session_start_in_the_order_sent_and_a_cancelled_one_never_does() {
         let result = within(cancelled.result()).await.expect("a result");
         let failure = result.cells[0].failure.as_ref().expect("a failure");
         assert_eq!((failure.kind, result.text().contains("never")), (FailureKind::Interrupted, false));
+    });
+}
+
+#[test]
+fn a_hub_that_keeps_much_gives_way_to_one_that_keeps_little() {
+    on_one_thread(async {
+        const BYTES_MAX: usize = 1 << 20;
+        let journals = Journals::new(BYTES_MAX);
+        let host = Host::open(config(8)).expect("a host");
+        let hub = || {
+            let mut hub_config = HubConfig::default();
+            hub_config.journals = journals.clone();
+            Hub::on(host.clone(), config(8), hub_config, Arc::new(NoDoors)).expect("a hub")
+        };
+        let (small, large) = (hub(), hub());
+        session(&small, "s").await;
+        session(&large, "s").await;
+        let waiting = small.start("s", request("waiting", "emit small\nsleep 1000000")).expect("a run");
+        let mut reader = waiting.watch(0);
+        while !matches!(within(reader.next()).await, Some(Delivery::Event(event)) if event.seq == 2) {}
+        let ended = small.start("s", request("ended", "emit old")).expect("a run");
+        within(ended.result()).await.expect("a result");
+        // A run that has ended, and one that has not, of more than there is room for.
+        for n in 0..20 {
+            let run = large.start("s", request(&n.to_string(), "flood 2000")).expect("a run");
+            within(run.result()).await.expect("a result");
+        }
+        let last = large.start("s", request("last", "flood 20000\nsleep 1000000")).expect("a run");
+        let mut reader = last.watch(0);
+        while !matches!(within(reader.next()).await, Some(Delivery::Event(event)) if event.seq > 10_000) {}
+        assert!(journals.size_bytes() <= BYTES_MAX, "{} bytes", journals.size_bytes());
+        assert!(matches!(large.ended_run("0"), Err(HubError::RunForgotten { .. })));
+        assert_eq!(
+            within(read(small.ended_run("ended").expect("it is kept").watch(0))).await.first(),
+            Some(&"0".to_owned())
+        );
+        waiting.cancel();
+        last.cancel();
+        assert_eq!(within(read(waiting.watch(0))).await.get(2), Some(&"2 stdout small".to_owned()));
     });
 }
 

@@ -4,8 +4,8 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     path::PathBuf,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex, Weak,
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::{
     answers::Answerer,
     error::HubError,
+    journals::{Account, Holder, Journals, level},
     run::{RunHandle, RunRequest, drive},
 };
 
@@ -47,6 +48,9 @@ pub struct HubConfig {
     pub runs_kept: usize,
     /// Bytes of the runs that are kept, but for a last one that alone has more.
     pub runs_kept_bytes: usize,
+    /// Bytes that are kept of all runs, of this hub and of those that share the bound: the others of the process, unless this
+    /// says otherwise.
+    pub journals: Journals,
     /// What every session is granted that says nothing else.
     pub overrides: Overrides,
     /// Where sessions are kept that are opened to be; see [`Keep`].
@@ -67,6 +71,7 @@ impl Default for HubConfig {
             runs_max: 256,
             runs_kept: 64,
             runs_kept_bytes: 64 << 20,
+            journals: Journals::default(),
             overrides: Overrides::default(),
             store: None,
             artifacts: None,
@@ -159,8 +164,8 @@ struct Inner {
     /// Ordered, so that lists of them are.
     sessions: Mutex<BTreeMap<String, SessionEntry>>,
     runs: Mutex<Runs>,
-    /// Runs under way.
-    under_way: Arc<AtomicUsize>,
+    /// What is kept of the runs.
+    account: Account,
     /// Guests that were found ready.
     ready: Mutex<HashSet<GuestName>>,
     /// Sessions whose names were made up.
@@ -203,7 +208,8 @@ impl Hub {
     }
 
     fn with(host: Host, host_config: HostConfig, config: HubConfig, file: Config, doors: Arc<dyn Doors>) -> Hub {
-        Hub(Arc::new(Inner {
+        let journals = config.journals.clone();
+        let inner = Arc::new(Inner {
             charts: Charts::new(host.clone()),
             host,
             host_config,
@@ -212,10 +218,13 @@ impl Hub {
             doors,
             sessions: Mutex::default(),
             runs: Mutex::default(),
-            under_way: Arc::default(),
+            account: journals.account(),
             ready: Mutex::default(),
             unnamed: AtomicU64::new(1),
-        }))
+        });
+        let holder: Weak<Inner> = Arc::downgrade(&inner);
+        journals.join(holder);
+        Hub(inner)
     }
 
     /// What a session is granted that says nothing else.
@@ -440,7 +449,7 @@ impl Hub {
     /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
     pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
         let entry = self.session(session)?;
-        let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.under_way.clone());
+        let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.account.clone());
         self.register(&handle)?;
         let (begun, next_turn) = oneshot::channel();
         let turn = lock(&entry.turn).replace(next_turn);
@@ -545,6 +554,39 @@ impl Hub {
             return Err(HubError::SessionsFull(self.0.config.sessions_max));
         }
         Ok(())
+    }
+}
+
+impl Holder for Inner {
+    fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Runs that have ended go first, then the oldest events of those under way that have most.
+    fn forget(&self, bytes: usize) {
+        let wanted = self.account.size_bytes().saturating_sub(bytes);
+        // Each may hold the last handle of a session, which ends with it.
+        let mut forgotten = Vec::new();
+        let mut left = bytes;
+        let under_way: Vec<RunHandle> = {
+            let mut runs = lock(&self.runs);
+            while left > 0
+                && let Some(oldest) = runs.ended.pop_front()
+            {
+                if let Some(run) = runs.by_id.remove(&oldest) {
+                    left = left.saturating_sub(run.size_bytes());
+                    forgotten.push(run);
+                }
+            }
+            runs.by_id.values().filter(|run| !run.is_ended()).cloned().collect()
+        };
+        drop(forgotten);
+        if self.account.size_bytes() <= wanted {
+            return;
+        }
+        let sizes: Vec<usize> = under_way.iter().map(RunHandle::size_bytes).collect();
+        let level = level(&sizes, sizes.iter().sum::<usize>().saturating_sub(left));
+        under_way.iter().for_each(|run| run.trim(level));
     }
 }
 

@@ -4,15 +4,15 @@ use std::{collections::VecDeque, sync::Arc};
 
 use cellar_engine::{Event, EventKind};
 
+use crate::journals::Account;
+
 /// Events that a journal keeps of a run.
 pub const JOURNAL_EVENTS_MAX: usize = 10_000;
 /// Bytes of the events that a journal keeps of a run, but for a last one that alone has more. Fewer where many runs are under
-/// way; see `share_bytes`.
+/// way, or kept; see [`Journals`](crate::Journals).
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the events that the journals of all runs under way keep together, but for what each may keep at least.
-const JOURNALS_BYTES_MAX: usize = 256 << 20;
-/// Bytes that a journal may keep however many runs are under way.
-const JOURNAL_BYTES_LEAST: usize = 256 << 10;
+/// Bytes that a journal may keep however many runs are under way, while all keep no more together than they may.
+pub(crate) const JOURNAL_BYTES_LEAST: usize = 256 << 10;
 
 /// Bytes of a representation of a display that a journal keeps for later readers when it is short of room.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -20,20 +20,17 @@ pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of displays that are kept elsewhere for the later readers of a run.
 pub(crate) const ELSEWHERE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that the journal of one of so many runs may keep.
-pub(crate) fn share_bytes(runs: usize) -> usize {
-    (JOURNALS_BYTES_MAX / runs.max(1)).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
-}
-
 /// The latest events of a run. Their numbers follow one another, and the first that is kept may not be the first of the
 /// run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Journal {
     events: VecDeque<Arc<Event>>,
     /// Number of the first event that is kept.
     first: u64,
     bytes: usize,
     is_ended: bool,
+    /// Where the bytes are counted.
+    account: Account,
 }
 
 /// What a journal has at a place.
@@ -49,10 +46,20 @@ pub(crate) enum Found {
     End,
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.account.take(self.bytes);
+    }
+}
+
 impl Journal {
+    pub(crate) fn new(account: Account) -> Journal {
+        Journal { events: VecDeque::new(), first: 0, bytes: 0, is_ended: false, account }
+    }
+
     /// Adds the next event. [`Journal::trim`] makes room again.
     pub(crate) fn push(&mut self, event: Arc<Event>) {
-        self.bytes += size_of_event(&event);
+        self.count(size_of_event(&event), 0);
         self.is_ended |= matches!(event.kind, EventKind::RunFinished { .. });
         self.events.push_back(event);
     }
@@ -71,16 +78,23 @@ impl Journal {
     pub(crate) fn replace(&mut self, event: Arc<Event>) {
         let place = event.seq.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some(held) = place.and_then(|place| self.events.get_mut(place)) {
-            self.bytes = self.bytes + size_of_event(&event) - size_of_event(held);
+            let (came, gone) = (size_of_event(&event), size_of_event(held));
             *held = event;
+            self.count(came, gone);
         }
+    }
+
+    fn count(&mut self, came: usize, gone: usize) {
+        self.bytes = self.bytes + came - gone;
+        self.account.add(came);
+        self.account.take(gone);
     }
 
     /// Lets the oldest events go while there is no room in `bytes_max`, but none from `keep_from` on.
     pub(crate) fn trim(&mut self, keep_from: u64, bytes_max: usize) {
         while self.events.len() > 1 && self.first < keep_from && self.is_full(bytes_max) {
             let Some(gone) = self.events.pop_front() else { break };
-            self.bytes -= size_of_event(&gone);
+            self.count(0, size_of_event(&gone));
             self.first += 1;
         }
     }
@@ -143,6 +157,7 @@ fn size_of_event(event: &Event) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Journals;
 
     fn event(seq: u64, bytes: usize) -> Arc<Event> {
         Arc::new(Event { seq, kind: EventKind::Stdout { index: 0, text: "x".repeat(bytes) } })
@@ -159,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_oldest_events_go_and_are_told_of() {
-        let mut journal = Journal::default();
+        let mut journal = Journal::new(Journals::default().account());
         for seq in 0..JOURNAL_EVENTS_MAX as u64 + 10 {
             push(&mut journal, event(seq, 1), u64::MAX);
         }
@@ -172,7 +187,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_and_what_is_owed_stays() {
-        let mut journal = Journal::default();
+        let mut journal = Journal::new(Journals::default().account());
         for seq in 0..100 {
             push(&mut journal, event(seq, 1 << 20), u64::MAX);
         }
@@ -182,12 +197,5 @@ mod tests {
             push(&mut journal, event(seq, 1 << 20), owed);
         }
         assert!(matches!(journal.at(owed), Found::Event(_)), "the owner has not read it");
-    }
-
-    #[test]
-    fn many_runs_share_what_their_journals_keep() {
-        assert_eq!((share_bytes(0), share_bytes(16)), (JOURNAL_BYTES_MAX, JOURNAL_BYTES_MAX));
-        assert_eq!(share_bytes(256), 1 << 20);
-        assert_eq!(share_bytes(1_000_000), JOURNAL_BYTES_LEAST);
     }
 }

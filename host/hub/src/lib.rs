@@ -14,6 +14,7 @@ mod answers;
 mod error;
 mod hub;
 mod journal;
+mod journals;
 mod own;
 mod run;
 
@@ -21,5 +22,6 @@ pub use answers::{Answerer, Ask};
 pub use error::HubError;
 pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
+pub use journals::Journals;
 pub use own::OwnSession;
 pub use run::{Delivery, OnDisconnect, Reader, RunHandle, RunRequest};

@@ -1,10 +1,7 @@
 //! One run: driven to its end by a task of the hub, and read by anybody.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -20,7 +17,8 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     answers::Answerer,
     error::HubError,
-    journal::{ELSEWHERE_BYTES_MAX, Found, INLINE_BYTES_MAX, Journal, share_bytes},
+    journal::{ELSEWHERE_BYTES_MAX, Found, INLINE_BYTES_MAX, Journal},
+    journals::{Account, Held, UnderWay},
 };
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
@@ -80,8 +78,8 @@ pub(crate) struct Shared {
     session: Session,
     session_name: String,
     journal: Mutex<Journal>,
-    /// Runs of the hub that are under way.
-    under_way: Arc<AtomicUsize>,
+    /// Where what is kept of it is counted.
+    account: Account,
     /// Number of the next event, and whether the run was refused: what readers wait for.
     head: watch::Sender<u64>,
     owner: watch::Sender<Owner>,
@@ -90,6 +88,8 @@ pub(crate) struct Shared {
     on_disconnect: OnDisconnect,
     /// What it came to, once that is known.
     end: OnceLock<Result<Arc<RunResult>, Arc<HubError>>>,
+    /// What that takes.
+    held: OnceLock<Held>,
 }
 
 /// A run of a hub. A cheap handle.
@@ -97,24 +97,20 @@ pub(crate) struct Shared {
 pub struct RunHandle(pub(crate) Arc<Shared>);
 
 impl RunHandle {
-    pub(crate) fn new(
-        request: &RunRequest,
-        session: Session,
-        session_name: &str,
-        under_way: Arc<AtomicUsize>,
-    ) -> RunHandle {
+    pub(crate) fn new(request: &RunRequest, session: Session, session_name: &str, account: Account) -> RunHandle {
         RunHandle(Arc::new(Shared {
             id: request.id.clone(),
             session,
             session_name: session_name.to_owned(),
-            journal: Mutex::default(),
-            under_way,
+            journal: Mutex::new(Journal::new(account.clone())),
+            account,
             head: watch::Sender::new(0),
             owner: watch::Sender::new(if request.is_owned { Owner::At(0) } else { Owner::Nobody }),
             canceller: OnceLock::new(),
             cancelled: watch::Sender::new(false),
             on_disconnect: request.on_disconnect,
             end: OnceLock::new(),
+            held: OnceLock::new(),
         }))
     }
 
@@ -196,6 +192,12 @@ impl RunHandle {
     /// Bytes of all that is kept of it.
     pub(crate) fn size_bytes(&self) -> usize {
         self.0.journal().size_bytes() + self.ended().map_or(0, |result| result.size_bytes())
+    }
+
+    /// Lets the oldest events go, but what its owner has not read, while the journal has more than so many bytes.
+    pub(crate) fn trim(&self, bytes_max: usize) {
+        let keep_from = self.0.keep_from();
+        self.0.journal().trim(keep_from, bytes_max);
     }
 }
 
@@ -313,14 +315,18 @@ impl Shared {
         }
         let keep_from = self.keep_from();
         self.journal().trim(keep_from, self.bytes_max());
+        self.account.make_room();
     }
 
     /// Bytes that its journal may keep.
     fn bytes_max(&self) -> usize {
-        share_bytes(self.under_way.load(Ordering::Relaxed))
+        self.account.journal_bytes_max()
     }
 
     fn finish(&self, end: Result<RunResult, HubError>) {
+        if let Ok(result) = &end {
+            let _ = self.held.set(Held::new(&self.account, result.size_bytes()));
+        }
         let _ = self.end.set(end.map(Arc::new).map_err(Arc::new));
         self.head.send_modify(|_| {});
     }
@@ -391,18 +397,10 @@ fn by_reference(session: &Session, event: &Event) -> Result<Event, ArtifactError
 }
 
 /// What ends a run's stream whatever happens to its driver.
-struct Ending<'a>(&'a Shared);
-
-impl<'a> Ending<'a> {
-    fn new(shared: &'a Shared) -> Ending<'a> {
-        shared.under_way.fetch_add(1, Ordering::Relaxed);
-        Ending(shared)
-    }
-}
+struct Ending<'a>(&'a Shared, #[expect(dead_code, reason = "it counts while it lives")] UnderWay);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
         if self.0.end.get().is_none() {
             let seq = self.0.journal().next_seq();
             let kind = EventKind::RunFinished { is_error: true, kept: None };
@@ -421,7 +419,7 @@ pub(crate) async fn drive(
     is_durable: bool,
 ) {
     let shared = &handle.0;
-    let ending = Ending::new(shared);
+    let ending = Ending(shared, shared.account.begin());
     let mut begun = Some(begun);
     if let Some(turn) = turn {
         // A run that ended without a word gives its turn, too.
