@@ -17,7 +17,7 @@ use crate::{
     access::characters,
     opening::Opening,
     problem::{Answer, Problem},
-    tenant::on_a_thread,
+    tenant::{Tenant, on_a_thread},
 };
 
 /// Contexts that a sandbox may have besides those from the start.
@@ -73,8 +73,7 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     let cwd = text("cwd")?.filter(|cwd| !cwd.is_empty()).unwrap_or(files::HOME);
     let folder = files::Place::of(cwd)?;
     if sandbox.contexts.len() >= CONTEXTS_MAX {
-        let detail = format!("a sandbox may have {CONTEXTS_MAX} contexts besides those that it has from the start");
-        return Err(Problem::limit("contexts", detail, std::time::Duration::from_secs(1)));
+        return Err(full());
     }
     let session = call.tenant.session(&sandbox.id).await?.session;
     let guest = folder.guest.clone();
@@ -89,21 +88,47 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     let id = format!("{}-{}", sandbox.id, characters(12).to_lowercase());
     let first = call.tenant.opening(&sandbox.id);
     let opening = Opening { beside: Some(sandbox.id.clone()), folder: (!is_home).then_some(folder.guest), ..first };
-    call.tenant.create_as(&id, false, None, opening).await?;
     let context = Context { id: id.clone(), language: language_name(language).to_owned(), cwd: folder.shown };
-    let mut is_kept = false;
-    let kept = call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
-        // Others may have come meanwhile.
-        is_kept = sandbox.contexts.len() < CONTEXTS_MAX;
-        if is_kept {
-            sandbox.contexts.push(context.clone());
-        }
+    // Others may have come meanwhile.
+    let mut has_room = false;
+    let begun = call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+        has_room = sandbox.contexts.len() + sandbox.loose.len() < CONTEXTS_MAX;
+        sandbox.loose.extend(has_room.then(|| id.clone()));
     });
-    if !is_kept || kept.is_err() {
-        call.tenant.delete(&id).await?;
+    if begun?.is_none() {
         return Err(super::dead(Some(&sandbox.id)));
     }
-    Ok(told(StatusCode::CREATED, &json!(context)))
+    if !has_room {
+        return Err(full());
+    }
+    let made = call.tenant.create_as(&id, false, None, opening).await;
+    let kept = made.and_then(|()| {
+        call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+            sandbox.loose.retain(|name| *name != id);
+            sandbox.contexts.push(context.clone());
+        })
+    });
+    match kept {
+        Ok(Some(_)) => Ok(told(StatusCode::CREATED, &json!(context))),
+        kept => {
+            remove_loose(&call.tenant, &sandbox.id, &id).await?;
+            Err(kept.err().unwrap_or_else(|| super::dead(Some(&sandbox.id))))
+        }
+    }
+}
+
+/// Removes the session of a context that is noted as loose.
+async fn remove_loose(tenant: &Tenant, sandbox: &str, id: &str) -> Result<(), Problem> {
+    match tenant.delete(id).await {
+        Err(problem) if problem.status() != StatusCode::NOT_FOUND => return Err(problem),
+        _ => {}
+    }
+    tenant.sandboxes.change(sandbox, |sandbox| sandbox.loose.retain(|name| name != id)).map(drop)
+}
+
+fn full() -> Problem {
+    let detail = format!("a sandbox may have {CONTEXTS_MAX} contexts besides those that it has from the start");
+    Problem::limit("contexts", detail, std::time::Duration::from_secs(1))
 }
 
 /// `DELETE /contexts/{id}`
@@ -114,8 +139,11 @@ pub(super) async fn remove(call: Call, sandbox: Sandbox, id: &str) -> Answer {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     find(&sandbox, id)?;
-    call.tenant.sandboxes.change(&sandbox.id, |sandbox| sandbox.contexts.retain(|context| context.id != id))?;
-    call.tenant.delete(id).await?;
+    call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+        sandbox.contexts.retain(|context| context.id != id);
+        sandbox.loose.push(id.to_owned());
+    })?;
+    remove_loose(&call.tenant, &sandbox.id, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

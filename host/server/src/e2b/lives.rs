@@ -2,7 +2,7 @@
 //! is over.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, SystemTime},
 };
 
@@ -84,11 +84,12 @@ pub(super) async fn create(tenant: &Tenant, new: NewSandbox) -> Result<Sandbox, 
         contexts: Vec::new(),
         snapshot_of: None,
         name: None,
+        loose: Vec::new(),
     };
     // Its name may be followed by that of a build, of which there is one.
     let template = new.template.split(':').next().unwrap_or_default();
     let known = TEMPLATES.iter().find(|(name, ..)| *name == template);
-    let sandbox = match known {
+    match known {
         Some((name, guests, language)) => {
             let usual = usual_guests(tenant);
             let guests = if guests.is_empty() { &usual[..] } else { guests };
@@ -97,19 +98,18 @@ pub(super) async fn create(tenant: &Tenant, new: NewSandbox) -> Result<Sandbox, 
                 environment: new.environment.clone(),
                 ..Opening::default()
             };
-            tenant.create_as(&id, false, None, opening).await?;
-            fresh(name, language_name(*language))
+            make(tenant, fresh(name, language_name(*language)), tenant.create_as(&id, false, None, opening)).await
         }
         None => {
             let snapshot = tenant.sandboxes.snapshot(&new.template).ok_or_else(|| unknown_template(&new.template))?;
             if !new.environment.is_empty() {
                 return Err(unimplemented("`envVars` of a sandbox that begins with a snapshot"));
             }
-            let contexts = copy(tenant, &snapshot, &id).await?;
-            Sandbox { contexts, ..fresh(&snapshot.id, &snapshot.language) }
+            let contexts = contexts_of(&id, &snapshot);
+            let sandbox = Sandbox { contexts, ..fresh(&snapshot.id, &snapshot.language) };
+            make(tenant, sandbox.clone(), copy(tenant, &snapshot, &sandbox)).await
         }
-    };
-    keep(tenant, sandbox).await
+    }
 }
 
 /// The guests of a template that names none. E2B's have NumPy and pandas: so has this one, where that guest is there, and the
@@ -119,15 +119,21 @@ fn usual_guests(tenant: &Tenant) -> Vec<GuestName> {
     if !says && tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
 }
 
-/// Keeps what is known of a sandbox whose sessions are there; they go if that fails.
-async fn keep(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox, Problem> {
-    match tenant.sandboxes.add(sandbox.clone()) {
-        Ok(()) => Ok(sandbox),
-        Err(problem) => {
-            remove_sessions(tenant, &sandbox).await;
-            Err(problem)
-        }
+/// Keeps a sandbox and makes its sessions. Whatever happens meanwhile, a session of it is there only while its record says so.
+async fn make(
+    tenant: &Tenant,
+    sandbox: Sandbox,
+    sessions: impl Future<Output = Result<(), Problem>>,
+) -> Result<Sandbox, Problem> {
+    tenant.sandboxes.begin(&sandbox)?;
+    let id = sandbox.id.clone();
+    let made = sessions.await.and_then(|()| tenant.sandboxes.complete(sandbox));
+    if made.is_err()
+        && let Some(over) = tenant.sandboxes.end(&id, |_| true)
+    {
+        end_sessions(tenant, &over).await;
     }
+    made
 }
 
 fn unknown_template(template: &str) -> Problem {
@@ -143,46 +149,42 @@ pub(super) fn unimplemented(what: &str) -> Problem {
     Problem::new(StatusCode::NOT_IMPLEMENTED, "unimplemented", format!("{what} is not implemented by this server"))
 }
 
+/// The contexts of a sandbox that is to be made of another one.
+fn contexts_of(id: &str, from: &Sandbox) -> Vec<Context> {
+    let context = |(place, context): (usize, &Context)| Context { id: format!("{id}-{place}"), ..context.clone() };
+    (1..).zip(&from.contexts).map(context).collect()
+}
+
 /// Makes the sessions of a sandbox again for another one, with their state and a copy of the files.
-async fn copy(tenant: &Tenant, from: &Sandbox, to: &str) -> Result<Vec<Context>, Problem> {
-    tenant.fork(&from.id, Some(to.to_owned())).await?;
-    let mut contexts: Vec<Context> = Vec::new();
-    for (place, context) in from.contexts.iter().enumerate() {
-        let id = format!("{to}-{}", place + 1);
-        let copied = async {
-            let snapshot = tenant.session(&context.id).await?.session.snapshot().await?;
-            let opening = Opening { beside: Some(to.to_owned()), ..tenant.opening(&context.id) };
-            tenant.create_as(&id, false, Some(snapshot), opening).await
-        };
-        if let Err(problem) = copied.await {
-            for made in contexts.iter().map(|context| context.id.as_str()).chain([to]) {
-                let _ = tenant.delete(made).await;
-            }
-            return Err(problem);
-        }
-        contexts.push(Context { id, ..context.clone() });
+async fn copy(tenant: &Tenant, from: &Sandbox, to: &Sandbox) -> Result<(), Problem> {
+    tenant.fork(&from.id, Some(to.id.clone())).await?;
+    for (old, new) in from.contexts.iter().zip(&to.contexts) {
+        let snapshot = tenant.session(&old.id).await?.session.snapshot().await?;
+        let opening = Opening { beside: Some(to.id.clone()), ..tenant.opening(&old.id) };
+        tenant.create_as(&new.id, false, Some(snapshot), opening).await?;
     }
-    Ok(contexts)
+    Ok(())
 }
 
 /// Makes another sandbox with the state of one.
 pub(super) async fn fork(tenant: &Tenant, from: &Sandbox, timeout: u64) -> Result<Sandbox, Problem> {
     tenant.sandboxes.check_room()?;
     let id = new_id("sbx");
-    let contexts = copy(tenant, from, &id).await?;
-    let (started_at, end_at) = (now(), end_at(timeout));
+    let contexts = contexts_of(&id, from);
+    let (started_at, end_at, loose) = (now(), end_at(timeout), Vec::new());
     let sandbox =
-        Sandbox { id, contexts, started_at, end_at, is_paused: false, secret: characters(43), ..from.clone() };
-    keep(tenant, sandbox).await
+        Sandbox { id, contexts, started_at, end_at, is_paused: false, secret: characters(43), loose, ..from.clone() };
+    make(tenant, sandbox.clone(), copy(tenant, from, &sandbox)).await
 }
 
 /// Keeps the state and the files of a sandbox, for others to begin with.
 pub(super) async fn take_snapshot(tenant: &Tenant, of: &Sandbox, name: Option<String>) -> Result<Sandbox, Problem> {
     tenant.sandboxes.check_room()?;
     let id = new_id("snp");
-    let contexts = copy(tenant, of, &id).await?;
-    let snapshot = Sandbox { id, contexts, started_at: now(), snapshot_of: Some(of.id.clone()), name, ..of.clone() };
-    let kept = keep(tenant, snapshot).await?;
+    let (contexts, loose) = (contexts_of(&id, of), Vec::new());
+    let snapshot_of = Some(of.id.clone());
+    let snapshot = Sandbox { id, contexts, started_at: now(), snapshot_of, name, loose, ..of.clone() };
+    let kept = make(tenant, snapshot.clone(), copy(tenant, of, &snapshot)).await?;
     // They are stored, and nothing runs in them.
     kept.sessions().iter().for_each(|name| drop(tenant.hub.close(name)));
     Ok(kept)
@@ -263,37 +265,62 @@ pub(super) fn set_timeout(tenant: &Tenant, id: &str, timeout: u64) -> Result<(),
 
 /// Ends a sandbox, or removes a snapshot. Whether it was there.
 pub(super) async fn remove(tenant: &Tenant, id: &str) -> bool {
-    let Some(sandbox) = tenant.sandboxes.remove(id) else { return false };
-    end_sessions(tenant, sandbox).await;
+    let Some(over) = tenant.sandboxes.end(id, Sandbox::is_whole) else { return false };
+    end_sessions(tenant, &over).await;
     true
 }
 
-/// Removes the sessions of a sandbox that was forgotten. While somebody holds one of them it is known again, as one whose time
-/// is over, so that it is tried again and found by nobody.
-async fn end_sessions(tenant: &Tenant, sandbox: Sandbox) {
-    if !remove_sessions(tenant, &sandbox).await {
-        let over = Sandbox { end_at: 0, is_paused: false, auto_pause: false, snapshot_of: None, ..sandbox };
-        let _ = tenant.sandboxes.add(over);
+/// Removes the sessions of a sandbox that is over, and forgets it. While somebody holds one of them it is tried again.
+async fn end_sessions(tenant: &Tenant, over: &Sandbox) {
+    match remove_sessions(tenant, over).await {
+        true => tenant.sandboxes.forget(&over.id),
+        false => tenant.sandboxes.leave(&over.id),
     }
 }
 
 /// Whether all of them went.
-async fn remove_sessions(tenant: &Tenant, sandbox: &Sandbox) -> bool {
+async fn remove_sessions(tenant: &Tenant, over: &Sandbox) -> bool {
     let mut all_went = true;
-    tenant.watchers.forget(&sandbox.id);
-    for name in sandbox.sessions() {
-        match tenant.delete(&name).await {
+    tenant.watchers.forget(&over.id);
+    // Those that share the workspace of the first go before it.
+    for name in over.all_sessions().iter().rev() {
+        match tenant.delete(name).await {
             Err(problem) if problem.status() != StatusCode::NOT_FOUND => {
                 all_went = false;
-                // A sandbox whose time was over before is tried again and again.
-                if sandbox.end_at > 0 {
-                    tracing::warn!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
-                }
+                tracing::debug!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
             }
             _ => {}
         }
     }
     all_went
+}
+
+/// Removes what a server has left that crashed: sessions that were being made or removed, and sandboxes without sessions.
+async fn heal(tenant: &Tenant) -> Result<(), Problem> {
+    let found = tenant.sandboxes.found();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let stored: BTreeSet<String> = tenant.hub.stored().await?.into_iter().map(|info| info.name).collect();
+    for sandbox in found {
+        if !stored.contains(&sandbox.id) {
+            remove(tenant, &sandbox.id).await;
+            continue;
+        }
+        let mut removed = Vec::new();
+        for name in &sandbox.loose {
+            match tenant.delete(name).await {
+                Err(problem) if problem.status() != StatusCode::NOT_FOUND => {}
+                _ => removed.push(name),
+            }
+        }
+        let is_lost = |name: &String| sandbox.contexts.iter().any(|one| one.id == *name) && !stored.contains(name);
+        tenant.sandboxes.change(&sandbox.id, |now| {
+            now.loose.retain(|name| !removed.contains(&name));
+            now.contexts.retain(|context| !is_lost(&context.id));
+        })?;
+    }
+    Ok(())
 }
 
 /// What is said of a sandbox that the service is asked about.
@@ -326,6 +353,15 @@ pub(super) async fn running(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox
 pub(crate) async fn end_in_time(server: Server) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for tenant in server.0.tenants.values() {
+        if let Err(problem) = heal(tenant).await {
+            tracing::warn!(
+                tenant = tenant.name,
+                problem = problem.words(),
+                "it was not looked for what a crash has left"
+            );
+        }
+    }
     loop {
         tick.tick().await;
         for tenant in server.0.tenants.values() {
@@ -334,8 +370,9 @@ pub(crate) async fn end_in_time(server: Server) {
                 // One that takes its time holds up no other.
                 tokio::spawn(async move {
                     if !sandbox.auto_pause {
-                        if let Some(sandbox) = tenant.sandboxes.remove_due(&sandbox.id, now()) {
-                            end_sessions(&tenant, sandbox).await;
+                        // It may have been given more time meanwhile.
+                        if let Some(over) = tenant.sandboxes.end(&sandbox.id, |sandbox| sandbox.is_due(now())) {
+                            end_sessions(&tenant, &over).await;
                         }
                     } else if tenant.sandboxes.get(&sandbox.id).is_some_and(|sandbox| sandbox.is_due(now()))
                         && let Err(problem) = pause(&tenant, &sandbox.id, true).await

@@ -2,11 +2,12 @@
 //! sessions themselves are the hub's.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write as _},
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use cellar_engine::Language;
@@ -18,6 +19,12 @@ use crate::{access::digest, problem::Problem};
 const SANDBOXES_MAX: usize = 10_000;
 /// Bytes of what is kept of one.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of what is kept of all of them, in memory as well.
+const RECORDS_BYTES_MAX: usize = 64 << 20;
+/// How soon there may be room.
+const RETRY: Duration = Duration::from_secs(60);
+/// Bytes that a text takes besides what it says, roughly.
+const TEXT_BYTES: usize = 96;
 
 /// What is kept of a sandbox, or of a snapshot of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +55,10 @@ pub(crate) struct Sandbox {
     /// Of a snapshot, the name that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
+    /// Sessions that are being made for it, or removed. Nobody finds it while its own is among them. What stands here when the
+    /// server starts was left by one that has crashed, and is removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) loose: Vec<String>,
 }
 
 /// A context.
@@ -70,6 +81,33 @@ impl Sandbox {
     /// Its sessions, those of contexts first.
     pub(crate) fn sessions(&self) -> Vec<String> {
         self.contexts.iter().map(|context| context.id.clone()).chain([self.id.clone()]).collect()
+    }
+
+    /// Whatever there may be of its sessions.
+    pub(crate) fn all_sessions(&self) -> BTreeSet<String> {
+        self.sessions().into_iter().chain(self.loose.iter().cloned()).collect()
+    }
+
+    /// Whether its sessions are there, and shall be.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.loose.contains(&self.id)
+    }
+
+    /// As one whose time is over, that nobody finds.
+    fn over(&self) -> Sandbox {
+        let loose = self.all_sessions().into_iter().collect();
+        Sandbox { end_at: 0, is_paused: false, auto_pause: false, snapshot_of: None, loose, ..self.clone() }
+    }
+
+    /// Bytes that it takes in memory, roughly.
+    fn size_bytes(&self) -> usize {
+        let pairs = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 2 * TEXT_BYTES);
+        let contexts =
+            self.contexts.iter().map(|one| one.id.len() + one.language.len() + one.cwd.len() + 3 * TEXT_BYTES);
+        let loose = self.loose.iter().map(|name| name.len() + TEXT_BYTES);
+        let texts = [&self.id, &self.template, &self.language, &self.secret].into_iter();
+        let texts = texts.chain(&self.snapshot_of).chain(&self.name).map(|text| text.len() + TEXT_BYTES);
+        size_of::<Sandbox>() + pairs.chain(contexts).chain(loose).chain(texts).sum::<usize>()
     }
 
     /// Whether its time is over.
@@ -103,99 +141,189 @@ pub(crate) fn language_named(name: &str) -> Option<Language> {
 #[derive(Debug)]
 pub(crate) struct Sandboxes {
     folder: PathBuf,
-    by_id: Mutex<BTreeMap<String, Sandbox>>,
+    kept: Mutex<Kept>,
+    /// Those that were there from the start, as they were.
+    found: Mutex<Vec<Sandbox>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_id: BTreeMap<String, Sandbox>,
+    /// Bytes that they take.
+    bytes: usize,
+    /// Ids of those that somebody is ending.
+    ending: BTreeSet<String>,
+}
+
+impl Kept {
+    /// Puts one in the place of what was there by its id.
+    fn put(&mut self, sandbox: Sandbox) {
+        self.bytes = self.bytes.saturating_add(sandbox.size_bytes());
+        if let Some(old) = self.by_id.insert(sandbox.id.clone(), sandbox) {
+            self.bytes = self.bytes.saturating_sub(old.size_bytes());
+        }
+    }
+
+    /// Whether there is room for one in the place of another, or of none.
+    fn check_bytes(&self, new: &Sandbox, old: Option<&Sandbox>) -> Result<(), Problem> {
+        let (new, old) = (new.size_bytes(), old.map_or(0, Sandbox::size_bytes));
+        if new <= old || self.bytes.saturating_sub(old).saturating_add(new) <= RECORDS_BYTES_MAX {
+            return Ok(());
+        }
+        let detail =
+            format!("what is kept of all sandboxes, their metadata among it, has {} MiB", RECORDS_BYTES_MAX >> 20);
+        Err(Problem::limit("sandboxes", detail, RETRY))
+    }
+
+    fn check_room(&self) -> Result<(), Problem> {
+        if self.by_id.len() < SANDBOXES_MAX {
+            return Ok(());
+        }
+        let detail = format!("{SANDBOXES_MAX} sandboxes and snapshots are kept already");
+        Err(Problem::limit("sandboxes", detail, RETRY))
+    }
 }
 
 impl Sandboxes {
-    /// Those that are kept in this folder. Blocks.
+    /// Those that are kept in this folder. One that was being made, or removed, is over. Blocks.
     pub(crate) fn open(folder: PathBuf) -> Sandboxes {
-        let mut by_id = BTreeMap::new();
+        let mut kept = Kept::default();
+        let mut found = Vec::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten().take(SANDBOXES_MAX) {
             let is_small = entry.metadata().is_ok_and(|found| found.is_file() && found.len() <= RECORD_BYTES_MAX);
             let read = is_small.then(|| fs::read(entry.path()).ok()).flatten();
             let sandbox = read.and_then(|bytes| serde_json::from_slice::<Sandbox>(&bytes).ok());
             match sandbox.filter(|sandbox| entry.file_name().to_str() == Some(&sandbox.id)) {
-                Some(sandbox) => drop(by_id.insert(sandbox.id.clone(), sandbox)),
+                Some(sandbox) if !sandbox.is_whole() => kept.put(sandbox.over()),
+                Some(sandbox) => {
+                    found.push(sandbox.clone());
+                    kept.put(sandbox);
+                }
                 None => tracing::warn!(file = %entry.path().display(), "this says nothing of a sandbox"),
             }
         }
-        Sandboxes { folder, by_id: Mutex::new(by_id) }
+        Sandboxes { folder, kept: Mutex::new(kept), found: Mutex::new(found) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Sandbox>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that were there when this was opened, for whoever asks first.
+    pub(crate) fn found(&self) -> Vec<Sandbox> {
+        std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The sandbox of this id, if it is none that only a snapshot is kept of.
     pub(crate) fn get(&self, id: &str) -> Option<Sandbox> {
-        self.lock().get(id).filter(|sandbox| !sandbox.is_snapshot()).cloned()
+        let kept = self.lock();
+        kept.by_id.get(id).filter(|sandbox| sandbox.is_whole() && !sandbox.is_snapshot()).cloned()
     }
 
     /// The snapshot of this id, or of this name; of several with one name the latest.
     pub(crate) fn snapshot(&self, id: &str) -> Option<Sandbox> {
         let id = id.strip_suffix(":default").unwrap_or(id);
-        let by_id = self.lock();
-        let named = by_id.values().filter(|kept| kept.name.as_deref() == Some(id)).max_by_key(|kept| kept.started_at);
-        by_id.get(id).or(named).filter(|kept| kept.is_snapshot()).cloned()
+        let kept = self.lock();
+        let snapshots = || kept.by_id.values().filter(|kept| kept.is_whole() && kept.is_snapshot());
+        let named = snapshots().filter(|kept| kept.name.as_deref() == Some(id)).max_by_key(|kept| kept.started_at);
+        snapshots().find(|kept| kept.id == id).or(named).cloned()
     }
 
     /// All of them, the oldest first.
     pub(crate) fn list(&self, snapshots: bool) -> Vec<Sandbox> {
-        let mut list: Vec<Sandbox> =
-            self.lock().values().filter(|sandbox| sandbox.is_snapshot() == snapshots).cloned().collect();
+        let is_one = |sandbox: &&Sandbox| sandbox.is_whole() && sandbox.is_snapshot() == snapshots;
+        let mut list: Vec<Sandbox> = self.lock().by_id.values().filter(is_one).cloned().collect();
         list.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
         list
     }
 
-    /// Those whose time is over.
+    /// Those whose time is over, and that nobody is ending.
     pub(crate) fn due(&self, now: u64) -> Vec<Sandbox> {
-        self.lock().values().filter(|sandbox| sandbox.is_due(now)).cloned().collect()
-    }
-
-    /// Forgets one whose time is over, unless it was given more meanwhile. Blocks for a moment.
-    pub(crate) fn remove_due(&self, id: &str, now: u64) -> Option<Sandbox> {
-        let mut by_id = self.lock();
-        by_id.get(id).filter(|sandbox| sandbox.is_due(now))?;
-        let removed = by_id.remove(id)?;
-        let _ = fs::remove_file(self.folder.join(id));
-        Some(removed)
+        let kept = self.lock();
+        let is_due = |sandbox: &&Sandbox| sandbox.is_due(now) && !kept.ending.contains(&sandbox.id);
+        // One that is being made is not over.
+        kept.by_id
+            .values()
+            .filter(is_due)
+            .filter(|sandbox| sandbox.is_whole() || sandbox.end_at == 0)
+            .cloned()
+            .collect()
     }
 
     /// Whether there is room for another one.
     pub(crate) fn check_room(&self) -> Result<(), Problem> {
-        if self.lock().len() < SANDBOXES_MAX {
-            return Ok(());
-        }
-        let detail = format!("{SANDBOXES_MAX} sandboxes and snapshots are kept already");
-        Err(Problem::limit("sandboxes", detail, std::time::Duration::from_secs(60)))
+        self.lock().check_room()
     }
 
-    /// Keeps another one. Blocks for a moment.
-    pub(crate) fn add(&self, sandbox: Sandbox) -> Result<(), Problem> {
-        let mut by_id = self.lock();
-        self.write(&sandbox)?;
-        by_id.insert(sandbox.id.clone(), sandbox);
+    /// Keeps another one, whose sessions are to be made: nobody finds it until it is [whole](Sandboxes::complete). Blocks for a
+    /// moment.
+    pub(crate) fn begin(&self, sandbox: &Sandbox) -> Result<(), Problem> {
+        let begun = Sandbox { loose: sandbox.sessions(), ..sandbox.clone() };
+        let mut kept = self.lock();
+        kept.check_room()?;
+        kept.check_bytes(&begun, None)?;
+        self.write(&begun)?;
+        kept.put(begun);
         Ok(())
+    }
+
+    /// Has one be found whose sessions are there. Blocks for a moment.
+    pub(crate) fn complete(&self, sandbox: Sandbox) -> Result<Sandbox, Problem> {
+        let mut kept = self.lock();
+        self.write(&sandbox)?;
+        kept.put(sandbox.clone());
+        Ok(sandbox)
     }
 
     /// Changes one, and returns what it is then; none, if there is none. Blocks for a moment.
     pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut Sandbox)) -> Result<Option<Sandbox>, Problem> {
-        let mut by_id = self.lock();
-        let Some(sandbox) = by_id.get_mut(id).filter(|sandbox| !sandbox.is_snapshot()) else { return Ok(None) };
+        let mut kept = self.lock();
+        let is_one = |sandbox: &&Sandbox| sandbox.is_whole() && !sandbox.is_snapshot();
+        let Some(sandbox) = kept.by_id.get(id).filter(is_one) else { return Ok(None) };
         let mut changed = sandbox.clone();
         change(&mut changed);
         if changed != *sandbox {
+            kept.check_bytes(&changed, Some(sandbox))?;
             self.write(&changed)?;
-            *sandbox = changed;
+            kept.put(changed.clone());
         }
-        Ok(Some(sandbox.clone()))
+        Ok(Some(changed))
     }
 
-    /// Forgets one, and returns it to whoever is the first to. Blocks for a moment.
-    pub(crate) fn remove(&self, id: &str) -> Option<Sandbox> {
-        let removed = self.lock().remove(id)?;
+    /// Has nobody find one any more, and returns it to whoever is the first to end it, if it is as that one wants it: its
+    /// sessions are to be removed, and then it is to be [forgotten](Sandboxes::forget), or [left](Sandboxes::leave) to be
+    /// tried again. Blocks for a moment.
+    pub(crate) fn end(&self, id: &str, is_wanted: impl FnOnce(&Sandbox) -> bool) -> Option<Sandbox> {
+        let mut kept = self.lock();
+        let sandbox = kept.by_id.get(id).filter(|_| !kept.ending.contains(id))?;
+        if !is_wanted(sandbox) {
+            return None;
+        }
+        let over = sandbox.over();
+        if *sandbox != over
+            && let Err(problem) = self.write(&over)
+        {
+            // When the server starts, the record is found to have no sessions.
+            tracing::warn!(sandbox = id, problem = problem.words(), "the end of a sandbox was not noted");
+        }
+        kept.put(over.clone());
+        kept.ending.insert(id.to_owned());
+        Some(over)
+    }
+
+    /// Forgets one whose sessions have gone. Blocks for a moment.
+    pub(crate) fn forget(&self, id: &str) {
+        let mut kept = self.lock();
+        kept.ending.remove(id);
+        if let Some(gone) = kept.by_id.remove(id) {
+            kept.bytes = kept.bytes.saturating_sub(gone.size_bytes());
+        }
         let _ = fs::remove_file(self.folder.join(id));
-        Some(removed)
+    }
+
+    /// Leaves one whose sessions have not all gone.
+    pub(crate) fn leave(&self, id: &str) {
+        self.lock().ending.remove(id);
     }
 
     fn write(&self, sandbox: &Sandbox) -> Result<(), Problem> {
@@ -230,7 +358,13 @@ mod tests {
             contexts: Vec::new(),
             snapshot_of: None,
             name: None,
+            loose: Vec::new(),
         }
+    }
+
+    fn keep(sandboxes: &Sandboxes, sandbox: Sandbox) {
+        sandboxes.begin(&sandbox).expect("begun");
+        sandboxes.complete(sandbox).expect("kept");
     }
 
     #[test]
@@ -238,14 +372,56 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || Sandboxes::open(folder.path().join("sandboxes"));
         let first = open();
-        first.add(sandbox("a")).expect("kept");
-        first.add(sandbox("b")).expect("kept");
+        keep(&first, sandbox("a"));
+        keep(&first, sandbox("b"));
         first.change("a", |sandbox| sandbox.is_paused = true).expect("written");
-        first.remove("b").expect("it was there");
+        first.end("b", |_| true).expect("it was there");
+        first.forget("b");
         fs::write(folder.path().join("sandboxes/c"), "{").expect("written");
         let second = open();
         assert!(second.get("a").expect("it is there").is_paused);
         assert!(second.get("b").is_none() && second.get("c").is_none() && second.due(3).is_empty());
+    }
+
+    /// What there is when the server starts after a crash, whenever that was.
+    #[test]
+    fn what_was_being_made_or_removed_is_over_after_a_crash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || Sandboxes::open(folder.path().to_owned());
+        let first = open();
+        let context = Context { id: "a-1".to_owned(), language: "python".to_owned(), cwd: "/".to_owned() };
+        first.begin(&Sandbox { contexts: vec![context], ..sandbox("a") }).expect("begun");
+        assert!(first.get("a").is_none() && first.due(9).is_empty() && first.list(false).is_empty());
+        keep(&first, Sandbox { end_at: u64::MAX, ..sandbox("b") });
+        first.change("b", |sandbox| sandbox.loose.push("b-1".to_owned())).expect("changed");
+        keep(&first, Sandbox { snapshot_of: Some("b".to_owned()), end_at: u64::MAX, ..sandbox("c") });
+        first.end("c", |_| true).expect("it is there");
+        assert!(first.end("c", |_| true).is_none() && first.snapshot("c").is_none() && first.due(9).is_empty());
+        let second = open();
+        let due: Vec<(String, usize)> =
+            second.due(9).iter().map(|sandbox| (sandbox.id.clone(), sandbox.all_sessions().len())).collect();
+        assert_eq!(due, [("a".to_owned(), 2), ("c".to_owned(), 1)]);
+        assert_eq!(second.found().iter().map(|found| found.loose.as_slice()).collect::<Vec<_>>(), [["b-1".to_owned()]]);
+        assert!(second.get("b").is_some() && second.get("a").is_none() && second.snapshot("c").is_none());
+    }
+
+    #[test]
+    fn all_of_them_take_no_more_than_they_may() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = Sandboxes::open(folder.path().to_owned());
+        let large =
+            |id: String| Sandbox { metadata: BTreeMap::from([(id.clone(), "x".repeat(1 << 20))]), ..sandbox(&id) };
+        let refused = (0..100).find_map(|n| kept.begin(&large(n.to_string())).err()).expect("there is an end");
+        assert!(refused.words().contains("64 MiB"), "{}", refused.words());
+        let held = kept.lock().bytes;
+        assert!(held <= RECORDS_BYTES_MAX && held > RECORDS_BYTES_MAX - (2 << 20), "{held}");
+        kept.begin(&sandbox("small")).expect("there is room for little");
+        kept.complete(sandbox("small")).expect("kept");
+        let grown = kept.change("small", |sandbox| *sandbox = large("small".to_owned()));
+        assert!(grown.is_err() && kept.get("small").expect("there").metadata.len() == 1);
+        (0..100).for_each(|n| kept.forget(&n.to_string()));
+        kept.forget("small");
+        assert_eq!(kept.lock().bytes, 0);
     }
 
     #[test]
@@ -260,8 +436,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let kept = Sandboxes::open(folder.path().to_owned());
         let snapshot = Sandbox { snapshot_of: Some("a".to_owned()), name: Some("n".to_owned()), ..sandbox("s1") };
-        kept.add(snapshot.clone()).expect("kept");
-        kept.add(Sandbox { id: "s2".to_owned(), started_at: 5, ..snapshot }).expect("kept");
+        keep(&kept, snapshot.clone());
+        keep(&kept, Sandbox { id: "s2".to_owned(), started_at: 5, ..snapshot });
         assert!(kept.get("s1").is_none() && kept.due(9).is_empty());
         assert_eq!(kept.snapshot("n").expect("there").id, "s2");
         assert_eq!(kept.snapshot("s1:default").expect("there").id, "s1");
