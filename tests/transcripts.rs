@@ -152,7 +152,7 @@ async fn record(mut header: Header, cells: Vec<Cell>, file: &Path) -> Result<Run
 }
 
 async fn replay(guests: Vec<GuestName>, file: &Path) -> Result<Runs, Failed> {
-    let mut replay = open_host(guests)?.replay(file)?;
+    let mut replay = open_host(guests, None)?.replay(file)?;
     let mut runs = Runs::new();
     while let Some(Replayed { run, event }) = replay.next().await? {
         let run = run as usize;
@@ -180,7 +180,7 @@ fn check(path: &Path) -> Result<(), Failed> {
 
 /// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
 /// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
+/// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `kernels: N` for how many the host has, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
@@ -197,6 +197,8 @@ struct Header {
     answers: Answers,
     /// Keeps artifacts in a place of its own.
     keeps_artifacts: bool,
+    /// Kernels of the host.
+    kernels: Option<u32>,
     /// Makes `/data`, a read-only folder with `greeting.txt`, and links and pipes that lead out of it.
     data: bool,
 }
@@ -294,6 +296,7 @@ impl Header {
                 self.config.bridges = Arc::new(TestTools { others: Some(Box::new(granted::bridges())) });
             }
             "forks" => limits.forks = value.parse()?,
+            "kernels" => self.kernels = Some(value.parse()?),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",
             "places" => self.shows_stops = value == "yes",
@@ -319,7 +322,7 @@ impl Header {
 
 /// The session of a fixture, and the cells of its runs.
 fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(Session, Vec<Vec<Cell>>), Failed> {
-    let host = open_host(header.guests(&cells))?;
+    let host = open_host(header.guests(&cells), header.kernels)?;
     if header.data {
         header.config.mounts.push(data_mount(folder)?);
     }
@@ -378,14 +381,14 @@ fn collapse(text: &str) -> String {
 }
 
 /// Opens a host on the guests that `make guests` built, baked when they are not.
-fn open_host(guests: Vec<GuestName>) -> Result<Host, Failed> {
+fn open_host(guests: Vec<GuestName>, kernels: Option<u32>) -> Result<Host, Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     // Which checkpoint a session goes back to must not depend on what the machine does besides.
     let rests = Rests { checkpoint_credit: Duration::from_secs(3_600), ..Rests::default() };
     let config = HostConfig {
-        kernels_max: 16,
+        kernels_max: kernels.unwrap_or(16),
         spares: 0,
         rests,
         ..HostConfig::new(HostFolders { guests: root.join("target/guests"), cache })

@@ -56,9 +56,6 @@ pub const FORK_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Processes, kernels that cells start, that run at the same time at each depth, over a session and all that were made of it
 /// by its cells; more wait in line. Where fuel is counted it is one, so that none is given fuel that another one burns.
 pub const PROCESSES_MAX: usize = 8;
-/// Time that a process waits for room for its kernel. Whoever started it holds room itself: if all waited for long, nobody
-/// would go on.
-pub const PROCESS_ROOM_WAIT: Duration = Duration::from_secs(2);
 /// Processes that a cell may start, those of its processes included.
 pub const PROCESSES_OF_CELL_MAX: u32 = 1_000;
 /// Bytes that a process may print, on both of its streams together. Escaped as JSON they are an answer of a call.

@@ -15,7 +15,7 @@ use std::{
 use cellar_core::{
     cell::{Cell, CellId, GuestName, Language, RunId},
     event::EventKind,
-    limits::{INPUT_IDLE_TIMEOUT_MAX, Limits, PROCESS_ROOM_WAIT},
+    limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
     sync::lock,
 };
 use cellar_files::{FileLimits, Files, OpenMount, Quota};
@@ -75,6 +75,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 mod selfref;
 mod state;
+mod trees;
 
 use bridges::SessionBridges;
 use forks::{Forks, Kin, Teller};
@@ -487,7 +488,7 @@ impl Session {
             began,
             deadline: began + timeout,
             timeout,
-            room_left: if self.is_process() { timeout.min(PROCESS_ROOM_WAIT) } else { timeout },
+            room_left: timeout,
             stop_seen: None,
             told: None,
             give_up: None,
@@ -578,7 +579,8 @@ impl Session {
         let binding = Binding {
             limits: inner.config.limits.clone(),
             memory: inner.process.as_ref().map(|process| process.memory.clone()),
-            answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone())),
+            _place: inner.process.as_ref().map(|process| process.place.clone()),
+            answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone())),
             files: Files::new(mounts, inner.quota.clone()),
             calls: Calls::new(inner.permits.clone()),
             open_calls: OpenCalls::new(inner.auditor.clone()),

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,7 +19,7 @@ use cellar_core::{
 };
 use cellar_files::{FileLimits, Files, Quota};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tracing::Span;
 
 use crate::{
@@ -189,6 +189,8 @@ pub(crate) struct Binding {
     pub(crate) limits: Limits,
     /// Of a process: the memory that it shares with others.
     pub(crate) memory: Option<Arc<MemoryPool>>,
+    /// Of a process: its place among those that run at once, which is free when the kernel is gone.
+    pub(crate) _place: Option<Arc<OwnedSemaphorePermit>>,
     /// What answers the calls of its cells.
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) files: Files,
@@ -218,6 +220,31 @@ pub(crate) struct KernelLink {
     /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.
     pub(crate) blocks: Mutex<Vec<Block>>,
     pub(crate) drowsiness: Drowsiness,
+    /// Processes that its cells have started and that have not ended.
+    processes: AtomicU32,
+}
+
+impl KernelLink {
+    /// Counts a process of its cells as long as what is given lives.
+    pub(crate) fn process(self: &Arc<KernelLink>) -> WaitsForProcess {
+        self.processes.fetch_add(1, Ordering::SeqCst);
+        WaitsForProcess(self.clone())
+    }
+
+    /// Whether any of its cells may wait for a process.
+    pub(crate) fn waits_for_processes(&self) -> bool {
+        self.processes.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// A process that a cell of a kernel has started.
+#[derive(Debug)]
+pub(crate) struct WaitsForProcess(Arc<KernelLink>);
+
+impl Drop for WaitsForProcess {
+    fn drop(&mut self) {
+        self.0.processes.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The store data of a kernel.
@@ -255,6 +282,7 @@ impl Binding {
         Binding {
             limits,
             memory: None,
+            _place: None,
             answers: Arc::new(NoAnswers),
             files,
             calls: Calls::new(Permits::new(0)),

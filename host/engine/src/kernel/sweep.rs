@@ -87,6 +87,16 @@ impl Sweep {
         }
     }
 
+    /// Whether some kernel goes on, so that room will be free: not each that has room waits for its processes. Whoever has
+    /// noted its own and is told yes may wait; the last to do so is told no, whatever the order.
+    pub(crate) fn goes_on(&self) -> bool {
+        let free = self.room.available_permits();
+        // Those that start or end, and spares, are not awake: they go on.
+        let taken = self.kernels_max.saturating_sub(free);
+        let waits = |link: &Weak<KernelLink>| link.upgrade().is_some_and(|link| link.waits_for_processes());
+        free > 0 || lock(&self.awake).iter().filter(|link| waits(link)).count() < taken
+    }
+
     /// Whether somebody waits for room.
     pub(crate) fn is_short(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0

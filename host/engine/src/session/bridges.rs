@@ -15,18 +15,23 @@ use super::{
 };
 use crate::{
     contract::bridge::{Call, CallError, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, ToolsFuture, denied},
-    kernel::calls::{Answers, Begun, Site},
+    kernel::{
+        calls::{Answers, Begun, Site},
+        state::KernelLink,
+    },
 };
 
 /// What answers the calls of a session's kernels.
 pub(crate) struct SessionBridges {
     session: WeakSession,
     granted: Arc<dyn Bridges>,
+    /// The kernel whose calls these are.
+    link: Arc<KernelLink>,
 }
 
 impl SessionBridges {
-    pub(crate) fn new(session: WeakSession, granted: Arc<dyn Bridges>) -> SessionBridges {
-        SessionBridges { session, granted }
+    pub(crate) fn new(session: WeakSession, granted: Arc<dyn Bridges>, link: Arc<KernelLink>) -> SessionBridges {
+        SessionBridges { session, granted, link }
     }
 }
 
@@ -63,7 +68,7 @@ impl Answers for SessionBridges {
             return Ok(session.call_read(arguments.clone()).into());
         }
         if let Call::Primitive { name, arguments } = &call
-            && let Some(begun) = session.call_process(name, arguments, &site)
+            && let Some(begun) = session.call_process(name, arguments, &site, &self.link)
         {
             return Ok(begun);
         }

@@ -33,6 +33,7 @@ use super::{
     granted::Caller,
     processes::{Process, Processes},
     reading::Reach,
+    trees,
 };
 use crate::{
     contract::{
@@ -512,18 +513,30 @@ async fn run_cell(fork: &Session, cell: Cell) -> Ran {
         return Ran { outcome: Err(Trouble { failure, response }), history };
     }
     let value = match shown.as_ref().map(|bundle| (bundle.json(), bundle.visible_text())) {
-        Some((Some(json), _)) => serde_json::from_str(json).ok(),
+        Some((Some(json), _)) if trees::count(json) > trees::VALUES_MAX => {
+            return Ran { outcome: Err(too_many(json)), history };
+        }
+        Some((Some(json), _)) => trees::read(json),
         Some((None, Some(text))) => Some(value_of(fork, language, number, text).await),
         Some((None, None)) | None => None,
     };
     Ran { outcome: Ok((response.clone(), value.unwrap_or(response))), history }
 }
 
+/// That a result has more values than are gathered.
+fn too_many(json: &str) -> Trouble {
+    let (count, most) = (trees::count(json), trees::VALUES_MAX);
+    let message = format!(
+        "the result has {count} values, at most {most} are gathered; let the fork write it to a file of a granted folder"
+    );
+    Trouble::new("ValueError", message)
+}
+
 /// What a cell's value is, where its print does not tell. Both languages keep it under a name.
 async fn value_of(fork: &Session, language: Language, cell: u32, text: &str) -> Value {
     if language == Language::Python
         && let Ok(Some(bundle)) = fork.value(language, &format!("_{cell}")).await
-        && let Some(value) = bundle.json().and_then(|json| serde_json::from_str(json).ok())
+        && let Some(value) = bundle.json().and_then(trees::read)
     {
         return value;
     }
@@ -545,7 +558,7 @@ async fn json_of_latest(fork: &Session) -> Option<Value> {
     let mut value = None;
     while let Some(event) = run.next().await {
         if let EventKind::Display { data, is_value: true, .. } = event.kind {
-            value = data.text("text/plain").and_then(|text| serde_json::from_str(text).ok());
+            value = data.text("text/plain").and_then(trees::read);
         }
     }
     value
@@ -564,7 +577,8 @@ async fn ask_agent(keeper: &Session, asked: AgentCall, caller: Caller) -> Outcom
     let response = response.map_err(|error| Trouble::new("BridgeError", error.message))?;
     let value: Value = match response {
         Response::Text(text) => text.into(),
-        Response::Json(text) => serde_json::from_str(&text).unwrap_or_else(|_| text.into()),
+        Response::Json(text) if trees::count(&text) > trees::VALUES_MAX => return Err(too_many(&text)),
+        Response::Json(text) => trees::read(&text).unwrap_or_else(|| text.into()),
         Response::Http(_) => Value::Null,
     };
     Ok((value.clone(), value))

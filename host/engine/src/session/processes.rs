@@ -27,6 +27,7 @@ use cellar_core::{
 use futures::StreamExt;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Origin, Session, SessionConfig, folders::Folders, forks::Kin};
 use crate::{
@@ -38,6 +39,7 @@ use crate::{
     kernel::{
         calls::{Begun, Permits, Site},
         meter::{MemoryPool, Spent},
+        state::KernelLink,
     },
     storage::vault::StoredSession,
 };
@@ -95,6 +97,8 @@ pub(super) struct Process {
     /// Where what it uses is added.
     pub(super) bill: Arc<Spent>,
     pub(super) memory: Arc<MemoryPool>,
+    /// Its place among those that run at once. Its kernel has the other half.
+    pub(super) place: Arc<OwnedSemaphorePermit>,
     /// Where the session is stored whose folders it works in.
     pub(super) home: Option<Arc<StoredSession>>,
 }
@@ -170,7 +174,13 @@ fn not_started(error: &Error, language: Language) -> CallError {
 
 impl Session {
     /// Begins a call of a guest that has to do with processes. `name` is that of a primitive.
-    pub(crate) fn call_process(&self, name: &str, arguments: &str, site: &Site) -> Option<Begun> {
+    pub(crate) fn call_process(
+        &self,
+        name: &str,
+        arguments: &str,
+        site: &Site,
+        link: &Arc<KernelLink>,
+    ) -> Option<Begun> {
         let name = name.strip_prefix(PROCESS)?;
         let session = self.clone();
         let (arguments, site) = (arguments.to_owned(), site.clone());
@@ -178,7 +188,11 @@ impl Session {
             "run" => {
                 // What its processes have burned until now is taken off `fuel_left` already.
                 let burned = site.spent.as_ref().map_or(0, |spent| spent.fuel());
-                let future = async move { session.run_process(&arguments, site, burned).await };
+                let link = link.clone();
+                let future = async move {
+                    let _waits = link.process();
+                    session.run_process(&arguments, site, burned).await
+                };
                 Begun { future: Box::pin(future), kept: None, is_process: true }
             }
             "order" => {
@@ -231,7 +245,13 @@ impl Session {
                 format!("a cell may start {PROCESSES_OF_CELL_MAX} processes, those of its processes included");
             return Err(refused(CallErrorKind::Limit, message));
         }
-        let _permit = inner.processes.permits.one(depth).await;
+        // A process never waits for room that those who wait for it have.
+        if !inner.host.sweep().goes_on() {
+            let message = "all kernels of this host wait for processes of theirs; raise `kernels` in [host]";
+            return Err(refused(CallErrorKind::Limit, message));
+        }
+        let closed = || refused(CallErrorKind::Failed, "the session is ending");
+        let place = Arc::new(inner.processes.permits.one(depth).await.ok_or_else(closed)?);
         let fuel_left = site.fuel_left.map(|left| left.saturating_sub(spent.fuel().saturating_sub(burned)));
         if fuel_left == Some(0) {
             return Err(refused(CallErrorKind::Limit, "the cell and its processes have used up their fuel"));
@@ -242,6 +262,7 @@ impl Session {
             reply: Mutex::default(),
             bill: spent,
             memory: inner.processes.memory.clone(),
+            place,
             home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };
         let process = Arc::new(process);

@@ -1,10 +1,14 @@
 //! The pack `selfref`, which every session has: what the session remembers, and forks of it.
 
-use cellar_core::{cell::CellId, limits::MESSAGES_MAX, sync::lock};
+use cellar_core::{
+    cell::CellId,
+    limits::{CODE_BYTES_MAX, MESSAGES_MAX},
+    sync::lock,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Session, forks::Order};
+use super::{Session, forks::Order, trees};
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, PackSpec, PrimitiveSpec, Response},
     formats::remembered::{Remembered, Summary},
@@ -13,6 +17,10 @@ use crate::{
 
 /// What the pack is called. One of that name that the embedder grants takes its place.
 pub(crate) const SELFREF: &str = "selfref";
+
+/// Values of the arguments of a primitive, and bytes of them: code may have escapes, and stands among others.
+const ARGUMENTS_MAX: usize = 10_000;
+const ARGUMENTS_BYTES_MAX: usize = 2 * CODE_BYTES_MAX;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -262,6 +270,15 @@ impl Asked<'_> {
     }
 
     fn read<T: DeserializeOwned>(&self) -> Result<T, CallError> {
+        let count = trees::count(self.arguments);
+        if count > ARGUMENTS_MAX || self.arguments.len() > ARGUMENTS_BYTES_MAX {
+            let message = format!(
+                "{}: the arguments have {count} values and {} bytes, {ARGUMENTS_MAX} and {ARGUMENTS_BYTES_MAX} at most",
+                self.who(),
+                self.arguments.len()
+            );
+            return Err(CallError::new(CallErrorKind::Limit, message));
+        }
         serde_json::from_str(self.arguments).map_err(|error| {
             // The place in the text is nobody's business.
             let fault = error.to_string();
