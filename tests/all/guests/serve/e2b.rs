@@ -1,5 +1,11 @@
 //! The server, used by E2B's own SDKs as they come from PyPI and npm, and by one that sends what it likes.
 
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
+
 use super::{tenants::Tenants, *};
 
 /// A server of two tenants, and a token of each.
@@ -143,6 +149,67 @@ fn sandboxes_outlive_the_server() {
     assert_eq!(dead.status, 502, "{}", dead.text());
     assert_eq!(door.ask("POST", &format!("/v2/sandboxes/{}/connect", ids[0]), &[], b"{}").status, 201);
     assert_eq!(door.run(&ids[0], "import os; x + [os.environ['E']]"), "[1, 'e']");
+}
+
+/// Makes and ends sandboxes and contexts until the server is gone, and counts what was answered.
+fn hurry(door: &Door, answered: &AtomicUsize) {
+    let id = |answer: &Answer, name: &str| answer.json()[name].as_str().expect("an id").to_owned();
+    let mut last = None;
+    loop {
+        let sandbox = door.ask("POST", "/v2/sandboxes", &[], br#"{"templateID": "python", "timeout": 3600}"#);
+        let sandbox = id(&sandbox, "sandboxID");
+        answered.fetch_add(1, Ordering::SeqCst);
+        let context = id(&door.ask("POST", "/contexts", &[("E2b-Sandbox-Id", &sandbox)], b"{}"), "id");
+        answered.fetch_add(1, Ordering::SeqCst);
+        door.ask("DELETE", &format!("/contexts/{context}"), &[("E2b-Sandbox-Id", &sandbox)], b"");
+        answered.fetch_add(1, Ordering::SeqCst);
+        if let Some(last) = last.replace(sandbox) {
+            door.ask("DELETE", &format!("/sandboxes/{last}"), &[], b"");
+            answered.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whenever a server dies, each session that is kept belongs to a sandbox that its clients find.
+#[test]
+fn a_crash_leaves_no_session_that_nobody_finds() {
+    let mut door = Door::open();
+    for count in [1, 2, 3, 5, 8] {
+        let answered = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| hurry(&door, &answered));
+            while answered.load(Ordering::SeqCst) < count {
+                assert!(!client.is_finished(), "the client has ended before the server");
+                std::thread::yield_now();
+            }
+            door.served.signal("-KILL");
+            assert!(client.join().is_err(), "the server is gone");
+        });
+        let Door { tenants, served, red, blue } = door;
+        drop(served);
+        door = Door { served: tenants.serve(), tenants, red, blue };
+        let names = |list: &Value, name: &str| -> BTreeSet<String> {
+            let list = list.as_array().expect("a list").iter();
+            list.map(|one| one[name].as_str().expect("a name").to_owned()).collect()
+        };
+        let strays = || {
+            let sandboxes = names(&door.ask("GET", "/v2/sandboxes", &[], b"").json(), "sandboxID");
+            let answer = door.served.ask_as(&door.red, "GET", "/v1/sessions", &[], b"").json();
+            let mut sessions = names(&answer["sessions"], "session");
+            for sandbox in &sandboxes {
+                assert!(sessions.remove(sandbox), "{sandbox} has no session");
+                let contexts = door.ask("GET", "/contexts", &[("E2b-Sandbox-Id", sandbox)], b"").json();
+                names(&contexts, "id").iter().for_each(|context| drop(sessions.remove(context)));
+            }
+            sessions
+        };
+        let began = Instant::now();
+        // Those that were broken off go when the server has begun.
+        while !strays().is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", strays());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 /// An access token is of use for as long as the token of the server by which it was had.
