@@ -18,7 +18,7 @@ JUPYTER := target/jupyter
 E2B := target/e2b
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak conformance conformance-python conformance-data conformance-javascript lint bless \
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz conformance conformance-python conformance-data conformance-javascript lint bless \
 	bench clean prune
 
 help: ## List the targets
@@ -72,6 +72,9 @@ test-fast: probe ## Run the tests that need no interpreter
 soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
 	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
 		-E 'test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
+
+fuzz: probe ## Try what strangers write at random, a minute each; T=seconds
+	@CELLAR_FUZZ_SECONDS=$(or $(T),60) $(CARGO) nextest run --release --locked --workspace --test fuzz --no-capture
 
 conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null

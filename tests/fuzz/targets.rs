@@ -1,0 +1,313 @@
+//! What is tried.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use cellar_engine::{
+    Cell, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig, Snapshot,
+    guests::{BakeOptions, bake},
+};
+use cellar_tables::Table;
+use cellar_wire::config::Config;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use twox_hash::XxHash3_128;
+
+use crate::root;
+
+/// Tries a case. Says whether it was taken for what it claims to be.
+///
+/// # Errors
+/// What is wrong with how it was answered.
+pub(crate) type Try = Box<dyn FnMut(&[u8]) -> Result<bool, String>>;
+
+/// Code that reads what strangers write.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    /// Cases of a short run.
+    pub(crate) cases: u64,
+    /// Memory that a case may take at least.
+    pub(crate) bytes: usize,
+    /// Adds seeds.
+    pub(crate) open: fn(&mut Vec<Vec<u8>>) -> Try,
+}
+
+pub(crate) const TARGETS: [Target; 8] = [
+    Target { name: "snapshot", cases: 3_000, bytes: 1 << 30, open: snapshot },
+    Target { name: "recording", cases: 1_000, bytes: 1 << 30, open: recording },
+    Target { name: "lines", cases: 50_000, bytes: 0, open: lines },
+    Target { name: "configuration", cases: 5_000, bytes: 0, open: configuration },
+    Target { name: "table", cases: 50_000, bytes: 0, open: table },
+    Target { name: "chart", cases: 40, bytes: 0, open: chart },
+    Target { name: "notebook", cases: 60, bytes: 0, open: notebook },
+    Target { name: "guest", cases: 200, bytes: 2 << 30, open: guest },
+];
+
+/// A host of the probe guest, and what its sessions run on.
+struct Probe {
+    runtime: Runtime,
+    host: Host,
+}
+
+impl Probe {
+    fn new() -> Probe {
+        let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+        let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder");
+        let folders = HostFolders { guests: root().join("target/guests"), cache };
+        let config = HostConfig { kernels_max: 8, spares: 0, ..HostConfig::new(folders) };
+        bake(&config, GuestName::Probe, BakeOptions::default()).expect("the probe guest; run `make probe`");
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        Probe { runtime: runtime.expect("a runtime"), host: Host::open(config).expect("a host") }
+    }
+
+    fn session(&self, config: SessionConfig) -> Session {
+        let _entered = self.runtime.enter();
+        self.host.session(config).expect("a session")
+    }
+
+    /// What a program prints, whatever becomes of it.
+    fn text(&self, session: &Session, code: &str) -> String {
+        let cell = Cell { timeout: Some(Duration::from_secs(1)), ..Cell::new(Language::Probe, code) };
+        self.runtime.block_on(async {
+            match session.run(vec![cell]) {
+                Ok(run) => run.collect_result().await.text(),
+                Err(_) => String::new(),
+            }
+        })
+    }
+}
+
+/// Puts the checksum of what stands before it behind the head of a file of the engine.
+fn signed(case: &[u8]) -> Option<Vec<u8>> {
+    let head = u32::from_le_bytes(case.get(12..16)?.try_into().ok()?);
+    let end = usize::try_from(head).ok()?.checked_add(16)?;
+    let mut signed = case.to_vec();
+    let checksum = XxHash3_128::oneshot(case.get(..end)?).to_le_bytes();
+    signed.get_mut(end..end.checked_add(16)?)?.copy_from_slice(&checksum);
+    Some(signed)
+}
+
+/// Snapshots: read, restored, and run a cell in.
+fn snapshot(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let probe = Probe::new();
+    for code in ["set a b", "grow 1\nwrite f text\nset b c\nemit x", "sleep 5\nset c d"] {
+        let session = probe.session(SessionConfig::default());
+        probe.text(&session, code);
+        seeds.push(probe.runtime.block_on(session.snapshot()).expect("a snapshot").to_bytes());
+    }
+    Box::new(move |case| {
+        // The whole file has one checksum, at its end.
+        let body = &case[..case.len().saturating_sub(16)];
+        let signed = [body, &XxHash3_128::oneshot(body).to_le_bytes()].concat();
+        let _ = Snapshot::from_bytes(case);
+        let Ok(snapshot) = Snapshot::from_bytes(&signed) else { return Ok(false) };
+        let _entered = probe.runtime.enter();
+        if let Ok(session) = probe.host.restore(&snapshot, SessionConfig::default()) {
+            probe.text(&session, "emit x");
+        }
+        Ok(true)
+    })
+}
+
+/// Recordings: played to their ends.
+fn recording(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let probe = Probe::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("recording");
+    for code in ["emit x", "set a b\nget a\nrandom 4\nclock\nwrite f text\nread f", "flood 50\ncall nothing {}"] {
+        let session = probe.session(SessionConfig { record: Some(file.clone()), ..SessionConfig::default() });
+        probe.text(&session, code);
+        session.end_recording().expect("recorded");
+        seeds.push(fs::read(&file).expect("a recording"));
+    }
+    Box::new(move |case| {
+        let mut is_taken = false;
+        for bytes in [Some(case.to_vec()), signed(case)].into_iter().flatten() {
+            let file = folder.path().join("case");
+            fs::write(&file, bytes).map_err(|error| error.to_string())?;
+            let _entered = probe.runtime.enter();
+            let Ok(mut replay) = probe.host.replay(&file) else { continue };
+            is_taken = true;
+            probe.runtime.block_on(async { while let Ok(Some(_)) = replay.next().await {} });
+        }
+        Ok(is_taken)
+    })
+}
+
+/// The contents of the files below a folder whose names end so.
+fn contents(folder: &Path, end: &str, seeds: &mut Vec<Vec<u8>>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            contents(&path, end, seeds);
+        } else if path.to_string_lossy().ends_with(end) {
+            seeds.extend(fs::read(path).ok().filter(|bytes| bytes.len() < 256 << 10));
+        }
+    }
+}
+
+/// Lines of `cellar stdio`, and runs as JSON.
+fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
+    contents(&root().join("fixtures/malformed"), ".json", seeds);
+    contents(&root().join("fixtures/wire"), "run.json", seeds);
+    let mut files = Vec::new();
+    contents(&root().join("fixtures/wire"), ".ndjson", &mut files);
+    seeds.extend(files.iter().flat_map(|file| file.split(|byte| *byte == b'\n')).map(<[u8]>::to_vec));
+    seeds.retain(|seed| !seed.is_empty());
+    Box::new(|case| {
+        let line = cellar_wire::request_from_json(case, "a line").1.is_ok();
+        Ok(cellar_wire::run_from_json(case, "a run").is_ok() | line)
+    })
+}
+
+/// `cellar.toml`.
+fn configuration(seeds: &mut Vec<Vec<u8>>) -> Try {
+    for page in ["README.md", "host/cli/README.md", "host/bridges/README.md", "host/server/README.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap_or_default();
+        seeds.extend(
+            text.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0.as_bytes().to_vec())),
+        );
+    }
+    contents(&root().join("fixtures/analysis"), ".toml", seeds);
+    let folder = tempfile::tempdir().expect("a folder");
+    Box::new(move |case| Ok(Config::parse(&String::from_utf8_lossy(case), folder.path(), "a file").is_ok()))
+}
+
+/// Tables that guests hand over: read, and written as files.
+fn table(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let column = |name: &str, dtype: &str, kind: Value| json!({"name": name, "dtype": dtype, "type": kind});
+    let range = json!({"kind": "range", "name": null, "start": 0, "stop": 2, "step": 1});
+    let mut seed = |columns: Vec<Value>, buffers: &[&[u8]]| {
+        let head = json!({"rows": 2, "index": range, "columns": columns}).to_string().into_bytes();
+        let length = u32::try_from(head.len()).expect("short").to_le_bytes();
+        seeds.push([&length[..], &head, &buffers.concat()].concat());
+    };
+    let eights = [1_u8; 16];
+    let nullable = json!({"name": "n", "dtype": "Int64", "nullable": true, "type": {"kind": "integer", "bits": 64, "signed": true}});
+    seed(
+        vec![column("i", "int64", json!({"kind": "integer", "bits": 64, "signed": true})), nullable],
+        &[&eights, &[1, 0], &eights],
+    );
+    seed(
+        vec![
+            column("f", "float64", json!({"kind": "float", "bits": 64})),
+            column("b", "bool", json!({"kind": "boolean"})),
+        ],
+        &[&eights, &[0, 1]],
+    );
+    let when = json!({"kind": "timestamp", "unit": "ns", "zone": "Europe/Oslo"});
+    seed(
+        vec![
+            column("t", "datetime64[ns, Europe/Oslo]", when),
+            column("d", "timedelta64[s]", json!({"kind": "duration", "unit": "s"})),
+        ],
+        &[&eights, &eights],
+    );
+    let ends = [0_u8, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
+    seed(
+        vec![
+            column("s", "str", json!({"kind": "text", "bytes": 2})),
+            column("j", "object", json!({"kind": "json", "bytes": 2})),
+        ],
+        &[&ends, b"ab", &ends, b"12"],
+    );
+    let group = json!({"kind": "category", "count": 2, "bytes": 2, "ordered": true});
+    seed(
+        vec![column("g", "category", group), column("x", "object", json!({"kind": "binary", "bytes": 2}))],
+        &[&[0, 0, 0, 0, 255, 255, 255, 255], &ends, b"xy", &ends, b"\0\xff"],
+    );
+    Box::new(|case| {
+        let Ok(table) = Table::parse(case) else { return Ok(false) };
+        let mut file = Vec::new();
+        table.write_parquet(&mut file).map_err(|error| format!("a table that was taken is not written: {error}"))?;
+        Ok(true)
+    })
+}
+
+/// Runs the command on what it reads, and refuses an end that none of its own is.
+fn command(arguments: &[&str], input: &[u8]) -> Result<bool, String> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    // One that ends before it has read all says why by how it ends.
+    child.stdin.take().map(|mut stdin| stdin.write_all(input));
+    let ended = child.wait_with_output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    // What draws is no program of ours, and is let fail in a process of its own.
+    let is_ours = said.contains("panicked at host/");
+    if is_ours || (ended.status.code() == Some(101) && arguments[0] != "work") {
+        return Err(format!("{}: {said}", ended.status));
+    }
+    Ok(ended.status.success())
+}
+
+/// SVG, drawn as the command draws it: in a process of its own, of ten seconds.
+fn chart(seeds: &mut Vec<Vec<u8>>) -> Try {
+    contents(&root().join("fixtures/charts"), ".svg", seeds);
+    seeds.truncate(6);
+    Box::new(|case| command(&["work", cellar_charts::JOB, "10"], case))
+}
+
+/// Notebooks, read by the command up to where it would need a guest.
+fn notebook(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let cell = |kind: &str, source: Value| json!({"cell_type": kind, "id": "a", "metadata": {}, "source": source});
+    let code = json!({"cell_type": "code", "id": "b", "metadata": {"tags": ["x"]}, "source": ["1\n", "2"], "execution_count": 1,
+        "outputs": [{"output_type": "stream", "name": "stdout", "text": "1"}, {"output_type": "error", "ename": "E", "evalue": "", "traceback": []}]});
+    let info = json!({"kernelspec": {"name": "python3", "display_name": "P", "language": "python"}, "language_info": {"name": "python"}});
+    let four = |minor: u32| json!({"nbformat": 4, "nbformat_minor": minor, "metadata": info, "cells": [cell("markdown", json!("x")), code]});
+    let three = json!({"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [{"metadata": {}, "cells": [
+        {"cell_type": "code", "language": "python", "input": "1", "outputs": [], "metadata": {}, "collapsed": false}]}]});
+    seeds.extend([four(5), four(2), three].map(|notebook| notebook.to_string().into_bytes()));
+    let folder = tempfile::tempdir().expect("a folder");
+    Box::new(move |case| {
+        let file = folder.path().join("n.ipynb");
+        fs::write(&file, case).map_err(|error| error.to_string())?;
+        let (file, guests) = (file.display().to_string(), folder.path().display().to_string());
+        command(&["run", "--guests", &guests, &file, "--json"], b"")
+    })
+}
+
+/// Programs of a guest that breaks the rules: whatever it does, another session is as it was.
+fn guest(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let page = fs::read_to_string(root().join("guests/probe/README.md")).unwrap_or_default();
+    let words = page.lines().filter(|line| line.starts_with("| `")).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let slow = ["spin", "spin-hard", "block", "recurse", "wake-in-the-past", "wait-for-nothing", "loop"];
+    let is_quick = |word: &&str| !slow.iter().any(|slow| word.starts_with(slow));
+    seeds.extend(words.filter(is_quick).map(|word| word.replace("JSON", "{\"a\": 1}").into_bytes()));
+    let lies = fs::read_to_string(root().join("fixtures/transcripts/escape/lies.probe")).unwrap_or_default();
+    let lies = lies.lines().filter(|line| line.strip_prefix("lie ").is_some_and(|lie| is_quick(&lie)));
+    seeds.extend(lies.map(|lie| lie.as_bytes().to_vec()));
+    let probe = Probe::new();
+    let other = probe.session(SessionConfig::default());
+    probe.text(&other, "set name kept");
+    let open = |probe: &Probe| probe.session(SessionConfig::default());
+    let (mut session, mut count) = (open(&probe), 0_u32);
+    Box::new(move |case| {
+        count += 1;
+        if count.is_multiple_of(20) {
+            session = open(&probe);
+        }
+        // Lines, so that pieces of several commands stand beside each other.
+        let code = String::from_utf8_lossy(case);
+        let is_slow = |line: &&str| slow.iter().any(|slow| line.contains(slow));
+        let code: Vec<&str> = code.lines().filter(|line| !is_slow(line)).take(20).collect();
+        probe.text(&session, &code.join("\n"));
+        let text = probe.text(&other, "get name\nemit alive");
+        if text != "kept\nalive" {
+            return Err(format!("another session says {text:?}"));
+        }
+        Ok(true)
+    })
+}
