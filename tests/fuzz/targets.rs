@@ -159,7 +159,13 @@ fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
     contents(&root().join("fixtures/wire"), "run.json", seeds);
     let mut files = Vec::new();
     contents(&root().join("fixtures/wire"), ".ndjson", &mut files);
-    seeds.extend(files.iter().flat_map(|file| file.split(|byte| *byte == b'\n')).map(<[u8]>::to_vec));
+    for line in files.iter().flat_map(|file| file.split(|byte| *byte == b'\n')) {
+        // Scripts say what is sent.
+        let sent = serde_json::from_slice::<Value>(line)
+            .ok()
+            .and_then(|line| Some(line.get("send")?.to_string().into_bytes()));
+        seeds.push(sent.unwrap_or_else(|| line.to_vec()));
+    }
     seeds.retain(|seed| !seed.is_empty());
     Box::new(|case| {
         let line = cellar_wire::request_from_json(case, "a line").1.is_ok();

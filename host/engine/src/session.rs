@@ -17,6 +17,7 @@ use cellar_core::{
     event::EventKind,
     limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
     sync::lock,
+    time::later,
 };
 use cellar_files::{FileLimits, Files, OpenMount, Quota};
 use rand::Rng;
@@ -68,6 +69,8 @@ mod locals;
 mod looks;
 mod own_calls;
 mod processes;
+// Its times come from limits, which may be anything: see `later`.
+#[cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 mod reactor;
 mod reading;
 mod recording;
@@ -486,7 +489,7 @@ impl Session {
             events,
             last,
             began,
-            deadline: began + timeout,
+            deadline: later(began, timeout),
             timeout,
             room_left: timeout,
             stop_seen: None,

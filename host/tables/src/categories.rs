@@ -38,10 +38,10 @@ pub(crate) fn chunk(
     let mut uncompressed = write(&mut writer, dictionary(names)?)?;
     let first = uncompressed;
     // A number has a bit at least, for the sake of readers.
-    let width = usize::BITS - names.len().saturating_sub(1).max(1).leading_zeros();
+    let width = usize::BITS.saturating_sub(names.len().saturating_sub(1).max(1).leading_zeros());
     for from in (0..rows.len()).step_by(PAGE_ROWS) {
-        let page = numbers(&rows.slice(from, PAGE_ROWS.min(rows.len() - from)), width)?;
-        uncompressed += write(&mut writer, page)?;
+        let page = numbers(&rows.slice(from, PAGE_ROWS.min(rows.len().saturating_sub(from))), width)?;
+        uncompressed = uncompressed.saturating_add(write(&mut writer, page)?);
     }
     let bytes = out.into_inner()?;
     let size = |bytes: u64| i64::try_from(bytes).map_err(|error| ParquetError::External(error.into()));
@@ -73,7 +73,7 @@ fn write(writer: &mut SerializedPageWriter<'_, Vec<u8>>, page: Page) -> Result<u
 
 /// The categories, each with its length before it.
 fn dictionary(names: &StringArray) -> Result<Page> {
-    let mut plain = Vec::with_capacity(names.value_data().len() + 4 * names.len());
+    let mut plain = Vec::with_capacity(names.value_data().len().saturating_add(names.len().saturating_mul(4)));
     for name in names.iter().flatten() {
         plain.extend(length(name.len())?.to_le_bytes());
         plain.extend(name.as_bytes());
@@ -106,20 +106,20 @@ fn numbers(rows: &DictionaryArray<Int32Type>, width: u32) -> Result<Page> {
 
 /// Numbers of so many bits, at most 32, as one run of groups of eight: the format's hybrid of runs and bits.
 fn packed(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
-    let (mut bits, mut held, mut count, mut packed) = (0_u64, 0, 0_usize, Vec::new());
+    let (mut bits, mut held, mut count, mut packed) = (0_u64, 0_u32, 0_usize, Vec::new());
     for value in values {
         bits |= value << held;
-        held += width;
-        count += 1;
+        held = held.saturating_add(width);
+        count = count.saturating_add(1);
         while held >= 8 {
             packed.extend(bits.to_le_bytes().first());
-            (bits, held) = (bits >> 8, held - 8);
+            (bits, held) = (bits >> 8, held.saturating_sub(8));
         }
     }
     let groups = count.div_ceil(8);
     packed.extend(bits.to_le_bytes().first().filter(|_| held > 0));
-    packed.resize(groups * width as usize, 0);
-    let mut run = Vec::with_capacity(packed.len() + 4);
+    packed.resize(groups.saturating_mul(width as usize), 0);
+    let mut run = Vec::with_capacity(packed.len().saturating_add(4));
     let mut header = groups << 1 | 1;
     while header >= 0x80 {
         run.extend((header | 0x80).to_le_bytes().first());

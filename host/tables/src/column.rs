@@ -166,7 +166,7 @@ impl<'b> Taking<'_, 'b> {
 
     /// Numbers of the width that their type has.
     fn buffer<T: ArrowPrimitiveType>(&mut self, rows: u32) -> Result<ScalarBuffer<T::Native>, TableError> {
-        let bytes = self.take(u64::from(rows) * size_of::<T::Native>() as u64)?;
+        let bytes = self.take(u64::from(rows).saturating_mul(size_of::<T::Native>() as u64))?;
         // It is copied to where it is aligned.
         Ok(ScalarBuffer::from(Buffer::from(bytes)))
     }
@@ -226,7 +226,7 @@ impl<'b> Taking<'_, 'b> {
 
     /// Where each value begins and ends, and the bytes of all.
     fn pieces(&mut self, count: u32, bytes: u32) -> Result<(OffsetBuffer<i32>, Buffer), TableError> {
-        let offsets = self.take((u64::from(count) + 1) * 4)?;
+        let offsets = self.take(u64::from(count).saturating_add(1).saturating_mul(4))?;
         let offsets = ScalarBuffer::<i32>::from(Buffer::from(offsets));
         let values = Buffer::from(self.take(bytes.into())?);
         let rises = offsets.windows(2).all(|pair| pair[0] <= pair[1]);

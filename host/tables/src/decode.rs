@@ -147,7 +147,7 @@ fn pieces_of(kind: &str, array: &ArrayRef, offsets: &[i32], values: &[u8]) -> En
     let used = offsets.first().zip(offsets.last());
     let used = used.and_then(|(from, to)| values.get(usize::try_from(*from).ok()?..usize::try_from(*to).ok()?));
     let used = used.unwrap_or_default();
-    let moved = offsets.iter().flat_map(|offset| (offset - first).to_le_bytes()).collect();
+    let moved = offsets.iter().flat_map(|offset| offset.wrapping_sub(first).to_le_bytes()).collect();
     let (nullable, mut buffers) = gaps(array);
     buffers.extend([moved, used.to_vec()]);
     Encoded { kind: json!({"kind": kind, "bytes": used.len()}), nullable, buffers }
@@ -209,7 +209,7 @@ fn value(array: &dyn Array, row: usize, depth: usize) -> Result<Value, TableErro
         return Ok(Value::Null);
     }
     let list = |items: ArrayRef| {
-        let values = (0..items.len()).map(|row| value(&items, row, depth + 1));
+        let values = (0..items.len()).map(|row| value(&items, row, depth.saturating_add(1)));
         values.collect::<Result<Vec<_>, _>>().map(Value::Array)
     };
     Ok(match array.data_type() {
@@ -234,18 +234,19 @@ fn value(array: &dyn Array, row: usize, depth: usize) -> Result<Value, TableErro
         DataType::FixedSizeList(..) => list(array.as_fixed_size_list().value(row))?,
         DataType::Struct(fields) => {
             let columns = fields.iter().zip(array.as_struct().columns());
-            let named = columns.map(|(field, column)| Ok((field.name().clone(), value(column, row, depth + 1)?)));
+            let named =
+                columns.map(|(field, column)| Ok((field.name().clone(), value(column, row, depth.saturating_add(1))?)));
             Value::Object(named.collect::<Result<Map<_, _>, TableError>>()?)
         }
         DataType::Map(..) => {
             let entries = array.as_map().value(row);
             let pair = |row| {
-                let parts = entries.columns().iter().map(|column| value(column, row, depth + 1));
+                let parts = entries.columns().iter().map(|column| value(column, row, depth.saturating_add(1)));
                 parts.collect::<Result<Vec<_>, _>>().map(Value::Array)
             };
             Value::Array((0..entries.len()).map(pair).collect::<Result<_, _>>()?)
         }
-        DataType::Dictionary(_, kind) => value(&cast(&array.slice(row, 1), kind)?, 0, depth + 1)?,
+        DataType::Dictionary(_, kind) => value(&cast(&array.slice(row, 1), kind)?, 0, depth.saturating_add(1))?,
         _ => {
             let options = FormatOptions::new().with_display_error(true);
             ArrayFormatter::try_new(array, &options)?.value(row).to_string().into()

@@ -117,7 +117,7 @@ fn write_feather(out: impl Write, batch: &RecordBatch, compression: Option<Compr
     let options = IpcWriteOptions::default().try_with_compression(compression)?;
     let mut writer = FileWriter::try_new_with_options(out, &batch.schema(), options)?;
     for from in (0..batch.num_rows()).step_by(FEATHER_ROWS) {
-        writer.write(&batch.slice(from, FEATHER_ROWS.min(batch.num_rows() - from)))?;
+        writer.write(&batch.slice(from, FEATHER_ROWS.min(batch.num_rows().saturating_sub(from))))?;
     }
     writer.finish()?;
     Ok(())

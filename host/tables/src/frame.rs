@@ -178,7 +178,7 @@ impl Table {
         let writer = ArrowWriter::try_new(out, self.batch.schema(), Some(properties))?;
         let (mut writer, columns) = writer.into_serialized_writer()?;
         for (group, from) in (0..self.rows()).step_by(GROUP_ROWS).enumerate() {
-            let rows = self.batch.slice(from, GROUP_ROWS.min(self.rows() - from));
+            let rows = self.batch.slice(from, GROUP_ROWS.min(self.rows().saturating_sub(from)));
             write_group(&mut writer, columns.create_column_writers(group)?, &rows)?;
         }
         writer.close()?;

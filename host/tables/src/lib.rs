@@ -2,6 +2,9 @@
 //! time. And tables that cells read and write themselves, as Parquet or Feather: [`convert`] does that in a process of its
 //! own. It knows nothing of sessions or of guests, and believes nothing that it is given. Read [`Table`] first.
 
+// Guests and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 #[cfg(not(feature = "parquet"))]
 mod absent;
 #[cfg(feature = "parquet")]

@@ -24,7 +24,7 @@ pub(crate) fn read(file: File, request: PageRequest) -> Result<Page, TableError>
         push_field(&mut page.header, field.name());
     }
     page.header.push('\n');
-    let rows = size(request.rows.min(total - skip));
+    let rows = size(request.rows.min(total.saturating_sub(skip)));
     let reader = builder.with_batch_size(BATCH_ROWS).with_offset(size(skip)).with_limit(rows).build()?;
     // What cannot be said, such as a day millions of years from now, says so in its place.
     let options = FormatOptions::new().with_display_error(true);
@@ -61,7 +61,7 @@ impl Page {
         self.text.push('\n');
         let fits = self.text.len() <= request.bytes;
         if fits {
-            self.rows += 1;
+            self.rows = self.rows.saturating_add(1);
         } else {
             self.text.truncate(before);
         }

@@ -51,6 +51,30 @@ fn outputs_go_back_into_the_notebook() {
     assert_eq!(fs::read(&path).expect("read"), before, "a run without --inplace leaves the file alone");
 }
 
+/// A cell that shows without end fills neither the file nor memory.
+#[test]
+fn what_is_shown_without_end_is_cut_and_the_file_says_so() {
+    const NOTEBOOK_BYTES_MAX: u64 = 100 << 20;
+    let floods = [
+        "from IPython.display import HTML\nwhile True: display(HTML('x' * 4_000_000))",
+        "import sys\nwhile True:\n    print('o' * 10_000)\n    print('e' * 10_000, file=sys.stderr)",
+        "handles = [display({'n': 1}, display_id=True) for _ in range(900)]\nwhile True:\n    for handle in handles: handle.update({'n': 'x' * 1_000_000})",
+    ];
+    for flood in floods {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notebook =
+            json!({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [code(flood), code("'alive'")]});
+        let path = write(&folder, "flood.ipynb", &notebook);
+        let ended = run(cellar_with_guests(["run", "--inplace", "--timeout", "3", "--keep-going"]).arg(&path));
+        assert_eq!(ended.code, 1, "{}", ended.stderr);
+        let bytes = fs::metadata(&path).expect("a file").len();
+        assert!(bytes < NOTEBOOK_BYTES_MAX, "{bytes} bytes");
+        let saved: Value = serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("JSON");
+        let outputs = saved["cells"][0]["outputs"].as_array().expect("outputs");
+        assert!(outputs.iter().any(|output| output["output_type"] == "error"), "{flood}");
+    }
+}
+
 #[test]
 fn a_notebook_of_javascript_runs_as_javascript() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -43,6 +43,29 @@ fn eval(store: &TempDir, session: &str, language: &str, code: &str) -> String {
     ok(store, &["eval", "--session", session, "-l", language, code])
 }
 
+/// However a cell has left its interpreter, the next process has a session that answers.
+#[test]
+fn what_wedges_a_session_does_not_outlast_its_process() {
+    let wedges = [
+        "kept = []\ntry:\n    while True: kept.append(object())\nexcept MemoryError: pass",
+        "import asyncio\ncalls = [asyncio.ensure_future(llm.aio('x')) for _ in range(20_000)]",
+        "import builtins, sys\nfor name in list(vars(builtins)): setattr(builtins, name, None)",
+        "import sys\nfor module in list(sys.modules.values()):\n    try: vars(module).clear()\n    except Exception: pass",
+        "import sys\nsys.stdout = sys.stderr = None\ndef refuse(*args): raise RuntimeError('no')\nsys.addaudithook(refuse)",
+        "import gc, sys\nsys.meta_path.clear(); sys.path_hooks.clear(); sys.path.clear(); gc.disable()",
+    ];
+    let store = store();
+    for (number, wedge) in wedges.iter().enumerate() {
+        let name = format!("wedged-{number}");
+        let flags = ["eval", "--session", &name, "--memory", "96", "--timeout", "20", "-l", "py"];
+        // It may fail, and say so.
+        cellar(&store, &[&flags[..], &[wedge]].concat());
+        for _ in 0..2 {
+            assert_eq!(ok(&store, &[&flags[..], &["print('alive')"]].concat()), "alive", "{wedge}");
+        }
+    }
+}
+
 #[test]
 fn a_session_goes_on_in_the_next_process() {
     let store = store();

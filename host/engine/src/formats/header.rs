@@ -125,5 +125,5 @@ pub(crate) fn split_head<T: DeserializeOwned>(bytes: &[u8], head_bytes: usize) -
 
 /// The number that stands at an offset.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+    Some(u32::from_le_bytes(bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
 }

@@ -62,7 +62,8 @@ impl Remembered {
             return Err(format!("{EXPERIENCES_MAX} experiences are remembered already; forget some first"));
         }
         self.check_room(text.len())?;
-        self.count += 1;
+        // A snapshot may say any number.
+        self.count = self.count.wrapping_add(1);
         let place = self.experiences.len();
         self.experiences.push(Experience { id: format!("exp_{}", self.count), text });
         Ok(&self.experiences[place])
@@ -102,7 +103,7 @@ impl Remembered {
 
     fn check_room(&self, more: usize) -> Result<(), String> {
         let notes: usize = self.experiences.iter().map(|experience| experience.text.len()).sum();
-        let bytes = notes + self.summary.as_ref().map_or(0, Summary::bytes) + more;
+        let bytes = notes.saturating_add(self.summary.as_ref().map_or(0, Summary::bytes)).saturating_add(more);
         if bytes <= REMEMBERED_BYTES_MAX {
             return Ok(());
         }
@@ -113,8 +114,9 @@ impl Remembered {
 impl Summary {
     fn bytes(&self) -> usize {
         let lists = [&self.discoveries, &self.completed, &self.likely_next_work, &self.relevant_files_directories];
-        let items = lists.into_iter().flatten().map(|item| item.len() + size_of::<String>());
-        self.goal.len() + self.instruction.len() + self.current_status.len() + items.sum::<usize>()
+        let items = lists.into_iter().flatten().map(|item| item.len().saturating_add(size_of::<String>()));
+        let texts = [&self.goal, &self.instruction, &self.current_status].into_iter().map(String::len);
+        items.chain(texts).fold(0, usize::saturating_add)
     }
 
     /// The summary as Markdown, for a conversation that goes on from it.

@@ -202,7 +202,7 @@ impl Snapshot {
 
     /// When it was taken.
     pub fn taken_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_nanos(self.taken_at_nanos)
+        UNIX_EPOCH.checked_add(Duration::from_nanos(self.taken_at_nanos)).unwrap_or(UNIX_EPOCH)
     }
 
     /// The languages that have a kernel in it.
@@ -212,7 +212,7 @@ impl Snapshot {
 
     /// Bytes of memory that differ from that of a new session.
     pub fn changed_bytes(&self) -> u64 {
-        self.kernels.iter().map(|kernel| (kernel.pages.len() * PAGE_BYTES) as u64).sum()
+        self.kernels.iter().map(|kernel| kernel.pages.len().saturating_mul(PAGE_BYTES) as u64).sum()
     }
 
     /// What reaches the artifacts that the session had when this was taken, for another one that goes on from it.

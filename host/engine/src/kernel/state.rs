@@ -16,6 +16,7 @@ use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
     text::prefix,
+    time::later,
 };
 use cellar_files::{FileLimits, Files, Quota};
 use serde::{Serialize, de::DeserializeOwned};
@@ -121,7 +122,7 @@ impl LiveCell {
             last,
             stop: StopFlag::new(),
             began,
-            deadline: began + timeout,
+            deadline: later(began, timeout),
             timeout,
             room_left: timeout,
             stop_seen: None,
@@ -179,7 +180,7 @@ impl LiveCell {
     /// Notes that the guest goes on.
     fn go_on(&mut self) {
         if let Some(since) = self.rests_since.take() {
-            self.deadline += since.elapsed();
+            self.deadline = later(self.deadline, since.elapsed());
         }
     }
 }
@@ -396,7 +397,7 @@ impl StoreData {
 
     /// When code that runs for `cell` must end.
     pub(crate) fn deadline(&self, cell: u32) -> Instant {
-        self.live(cell).map_or(self.entered + self.unowned_timeout(), |live| live.deadline)
+        self.live(cell).map_or_else(|| later(self.entered, self.unowned_timeout()), |live| live.deadline)
     }
 
     /// Makes `cell` the one that pays; returns the fuel that the store gets for it. Several cells may run in one entry.

@@ -23,6 +23,7 @@ use cellar_core::{
     outcome::{Failure, FailureKind, Outcome},
     sync::lock,
     text::{describe, prefix},
+    time::later,
 };
 use futures::StreamExt;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -272,7 +273,7 @@ impl Session {
         let run = child.for_agent(depth).run(vec![cell]);
         let mut run = run.map_err(|error| not_started(&error, language))?;
         let mut ended = Ended::default();
-        let last = start.timeout.map(|timeout| Instant::now() + Duration::from_millis(timeout).min(TIMEOUT_MAX));
+        let last = start.timeout.map(|timeout| later(Instant::now(), Duration::from_millis(timeout).min(TIMEOUT_MAX)));
         loop {
             let event = match last {
                 Some(last) => tokio::time::timeout_at(last.into(), run.next()).await,

@@ -14,6 +14,7 @@ use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
     limits::CELLS_LIVE_MAX,
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+    time::later,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -413,7 +414,7 @@ impl Reactor {
                 self.checkpoint_before_cell().await?;
                 self.rest.last_cell = id;
                 // The time it waited for its turn belongs to those that ran meanwhile.
-                cell.deadline += cell.began.elapsed();
+                cell.deadline = later(cell.deadline, cell.began.elapsed());
                 cell.cpu_before = self.kernel.cpu_time();
                 self.kernel.data().add_cell(id, *cell);
                 for (status, fields) in std::mem::take(&mut self.notices) {
@@ -474,7 +475,7 @@ impl Reactor {
 
     async fn tick(&mut self) -> Result<(), Death> {
         // A guest that is always due must not keep its thread.
-        self.idle_spins += 1;
+        self.idle_spins = self.idle_spins.wrapping_add(1);
         if self.idle_spins.is_multiple_of(IDLE_SPINS_MAX) {
             tokio::task::yield_now().await;
         }

@@ -89,7 +89,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, kin
     let mut own = [0_u8; GREETING_BYTES];
     // Version 3.0: subscriptions come as messages, and nobody pings.
     (own[0], own[9], own[10]) = (0xff, 0x7f, 3);
-    own[12..12 + MECHANISM.len()].copy_from_slice(MECHANISM);
+    own[12..][..MECHANISM.len()].copy_from_slice(MECHANISM);
     stream.write_all(&own).await?;
     let mut greeting = [0_u8; GREETING_BYTES];
     // An older peer sends less, so its version is read first.
@@ -149,9 +149,9 @@ fn properties(body: &Bytes) -> Result<Vec<(Bytes, Bytes)>, Broken> {
     let mut rest = body.clone();
     while !rest.is_empty() {
         let name_end = 1 + usize::from(rest[0]);
-        let size = rest.get(name_end..name_end + 4).ok_or_else(short)?;
+        let value_start = name_end.saturating_add(4);
+        let size = rest.get(name_end..value_start).ok_or_else(short)?;
         let size = u32::from_be_bytes([size[0], size[1], size[2], size[3]]);
-        let value_start = name_end + 4;
         let value_end = usize::try_from(size).ok().and_then(|size| value_start.checked_add(size)).ok_or_else(short)?;
         if value_end > rest.len() {
             return Err(short());
@@ -191,11 +191,11 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
             0 => u64::from(within.wait(reader.read_u8()).await?),
             _ => within.wait(reader.read_u64()).await?,
         };
-        let most = if flags & COMMAND == 0 { MESSAGE_BYTES_MAX - bytes } else { COMMAND_BYTES_MAX };
+        let most = if flags & COMMAND == 0 { MESSAGE_BYTES_MAX.saturating_sub(bytes) } else { COMMAND_BYTES_MAX };
         let Some(size) = usize::try_from(size).ok().filter(|size| *size <= most) else {
             return protocol(format!("a frame of {size} bytes makes its message larger than it may be"));
         };
-        bytes += size;
+        bytes = bytes.saturating_add(size);
         if bytes > SMALL_BYTES_MAX && reserved.is_none() {
             reserved = Some(take(room, kib(MESSAGE_BYTES_MAX)).await?);
             deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
@@ -253,13 +253,13 @@ async fn take(room: &Arc<Semaphore>, kib: u32) -> Result<OwnedSemaphorePermit, B
 
 /// The room that so many bytes take; something, even when there are none.
 pub(super) fn kib(bytes: usize) -> u32 {
-    u32::try_from((bytes + 1).div_ceil(1 << 10)).unwrap_or(u32::MAX)
+    u32::try_from(bytes.saturating_add(1).div_ceil(1 << 10)).unwrap_or(u32::MAX)
 }
 
 async fn read_body<R: AsyncRead + Unpin>(reader: &mut R, size: usize) -> Result<Bytes, Broken> {
     let mut body = BytesMut::with_capacity(size.min(PIECE_BYTES));
     while body.len() < size {
-        let missing = size - body.len();
+        let missing = size.saturating_sub(body.len());
         body.reserve(missing.min(PIECE_BYTES));
         if (&mut *reader).take(missing.min(PIECE_BYTES) as u64).read_buf(&mut body).await? == 0 {
             return Err(Broken::Gone);
@@ -274,7 +274,7 @@ async fn read_body<R: AsyncRead + Unpin>(reader: &mut R, size: usize) -> Result<
 /// The peer has gone.
 pub(super) async fn write<W: AsyncWrite + Unpin>(writer: &mut W, frames: &[Bytes]) -> io::Result<()> {
     for (n, frame) in frames.iter().enumerate() {
-        let flags = if n + 1 < frames.len() { MORE } else { 0 };
+        let flags = if n.saturating_add(1) < frames.len() { MORE } else { 0 };
         write_frame(writer, flags, frame).await?;
     }
     Ok(())

@@ -380,7 +380,7 @@ fn subscribe(peer: &Peer, topic: Bytes) -> Result<Option<Vec<Bytes>>, Broken> {
 }
 
 async fn send(peer: &Peer, frames: Arc<[Bytes]>) -> bool {
-    let bytes: usize = frames.iter().map(|frame| frame.len() + 64).sum();
+    let bytes: usize = frames.iter().map(|frame| frame.len().saturating_add(64)).sum();
     let most = u32::try_from(OUTGOING_KIB_MAX).unwrap_or(u32::MAX);
     let room = peer.room.clone().acquire_many_owned(kib(bytes).min(most));
     let sent = timeout(STALL_TIMEOUT, async {

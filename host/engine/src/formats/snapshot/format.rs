@@ -101,7 +101,7 @@ pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
         kernels,
     };
     let mut bytes = SNAPSHOT.begin(&head);
-    bytes.reserve_exact(packed.iter().map(Pages::kept_bytes).sum::<usize>() + CHECKSUM_BYTES);
+    bytes.reserve_exact(packed.iter().map(Pages::kept_bytes).sum::<usize>().saturating_add(CHECKSUM_BYTES));
     packed.iter().flat_map(|pages| &pages.chunks).for_each(|chunk| bytes.extend(chunk.bytes()));
     let checksum = fingerprint(&bytes);
     bytes.extend(checksum.to_le_bytes());
@@ -224,11 +224,12 @@ fn kernel_image(head: KernelHead, mut rest: &[u8]) -> Result<(KernelImage, &[u8]
     }
     let held = head.chunks.iter().map(|chunk| chunk.pages.len()).sum::<usize>();
     let live = head.chunks.iter().flat_map(|chunk| &chunk.pages).filter(|page| **page != DEAD).count();
-    if held > HELD_PAGES_MAX || live > PAGES_MAX || live + head.zeros.len() > PAGES_MAX {
+    let all = live.saturating_add(head.zeros.len());
+    if held > HELD_PAGES_MAX || all > PAGES_MAX {
         return Err(format!("it holds {held} pages, and says that {} are zeros", head.zeros.len()));
     }
     let mut chunks = Vec::new();
-    let mut places = Vec::with_capacity(live + head.zeros.len());
+    let mut places = Vec::with_capacity(all);
     for (number, chunk) in (0..).zip(head.chunks) {
         let pages = chunk.pages.len();
         if pages == 0 || pages > CHUNK_PAGES {
@@ -240,7 +241,7 @@ fn kernel_image(head: KernelHead, mut rest: &[u8]) -> Result<(KernelImage, &[u8]
         places.extend(slots.map(|(slot, page)| Place { page: *page, fingerprint: 0, at: Some((number, slot)) }));
         chunks.push(Arc::new(match chunk.is_packed {
             true => Chunk::Packed { bytes: bytes.to_vec(), pages },
-            false if bytes.len() == pages * PAGE_BYTES => Chunk::Dense(bytes.to_vec()),
+            false if Some(bytes.len()) == pages.checked_mul(PAGE_BYTES) => Chunk::Dense(bytes.to_vec()),
             false => return Err(format!("{pages} pages have {} bytes", bytes.len())),
         }));
     }
@@ -249,7 +250,10 @@ fn kernel_image(head: KernelHead, mut rest: &[u8]) -> Result<(KernelImage, &[u8]
     if places.windows(2).any(|pair| pair[0].page == pair[1].page) {
         return Err("it has a page twice".to_owned());
     }
-    if places.last().is_some_and(|last| (u64::from(last.page) + 1) * PAGE_BYTES as u64 > memory_bytes) {
+    if places
+        .last()
+        .is_some_and(|last| u64::from(last.page).saturating_add(1).saturating_mul(PAGE_BYTES as u64) > memory_bytes)
+    {
         return Err("it has a page beyond its memory".to_owned());
     }
     Ok((KernelImage { state: head.state, pages: Pages { memory_bytes, chunks, places } }, rest))

@@ -27,7 +27,7 @@ struct Segment {
 
 impl Segment {
     fn end(&self) -> u64 {
-        u64::from(self.address) + u64::from(self.length)
+        u64::from(self.address).saturating_add(self.length.into())
     }
 }
 
@@ -79,8 +79,8 @@ impl Image {
 
     /// What a new kernel has in a page; `None` is zeros.
     pub(crate) fn page(&self, page: u32) -> Option<Cow<'_, [u8]>> {
-        let begin = u64::from(page) * PAGE_BYTES as u64;
-        let end = begin + PAGE_BYTES as u64;
+        let begin = u64::from(page).checked_mul(PAGE_BYTES as u64)?;
+        let end = begin.checked_add(PAGE_BYTES as u64)?;
         let first = self.segments.partition_point(|segment| segment.end() <= begin);
         let segments = self.segments.get(first..)?;
         let segments = segments.split_at(segments.partition_point(|segment| u64::from(segment.address) < end)).0;
@@ -94,8 +94,8 @@ impl Image {
                 for piece in pieces {
                     let from = begin.max(piece.address.into());
                     let bytes = self.bytes(piece, from, end.min(piece.end()))?;
-                    let target = usize::try_from(from - begin).ok()?;
-                    page.get_mut(target..target + bytes.len())?.copy_from_slice(bytes);
+                    let target = usize::try_from(from.checked_sub(begin)?).ok()?;
+                    page.get_mut(target..target.checked_add(bytes.len())?)?.copy_from_slice(bytes);
                 }
                 Some(page.into())
             }
@@ -104,8 +104,10 @@ impl Image {
 
     /// What lies between two addresses of a segment.
     fn bytes(&self, segment: &Segment, from: u64, to: u64) -> Option<&[u8]> {
-        let place =
-            |address: u64| usize::try_from(address - u64::from(segment.address) + u64::from(segment.begin)).ok();
+        let place = |address: u64| {
+            let place = address.checked_sub(segment.address.into())?.checked_add(segment.begin.into())?;
+            usize::try_from(place).ok()
+        };
         (*self.component).as_ref().get(place(from)?..place(to)?)
     }
 
@@ -138,7 +140,7 @@ fn segment(data: &Data<'_>) -> Result<Option<Segment>, String> {
     };
     let end = u32::try_from(data.range.end).map_err(|_| "it has more than 4 GiB".to_owned())?;
     let length = u32::try_from(data.data.len()).unwrap_or(end);
-    Ok(Some(Segment { address, begin: end - length, length }))
+    Ok(Some(Segment { address, begin: end.saturating_sub(length), length }))
 }
 
 /// Makes a page what it has in common with its image, and back.

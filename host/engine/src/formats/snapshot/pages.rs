@@ -108,7 +108,7 @@ impl Pages {
     /// Whether so much of what is held has been overwritten that it is better to start afresh.
     pub(crate) fn is_stale(&self) -> bool {
         let held: usize = self.chunks.iter().map(|chunk| chunk.pages()).sum();
-        held > 2 * self.places.len() + CHUNK_PAGES
+        held > self.places.len().saturating_mul(2).saturating_add(CHUNK_PAGES)
     }
 
     /// The same, with every chunk compressed. Takes about 2 ms a MiB of processor time.
@@ -183,7 +183,7 @@ impl<'a> Collector<'a> {
         let pages = &mut self.pages;
         let adopted = *self.adopted.entry(chunk).or_insert_with(|| {
             pages.chunks.push(held.clone());
-            number(pages.chunks.len() - 1)
+            number(pages.chunks.len().saturating_sub(1))
         });
         Some((adopted, slot))
     }
@@ -195,7 +195,7 @@ impl<'a> Collector<'a> {
         let open = *self.open.get_or_insert_with(|| {
             self.pages.chunks.push(Arc::new(Chunk::Raw(Vec::new())));
             self.buffer.reserve(CHUNK_PAGES * PAGE_BYTES);
-            number(self.pages.chunks.len() - 1)
+            number(self.pages.chunks.len().saturating_sub(1))
         });
         let begin = self.buffer.len();
         let slot = number(begin / PAGE_BYTES);

@@ -45,7 +45,7 @@ impl Tools {
 
     /// Makes the buffer the pages of a chunk, which lie at these places.
     fn load(&mut self, chunk: &Chunk, places: &[Place], image: &Image) -> Result<(), String> {
-        let wanted = chunk.pages() * PAGE_BYTES;
+        let wanted = chunk.pages().saturating_mul(PAGE_BYTES);
         self.buffer.clear();
         match chunk {
             Chunk::Raw(bytes) | Chunk::Dense(bytes) => self.buffer.extend_from_slice(bytes),
@@ -60,8 +60,8 @@ impl Tools {
         }
         for place in places {
             let page = place.at.and_then(|(_, slot)| {
-                let begin = slot as usize * PAGE_BYTES;
-                self.buffer.get_mut(begin..begin + PAGE_BYTES)
+                let begin = (slot as usize).checked_mul(PAGE_BYTES)?;
+                self.buffer.get_mut(begin..begin.checked_add(PAGE_BYTES)?)
             });
             let page = page.ok_or("a page is missing")?;
             if let Some(image) = image.page(place.page) {
@@ -155,11 +155,11 @@ impl Pages {
     fn helpers(&self, places: &[Place], image: &Arc<Image>) -> Vec<Helper> {
         let packed = self.chunks.iter().filter(|chunk| matches!(***chunk, Chunk::Packed { .. })).count();
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let count = (cores - 1).min(HELPERS_MAX).min(packed / CHUNKS_MIN);
+        let count = cores.saturating_sub(1).min(HELPERS_MAX).min(packed / CHUNKS_MIN);
         let chunk_of = |places: &[Place]| self.chunks.get(places.first()?.at?.0 as usize).cloned();
         let work = |helper: usize| {
             let parts = of_one_chunk(places).filter(|places| places.first().is_some_and(|place| place.at.is_some()));
-            let own = parts.skip(helper + 1).step_by(count + 1);
+            let own = parts.skip(helper.saturating_add(1)).step_by(count.saturating_add(1));
             own.filter_map(|places| Some((chunk_of(places)?, places.to_vec()))).collect()
         };
         let helpers: Option<Vec<Helper>> = (0..count).map(|each| Helper::start(work(each), image.clone())).collect();
@@ -176,17 +176,18 @@ impl Runs<'_> {
         let Some(first) = self.places.get(self.done).copied() else { return Ok(None) };
         let Some((chunk, slot)) = first.at else {
             let count = self.run_length(ZEROS.len() / PAGE_BYTES);
-            self.done += count;
-            return Ok(ZEROS.get(..count * PAGE_BYTES).map(|zeros| (first.page, zeros)));
+            self.done = self.done.saturating_add(count);
+            return Ok(ZEROS.get(..count.saturating_mul(PAGE_BYTES)).map(|zeros| (first.page, zeros)));
         };
         if self.open != Some(chunk) {
             self.load(chunk)?;
             self.open = Some(chunk);
         }
         let count = self.run_length(CHUNK_PAGES);
-        self.done += count;
-        let begin = slot as usize * PAGE_BYTES;
-        let bytes = self.tools.get()?.buffer.get(begin..begin + count * PAGE_BYTES).ok_or("a page is missing")?;
+        self.done = self.done.saturating_add(count);
+        let begin = (slot as usize).saturating_mul(PAGE_BYTES);
+        let end = begin.saturating_add(count.saturating_mul(PAGE_BYTES));
+        let bytes = self.tools.get()?.buffer.get(begin..end).ok_or("a page is missing")?;
         Ok(Some((first.page, bytes)))
     }
 
@@ -195,15 +196,15 @@ impl Runs<'_> {
         let places = self.places[self.done..].iter().take(most);
         let Some(first) = self.places.get(self.done) else { return 0 };
         let follows = |(count, place): (u32, &Place)| {
-            let at = first.at.map(|(chunk, slot)| (chunk, slot + count));
-            place.page == first.page + count && place.at == at
+            let at = first.at.map(|(chunk, slot)| (chunk, slot.saturating_add(count)));
+            Some(place.page) == first.page.checked_add(count) && place.at == at
         };
         (0..).zip(places).take_while(|(count, place)| follows((*count, place))).count()
     }
 
     fn load(&mut self, chunk: u32) -> Result<(), String> {
-        let turn = self.chunks % (self.helpers.len() + 1);
-        self.chunks += 1;
+        let turn = self.chunks.checked_rem(self.helpers.len().saturating_add(1)).unwrap_or(0);
+        self.chunks = self.chunks.wrapping_add(1);
         if let Some(helper) = turn.checked_sub(1).and_then(|helper| self.helpers.get(helper)) {
             let loaded = helper.loaded.recv().map_err(|_| "it could not be unpacked".to_owned())??;
             let used = std::mem::replace(&mut self.tools.get()?.buffer, loaded);

@@ -48,7 +48,7 @@ impl TapeFile {
         if head_bytes > HEAD_BYTES_MAX {
             return Err(corrupt(format!("its head has {head_bytes} bytes")).into());
         }
-        let body = source.read(0, PREFIX_BYTES + head_bytes)?;
+        let body = source.read(0, PREFIX_BYTES.saturating_add(head_bytes))?;
         let mut offset = body.len() as u64;
         let mut checksum = source.read(offset, CHECKSUM_BYTES)?;
         if fingerprint(&body).to_le_bytes() != *checksum {
@@ -58,23 +58,23 @@ impl TapeFile {
         head.limits.check().map_err(corrupt)?;
         let mut frames = Vec::new();
         loop {
-            offset += CHECKSUM_BYTES as u64;
+            offset = offset.saturating_add(CHECKSUM_BYTES as u64);
             let frame_head = source.read(offset, FRAME_HEAD_BYTES)?;
             let length = |at| u32_at(&frame_head, at).unwrap_or(u32::MAX) as usize;
             let (packed, plain) = (length(1), length(5));
             if packed > FRAME_BYTES_MAX || plain > FRAME_BYTES_MAX {
                 return Err(corrupt(format!("the frame at {offset} has {packed} bytes, {plain} when unpacked")).into());
             }
-            let payload = offset + FRAME_HEAD_BYTES as u64;
+            let payload = offset.saturating_add(FRAME_HEAD_BYTES as u64);
             let covered = [&*checksum, &*frame_head, &*source.read(payload, packed)?].concat();
-            offset = payload + packed as u64;
+            offset = payload.saturating_add(packed as u64);
             checksum = source.read(offset, CHECKSUM_BYTES)?;
             if fingerprint(&covered).to_le_bytes() != *checksum {
                 return Err(corrupt(format!("the checksum of the frame before {offset} does not match")).into());
             }
             match frame_head[0] {
                 ITEMS => frames.push(Frame { offset: payload, packed, plain }),
-                END if offset + CHECKSUM_BYTES as u64 != bytes => {
+                END if offset.saturating_add(CHECKSUM_BYTES as u64) != bytes => {
                     return Err(corrupt("there is more after its end").into());
                 }
                 END => {
@@ -166,7 +166,7 @@ impl Cursor {
     pub(crate) fn next(&mut self) -> Result<Option<(u32, &[u8])>, ReplayError> {
         while self.at >= self.items.len() {
             let Some(items) = self.tape.frame(self.next_frame)? else { return Ok(None) };
-            self.next_frame += 1;
+            self.next_frame = self.next_frame.saturating_add(1);
             (self.items, self.at) = (Arc::new(items), 0);
         }
         let beyond = || corrupt("an item goes beyond its frame");
@@ -198,7 +198,7 @@ fn varint(bytes: &[u8], mut at: usize) -> Option<(u64, usize)> {
     let mut number = 0;
     for shift in (0..63).step_by(7) {
         let byte = *bytes.get(at)?;
-        at += 1;
+        at = at.checked_add(1)?;
         number |= u64::from(byte & 0x7F) << shift;
         if byte < 0x80 {
             return Some((number, at));

@@ -50,7 +50,7 @@ impl Writer {
     /// # Errors
     /// When the file cannot be written.
     pub(crate) fn add(&mut self, stream: u32, body: &[u8], more: &[u8]) -> io::Result<()> {
-        let size = body.len() + more.len();
+        let size = body.len().saturating_add(more.len());
         self.is_full |= size > FRAME_BYTES_MAX - FRAME_BYTES - 16;
         if self.is_full {
             return Ok(());
@@ -85,7 +85,7 @@ impl Writer {
             return Ok(());
         }
         let packed = zstd::bulk::compress(&self.items, LEVEL)?;
-        if self.written + packed.len() as u64 > self.bytes_max {
+        if self.written.saturating_add(packed.len() as u64) > self.bytes_max {
             self.is_full = true;
         } else {
             self.frame(ITEMS, &packed, self.items.len())?;
@@ -98,7 +98,7 @@ impl Writer {
 
     fn frame(&mut self, tag: u8, bytes: &[u8], plain: usize) -> io::Result<()> {
         let too_large = |_| io::Error::other("an item is too large to be recorded");
-        let mut frame = Vec::with_capacity(2 * CHECKSUM_BYTES + FRAME_HEAD_BYTES + bytes.len());
+        let mut frame = Vec::with_capacity(bytes.len().saturating_add(2 * CHECKSUM_BYTES + FRAME_HEAD_BYTES));
         frame.extend(self.checksum);
         frame.push(tag);
         frame.extend(u32::try_from(bytes.len()).map_err(too_large)?.to_le_bytes());
@@ -106,8 +106,9 @@ impl Writer {
         frame.extend_from_slice(bytes);
         self.checksum = fingerprint(&frame).to_le_bytes();
         frame.extend(self.checksum);
-        self.file.write_all(&frame[CHECKSUM_BYTES..])?;
-        self.written += (frame.len() - CHECKSUM_BYTES) as u64;
+        let written = &frame[CHECKSUM_BYTES..];
+        self.file.write_all(written)?;
+        self.written = self.written.saturating_add(written.len() as u64);
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use crate::{
 use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
     outcome::{Failure, FailureKind, Outcome, Usage},
+    time::later,
 };
 
 /// Cells that were given up on although the guest never reported their end.
@@ -82,7 +83,7 @@ impl Reactor {
         for id in due {
             let data = self.kernel.data();
             let Some(reason) = data.stop_reason(id, None) else { continue };
-            let give_up = Instant::now() + data.binding.limits.grace;
+            let give_up = later(Instant::now(), data.binding.limits.grace);
             match data.cells.get_mut(&id) {
                 Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
                 Some(cell) => {
@@ -167,7 +168,7 @@ impl Reactor {
         }
         finished(&mut self.storing).await;
         let data = self.kernel.data();
-        let cpu = cpu.saturating_sub(cell.cpu_before) + cell.spent.cpu();
+        let cpu = cpu.saturating_sub(cell.cpu_before).saturating_add(cell.spent.cpu());
         let usage = Usage { fuel, cpu, memory_peak_bytes: data.limiter.peak_bytes };
         if let Some(bill) = &cell.bill {
             bill.add(fuel.unwrap_or(0), cpu);

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::event::{HostStatus, Scalar};
+use cellar_core::{
+    event::{HostStatus, Scalar},
+    time::later,
+};
 
 use super::Reactor;
 use crate::{
@@ -83,18 +86,21 @@ impl Rest {
 
     fn checkpoint_at(&self) -> Option<Instant> {
         let after = self.rules.checkpoint_after.filter(|_| self.is_dirty)?;
-        Some(self.quiet_since + after.max(self.cost * PATIENCE))
+        Some(later(self.quiet_since, after.max(self.cost.saturating_mul(PATIENCE))))
     }
 
     fn sleep_at(&self) -> Option<Instant> {
-        Some(self.quiet_since + self.rules.hibernate_after?)
+        Some(later(self.quiet_since, self.rules.hibernate_after?))
     }
 
     /// Whether a checkpoint before a cell that waits is paid for.
     fn can_afford(&mut self) -> bool {
         let now = Instant::now();
-        let earned = (now - std::mem::replace(&mut self.credited, now)) / SHARE;
-        self.credit = (self.credit + earned).min(self.rules.checkpoint_credit);
+        let earned = now
+            .saturating_duration_since(std::mem::replace(&mut self.credited, now))
+            .checked_div(SHARE)
+            .unwrap_or_default();
+        self.credit = self.credit.saturating_add(earned).min(self.rules.checkpoint_credit);
         self.rules.checkpoint_after.is_some() && self.is_dirty && self.cost <= self.credit
     }
 }
@@ -109,7 +115,7 @@ impl Reactor {
     /// Whether it has had room for so long that others have their turn. One whose memory takes long to capture keeps it
     /// for longer.
     pub(super) fn had_its_turn(&self) -> bool {
-        self.awake_since.elapsed() >= TURN.max(self.rest.cost * PATIENCE)
+        self.awake_since.elapsed() >= TURN.max(self.rest.cost.saturating_mul(PATIENCE))
     }
 
     /// When an idle kernel has something to do of itself.
@@ -228,7 +234,7 @@ impl Reactor {
         }
         if self.has_busy_threads() {
             self.rest.quiet_since = Instant::now();
-            self.rest.sleepless_until = Some(Instant::now() + SLEEPLESS);
+            self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
             self.sweep.woke(&self.link);
             return Ok(self.check_threads());
         }
@@ -239,7 +245,7 @@ impl Reactor {
             Ok(image) => image,
             Err(error) => {
                 tracing::warn!(error = cellar_core::text::describe(&error), "a kernel cannot go to sleep");
-                self.rest.sleepless_until = Some(Instant::now() + SLEEPLESS);
+                self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
                 self.sweep.woke(&self.link);
                 return Ok(Err(error));
             }

@@ -12,6 +12,7 @@ use cellar_core::{
     event::{HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, ROOM_WAIT, ROOM_WAIT_TOLD},
     outcome::{Failure, FailureCode, Outcome, Usage},
+    time::later,
 };
 use tokio::sync::mpsc;
 
@@ -99,38 +100,38 @@ impl Commands {
                     finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
                     continue;
                 }
-                Command::Start { cell, .. } if now >= cell.began + cell.room_left => {
+                Command::Start { cell, .. } if now >= later(cell.began, cell.room_left) => {
                     let outcome = Outcome::Failed(Box::new(no_room(kernels_max, cell.room_left)));
                     finish(*cell, outcome, Usage::default());
                     continue;
                 }
                 Command::Start { ref cell, .. } => {
-                    next = earlier(next, Some(cell.began + cell.room_left));
-                    if !early.is_told && now >= early.since + ROOM_WAIT_TOLD {
+                    next = earlier(next, Some(later(cell.began, cell.room_left)));
+                    if !early.is_told && now >= later(early.since, ROOM_WAIT_TOLD) {
                         tell(cell, kernels_max);
                         early.is_told = true;
                     } else if !early.is_told {
-                        next = earlier(next, Some(early.since + ROOM_WAIT_TOLD));
+                        next = earlier(next, Some(later(early.since, ROOM_WAIT_TOLD)));
                     }
                 }
                 Command::Look(_, ref reply) if reply.is_closed() => continue,
-                Command::Look(_, reply) if now >= early.since + LOOK_TIMEOUT => {
+                Command::Look(_, reply) if now >= later(early.since, LOOK_TIMEOUT) => {
                     // Whoever asked may have gone away; that is no concern here.
                     let _ = reply.send(Err(Error::KernelsExhausted.to_string()));
                     continue;
                 }
-                Command::Look(..) => next = earlier(next, Some(early.since + LOOK_TIMEOUT)),
-                Command::Snapshot(reply) if now >= early.since + ROOM_WAIT => {
+                Command::Look(..) => next = earlier(next, Some(later(early.since, LOOK_TIMEOUT))),
+                Command::Snapshot(reply) if now >= later(early.since, ROOM_WAIT) => {
                     let _ = reply.send(Err(Error::KernelsExhausted));
                     continue;
                 }
-                Command::Checkpoint(reply) | Command::Sleep(reply) if now >= early.since + ROOM_WAIT => {
+                Command::Checkpoint(reply) | Command::Sleep(reply) if now >= later(early.since, ROOM_WAIT) => {
                     let _ = reply.send(Err(Error::KernelsExhausted));
                     continue;
                 }
-                Command::Clear(_) if now >= early.since + ROOM_WAIT => continue,
+                Command::Clear(_) if now >= later(early.since, ROOM_WAIT) => continue,
                 Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) | Command::Clear(_) => {
-                    next = earlier(next, Some(early.since + ROOM_WAIT));
+                    next = earlier(next, Some(later(early.since, ROOM_WAIT)));
                 }
             }
             self.early.push_back(early);
@@ -233,13 +234,13 @@ impl Reactor {
         let (sweep, link) = (self.sweep.clone(), self.link.clone());
         let mut line = pin!(sweep.room());
         let began = Instant::now();
-        let told_at = began + ROOM_WAIT_TOLD;
+        let told_at = later(began, ROOM_WAIT_TOLD);
         let mut is_told = false;
         let grace = self.kernel.data().binding.limits.grace;
         // When each of the cells that must stop is given up.
         let mut stopped: HashMap<u32, Instant> = HashMap::new();
         let overdue = |(id, cell): (&u32, &LiveCell)| {
-            Some((*id, cell.is_due(began).then(|| cell.give_up.unwrap_or(began + grace))?))
+            Some((*id, cell.is_due(began).then(|| cell.give_up.unwrap_or(later(began, grace)))?))
         };
         stopped.extend(self.kernel.data().cells.iter().filter_map(overdue));
         let room = loop {
@@ -250,12 +251,12 @@ impl Reactor {
             let (mut until, mut over) = (None, Vec::new());
             for (id, cell) in &self.kernel.data().cells {
                 if cell.stop.is_set() {
-                    stopped.entry(*id).or_insert(now + grace);
+                    stopped.entry(*id).or_insert(later(now, grace));
                 }
                 let limit = match stopped.get(id) {
                     Some(give_up) => *give_up,
                     None if cell.rests_since.is_some() => continue,
-                    None => began + cell.room_left,
+                    None => later(began, cell.room_left),
                 };
                 until = earlier(until, Some(limit));
                 if limit <= now {
@@ -263,7 +264,7 @@ impl Reactor {
                 }
             }
             for id in over {
-                self.give_up(id, now - began).await;
+                self.give_up(id, now.saturating_duration_since(began)).await;
             }
             if !is_told && now >= told_at {
                 is_told = true;
@@ -282,7 +283,7 @@ impl Reactor {
         let waited = began.elapsed();
         for (id, cell) in &mut self.kernel.data().cells {
             if !stopped.contains_key(id) && cell.give_up.is_none() && cell.rests_since.is_none() {
-                cell.deadline += waited;
+                cell.deadline = later(cell.deadline, waited);
                 cell.room_left = cell.room_left.saturating_sub(waited);
             }
         }
