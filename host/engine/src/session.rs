@@ -69,8 +69,6 @@ mod locals;
 mod looks;
 mod own_calls;
 mod processes;
-// Its times come from limits, which may be anything: see `later`.
-#[cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 mod reactor;
 mod reading;
 mod recording;

@@ -173,10 +173,23 @@ fn a_cell_that_is_stopped_while_its_kernel_sleeps_without_room_keeps_its_state()
         let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
         let open = || host.session(SessionConfig { limits: limits.clone(), ..SessionConfig::default() }).expect("a session");
         let (sleeper, holder) = (open(), open());
-        let source = "import asyncio\nleft = []\nkept = 5\ntry:\n    await asyncio.sleep(600)\nfinally:\n    left.append('cleaned')";
-        let waiting = sleeper.run(vec![Cell::new(Language::Python, source)]).expect("a run");
+        let source = "import asyncio\nleft = []\nkept = 5\nprint('on')\ntry:\n    await asyncio.sleep(600)\nfinally:\n    left.append('cleaned')";
+        let mut waiting = sleeper.run(vec![Cell::new(Language::Python, source)]).expect("a run");
         let canceller = waiting.canceller();
-        let waiting = tokio::spawn(waiting.collect_result());
+        let mut result = RunResult::default();
+        loop {
+            let event = waiting.next().await.expect("an event");
+            result.apply(&event);
+            if matches!(event.kind, EventKind::Stdout { .. }) {
+                break;
+            }
+        }
+        let waiting = tokio::spawn(async move {
+            while let Some(event) = waiting.next().await {
+                result.apply(&event);
+            }
+            result
+        });
         // The kernel is given back for the holder's, who keeps it.
         let mut holding = holder.run(vec![Cell::new(Language::Python, "import time\nprint('on')\ntime.sleep(60)")]).expect("a run");
         while !matches!(holding.next().await.expect("an event").kind, EventKind::Stdout { .. }) {}
