@@ -28,8 +28,10 @@ const COMMAND: u8 = 4;
 
 /// Room, in KiB, for what peers have sent that was not answered yet.
 pub(super) const WAITING_KIB: usize = (4 * MESSAGE_BYTES_MAX) >> 10;
-/// The same for peers of whom nothing signed has come yet.
+/// The same for large messages of peers of whom nothing signed has come yet.
 pub(super) const STRANGERS_KIB: usize = (2 * MESSAGE_BYTES_MAX) >> 10;
+/// The same for their small messages, so that these wait for no large one.
+pub(super) const STRANGERS_SMALL_KIB: usize = (128 * SMALL_BYTES_MAX) >> 10;
 /// Time that a large message of such a peer may take once there is room for it.
 pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -66,8 +68,10 @@ fn protocol<T>(what: impl Into<String>) -> Result<T, Broken> {
 /// Where the messages of a peer wait.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
-    /// What is free, in KiB.
-    pub(super) free: Arc<Semaphore>,
+    /// What is free for small messages, in KiB.
+    pub(super) small: Arc<Semaphore>,
+    /// What is free for large ones; both may be the same.
+    pub(super) large: Arc<Semaphore>,
     /// Time that a large message may take once there is room for it, where whoever sends it may be anybody.
     pub(super) patience: Option<Duration>,
 }
@@ -115,7 +119,8 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, kin
     property(&mut ready, "Identity", b"");
     write_frame(stream, COMMAND, &ready).await?;
     stream.flush().await?;
-    let room = Room { free: Arc::new(Semaphore::new(STRANGERS_KIB)), patience: Some(STRANGER_TIMEOUT) };
+    let free = Arc::new(Semaphore::new(STRANGERS_KIB));
+    let room = Room { small: free.clone(), large: free, patience: Some(STRANGER_TIMEOUT) };
     match read(stream, || room.clone()).await?.0 {
         Received::Command(name, body) if name == b"READY"[..] => {
             let properties = properties(&body)?;
@@ -175,8 +180,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     let (mut frames, mut bytes, mut reserved, mut deadline) = (Vec::new(), 0_usize, None, None);
     // A peer may be silent for long, but not in the middle of something.
     let mut first = Some(reader.read_u8().await?);
-    let Room { free: room, patience } = room();
-    let room = &room;
+    let Room { small, large, patience } = room();
     loop {
         let within = Within(deadline);
         let flags = match first.take() {
@@ -197,7 +201,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
         };
         bytes = bytes.saturating_add(size);
         if bytes > SMALL_BYTES_MAX && reserved.is_none() {
-            reserved = Some(take(room, kib(MESSAGE_BYTES_MAX)).await?);
+            reserved = Some(take(&large, kib(MESSAGE_BYTES_MAX)).await?);
             deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         }
         let body = Within(deadline).wait(read_body(reader, size)).await?;
@@ -207,7 +211,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
                 return protocol("a command has no name");
             }
             let command = Received::Command(body.slice(1..name_end), body.slice(name_end..));
-            return Ok((command, take(room, 0).await?));
+            return Ok((command, take(&small, 0).await?));
         }
         frames.push(body);
         if flags & MORE == 0 {
@@ -217,7 +221,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
                     Some(needed) => needed,
                     None => reserved,
                 },
-                None => take(room, kib(bytes)).await?,
+                None => take(&small, kib(bytes)).await?,
             };
             return Ok((Received::Message(frames), room));
         }
@@ -300,7 +304,8 @@ mod tests {
     }
 
     fn received(bytes: &[u8]) -> Result<Received, String> {
-        let room = Room { free: Arc::new(Semaphore::new(WAITING_KIB)), patience: None };
+        let free = Arc::new(Semaphore::new(WAITING_KIB));
+        let room = Room { small: free.clone(), large: free, patience: None };
         let read = on_runtime(async { read(&mut &*bytes, || room.clone()).await.map_err(|broken| broken.to_string()) });
         read.map(|(received, permit)| {
             assert!(
@@ -339,7 +344,7 @@ mod tests {
         on_runtime(async {
             let (mut stranger, mut own) = tokio::io::duplex(1 << 10);
             let free = Arc::new(Semaphore::new(STRANGERS_KIB));
-            let room = || Room { free: free.clone(), patience: Some(Duration::from_millis(1)) };
+            let room = || Room { small: free.clone(), large: free.clone(), patience: Some(Duration::from_millis(1)) };
             stranger.write_all(&[LONG, 0, 0, 0, 0, 1, 0, 0, 0, 7]).await.expect("written");
             let refused = read(&mut own, room).await.expect_err("too slow").to_string();
             assert!(refused.contains("has not come in time"), "{refused}");

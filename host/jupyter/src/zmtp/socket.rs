@@ -19,7 +19,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::frame::{Broken, Received, Room, STRANGER_TIMEOUT, STRANGERS_KIB, WAITING_KIB, greet, kib, read, write};
+use super::frame::{
+    Broken, Received, Room, STRANGER_TIMEOUT, STRANGERS_KIB, STRANGERS_SMALL_KIB, WAITING_KIB, greet, kib, read, write,
+};
 use crate::connection::{Address, Listener};
 
 /// Peers of a socket. One that comes when there are so many takes the place of whoever has been a stranger for longest.
@@ -106,6 +108,7 @@ struct Shared {
     /// Room for the messages of peers that are known, and of those that are not.
     waiting: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    strangers_small: Arc<Semaphore>,
     /// Names that belong to peers which are known; the oldest first.
     names: Mutex<VecDeque<Bytes>>,
 }
@@ -143,6 +146,7 @@ impl Socket {
             count: AtomicU64::new(1),
             waiting: Arc::new(Semaphore::new(WAITING_KIB)),
             strangers: Arc::new(Semaphore::new(STRANGERS_KIB)),
+            strangers_small: Arc::new(Semaphore::new(STRANGERS_SMALL_KIB)),
             names: Mutex::default(),
         }));
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
@@ -260,9 +264,12 @@ impl Socket {
     }
 
     fn room_of(&self, peer: &Peer) -> Room {
+        let Shared { waiting, strangers, strangers_small, .. } = &*self.0;
         match peer.is_known.load(Ordering::Relaxed) {
-            true => Room { free: self.0.waiting.clone(), patience: None },
-            false => Room { free: self.0.strangers.clone(), patience: Some(STRANGER_TIMEOUT) },
+            true => Room { small: waiting.clone(), large: waiting.clone(), patience: None },
+            false => {
+                Room { small: strangers_small.clone(), large: strangers.clone(), patience: Some(STRANGER_TIMEOUT) }
+            }
         }
     }
 
@@ -527,6 +534,9 @@ mod tests {
             }
             assert_eq!(bound.socket.0.waiting.available_permits(), WAITING_KIB - room.num_permits());
             bound.say(&mut signer, 1 << 20).await;
+            // Nor that of a stranger with something short to say.
+            let mut late = bound.peer(b"late").await;
+            bound.say(&mut late, 5).await;
         });
     }
 }
