@@ -356,28 +356,7 @@ async fn play(mut header: Header, cells: Vec<Cell>) -> Result<String, Failed> {
         }
         number += count;
     }
-    Ok(collapse(&text))
-}
-
-/// Says a line that repeats once, with its count.
-fn collapse(text: &str) -> String {
-    let mut collapsed = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let mut count = 1;
-        while lines.next_if_eq(&line).is_some() {
-            count += 1;
-        }
-        collapsed.push_str(line);
-        // How far a cell comes that does one thing until it is stopped is a matter of chance.
-        let _ = match count {
-            1 => Ok(()),
-            2..=1_000 => write!(collapsed, " ({count} times)"),
-            _ => write!(collapsed, " (over 1000 times)"),
-        };
-        collapsed.push('\n');
-    }
-    collapsed
+    Ok(texts::collapse(&text))
 }
 
 /// Opens a host on the guests that `make guests` built, baked when they are not.

@@ -1,5 +1,7 @@
 //! Texts as transcripts show them.
 
+use std::fmt::Write as _;
+
 /// What an artifact's id stands behind, as one and as an agent's output, and how many digits it has.
 const SCHEME_END: &str = "://";
 const DIGITS: usize = 32;
@@ -31,4 +33,25 @@ pub(crate) fn unkeyed(text: &str) -> String {
         }
     }
     unkeyed
+}
+
+/// Says a line that repeats once, with its count.
+pub(crate) fn collapse(text: &str) -> String {
+    let mut collapsed = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut count = 1;
+        while lines.next_if_eq(&line).is_some() {
+            count += 1;
+        }
+        collapsed.push_str(line);
+        // How far a cell comes that does one thing until it is stopped is a matter of chance.
+        let _ = match count {
+            1 => Ok(()),
+            2..=1_000 => write!(collapsed, " ({count} times)"),
+            _ => write!(collapsed, " (over 1000 times)"),
+        };
+        collapsed.push('\n');
+    }
+    collapsed
 }
