@@ -8,7 +8,7 @@ use axum_core::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 
 use crate::{
@@ -138,7 +138,7 @@ async fn route(call: Call, method: &Method, path: &str) -> Answer {
 }
 
 /// A name in a path, without its `%XX`.
-fn decoded(name: &str) -> Result<String, Problem> {
+pub(crate) fn decoded(name: &str) -> Result<String, Problem> {
     let bad = || Problem::bad("the path of this request is no UTF-8 text with `%XX` in the place of other bytes");
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -221,11 +221,10 @@ impl Server {
     }
 
     /// Answers a client of the Model Context Protocol.
-    async fn mcp(&self, tenant: &Arc<Tenant>, mut parts: Parts, body: Body) -> Answer {
+    async fn mcp(&self, tenant: &Tenant, parts: Parts, body: Body) -> Answer {
         let body = self.body(body).await?;
-        parts.extensions.insert(tenant.clone());
-        let answered = self.0.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
-        Ok(answered.map(Body::new))
+        let endpoint = self.0.mcp.get(&tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
+        Ok(endpoint.answer(parts, body).await.map(Body::new))
     }
 
     /// The body of a request that is not a file.

@@ -123,7 +123,8 @@ struct Inner {
     /// Runs were given their time, and everything ends.
     is_over: watch::Sender<bool>,
     metrics: Metrics,
-    mcp: mcp::Service,
+    /// The endpoint of each tenant.
+    mcp: BTreeMap<String, mcp::Endpoint>,
 }
 
 impl Server {
@@ -150,6 +151,8 @@ impl Server {
             let tenant = Tenant::open(tenant, host.clone(), config.host.clone(), doors.clone(), config.progress)?;
             tenants.insert(name, Arc::new(tenant));
         }
+        let endpoint = |tenant: &Arc<Tenant>| mcp::Endpoint::new(mcp::Mcp::new(tenant.clone()));
+        let mcp = tenants.iter().map(|(name, tenant)| (name.clone(), endpoint(tenant))).collect();
         let server = Server(Arc::new(Inner {
             tenants,
             tokens: RwLock::new(Tokens::new(tokens.into_iter().chain(config.own_tokens.iter().cloned()))),
@@ -161,7 +164,7 @@ impl Server {
             is_draining: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
             metrics: Metrics::default(),
-            mcp: mcp::service(),
+            mcp,
         }));
         Ok((server, listener))
     }

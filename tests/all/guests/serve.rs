@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar, cellar_with_guests, check_shape, root, run};
+use crate::support::{cellar, cellar_with_guests, check_shape, config, root, run};
 
 mod e2b;
 mod hostile;

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::contract::bridge::{CallError, CallErrorKind, CallFuture, Response};
 
-/// An answer: a line, or that there will be none.
-type Answer = Option<String>;
+/// An answer: a line, or why there is none.
+type Answer = Result<String, CallError>;
 
 /// The open requests of one session, by their ids.
 #[derive(Debug, Default)]
@@ -49,8 +49,7 @@ impl Requests {
         let call = async move {
             let _open = open;
             let (kind, message) = match tokio::time::timeout(idle, answer).await {
-                Ok(Ok(Some(line))) => return Ok(Response::Text(line)),
-                Ok(Ok(None)) => (CallErrorKind::Failed, "EOF when reading a line".to_owned()),
+                Ok(Ok(answer)) => return answer.map(Response::Text),
                 Ok(Err(_)) => (CallErrorKind::Cancelled, "the request for input was taken back".to_owned()),
                 Err(_) => (CallErrorKind::Limit, format!("no input came within {} s", idle.as_secs())),
             };

@@ -3,7 +3,10 @@
 use cellar_core::limits::CALL_BYTES_MAX;
 
 use super::Session;
-use crate::contract::error::Error;
+use crate::contract::{
+    bridge::{Call, CallError, CallErrorKind, denied},
+    error::Error,
+};
 
 impl Session {
     /// Answers a request for input, which a run told of by an `InputRequest` event: with a line, without its end.
@@ -16,7 +19,7 @@ impl Session {
             let message = format!("a line of input has at most {CALL_BYTES_MAX} bytes, not {}", line.len());
             return Err(Error::Request(message));
         }
-        self.answer_input(request_id, Some(line))
+        self.answer_input(request_id, Ok(line))
     }
 
     /// Tells the cell that asked that there is no more input: the end of the file, as its language has it.
@@ -24,10 +27,19 @@ impl Session {
     /// # Errors
     /// `InputRequest` when the request is not open any more.
     pub fn end_input(&self, request_id: &str) -> Result<(), Error> {
-        self.answer_input(request_id, None)
+        let end = CallError::new(CallErrorKind::Failed, "EOF when reading a line");
+        self.answer_input(request_id, Err(end))
     }
 
-    fn answer_input(&self, request_id: &str, answer: Option<String>) -> Result<(), Error> {
+    /// Tells the cell that asked that nobody answers it: as cells are told in a session that has no input.
+    ///
+    /// # Errors
+    /// `InputRequest` when the request is not open any more.
+    pub fn refuse_input(&self, request_id: &str) -> Result<(), Error> {
+        self.answer_input(request_id, Err(denied(&Call::Input { prompt: String::new() })))
+    }
+
+    fn answer_input(&self, request_id: &str, answer: Result<String, CallError>) -> Result<(), Error> {
         let answered = self.inner.input.answer(request_id, answer);
         if answered { Ok(()) } else { Err(Error::InputRequest(request_id.to_owned())) }
     }

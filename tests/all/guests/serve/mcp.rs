@@ -15,11 +15,17 @@ fn client(arguments: &[&str], case: &str) {
 }
 
 fn check(case: &str) {
+    check_with(case, &[]);
+}
+
+/// Runs a case over both transports, with further arguments for the server.
+fn check_with(case: &str, arguments: &[&str]) {
     let store = tempfile::tempdir().expect("a folder");
     let folder = store.path().join("stdio");
     let program = cellar(["--version"]).get_program().to_str().expect("text").to_owned();
-    client(&["stdio", case, &program, "mcp", "--store", folder.to_str().expect("text")], case);
-    let served = Served::start(&store.path().join("http"), &[]);
+    let started = [&["stdio", case, &program, "mcp", "--store", folder.to_str().expect("text")], arguments].concat();
+    client(&started, case);
+    let served = Served::start(&store.path().join("http"), arguments);
     client(&["http", case, &format!("http://{}/mcp", served.address), &served.token], case);
 }
 
@@ -48,12 +54,25 @@ fn progress_is_told_and_a_timeout_keeps_what_was_printed() {
     check("progress");
 }
 
-/// Over HTTP a run is stopped when the stream of its answer is closed, which this client does not do.
 #[test]
 fn a_run_that_is_cancelled_stops() {
-    let store = tempfile::tempdir().expect("a folder");
-    let program = cellar(["--version"]).get_program().to_str().expect("text").to_owned();
-    client(&["stdio", "cancel", &program, "mcp", "--store", store.path().to_str().expect("text")], "cancel");
+    check("cancel");
+}
+
+#[test]
+fn people_answer_what_cells_ask() {
+    check("asks");
+}
+
+#[test]
+fn nobody_is_asked_who_does_not_say_that_they_answer() {
+    check("mute");
+}
+
+#[test]
+fn outputs_of_agents_are_resources() {
+    let (_folder, path) = config("[agents.task]\ncommand = [\"python3\", \"SCRIPTS/agent.py\"]\n");
+    check_with("agents", &["--config", path.to_str().expect("text")]);
 }
 
 #[test]
@@ -64,4 +83,40 @@ fn a_token_comes_before_the_protocol() {
     let headers = [("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")];
     let answer = served.ask_as("cel_nothing", "POST", "/mcp", &headers, body.as_bytes());
     assert_eq!((answer.status, answer.problem().as_str()), (401, "token"));
+}
+
+#[test]
+fn pages_of_this_machine_may_ask_and_others_may_not() {
+    let store = tempfile::tempdir().expect("a folder");
+    let served = Served::start(store.path(), &[]);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let ask = |origin| {
+        let accept = ("Accept", "application/json, text/event-stream");
+        let headers = [accept, ("Content-Type", "application/json"), ("Origin", origin)];
+        served.ask("POST", "/mcp", &headers, body.as_bytes()).status
+    };
+    for origin in ["http://localhost", "http://localhost:5173", "http://127.0.0.1:8700", "http://[::1]:80"] {
+        assert_eq!(ask(origin), 200, "{origin}");
+    }
+    for origin in ["http://evil.example", "http://localhost.evil.example", "null", "http://127.0.0.1.nip.io"] {
+        assert_eq!(ask(origin), 403, "{origin}");
+    }
+}
+
+/// What only a session of the protocol can do is not done without one; all else is.
+#[test]
+fn a_session_that_is_not_known_any_more_is_done_without() {
+    let store = tempfile::tempdir().expect("a folder");
+    let served = Served::start(store.path(), &[]);
+    let headers = [
+        ("Accept", "application/json, text/event-stream"),
+        ("Content-Type", "application/json"),
+        ("Mcp-Session-Id", "of-an-earlier-server"),
+    ];
+    let arguments = json!({"language": "py", "code": "6 * 7"});
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "eval", "arguments": arguments}});
+    let answer = served.ask("POST", "/mcp", &headers, body.to_string().as_bytes());
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("42"), "{}", answer.text());
 }
