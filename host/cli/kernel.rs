@@ -3,7 +3,7 @@
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use cellar_engine::{GuestName, Language, guests::guest_status};
-use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve};
+use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
 use cellar_setup::Overrides;
 
 use crate::{
@@ -66,7 +66,7 @@ pub(crate) fn install_kernels(folders: &Folders, arguments: &KernelInstall) -> R
     };
     for guest in guests {
         let spec = Spec {
-            name: arguments.name.clone().unwrap_or_else(|| format!("cellar-{guest}")),
+            name: arguments.name.clone().unwrap_or_else(|| spec_name(guest)),
             display_name: arguments.display_name.clone().unwrap_or_else(|| display_name(guest).to_owned()),
             language: guest.language(),
             command: command(folders, arguments, guest)?,

@@ -1,4 +1,4 @@
-//! A hub of one session, for programs that run cells in a session of their own and end with it.
+//! A session and the hub that its runs are in, for front ends that run cells in one session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     run::{OnDisconnect, RunHandle, RunRequest},
 };
 
-/// A session on a host of its own, and the hub that its runs are in.
+/// A session, and the hub that its runs are in.
 #[derive(Clone, Debug)]
 pub struct OwnSession {
     hub: Hub,
@@ -20,7 +20,16 @@ pub struct OwnSession {
 }
 
 impl OwnSession {
-    /// Opens the session. `kernels_max` is the number of live kernels a flavour.
+    /// A session of a hub that others use as well.
+    ///
+    /// # Errors
+    /// `SessionUnknown`.
+    pub fn of(hub: Hub, name: &str) -> Result<OwnSession, HubError> {
+        let session = hub.session(name)?.session;
+        Ok(OwnSession { hub, session })
+    }
+
+    /// Opens a session on a host of its own. `kernels_max` is the number of live kernels a flavour.
     ///
     /// # Errors
     /// The configuration is not valid, the session is in use, a folder cannot be granted.
@@ -74,7 +83,8 @@ impl OwnSession {
     /// `RunsFull`. What is found out later is said by [`RunHandle::result`].
     pub fn start(&self, cells: Vec<Cell>, keep_going: bool) -> Result<RunHandle, HubError> {
         let request = RunRequest {
-            id: self.session.next_cell().0.to_string(),
+            // Runs of other sessions may be in the hub.
+            id: format!("{}-{}", self.session.id(), self.session.next_cell().0),
             cells,
             keep_going,
             is_owned: true,

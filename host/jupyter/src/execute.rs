@@ -54,7 +54,7 @@ impl Kernel {
             own = self.own() => own,
             _ = interrupts.changed() => Err(interrupted()),
         };
-        let number = own.as_ref().map_or(0, |own| own.session().next_cell().0);
+        let number = own.as_ref().map_or(0, |own| lock(&self.history).number(own.session().next_cell()));
         let parent = &message.header;
         if !is_silent {
             self.publish(parent, "execute_input", &json!({"code": code, "execution_count": number})).await;
@@ -198,7 +198,7 @@ impl Kernel {
                 let mut content = json!({"data": data, "metadata": {}, "transient": transient(display_id)});
                 let kind = if *is_value { "execute_result" } else { "display_data" };
                 if *is_value {
-                    content["execution_count"] = cell.map_or(0, |cell| cell.0).into();
+                    content["execution_count"] = cell.map_or(0, |cell| lock(&self.history).number(cell)).into();
                 }
                 audience.show(self, kind, content).await;
             }
@@ -228,7 +228,7 @@ impl Kernel {
     /// Has the client that runs a cell asked for input; the cell reads the end of its input when that cannot be.
     async fn ask(&self, session: &Session, request: &str, prompt: &str, audience: &Audience<'_>) {
         let message = audience.message;
-        let peer = self.stdin.peer(&message.identity).filter(|_| audience.answers_input);
+        let peer = self.outlet.answerer(message).filter(|_| audience.answers_input);
         let Some(peer) = peer else {
             // It may have been given up meanwhile.
             let _ = session.end_input(request);
@@ -250,13 +250,12 @@ impl Kernel {
 
     /// Sends the request for input that is due.
     async fn ask_first(&self) {
-        let (peer, frames) = {
+        let (peer, parent, content) = {
             let queue = lock(&self.asked);
             let Some(asked) = queue.front() else { return };
-            let content = json!({"prompt": asked.prompt, "password": false});
-            (asked.peer, self.voice.frames("input_request", &asked.parent, &content))
+            (asked.peer, asked.parent.clone(), json!({"prompt": asked.prompt, "password": false}))
         };
-        self.stdin.send(peer, frames).await;
+        self.outlet.ask(peer, &parent, &content).await;
     }
 
     /// Hands answers to the cells that wait for them.
@@ -265,7 +264,7 @@ impl Kernel {
             let value = match message.content.text("value") {
                 Ok(value) if message.kind == "input_reply" => value.to_owned(),
                 Ok(_) => {
-                    tracing::warn!(kind = message.kind, "only input_reply is expected on the stdin socket");
+                    tracing::warn!(kind = message.kind, "only input_reply is expected on the stdin channel");
                     continue;
                 }
                 Err(fault) => {

@@ -18,9 +18,21 @@ pub(crate) struct History {
     cells: VecDeque<CellId>,
     /// The header of the request that ran a cell.
     parents: BTreeMap<CellId, Value>,
+    /// How many cells the session had when the kernel began.
+    before: u32,
 }
 
 impl History {
+    /// Forgets all cells: the kernel begins afresh, and its next cell will be this one of the session.
+    pub(crate) fn restart(&mut self, next: CellId) {
+        *self = History { before: next.0.saturating_sub(1), ..History::default() };
+    }
+
+    /// The number of a cell of the session as clients count: from 1 since the kernel began.
+    pub(crate) fn number(&self, cell: CellId) -> u32 {
+        cell.0.saturating_sub(self.before)
+    }
+
     /// Notes which request runs a cell.
     pub(crate) fn begin(&mut self, cell: CellId, parent: &Value) {
         self.parents.insert(cell, parent.clone());
@@ -50,7 +62,7 @@ impl History {
         let with_output = request.flag("output", false)?;
         let kind = request.text("hist_access_type")?;
         let limit = request.integer("n")?.map(|n| usize::try_from(n).unwrap_or(0));
-        let source = |cell: &CellId| Some((i64::from(cell.0), session?.source(*cell)?.code));
+        let source = |cell: &CellId| Some((i64::from(self.number(*cell)), session?.source(*cell)?.code));
         let all = || self.cells.iter().filter_map(source);
         let mut found: Vec<_> = match kind {
             "tail" => all().collect(),

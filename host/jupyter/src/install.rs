@@ -8,11 +8,12 @@ use std::{
 };
 
 use cellar_engine::Language;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{error::KernelError, profile};
 
-const LOGO: &str = include_str!("logo.svg");
+/// What clients show for a kernel, as SVG.
+pub const LOGO: &str = include_str!("logo.svg");
 /// Characters of the name of a kernel.
 const NAME_CHARACTERS_MAX: usize = 100;
 
@@ -29,6 +30,20 @@ pub struct Spec {
     pub command: Vec<String>,
     /// Whether the command has values that are nobody else's business: then only this user can read it, and use the kernel.
     pub is_private: bool,
+}
+
+impl Spec {
+    /// What the kernelspec says.
+    pub fn document(&self) -> Value {
+        json!({
+            "argv": self.command,
+            "display_name": self.display_name,
+            "language": profile::language_name(self.language),
+            // The kernel is told by a message, which keeps its state, and not by a signal.
+            "interrupt_mode": "message",
+            "metadata": {"debugger": false},
+        })
+    }
 }
 
 /// For whom a kernel is installed.
@@ -91,14 +106,7 @@ pub fn install(spec: &Spec, place: &Place) -> Result<PathBuf, KernelError> {
         });
     }
     let folder = place.folder()?.join(&spec.name);
-    let document = json!({
-        "argv": spec.command,
-        "display_name": spec.display_name,
-        "language": profile::language_name(spec.language),
-        // The kernel is told by a message, which keeps its state, and not by a signal.
-        "interrupt_mode": "message",
-        "metadata": {"debugger": false},
-    });
+    let document = spec.document();
     let failed = |source| KernelError::Save { path: folder.clone(), source };
     let (folder_mode, mode) = if spec.is_private { (0o700, 0o600) } else { (0o755, 0o644) };
     fs::create_dir_all(&folder).map_err(failed)?;

@@ -1,58 +1,52 @@
-//! A kernel: its sockets, who reads each, and what it answers.
+//! A kernel: what it answers, whoever carries the messages.
 //!
-//! Requests on the shell socket are answered one after the other, as clients expect. Those on the control socket (interrupt,
-//! shutdown) are answered at once. What a cell shows is published while it runs; a subscriber that takes nothing holds the
-//! cell up, and is cut off in the end.
+//! Requests of the shell channel are answered one after the other, as clients expect. Those of the control channel
+//! (interrupt, shutdown) are answered at once. What a cell shows is published while it runs; a client that takes nothing
+//! holds the cell up, and is cut off in the end.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use cellar_bridges::Doors;
 use cellar_core::{sync::lock, text::describe};
 use cellar_engine::{Language, background::Background};
-use cellar_hub::{OwnSession, RunHandle};
-use cellar_setup::{Folders, Overrides, Progress, SessionRequest};
-use rustix::io::Errno;
+use cellar_hub::{HubError, OwnSession, RunHandle};
+use cellar_setup::Folders;
+use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinSet,
 };
 
 use crate::{
-    connection::{Address, Connection, PORTS},
-    error::KernelError,
+    connection::PORTS,
     history::History,
     looks,
-    message::{Fault, Message, Signer, Voice},
+    message::{Channel, Fault, Message},
     profile,
-    zmtp::{Incoming, Kind, Socket},
 };
 
-/// Live kernels of each flavour: that of the notebook, those of its forks, and one that draws charts.
-const KERNELS_MAX: u32 = 16;
-/// Signed messages that wait for an answer.
-const MESSAGES_MAX: usize = 4_096;
-/// How often it is looked whether the client that started the kernel is still there.
-const PARENT_INTERVAL: Duration = Duration::from_secs(1);
-/// The variable by which clients say which process they are.
-const PARENT_VARIABLE: &str = "JPY_PARENT_PID";
+/// Messages that wait for an answer.
+pub(crate) const MESSAGES_MAX: usize = 4_096;
 
-/// What a kernel is granted, and where its guests are.
-#[derive(Clone, Debug)]
-pub struct KernelConfig {
-    /// Where Cellar keeps its own things.
-    pub folders: Folders,
-    /// What cells are granted.
-    pub overrides: Overrides,
-    /// What cells are written in.
-    pub language: Language,
-    /// What hears that a guest is being made ready.
-    pub progress: Progress,
+/// Carries what a kernel says to its clients.
+pub(crate) trait Outlet: Send + Sync {
+    /// Tells all who listen of something about a request, of which `parent` is the header.
+    fn publish<'a>(&'a self, parent: &'a Value, kind: &'a str, content: &'a Value) -> BoxFuture<'a, ()>;
+
+    /// Answers a request, over the channel that it came by.
+    fn reply<'a>(&'a self, message: &'a Message, kind: &'a str, content: &'a Value) -> BoxFuture<'a, ()>;
+
+    /// Who answers what a cell asks that was run by this message.
+    fn answerer(&self, message: &Message) -> Option<u64>;
+
+    /// Asks a client for input.
+    fn ask<'a>(&'a self, peer: u64, parent: &'a Value, content: &'a Value) -> BoxFuture<'a, ()>;
+
+    /// The ports that clients reach the kernel at, where they do by ports.
+    fn ports(&self) -> Option<[u16; PORTS.len()]>;
 }
 
 /// What a kernel says when something fails that is not a cell: as clients show errors.
@@ -92,20 +86,27 @@ type Opened = Option<Result<OwnSession, Trouble>>;
 pub(crate) struct Kernel {
     pub(crate) language: Language,
     pub(crate) folders: Folders,
-    pub(crate) voice: Voice,
-    pub(crate) stdin: Socket,
-    shell: Socket,
-    control: Socket,
-    iopub: Socket,
-    ports: [u16; PORTS.len()],
-    opened: watch::Receiver<Opened>,
+    pub(crate) outlet: Box<dyn Outlet>,
+    opened: watch::Sender<Opened>,
     /// How often the kernel was told to interrupt what it does.
     interrupts: watch::Sender<u64>,
     /// The run that is under way.
     pub(crate) run: Mutex<Option<RunHandle>>,
     pub(crate) asked: Mutex<VecDeque<Asked>>,
     pub(crate) history: Mutex<History>,
-    stop: watch::Sender<bool>,
+    /// Whether it answers a request of the shell channel.
+    is_busy: watch::Sender<bool>,
+    /// What a client asked for that shall end it.
+    pub(crate) stop: watch::Sender<Option<Stop>>,
+}
+
+/// How a client ends a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// For good.
+    Shutdown,
+    /// To begin afresh.
+    Restart,
 }
 
 /// A request for input that a cell waits for.
@@ -119,188 +120,112 @@ pub(crate) struct Asked {
     pub(crate) peer: u64,
 }
 
-/// Serves the clients of a connection file, until one of them, a signal, or the end of whoever started it says that it is
-/// enough.
-///
-/// # Errors
-/// The configuration or the connection file cannot be used, or a port is in use. That a session cannot be opened later is
-/// told to whoever runs a cell.
-pub async fn serve(config: KernelConfig, connection: Connection, doors: Arc<dyn Doors>) -> Result<(), KernelError> {
-    let KernelConfig { folders, mut overrides, language, progress } = config;
-    overrides.input = true;
-    // Nobody at a prompt expects a limit of which nothing was said.
-    overrides.untimed = true;
-    let limits = overrides.file()?.limits;
-    if limits.timeout.is_none() {
-        overrides.timeout_seconds = overrides.timeout_seconds.or(limits.timeout_max);
-    }
-    let signer = Signer::new(&connection.scheme, &connection.key);
-    let signer = signer.map_err(|fault| KernelError::Signature(fault.to_string()))?;
-    if !signer.is_signing() {
-        tracing::warn!("the connection file has no key: whoever reaches the ports of this kernel can use it");
-    }
-    let mut tasks = JoinSet::new();
-    let (shell, shell_messages) = bind(Kind::Router, &connection.shell, &mut tasks).await?;
-    let (control, control_messages) = bind(Kind::Router, &connection.control, &mut tasks).await?;
-    let (stdin, stdin_messages) = bind(Kind::Router, &connection.stdin, &mut tasks).await?;
-    let (iopub, subscriptions) = bind(Kind::Publisher, &connection.iopub, &mut tasks).await?;
-    let (heartbeat, beats) = bind(Kind::Replier, &connection.heartbeat, &mut tasks).await?;
-    let (opened_sender, opened) = watch::channel(None);
-    let kernel = Arc::new(Kernel {
-        language,
-        folders: folders.clone(),
-        voice: Voice::new(signer),
-        stdin,
-        shell,
-        control,
-        iopub,
-        ports: connection.ports,
-        opened,
-        interrupts: watch::Sender::new(0),
-        run: Mutex::default(),
-        asked: Mutex::default(),
-        history: Mutex::default(),
-        stop: watch::Sender::new(false),
-    });
-    tasks.spawn(beat(heartbeat, beats));
-    tasks.spawn(kernel.clone().welcome(subscriptions));
-    let (shell_sender, shell_queue) = mpsc::channel(MESSAGES_MAX);
-    let (control_sender, control_queue) = mpsc::channel(MESSAGES_MAX);
-    let (stdin_sender, stdin_queue) = mpsc::channel(MESSAGES_MAX);
-    tasks.spawn(kernel.clone().listen("shell", kernel.shell.clone(), shell_messages, shell_sender));
-    tasks.spawn(kernel.clone().listen("control", kernel.control.clone(), control_messages, control_sender));
-    tasks.spawn(kernel.clone().listen("stdin", kernel.stdin.clone(), stdin_messages, stdin_sender));
-    tasks.spawn(kernel.clone().answer_shell(shell_queue));
-    tasks.spawn(kernel.clone().answer_control(control_queue));
-    tasks.spawn(kernel.clone().take_input(stdin_queue));
-    // A guest may have to be baked first, and clients want to hear from the kernel sooner.
-    let opening = kernel.clone();
-    tasks.spawn(async move {
-        let request = SessionRequest { overrides, ..SessionRequest::default() };
-        let opened = async {
-            let own = OwnSession::open(&folders, request, doors, KERNELS_MAX, progress).await?;
-            own.make_ready(&[language]).await.map(|()| own)
+/// Where messages go in that have come from clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    shell: mpsc::Sender<Message>,
+    control: mpsc::Sender<Message>,
+    stdin: mpsc::Sender<Message>,
+}
+
+impl Inbox {
+    /// Hands a message to the kernel; whether there is one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: then it is not handed over.
+    pub(crate) async fn put(&self, message: Message) -> bool {
+        let channel = match message.channel {
+            Channel::Shell => &self.shell,
+            Channel::Control => &self.control,
+            Channel::Stdin => &self.stdin,
         };
-        let opened = opened.await;
-        if let Ok(own) = &opened {
-            let mut background = own.session().background();
-            opened_sender.send_replace(Some(Ok(own.clone())));
-            while let Some(text) = background.next().await {
-                opening.tell_background(text).await;
-            }
-        } else if let Err(error) = opened {
-            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            let words = describe(&error);
-            tracing::error!(error = words, "the session of this kernel cannot be opened");
-            opened_sender.send_replace(Some(Err(Trouble::new("CellarError", format!("{words}{hint}")))));
-        }
-        // What waits for the session finds it as long as its sender lives.
-        std::future::pending::<()>().await;
-    });
-    kernel.until_stopped().await?;
-    if let Some(run) = lock(&kernel.run).take() {
-        run.cancel();
-    }
-    tokio::join!(kernel.control.close(), kernel.shell.close(), kernel.iopub.close(), kernel.stdin.close());
-    tasks.shutdown().await;
-    for address in [&connection.shell, &connection.control, &connection.stdin, &connection.iopub, &connection.heartbeat]
-    {
-        if let Address::Ipc(path) = address {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-    Ok(())
-}
-
-async fn bind(
-    kind: Kind,
-    address: &Address,
-    tasks: &mut JoinSet<()>,
-) -> Result<(Socket, mpsc::Receiver<Incoming>), KernelError> {
-    let place = match address {
-        Address::Tcp(ip, port) => format!("{ip}:{port}"),
-        Address::Ipc(path) => path.display().to_string(),
-    };
-    Socket::bind(kind, address, tasks).await.map_err(|source| KernelError::Bind { address: place, source })
-}
-
-/// Gives back what it is sent: so clients know that the kernel lives.
-async fn beat(socket: Socket, mut beats: mpsc::Receiver<Incoming>) {
-    while let Some(Incoming { peer, frames, .. }) = beats.recv().await {
-        socket.send(peer, frames).await;
+        channel.send(message).await.is_ok()
     }
 }
 
 impl Kernel {
-    /// Tells each subscriber that it is heard from now on.
-    async fn welcome(self: Arc<Kernel>, mut subscriptions: mpsc::Receiver<Incoming>) {
-        while let Some(Incoming { peer, frames, .. }) = subscriptions.recv().await {
-            let Some(topic) = frames.into_iter().next() else { continue };
-            let content = json!({"subscription": String::from_utf8_lossy(&topic)});
-            let mut frames = vec![topic];
-            frames.extend(self.voice.frames("iopub_welcome", &json!({}), &content));
-            self.iopub.send(peer, frames).await;
-        }
+    /// A kernel whose `tasks` answer what comes into its inbox. Its session is opened meanwhile: a guest may have to be
+    /// baked first, and clients want to hear from the kernel sooner.
+    pub(crate) fn start(
+        language: Language,
+        folders: Folders,
+        outlet: Box<dyn Outlet>,
+        opening: impl Future<Output = Result<OwnSession, HubError>> + Send + 'static,
+        tasks: &mut JoinSet<()>,
+    ) -> (Arc<Kernel>, Inbox) {
+        let kernel = Arc::new(Kernel {
+            language,
+            folders,
+            outlet,
+            opened: watch::Sender::new(None),
+            interrupts: watch::Sender::new(0),
+            run: Mutex::default(),
+            asked: Mutex::default(),
+            history: Mutex::default(),
+            is_busy: watch::Sender::new(false),
+            stop: watch::Sender::new(None),
+        });
+        let (shell, shell_queue) = mpsc::channel(MESSAGES_MAX);
+        let (control, control_queue) = mpsc::channel(MESSAGES_MAX);
+        let (stdin, stdin_queue) = mpsc::channel(MESSAGES_MAX);
+        tasks.spawn(kernel.clone().answer_shell(shell_queue));
+        tasks.spawn(kernel.clone().answer_control(control_queue));
+        tasks.spawn(kernel.clone().take_input(stdin_queue));
+        tasks.spawn(kernel.clone().open(opening));
+        (kernel, Inbox { shell, control, stdin })
     }
 
-    /// Passes on what is signed.
-    async fn listen(
-        self: Arc<Kernel>,
-        name: &'static str,
-        socket: Socket,
-        mut incoming: mpsc::Receiver<Incoming>,
-        messages: mpsc::Sender<Message>,
-    ) {
-        while let Some(incoming) = incoming.recv().await {
-            match Message::read(incoming, self.voice.signer()) {
-                Ok(mut message) => {
-                    if let Some(room) = message.room.take() {
-                        message.room = Some(socket.know(message.peer, room).await);
-                    }
-                    // Its sockets have one name, and that for answers to questions may be silent for ever.
-                    self.stdin.know_name(&message.identity);
-                    if messages.send(message).await.is_err() {
-                        return;
-                    }
-                }
-                Err(fault) => tracing::warn!(socket = name, error = %fault, "a message was refused"),
-            }
-        }
-    }
-
-    /// Waits until the kernel shall end.
-    async fn until_stopped(&self) -> Result<(), KernelError> {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(KernelError::Start)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(KernelError::Start)?;
-        let mut stop = self.stop.subscribe();
-        let parent = std::env::var(PARENT_VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
-        let own_parent = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-        // Another process may stand between the client and this one.
-        let is_child = parent == own_parent();
-        let is_gone = || {
-            let client = parent.and_then(rustix::process::Pid::from_raw);
-            let is_there = client.is_none_or(|client| rustix::process::test_kill_process(client) != Err(Errno::SRCH));
-            !is_there || (is_child && own_parent() != parent)
+    /// Opens the session, and tells what its code writes between cells.
+    async fn open(self: Arc<Kernel>, opening: impl Future<Output = Result<OwnSession, HubError>>) {
+        let opened = async {
+            let own = opening.await?;
+            own.make_ready(&[self.language]).await.map(|()| own)
         };
-        let mut looks = tokio::time::interval(PARENT_INTERVAL);
-        loop {
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => self.interrupt(),
-                _ = looks.tick(), if parent.is_some() => if is_gone() {
-                    return Ok(());
-                },
+        match opened.await {
+            Ok(own) => {
+                let mut background = own.session().background();
+                self.opened.send_replace(Some(Ok(own)));
+                while let Some(text) = background.next().await {
+                    self.tell_background(text).await;
+                }
+            }
+            Err(error) => {
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                let words = describe(&error);
+                tracing::error!(error = words, "the session of this kernel cannot be opened");
+                self.opened.send_replace(Some(Err(Trouble::new("CellarError", format!("{words}{hint}")))));
             }
         }
+    }
+
+    /// Whether it answers a request, or has no session yet.
+    pub(crate) fn is_busy(&self) -> bool {
+        *self.is_busy.borrow()
+    }
+
+    /// Whether its session is there, or cannot be.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened.borrow().is_some()
     }
 
     /// Has whatever runs stop, and keeps all state.
-    fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         self.interrupts.send_modify(|count| *count += 1);
         if let Some(run) = &*lock(&self.run) {
             run.cancel();
         }
+    }
+
+    /// Begins afresh: what runs is stopped, names go, files stay. Clients are told.
+    pub(crate) async fn restart(&self) {
+        self.status(&json!({}), "restarting").await;
+        self.interrupt();
+        if let Ok(own) = self.own().await {
+            own.session().reset(self.language);
+            lock(&self.asked).clear();
+            lock(&self.history).restart(own.session().next_cell());
+        }
+        self.status(&json!({}), "starting").await;
     }
 
     /// Comes when the kernel is interrupted from now on.
@@ -313,7 +238,7 @@ impl Kernel {
     /// # Errors
     /// It cannot be opened.
     pub(crate) async fn own(&self) -> Result<OwnSession, Trouble> {
-        let mut opened = self.opened.clone();
+        let mut opened = self.opened.subscribe();
         let opened = opened.wait_for(Option::is_some).await;
         let opened = opened.map(|opened| opened.clone()).unwrap_or_default();
         opened.unwrap_or_else(|| Err(Trouble::new("CellarError", "the kernel is ending")))
@@ -321,19 +246,11 @@ impl Kernel {
 
     /// Publishes a message about a request.
     pub(crate) async fn publish(&self, parent: &Value, kind: &str, content: &Value) {
-        let mut frames = vec![self.voice.topic(kind)];
-        frames.extend(self.voice.frames(kind, parent, content));
-        self.iopub.publish(frames).await;
+        self.outlet.publish(parent, kind, content).await;
     }
 
-    async fn status(&self, parent: &Value, state: &str) {
+    pub(crate) async fn status(&self, parent: &Value, state: &str) {
         self.publish(parent, "status", &json!({"execution_state": state})).await;
-    }
-
-    async fn reply(&self, socket: &Socket, message: &Message, kind: &str, content: &Value) {
-        let mut frames = message.envelope();
-        frames.extend(self.voice.frames(kind, &message.header, content));
-        socket.send(message.peer, frames).await;
     }
 
     /// Publishes what code has written that outlived its cell.
@@ -352,7 +269,10 @@ impl Kernel {
                 None => queue.recv().await.map(|message| (message, false)),
             };
             let Some((message, is_aborted)) = next else { return };
-            if self.request(&self.shell, &message, is_aborted).await {
+            self.is_busy.send_replace(true);
+            let gives_up = self.request(&message, is_aborted).await;
+            self.is_busy.send_replace(false);
+            if gives_up {
                 while let Ok(message) = queue.try_recv() {
                     waiting.push_back((message, false));
                 }
@@ -365,18 +285,18 @@ impl Kernel {
     async fn answer_control(self: Arc<Kernel>, mut queue: mpsc::Receiver<Message>) {
         while let Some(message) = queue.recv().await {
             if message.kind == "execute_request" {
-                let trouble = Trouble::new("InvalidRequest", "cells are run on the shell socket");
+                let trouble = Trouble::new("InvalidRequest", "cells are run on the shell channel");
                 self.status(&message.header, "busy").await;
-                self.reply(&self.control, &message, "execute_reply", &failed(&trouble)).await;
+                self.outlet.reply(&message, "execute_reply", &failed(&trouble)).await;
                 self.status(&message.header, "idle").await;
                 continue;
             }
-            self.request(&self.control, &message, false).await;
+            self.request(&message, false).await;
         }
     }
 
     /// Answers a request. Says whether cells that wait behind it are to be given up.
-    async fn request(&self, socket: &Socket, message: &Message, is_aborted: bool) -> bool {
+    async fn request(&self, message: &Message, is_aborted: bool) -> bool {
         self.status(&message.header, "busy").await;
         let mut gives_up = false;
         let answer = match message.kind.as_str() {
@@ -417,14 +337,15 @@ impl Kernel {
             let kind = message.kind.strip_suffix("_request").unwrap_or(&message.kind);
             let kind: String = format!("{kind}_reply").chars().take(100).collect();
             let is_over = kind == "shutdown_reply" && answer["status"] == "ok";
-            self.reply(socket, message, &kind, &answer).await;
+            self.outlet.reply(message, &kind, &answer).await;
             if is_over {
                 // All who listen are told.
                 self.publish(&message.header, &kind, &answer).await;
             }
             self.status(&message.header, "idle").await;
             if is_over {
-                self.stop.send_replace(true);
+                let stop = if answer["restart"] == true { Stop::Restart } else { Stop::Shutdown };
+                self.stop.send_replace(Some(stop));
             }
             return gives_up;
         }
@@ -437,8 +358,9 @@ impl Kernel {
     }
 
     fn connect(&self) -> Value {
-        let ports = PORTS.iter().zip(self.ports).map(|(name, port)| ((*name).to_owned(), Value::from(port)));
-        let mut content: Map<String, Value> = ports.collect();
+        let ports = self.outlet.ports().into_iter().flat_map(|ports| PORTS.iter().zip(ports));
+        let mut content: Map<String, Value> =
+            ports.map(|(name, port)| ((*name).to_owned(), Value::from(port))).collect();
         content.insert("status".to_owned(), "ok".into());
         Value::Object(content)
     }

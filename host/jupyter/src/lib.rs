@@ -1,10 +1,11 @@
 //! A kernel for Jupyter: notebooks of JupyterLab, VS Code, nbclient and papermill whose cells run in a sandbox.
 //!
-//! A kernel is a process that a client starts with a connection file, which says where to listen and how messages are
-//! signed. This crate translates: messages into runs of the hub, events of runs into messages. It has no run path and no
-//! state of cells of its own, and knows nothing of the command line.
+//! This crate translates: messages into runs of the hub, events of runs into messages. It has no run path and no state of
+//! cells of its own, and knows nothing of the command line. A kernel (`kernel`) is the same whoever carries its messages:
 //!
-//! The sockets are this crate's own (`zmtp`), because what reaches them unsigned must be bounded. Read [`serve`] first.
+//! * A client starts it as a process, with a connection file that says where to listen and how messages are signed: see
+//!   [`serve`]. The sockets are this crate's own (`zmtp`), because what reaches them unsigned must be bounded.
+//! * A server has it, and clients of the server come over WebSockets: see [`WebKernel`]. The server says who may.
 
 mod connection;
 mod error;
@@ -16,12 +17,16 @@ mod looks;
 mod magic;
 mod message;
 mod profile;
+mod queue;
+mod sockets;
+mod web;
 // It reads what anybody may send: nothing there wraps or panics.
 #[cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 mod zmtp;
 
 pub use connection::Connection;
 pub use error::KernelError;
-pub use install::{Place, Spec, install};
-pub use kernel::{KernelConfig, serve};
-pub use profile::display_name;
+pub use install::{LOGO, Place, Spec, install};
+pub use profile::{display_name, spec_name};
+pub use sockets::{KernelConfig, serve};
+pub use web::{Client, FRAME_BYTES_MAX, Form, Frame, Hearing, Room, Speaking, State, WebKernel};

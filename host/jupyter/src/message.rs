@@ -28,9 +28,29 @@ const SIGNATURES_KEPT_MAX: usize = 1 << 16;
 /// Characters of a fault that are told.
 const FAULT_CHARACTERS_MAX: usize = 300;
 
-/// A message that was signed with the key of this kernel.
+/// What a message came by, and is answered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Shell,
+    Control,
+    Stdin,
+}
+
+impl Channel {
+    /// Its name in the protocol.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Channel::Shell => "shell",
+            Channel::Control => "control",
+            Channel::Stdin => "stdin",
+        }
+    }
+}
+
+/// A message of somebody who may use this kernel.
 #[derive(Debug)]
 pub(crate) struct Message {
+    pub(crate) channel: Channel,
     /// The peer that sent it.
     pub(crate) peer: u64,
     /// How the peer calls itself.
@@ -166,6 +186,14 @@ impl Signer {
         self.key.is_some()
     }
 
+    /// A message as frames, from the delimiter on. `parent` is the header of what it is about.
+    pub(crate) fn frames(&self, header: &Value, parent: &Value, content: &Value) -> Vec<Bytes> {
+        let parts = [header, parent, &json!({}), content].map(|part| Bytes::from(part.to_string()));
+        let mut frames = vec![Bytes::from_static(DELIMITER), self.sign(&parts)];
+        frames.extend(parts);
+        frames
+    }
+
     fn sign(&self, parts: &[Bytes]) -> Bytes {
         let Some(key) = &self.key else { return Bytes::new() };
         let mut context = hmac::Context::with_key(key);
@@ -203,7 +231,7 @@ impl Message {
     ///
     /// # Errors
     /// It is not signed with the key, was seen before, or is no message.
-    pub(crate) fn read(incoming: Incoming, signer: &Signer) -> Result<Message, Fault> {
+    pub(crate) fn read(incoming: Incoming, channel: Channel, signer: &Signer) -> Result<Message, Fault> {
         let Incoming { peer, identity, mut frames, room } = incoming;
         let place = frames.iter().position(|frame| frame[..] == *DELIMITER);
         let place = place.ok_or_else(|| Fault::new("it has no <IDS|MSG>"))?;
@@ -218,12 +246,35 @@ impl Message {
             Err(error) => Err(Fault::new(format!("its {what} is no JSON: {error}"))),
         };
         let header = object(0, "header")?;
-        let kind = header.get("msg_type").and_then(Value::as_str).map(str::to_owned);
-        let kind = kind.ok_or_else(|| {
-            Fault::new(format!("header.msg_type: expected a string, found {}", found(header.get("msg_type"))))
-        })?;
+        // What is wrong with the header is told before what is wrong with the content.
+        let kind = kind_of(&header)?;
         let content = Content(object(3, "content")?);
-        Ok(Message { peer, identity, envelope: frames, kind, header: Value::Object(header), content, room: Some(room) })
+        let header = Value::Object(header);
+        Ok(Message { channel, peer, identity, envelope: frames, kind, header, content, room: Some(room) })
+    }
+
+    /// A message of a peer that has only one connection.
+    ///
+    /// # Errors
+    /// Its header does not say what kind it is.
+    pub(crate) fn new(
+        channel: Channel,
+        peer: u64,
+        header: Map<String, Value>,
+        content: Content,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Message, Fault> {
+        let (identity, envelope, kind) = (Bytes::new(), Vec::new(), kind_of(&header)?);
+        Ok(Message {
+            channel,
+            peer,
+            identity,
+            envelope,
+            kind,
+            header: Value::Object(header),
+            content,
+            room: Some(room),
+        })
     }
 
     /// What goes before an answer to this message.
@@ -232,40 +283,39 @@ impl Message {
     }
 }
 
+/// What kind of message has this header.
+fn kind_of(header: &Map<String, Value>) -> Result<String, Fault> {
+    let kind = header.get("msg_type").and_then(Value::as_str).map(str::to_owned);
+    kind.ok_or_else(|| {
+        Fault::new(format!("header.msg_type: expected a string, found {}", found(header.get("msg_type"))))
+    })
+}
+
 /// Says things in the name of this kernel.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    signer: Signer,
     /// The kernel's own name, new for each.
     session: String,
     count: AtomicU64,
 }
 
 impl Voice {
-    pub(crate) fn new(signer: Signer) -> Voice {
+    pub(crate) fn new() -> Voice {
         let session = format!("{:032x}", rand::rng().random::<u128>());
-        Voice { signer, session, count: AtomicU64::new(1) }
+        Voice { session, count: AtomicU64::new(1) }
     }
 
-    pub(crate) fn signer(&self) -> &Signer {
-        &self.signer
-    }
-
-    /// A message as frames, from the delimiter on. `parent` is the header of what it is about.
-    pub(crate) fn frames(&self, kind: &str, parent: &Value, content: &Value) -> Vec<Bytes> {
+    /// The header of a new message.
+    pub(crate) fn header(&self, kind: &str) -> Value {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let header = json!({
+        json!({
             "msg_id": format!("{}_{number}", self.session),
             "session": self.session,
             "username": "cellar",
             "date": Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true),
             "msg_type": kind,
             "version": PROTOCOL_VERSION,
-        });
-        let parts = [&header, parent, &json!({}), content].map(|part| Bytes::from(part.to_string()));
-        let mut frames = vec![Bytes::from_static(DELIMITER), self.signer.sign(&parts)];
-        frames.extend(parts);
-        frames
+        })
     }
 
     /// What subscribers to a kind of message look for at its beginning.
@@ -292,14 +342,14 @@ mod tests {
     }
 
     fn read(frames: Vec<Bytes>) -> Result<Message, String> {
-        Message::read(incoming(frames), &signer()).map_err(|fault| fault.to_string())
+        Message::read(incoming(frames), Channel::Shell, &signer()).map_err(|fault| fault.to_string())
     }
 
     #[test]
     fn a_message_comes_back_as_it_was_said() {
-        let voice = Voice::new(signer());
+        let header = Voice::new().header("execute_request");
         let mut frames = vec![Bytes::from_static(b"router")];
-        frames.extend(voice.frames("execute_request", &json!({"a": 1}), &json!({"code": "1", "silent": true})));
+        frames.extend(signer().frames(&header, &json!({"a": 1}), &json!({"code": "1", "silent": true})));
         let message = read(frames.clone()).expect("read");
         assert_eq!((message.kind.as_str(), message.content.text("code")), ("execute_request", Ok("1")));
         assert_eq!((message.content.flag("silent", false), message.envelope()), (Ok(true), frames[..1].to_vec()));
@@ -307,8 +357,7 @@ mod tests {
 
     #[test]
     fn forged_repeated_and_malformed_messages_are_refused_and_named() {
-        let voice = Voice::new(signer());
-        let whole = voice.frames("kernel_info_request", &json!({}), &json!({}));
+        let whole = signer().frames(&Voice::new().header("kernel_info_request"), &json!({}), &json!({}));
         let check = |frames: Vec<Bytes>, words: &str| {
             let refused = read(frames).expect_err(words);
             assert!(refused.contains(words), "{refused}");
@@ -338,8 +387,8 @@ mod tests {
         let deep: &'static [u8] = Box::leak(vec![b'['; 1_000_000].into_boxed_slice());
         check(signed(b"{\"msg_type\": \"x\"}", deep), "its content is no JSON");
         let signer = signer();
-        assert!(Message::read(incoming(whole.clone()), &signer).is_ok());
-        let again = Message::read(incoming(whole), &signer).expect_err("seen").to_string();
+        assert!(Message::read(incoming(whole.clone()), Channel::Shell, &signer).is_ok());
+        let again = Message::read(incoming(whole), Channel::Shell, &signer).expect_err("seen").to_string();
         assert!(again.contains("seen before"), "{again}");
     }
 
@@ -360,7 +409,7 @@ mod tests {
         assert!(Signer::new("hmac-md5", "k").is_err());
         let open = Signer::new("hmac-sha256", "").expect("a scheme");
         assert!(!open.is_signing());
-        let frames = Voice::new(Signer::new("hmac-sha256", "").expect("a scheme")).frames("x", &json!({}), &json!({}));
-        assert!(Message::read(incoming(frames), &open).is_ok());
+        let frames = open.frames(&Voice::new().header("x"), &json!({}), &json!({}));
+        assert!(Message::read(incoming(frames), Channel::Shell, &open).is_ok());
     }
 }

@@ -15,6 +15,11 @@ pub fn display_name(guest: GuestName) -> &'static str {
     }
 }
 
+/// The name that notebooks have for the kernel of a guest.
+pub fn spec_name(guest: GuestName) -> String {
+    format!("cellar-{guest}")
+}
+
 /// The name of a language as notebooks have it. Tools such as papermill look for exactly these words.
 pub(crate) fn language_name(language: Language) -> &'static str {
     match language {

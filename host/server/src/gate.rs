@@ -14,7 +14,7 @@ use hyper::body::Body as _;
 use crate::{
     Server,
     access::Scope,
-    e2b, files, looks, metrics,
+    e2b, files, jupyter, looks, metrics,
     problem::{Answer, Problem},
     runs, sessions, stores,
     tenant::Tenant,
@@ -39,6 +39,9 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     if let Some(asked) = e2b::Asked::of(&parts) {
         return e2b::answer(server, asked, parts, body).await;
+    }
+    if parts.uri.path().starts_with(jupyter::PREFIX) {
+        return jupyter::answer(server, parts, body).await;
     }
     let is_asked = parts.method == Method::GET || parts.method == Method::HEAD;
     match parts.uri.path() {

@@ -9,6 +9,7 @@ mod configuration;
 mod e2b;
 mod files;
 mod gate;
+mod jupyter;
 mod listen;
 mod looks;
 mod mcp;
@@ -20,6 +21,7 @@ mod sessions;
 mod stores;
 mod stream;
 mod tenant;
+mod websocket;
 
 use std::{
     collections::BTreeMap,

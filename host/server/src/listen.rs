@@ -54,7 +54,7 @@ pub(crate) async fn accept(server: Server, listener: TcpListener) {
                         let server = asked.clone();
                         async move { Ok::<_, Infallible>(gate::answer(server, request.map(Body::new)).await) }
                     });
-                    let served = settings.serve_connection(TokioIo::new(stream), service);
+                    let served = settings.serve_connection(TokioIo::new(stream), service).with_upgrades();
                     let mut served = std::pin::pin!(served);
                     let mut over = server.0.is_over.subscribe();
                     let is_over = async move { over.wait_for(|over| *over).await.is_ok() };

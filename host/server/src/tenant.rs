@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     access::{characters, now},
     e2b::{Sandboxes, Watchers},
+    jupyter::Kernels,
     opening::{Opened, Opening},
     problem::Problem,
 };
@@ -70,6 +71,7 @@ pub(crate) struct Tenant {
     pub(crate) artifacts: ArtifactStore,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) watchers: Watchers,
+    pub(crate) kernels: Kernels,
     store: PathBuf,
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
@@ -126,6 +128,7 @@ impl Tenant {
             artifacts,
             sandboxes,
             watchers: Watchers::default(),
+            kernels: Kernels::default(),
             store,
             waking: tokio::sync::Mutex::default(),
             rate,
@@ -280,6 +283,11 @@ impl Tenant {
             state_bytes: info.state_bytes,
             session: info.name,
         }
+    }
+
+    /// Folder of the sessions.
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
     }
 
     /// Folder of the snapshots.

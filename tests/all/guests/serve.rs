@@ -14,6 +14,7 @@ use crate::support::{cellar, cellar_with_guests, check_shape, config, root, run}
 
 mod e2b;
 mod hostile;
+mod jupyter;
 mod mcp;
 mod tenants;
 

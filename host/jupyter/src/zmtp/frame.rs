@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use super::{MESSAGE_BYTES_MAX, socket::Kind};
+use crate::queue::kib;
 
 /// Frames of a message.
 const FRAMES_MAX: usize = 64;
@@ -253,11 +254,6 @@ impl Within {
 async fn take(room: &Arc<Semaphore>, kib: u32) -> Result<OwnedSemaphorePermit, Broken> {
     // It is closed when nobody reads any more.
     room.clone().acquire_many_owned(kib).await.map_err(|_| Broken::Gone)
-}
-
-/// The room that so many bytes take; something, even when there are none.
-pub(super) fn kib(bytes: usize) -> u32 {
-    u32::try_from(bytes.saturating_add(1).div_ceil(1 << 10)).unwrap_or(u32::MAX)
 }
 
 async fn read_body<R: AsyncRead + Unpin>(reader: &mut R, size: usize) -> Result<Bytes, Broken> {

@@ -14,15 +14,18 @@ use bytes::Bytes;
 use cellar_core::sync::lock;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
 use super::frame::{
-    Broken, Received, Room, STRANGER_TIMEOUT, STRANGERS_KIB, STRANGERS_SMALL_KIB, WAITING_KIB, greet, kib, read, write,
+    Broken, Received, Room, STRANGER_TIMEOUT, STRANGERS_KIB, STRANGERS_SMALL_KIB, WAITING_KIB, greet, read, write,
 };
-use crate::connection::{Address, Listener};
+use crate::{
+    connection::{Address, Listener},
+    queue::{Queue, STALL_TIMEOUT},
+};
 
 /// Peers of a socket. One that comes when there are so many takes the place of whoever has been a stranger for longest.
 const PEERS_MAX: usize = 64;
@@ -35,11 +38,6 @@ const TOPIC_BYTES_MAX: usize = 256;
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages of all peers of a socket that wait for their signatures to be looked at.
 const WAITING_MAX: usize = 16;
-/// Messages that wait for one peer, and KiB of them: a larger one waits alone.
-const OUTGOING_MAX: usize = 1_024;
-const OUTGOING_KIB_MAX: usize = 32 << 10;
-/// Time that a peer may take nothing while something waits for it that has no room. It is cut off then.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that what is on its way gets when a socket is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -87,18 +85,12 @@ pub(crate) struct Incoming {
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// What is on its way to a peer, with what it takes of the peer's room.
-type Outgoing = (Arc<[Bytes]>, OwnedSemaphorePermit);
-
 struct Peer {
     identity: Bytes,
     /// Set when the peer is no stranger any more. Its connection's place has the other half.
     is_known: Arc<AtomicBool>,
     topics: Mutex<Vec<Bytes>>,
-    outgoing: mpsc::Sender<Outgoing>,
-    room: Arc<Semaphore>,
-    /// Set when it is cut off.
-    cut: watch::Sender<bool>,
+    queue: Queue<Arc<[Bytes]>>,
 }
 
 struct Shared {
@@ -209,11 +201,9 @@ impl Socket {
         let late = || Broken::Protocol(format!("it has not greeted within {} s", GREETING_TIMEOUT.as_secs()));
         let greeted = timeout(GREETING_TIMEOUT, greet(&mut stream, self.0.kind));
         let identity = greeted.await.map_err(|_| late())??;
-        let (outgoing, mut queue) = mpsc::channel::<Outgoing>(OUTGOING_MAX);
-        let room = Arc::new(Semaphore::new(OUTGOING_KIB_MAX));
-        let (cut, mut is_cut) = watch::channel(false);
-        let peer =
-            Arc::new(Peer { identity: identity.clone(), is_known, topics: Mutex::default(), outgoing, room, cut });
+        let (queue, mut outgoing) = Queue::<Arc<[Bytes]>>::new();
+        let mut is_cut = outgoing.cut();
+        let peer = Arc::new(Peer { identity: identity.clone(), is_known, topics: Mutex::default(), queue });
         {
             let mut peers = lock(&self.0.peers);
             // Of several with a known name it is the first that has it.
@@ -227,10 +217,10 @@ impl Socket {
         let (mut reader, writer) = tokio::io::split(stream);
         let mut writer = BufWriter::with_capacity(64 << 10, writer);
         let writing = async {
-            while let Some((frames, permit)) = queue.recv().await {
+            while let Some((frames, permit)) = outgoing.next().await {
                 write(&mut writer, &frames).await?;
                 drop(permit);
-                if queue.is_empty() {
+                if outgoing.is_empty() {
                     writer.flush().await?;
                 }
             }
@@ -363,9 +353,7 @@ impl Socket {
         let peers: Vec<Arc<Peer>> = std::mem::take(&mut *lock(&self.0.peers)).into_values().collect();
         let gone = async {
             for peer in peers {
-                let all = u32::try_from(OUTGOING_KIB_MAX).unwrap_or(u32::MAX);
-                // All of a peer's room is free when everything was written.
-                let _ = peer.room.acquire_many(all).await;
+                peer.queue.written().await;
             }
         };
         let _ = timeout(CLOSE_TIMEOUT, gone).await;
@@ -388,19 +376,7 @@ fn subscribe(peer: &Peer, topic: Bytes) -> Result<Option<Vec<Bytes>>, Broken> {
 
 async fn send(peer: &Peer, frames: Arc<[Bytes]>) -> bool {
     let bytes: usize = frames.iter().map(|frame| frame.len().saturating_add(64)).sum();
-    let most = u32::try_from(OUTGOING_KIB_MAX).unwrap_or(u32::MAX);
-    let room = peer.room.clone().acquire_many_owned(kib(bytes).min(most));
-    let sent = timeout(STALL_TIMEOUT, async {
-        let Ok(permit) = room.await else { return false };
-        peer.outgoing.send((frames, permit)).await.is_ok()
-    });
-    match sent.await {
-        Ok(is_there) => is_there,
-        Err(_) => {
-            peer.cut.send_replace(true);
-            false
-        }
-    }
+    peer.queue.send(frames, bytes).await
 }
 
 /// Forgets a peer when its connection ends, however it ends.
@@ -413,7 +389,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if let Some(peer) = lock(&self.shared.peers).remove(&self.number) {
             // Whoever waits for room is told.
-            peer.room.close();
+            peer.queue.close();
         }
     }
 }

@@ -120,3 +120,51 @@ fn a_session_that_is_not_known_any_more_is_done_without() {
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("42"), "{}", answer.text());
 }
+
+/// The newest protocol, over which a run waits by a name that its client brings back.
+#[test]
+fn a_run_that_waits_is_gone_on_with_by_its_own_tenant_and_by_the_same_request() {
+    let tenants = tenants::Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");
+    let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
+    let served = tenants.serve();
+    let ask = |token: &str, code: &str, again: Option<(&Value, Value)>| -> Value {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let mut params = json!({"_meta": meta, "name": "eval", "arguments": {"language": "py", "code": code}});
+        if let Some((state, answer)) = again {
+            params["requestState"] = state.clone();
+            params["inputResponses"] = json!({"input-1": answer});
+        }
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        let headers = [
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/call"),
+            ("Mcp-Name", "eval"),
+        ];
+        let answer = served.ask_as(token, "POST", "/mcp", &headers, body.as_bytes());
+        let text = answer.text();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).find(|line| line.contains("\"id\""));
+        serde_json::from_str::<Value>(data.unwrap_or(&text)).unwrap_or_else(|_| panic!("{text}"))["result"].clone()
+    };
+    let code = "print(input('who? '))";
+    let waits = ask(&red, code, None);
+    assert_eq!(waits["resultType"], "input_required", "{waits}");
+    let asked = &waits["inputRequests"]["input-1"];
+    assert_eq!((&asked["method"], &asked["params"]["message"]), (&json!("elicitation/create"), &json!("who?")));
+    let state = &waits["requestState"];
+    let answer = json!({"action": "accept", "content": {"line": "Ada"}});
+    let told = |result: Value| result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
+    let gone = "waited for too long";
+    // Nothing tells a name of another tenant from one that never was.
+    let others = told(ask(&blue, code, Some((state, answer.clone()))));
+    assert_eq!(others, told(ask(&blue, code, Some((&json!("wait-of-nobody"), answer.clone())))));
+    assert!(others.contains(gone), "{others}");
+    assert!(told(ask(&red, "print(1)", Some((state, answer.clone())))).contains(gone));
+    assert!(told(ask(&red, code, Some((state, answer.clone())))).starts_with("Ada"));
+    assert!(told(ask(&red, code, Some((state, answer)))).contains(gone), "it is gone on with once");
+}

@@ -1,0 +1,216 @@
+//! The door of Jupyter's clients: what a kernel gateway speaks, under `/jupyter`.
+//!
+//! Each kernel has a session of its own, which goes with it. What kernels answer is in `cellar_jupyter`; here is who may
+//! ask, which kernels there are, and how clients connect to them. Read [`Kernels`] first.
+
+mod channels;
+mod kernels;
+
+use std::sync::Arc;
+
+use axum_core::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use cellar_engine::GuestName;
+use cellar_jupyter::{LOGO, Spec, display_name, spec_name};
+use http::{Method, StatusCode, header, request::Parts};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::form_urlencoded;
+
+pub(crate) use self::kernels::Kernels;
+use crate::{
+    Server,
+    access::Scope,
+    gate,
+    problem::{Answer, Problem},
+    tenant::Tenant,
+};
+
+/// What the paths of this door begin with.
+pub(crate) const PREFIX: &str = "/jupyter/";
+/// The name by which notebooks and programs ask for whatever Python there is.
+const ANY_PYTHON: &str = "python3";
+/// Bytes of the body of a request.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Answers a request.
+pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response {
+    let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/').to_owned();
+    // Whoever looks at whether there is a gateway has no token yet.
+    if path == "api" && parts.method == Method::GET {
+        let about = gate::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
+        return about.unwrap_or_else(Problem::into_response);
+    }
+    let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
+    let tenant = match caller(&server, &parts, if is_looked_at { Scope::Read } else { Scope::Run }) {
+        Ok(tenant) => tenant,
+        Err(problem) => {
+            let response = refused(&problem);
+            server.0.metrics.count(None, response.status());
+            return response;
+        }
+    };
+    let admitted = tenant.admit().and_then(|()| match !is_looked_at && *server.0.is_draining.borrow() {
+        true => Err(Problem::draining()),
+        false => Ok(()),
+    });
+    let answered = match admitted {
+        Ok(()) => route(&server, &tenant, &path, parts, body).await,
+        Err(problem) => Err(problem),
+    };
+    let response = answered.unwrap_or_else(|problem| refused(&problem));
+    server.0.metrics.count(Some(&tenant.name), response.status());
+    response
+}
+
+async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, body: Body) -> Answer {
+    let names: Result<Vec<String>, Problem> = path.split('/').map(gate::decoded).collect();
+    let names = names?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let kernels = &tenant.kernels;
+    match (parts.method.as_str(), names.as_slice()) {
+        ("GET", ["api", "kernelspecs"]) => gate::json(StatusCode::OK, &specs(tenant)),
+        ("GET", ["api", "kernelspecs", name]) => {
+            let guest = guest_of(tenant, name).ok_or_else(|| unknown_spec(name))?;
+            gate::json(StatusCode::OK, &spec(name, guest))
+        }
+        ("GET", ["kernelspecs", name, "logo-svg.svg"]) if guest_of(tenant, name).is_some() => {
+            Ok(([(header::CONTENT_TYPE, "image/svg+xml")], LOGO).into_response())
+        }
+        ("GET", ["api", "kernels"]) => gate::json(StatusCode::OK, &kernels.list()),
+        ("POST", ["api", "kernels"]) => {
+            let body = server.body(body).await?;
+            let wanted = Wanted::read(&body)?;
+            let name = wanted.name.unwrap_or_else(|| ANY_PYTHON.to_owned());
+            let guest = guest_of(tenant, &name).ok_or_else(|| unknown_spec(&name))?;
+            let model = kernels.start(tenant, &name, guest, wanted.environment)?;
+            let mut response = gate::json(StatusCode::CREATED, &model)?;
+            if let Ok(place) = format!("{PREFIX}api/kernels/{}", model["id"].as_str().unwrap_or_default()).parse() {
+                response.headers_mut().insert(header::LOCATION, place);
+            }
+            Ok(response)
+        }
+        ("GET", ["api", "kernels", id]) => gate::json(StatusCode::OK, &kernels.get(id)?.model()),
+        ("DELETE", ["api", "kernels", id]) => {
+            kernels.remove(tenant, id)?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        ("POST", ["api", "kernels", id, "interrupt"]) => {
+            kernels.get(id)?.kernel.interrupt();
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        ("POST", ["api", "kernels", id, "restart"]) => {
+            let entry = kernels.get(id)?;
+            entry.kernel.restart().await;
+            gate::json(StatusCode::OK, &entry.model())
+        }
+        ("GET", ["api", "kernels", id, "channels"]) => {
+            let entry = kernels.get(id)?;
+            channels::connect(server, &entry, parts)
+        }
+        (_, ["api", "kernelspecs" | "kernels", ..]) => {
+            let detail = format!("{} has no meaning here", parts.method);
+            Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail))
+        }
+        _ => Err(Problem::unknown("resource")),
+    }
+}
+
+/// What clients are told when they are refused: they look for a message.
+fn refused(problem: &Problem) -> Response {
+    let status = problem.status();
+    let body = json!({"message": problem.words(), "reason": problem.json().code});
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response();
+    if let Some(after) = problem.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, after.as_secs().max(1).into());
+    }
+    response
+}
+
+/// The tenant whose token a request carries: in a header, as Jupyter or as others say it, or behind `?`.
+fn caller(server: &Server, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
+    let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let is_kind = |kind: &str| ["token", "bearer"].iter().any(|known| kind.eq_ignore_ascii_case(known));
+    let of_header = given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| is_kind(kind));
+    match of_header {
+        Some((_, text)) => server.bearer(Some(text), scope),
+        None => {
+            let query = parts.uri.query().unwrap_or_default().as_bytes();
+            let found = form_urlencoded::parse(query).find(|(name, _)| name == "token");
+            server.bearer(found.as_ref().map(|(_, text)| text.as_ref()), scope)
+        }
+    }
+}
+
+/// What a kernel is asked for. What clients say besides belongs to their own files.
+#[derive(Default, Deserialize)]
+struct Wanted {
+    name: Option<String>,
+    #[serde(default, rename = "env")]
+    environment: Map<String, Value>,
+}
+
+impl Wanted {
+    fn read(body: &[u8]) -> Result<Wanted, Problem> {
+        if body.len() > BODY_BYTES_MAX {
+            let detail = format!("the body of this request may have {BODY_BYTES_MAX} bytes");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail));
+        }
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Wanted::default());
+        }
+        serde_json::from_slice(body).map_err(|error| Problem::bad(format!("the body is no kernel to start: {error}")))
+    }
+}
+
+fn unknown_spec(name: &str) -> Problem {
+    let name: String = name.chars().take(100).collect();
+    Problem::unknown("kernelspec").hint(format!("`{name}` is not one of those that `api/kernelspecs` lists"))
+}
+
+/// The guests that there are, those first that clients are to choose.
+fn guests(tenant: &Tenant) -> impl Iterator<Item = GuestName> {
+    let known = [GuestName::PythonData, GuestName::Python, GuestName::JavaScript];
+    known.into_iter().filter(|guest| tenant.hub.has(*guest))
+}
+
+/// The guest of a kernelspec.
+fn guest_of(tenant: &Tenant, name: &str) -> Option<GuestName> {
+    match name {
+        ANY_PYTHON => guests(tenant).find(|guest| guest.language() == cellar_engine::Language::Python),
+        _ => guests(tenant).find(|guest| spec_name(*guest) == name),
+    }
+}
+
+fn spec(name: &str, guest: GuestName) -> Value {
+    let spec = Spec {
+        is_private: false,
+        name: name.to_owned(),
+        display_name: display_name(guest).to_owned(),
+        language: guest.language(),
+        command: Vec::new(),
+    };
+    let mut document = spec.document();
+    document["env"] = json!({});
+    json!({
+        "name": name,
+        "spec": document,
+        "resources": {"logo-svg": format!("{PREFIX}kernelspecs/{name}/logo-svg.svg")},
+    })
+}
+
+fn specs(tenant: &Tenant) -> Value {
+    let any = guest_of(tenant, ANY_PYTHON).map(|guest| (ANY_PYTHON.to_owned(), guest));
+    let named = guests(tenant).map(|guest| (spec_name(guest), guest));
+    let all: Map<String, Value> = any
+        .into_iter()
+        .chain(named)
+        .map(|(name, guest)| {
+            let spec = spec(&name, guest);
+            (name, spec)
+        })
+        .collect();
+    json!({"default": ANY_PYTHON, "kernelspecs": all})
+}

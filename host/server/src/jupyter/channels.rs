@@ -1,0 +1,89 @@
+//! The connection of a client to a kernel.
+
+use std::time::Duration;
+
+use cellar_jupyter::{Client, FRAME_BYTES_MAX, Form, Frame};
+use futures::{SinkExt, StreamExt};
+use http::request::Parts;
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::{
+    Message,
+    protocol::{CloseFrame, frame::coding::CloseCode},
+};
+
+use super::kernels::Entry;
+use crate::{
+    Server,
+    problem::{Answer, Problem},
+    websocket::{WebSocket, speaks, upgrade},
+};
+
+/// How often a client hears that the connection is there.
+const PING: Duration = Duration::from_secs(30);
+/// How long a client may take to see a connection end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Connects a client to a kernel.
+pub(super) fn connect(server: &Server, entry: &Entry, parts: Parts) -> Answer {
+    let is_newer = speaks(&parts.headers, Form::OFFSETS);
+    let form = if is_newer { Form::Offsets } else { Form::Json };
+    let (response, connection) = upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX)?;
+    let client = entry.kernel.connect(form).ok_or_else(|| {
+        let detail = "so many clients are connected to this kernel that there is no room for another";
+        Problem::limit("clients", detail, Duration::from_secs(5))
+    })?;
+    let over = server.0.is_over.subscribe();
+    tokio::spawn(async move {
+        if let Some(socket) = connection.await {
+            carry(socket, client, over).await;
+        }
+    });
+    Ok(response)
+}
+
+/// Carries messages both ways, until the client, the kernel or the server has had enough.
+async fn carry(socket: WebSocket, client: Client, mut over: watch::Receiver<bool>) {
+    let Client { hearing, mut speaking } = client;
+    let (mut sink, mut stream) = socket.split();
+    let stalled = speaking.stalled();
+    let reading = async {
+        while let Some(Ok(message)) = stream.next().await {
+            let frame = match message {
+                Message::Text(text) => Frame::Text(text.as_str().to_owned()),
+                Message::Binary(bytes) => Frame::Binary(bytes.into()),
+                Message::Close(_) => return,
+                // They are answered below this.
+                _ => continue,
+            };
+            if !hearing.hear(frame).await {
+                return;
+            }
+        }
+    };
+    let writing = async {
+        let mut ping = tokio::time::interval(PING);
+        loop {
+            let (message, room) = tokio::select! {
+                next = speaking.next() => match next {
+                    Some((Frame::Text(text), room)) => (Message::text(text), Some(room)),
+                    Some((Frame::Binary(bytes), room)) => (Message::binary(bytes), Some(room)),
+                    None => return CloseCode::Normal,
+                },
+                _ = ping.tick() => (Message::Ping(Vec::new().into()), None),
+                _ = over.wait_for(|over| *over) => return CloseCode::Away,
+            };
+            if sink.send(message).await.is_err() {
+                return CloseCode::Abnormal;
+            }
+            drop(room);
+        }
+    };
+    let code = tokio::select! {
+        () = reading => CloseCode::Normal,
+        code = writing => code,
+        () = stalled => CloseCode::Policy,
+    };
+    drop(hearing);
+    let goodbye = Message::Close(Some(CloseFrame { code, reason: "".into() }));
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, sink.send(goodbye)).await;
+}

@@ -1,0 +1,150 @@
+//! The kernels of a tenant.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use cellar_engine::{GuestName, limits::TIMEOUT_MAX};
+use cellar_hub::{OpenRequest, OwnSession};
+use cellar_jupyter::WebKernel;
+use cellar_setup::Folders;
+use chrono::{DateTime, SecondsFormat, Utc};
+use rand::Rng;
+use serde_json::{Map, Value, json};
+
+use crate::{opening::Opening, problem::Problem, tenant::Tenant};
+
+/// Kernels of a tenant.
+const KERNELS_MAX: usize = 256;
+/// How long one is kept, when there is no room for another, that nobody is connected to.
+const FORSAKEN_AFTER: Duration = Duration::from_secs(3_600);
+/// Environment variables that a kernel may be started with.
+const VARIABLES_MAX: usize = 256;
+
+/// The kernels of a tenant, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Kernels(Mutex<BTreeMap<String, Arc<Entry>>>);
+
+/// A kernel, and the session that it runs cells in.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    id: String,
+    /// The kernelspec.
+    name: String,
+    pub(crate) kernel: WebKernel,
+}
+
+impl Entry {
+    /// What clients are told of it.
+    pub(crate) fn model(&self) -> Value {
+        let last: DateTime<Utc> = self.kernel.last_activity().into();
+        json!({
+            "id": self.id,
+            "name": self.name,
+            "last_activity": last.to_rfc3339_opts(SecondsFormat::Micros, true),
+            "execution_state": self.kernel.state().name(),
+            "connections": self.kernel.connections(),
+        })
+    }
+
+    /// How long nobody has been connected to it, or has said anything.
+    fn forsaken(&self) -> Option<Duration> {
+        let since = SystemTime::now().duration_since(self.kernel.last_activity()).unwrap_or_default();
+        (self.kernel.connections() == 0).then_some(since)
+    }
+}
+
+impl Kernels {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Entry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What clients are told of all of them.
+    pub(crate) fn list(&self) -> Vec<Value> {
+        self.entries().values().map(|entry| entry.model()).collect()
+    }
+
+    /// The kernel of this id.
+    pub(crate) fn get(&self, id: &str) -> Result<Arc<Entry>, Problem> {
+        self.entries().get(id).cloned().ok_or_else(|| Problem::unknown("kernel"))
+    }
+
+    /// Starts a kernel, and says what clients are told of it. Its session is opened meanwhile.
+    pub(crate) fn start(
+        &self,
+        tenant: &Arc<Tenant>,
+        name: &str,
+        guest: GuestName,
+        environment: Map<String, Value>,
+    ) -> Result<Value, Problem> {
+        if environment.len() > VARIABLES_MAX {
+            return Err(Problem::bad(format!("a kernel is started with {VARIABLES_MAX} variables at most")));
+        }
+        let id = made_up_id();
+        // Clients pass on variables of their own machine, which name its folders; those that are meant for the kernel are
+        // marked so.
+        let is_meant = |name: &String| name.starts_with("KERNEL_");
+        let texts = environment.into_iter().filter(|(name, _)| is_meant(name));
+        let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+        let opening =
+            Opening { guests: vec![guest.name().to_owned()], environment: texts.collect(), ..Opening::default() };
+        let mut config = opening.config(tenant.hub.file()).unwrap_or_else(|| tenant.hub.file().clone());
+        // Nobody at a prompt expects a limit of which nothing was said.
+        let most = config.limits.timeout_max.unwrap_or(TIMEOUT_MAX.as_secs());
+        config.limits.timeout.get_or_insert(most);
+        let hub = tenant.hub.clone();
+        let session = id.clone();
+        let opened = async move {
+            let open = OpenRequest {
+                name: Some(session.clone()),
+                input: Some(true),
+                config: Some(config),
+                ..OpenRequest::default()
+            };
+            let name = hub.open_session(open, None).await?;
+            OwnSession::of(hub, &name)
+        };
+        let folders = Folders { guests: None, cache: None, store: Some(tenant.store().to_owned()) };
+        let mut entries = self.entries();
+        if entries.len() >= KERNELS_MAX {
+            let forsaken = entries.values().filter_map(|entry| Some((entry.forsaken()?, entry.id.clone()))).max();
+            let Some((_, id)) = forsaken.filter(|(since, _)| *since > FORSAKEN_AFTER) else {
+                let detail = format!("{KERNELS_MAX} kernels run already; delete some of them");
+                return Err(Problem::limit("kernels", detail, Duration::from_secs(60)));
+            };
+            entries.remove(&id);
+            let _ = tenant.hub.close(&id);
+        }
+        let kernel = WebKernel::start(guest.language(), folders, opened);
+        let ended = kernel.ended();
+        let entry = Arc::new(Entry { id: id.clone(), name: name.to_owned(), kernel });
+        let model = entry.model();
+        entries.insert(id.clone(), entry);
+        drop(entries);
+        let tenant = Arc::downgrade(tenant);
+        tokio::spawn(async move {
+            ended.await;
+            if let Some(tenant) = tenant.upgrade() {
+                let _ = tenant.kernels.remove(&tenant, &id);
+            }
+        });
+        Ok(model)
+    }
+
+    /// Ends a kernel, and its session with it.
+    pub(crate) fn remove(&self, tenant: &Tenant, id: &str) -> Result<(), Problem> {
+        let entry = self.entries().remove(id).ok_or_else(|| Problem::unknown("kernel"))?;
+        // It may not have been opened yet, or may not have been able to.
+        let _ = tenant.hub.close(&entry.id);
+        Ok(())
+    }
+}
+
+/// An id as clients expect it: a UUID of random digits.
+fn made_up_id() -> String {
+    let random: u128 = rand::rng().random();
+    let digits = format!("{random:032x}");
+    format!("{}-{}-4{}-a{}-{}", &digits[..8], &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..])
+}

@@ -1,0 +1,101 @@
+//! WebSockets: a request becomes a connection that carries frames both ways.
+
+use axum_core::{body::Body, response::Response};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        handshake::derive_accept_key,
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use crate::problem::Problem;
+
+/// A connection that carries frames.
+pub(crate) type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Whether a header has a word among others.
+fn has(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|found| found.trim().eq_ignore_ascii_case(word))
+}
+
+/// The subprotocols that a client speaks.
+pub(crate) fn speaks(headers: &HeaderMap, protocol: &str) -> bool {
+    has(headers, header::SEC_WEBSOCKET_PROTOCOL, protocol)
+}
+
+/// Makes a WebSocket of a request: the answer to it, and the connection, which comes once that was sent. `protocol` is the
+/// subprotocol that is spoken, of those that the client speaks; messages may have so many bytes.
+///
+/// # Errors
+/// The request asks for no WebSocket.
+pub(crate) fn upgrade(
+    parts: Parts,
+    protocol: Option<&'static str>,
+    bytes_max: usize,
+) -> Result<(Response, impl Future<Output = Option<WebSocket>> + Send + use<>), Problem> {
+    let headers = &parts.headers;
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
+    let is_asked = has(headers, header::CONNECTION, "upgrade")
+        && has(headers, header::UPGRADE, "websocket")
+        && headers.get(header::SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
+    let accepted = key.filter(|_| is_asked).and_then(|key| HeaderValue::from_str(&key).ok()).ok_or_else(|| {
+        let detail = "a WebSocket is here, of version 13, and the request asks for none";
+        Problem::new(StatusCode::UPGRADE_REQUIRED, "websocket", detail)
+    })?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answered = response.headers_mut();
+    answered.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answered.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    answered.insert(header::SEC_WEBSOCKET_ACCEPT, accepted);
+    if let Some(protocol) = protocol {
+        answered.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    }
+    let upgraded = hyper::upgrade::on(Request::from_parts(parts, ()));
+    let connection = async move {
+        let upgraded =
+            upgraded.await.inspect_err(|error| tracing::debug!(%error, "a WebSocket did not come about")).ok()?;
+        let limits = WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
+        Some(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await)
+    };
+    Ok((response, connection))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_asks_for_a_websocket_becomes_one() {
+        let check = |headers: &[(&str, &str)]| {
+            let mut request = Request::builder();
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let parts = request.body(()).expect("a request").into_parts().0;
+            upgrade(parts, Some("x"), 1).map(|(response, _)| response)
+        };
+        let whole = [
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "WebSocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let answered = check(&whole).expect("a WebSocket");
+        assert_eq!(answered.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(
+            (answered.status().as_u16(), &answered.headers()["sec-websocket-protocol"]),
+            (101, &"x".parse().expect("text"))
+        );
+        for missing in 0..whole.len() {
+            let rest: Vec<_> = whole.iter().enumerate().filter(|(n, _)| *n != missing).map(|(_, pair)| *pair).collect();
+            let refused = check(&rest).map(drop).expect_err("no WebSocket");
+            assert_eq!(refused.status(), StatusCode::UPGRADE_REQUIRED);
+        }
+    }
+}
