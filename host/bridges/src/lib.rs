@@ -14,6 +14,7 @@ mod llm;
 mod mcp;
 mod options;
 mod packs;
+mod sampling;
 mod schema;
 mod secrets;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use options::{
     SecretSource, Spawns, Tool,
 };
 pub use packs::Pack;
+pub use sampling::{Sample, SampleFuture, Sampler};
 pub use schema::Schema;
 pub use secrets::{Named, hide, is_too_short, learn_named};
 pub use text::{list, nearest, quote};
@@ -61,6 +63,8 @@ pub struct HostBridges {
     packs: BTreeMap<String, Arc<Pack>>,
     agents: Arc<Agents>,
     models: Option<Arc<Models>>,
+    /// Asks models of others, where there are none of its own.
+    sampler: Option<Arc<dyn Sampler>>,
     network: Option<Arc<Network>>,
     doors: Option<Arc<dyn Doors>>,
 }
@@ -98,7 +102,15 @@ impl HostBridges {
         let agents = Arc::new(Agents::new(options.agents, options.spawns));
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
-        HostBridges { tools: Arc::new(Sources { own, servers }), packs, agents, models, network, doors: None }
+        HostBridges {
+            tools: Arc::new(Sources { own, servers }),
+            packs,
+            agents,
+            models,
+            sampler: None,
+            network,
+            doors: None,
+        }
     }
 
     /// Grants these tools as well. They take the place of others with their names.
@@ -117,6 +129,11 @@ impl HostBridges {
     /// Lets agents run cells in the session that called them, through doors that `doors` opens.
     pub fn with_doors(self, doors: Arc<dyn Doors>) -> HostBridges {
         HostBridges { doors: Some(doors), ..self }
+    }
+
+    /// Has models answer that others offer, where no endpoint is configured.
+    pub fn with_sampler(self, sampler: Arc<dyn Sampler>) -> HostBridges {
+        HostBridges { sampler: Some(sampler), ..self }
     }
 
     /// Looks up the names of hosts in another way than this machine does.
@@ -195,14 +212,18 @@ impl HostBridges {
                 return Box::pin(async move { sources.find(&name).await?.call(arguments, caller.cell).await });
             }
             Call::Llm { prompt, model, system, schema } => {
+                let question = llm::Question {
+                    prompt: prompt.clone(),
+                    tier: model.clone(),
+                    system: system.clone(),
+                    schema: schema.clone(),
+                };
                 if let Some(models) = &self.models {
-                    let question = llm::Question {
-                        prompt: prompt.clone(),
-                        tier: model.clone(),
-                        system: system.clone(),
-                        schema: schema.clone(),
-                    };
                     return Box::pin(Arc::clone(models).ask(question, caller.session.local()));
+                }
+                let asked = self.sampler.as_ref();
+                if let Some(asked) = asked.and_then(|sampler| sampling::ask(sampler, caller.session.id(), question)) {
+                    return asked;
                 }
             }
             Call::Agent(asked) if self.agents.has(&asked.agent_type) => {

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::schema::{Schema, object_of};
 use crate::{client, options::Llm, secrets, text::causes, text::quote};
+pub(super) use reply::schema_words;
 use reply::{Choice, Reply};
 
 /// Bytes of an answer.
@@ -119,9 +120,7 @@ impl Models {
         let model = self.model(&question.tier)?;
         let effort = self.config.reasoning_effort.get(&question.tier).map(String::as_str);
         let key = self.key()?;
-        let schema = question.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
-            CallError::new(CallErrorKind::Invalid, format!("llm cannot be given this schema: {fault}"))
-        })?;
+        let schema = question.schema.as_deref().map(schema_of).transpose()?;
         within("questions", spent.calls.fetch_add(1, Ordering::Relaxed), self.config.calls, "calls")?;
         let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
         let user = json!({"role": "user", "content": question.prompt});
@@ -314,11 +313,20 @@ fn refused(model: &str, status: StatusCode, body: &str, wanted: Option<Duration>
     }
 }
 
+/// A schema that a cell asks for.
+///
+/// # Errors
+/// `Invalid`: it is none of an object.
+pub(super) fn schema_of(text: &str) -> Result<(Value, Schema), CallError> {
+    Schema::of_object(text)
+        .map_err(|fault| CallError::new(CallErrorKind::Invalid, format!("llm cannot be given this schema: {fault}")))
+}
+
 /// Reads an object of the schema, as JSON text.
 ///
 /// # Errors
 /// Why it is none, in words.
-fn object(schema: &Schema, text: &str) -> Result<String, String> {
+pub(super) fn object(schema: &Schema, text: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{error} in {}", quote(text)))?;
     object_of(schema, &value)
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Doors, HostBridges, Tools};
+use cellar_bridges::{Doors, HostBridges, Sampler, Tools};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
 use cellar_engine::{
@@ -59,6 +59,8 @@ pub struct HubConfig {
     pub store: Option<SessionStore>,
     /// Where long outputs are kept, in the place of what the configuration file says.
     pub artifacts: Option<ArtifactStore>,
+    /// What answers the questions of cells for a model, where no endpoint is configured.
+    pub sampler: Option<Arc<dyn Sampler>>,
     /// Runs of stored sessions end when the state that they leave is on the disk, so that no result is told of that a
     /// crash undoes.
     pub is_durable: bool,
@@ -77,6 +79,7 @@ impl Default for HubConfig {
             overrides: Overrides::default(),
             store: None,
             artifacts: None,
+            sampler: None,
             is_durable: true,
             progress: |_| {},
         }
@@ -263,6 +266,8 @@ impl Hub {
         let config = open.config.clone().unwrap_or_else(|| inner.file.clone());
         let granted = Granted::new(&inner.config.overrides, config)?;
         let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
+        let bridges =
+            inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
         let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };

@@ -4,6 +4,7 @@
 mod answers;
 mod described;
 mod endpoint;
+mod models;
 mod resources;
 mod runs;
 
@@ -26,6 +27,7 @@ use rmcp::{
 use serde_json::{Value, json};
 
 pub(crate) use endpoint::Endpoint;
+pub(crate) use models::Offers;
 
 use crate::{
     ServeError, ServerConfig,
@@ -35,7 +37,7 @@ use crate::{
     store_all,
     tenant::{Tenant, minted, on_a_thread},
 };
-use runs::{Came, Following, Waiting};
+use runs::{Asking, Came, Following, Waiting};
 
 /// Bytes of a file or an artifact that a tool or a resource gives: clients refuse messages of more than a mebibyte, and
 /// text grows when it becomes JSON.
@@ -97,7 +99,7 @@ impl Mcp {
                 let detail = "the run that this answers has ended, or has waited for too long; run the cells again";
                 Problem::new(http::StatusCode::GONE, "run-gone", detail)
             })?,
-            None => self.begin(session, cells, asked.what).await?,
+            None => self.begin(session, cells, asked.what, Asking::of(context)).await?,
         };
         while following.go_on(context).await == Came::ToAQuestion {
             following = match self.waiting.keep(following) {
@@ -113,7 +115,13 @@ impl Mcp {
         Ok(answers::of_run(tenant, run.session_name(), is_new, &result).await?.into())
     }
 
-    async fn begin(&self, session: Option<String>, cells: Vec<Cell>, what: u64) -> Result<Following, Problem> {
+    async fn begin(
+        &self,
+        session: Option<String>,
+        cells: Vec<Cell>,
+        what: u64,
+        asking: Asking,
+    ) -> Result<Following, Problem> {
         let tenant = &self.tenant;
         let is_new = session.is_none();
         let session = match session {
@@ -129,7 +137,8 @@ impl Mcp {
             is_owned: true,
             on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
         };
-        Ok(Following::new(tenant.hub.start(&session, request)?, is_new, what))
+        let offer = asking.has_model.then(|| tenant.offers.offer(&session));
+        Ok(Following::new(tenant.hub.start(&session, request)?, is_new, what, offer))
     }
 }
 
@@ -143,13 +152,13 @@ impl ServerHandler for Mcp {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut tools = Vec::new();
         for name in MCP_TOOLS {
             let schema: JsonObject = mcp_schema(name).as_object().cloned().unwrap_or_default();
             let description = match name {
-                "eval" => described::eval(&self.tenant).await,
+                "eval" => described::eval(&self.tenant, Asking::of(&context).has_model).await,
                 other => described::other(other).to_owned(),
             };
             tools.push(Tool::new(name, description, Arc::new(schema)));

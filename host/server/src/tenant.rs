@@ -26,6 +26,7 @@ use crate::{
     access::{characters, now},
     e2b::{Sandboxes, Watchers},
     jupyter::Kernels,
+    mcp::Offers,
     opening::{Opened, Opening},
     problem::Problem,
 };
@@ -72,6 +73,8 @@ pub(crate) struct Tenant {
     pub(crate) sandboxes: Sandboxes,
     pub(crate) watchers: Watchers,
     pub(crate) kernels: Kernels,
+    /// Models that clients offer.
+    pub(crate) offers: Offers,
     store: PathBuf,
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
@@ -110,6 +113,7 @@ impl Tenant {
         let sessions = SessionStore::open(&store)?;
         let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
         let artifacts = ArtifactStore::open(store.join(ARTIFACTS), quota)?;
+        let offers = Offers::default();
         let sandboxes = Sandboxes::open(store.join(SANDBOXES));
         let mut hub_config = HubConfig::default();
         hub_config.sessions_max = config.sessions_max;
@@ -118,6 +122,7 @@ impl Tenant {
         hub_config.overrides = overrides;
         hub_config.store = Some(sessions);
         hub_config.artifacts = Some(artifacts.clone());
+        hub_config.sampler = Some(Arc::new(offers.clone()));
         hub_config.is_durable = config.is_durable;
         hub_config.progress = progress;
         let hub = Hub::on(host, host_config, hub_config, doors)?;
@@ -129,6 +134,7 @@ impl Tenant {
             sandboxes,
             watchers: Watchers::default(),
             kernels: Kernels::default(),
+            offers,
             store,
             waking: tokio::sync::Mutex::default(),
             rate,

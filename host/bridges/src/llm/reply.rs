@@ -25,12 +25,16 @@ pub(super) fn request(model: &str, messages: &[Value], form: Option<(Form, &Valu
             body["response_format"] = json!({"type": "json_schema", "json_schema": described});
         }
         Some((Form::Words, schema)) => {
-            let words = format!("Answer with one JSON object of this JSON Schema, and with nothing else: {schema}");
-            let words = json!({"role": "system", "content": words});
+            let words = json!({"role": "system", "content": schema_words(schema)});
             body["messages"] = json!([&[words], messages].concat());
         }
     }
     body
+}
+
+/// How a model is told of a schema in words.
+pub(crate) fn schema_words(schema: &Value) -> String {
+    format!("Answer with one JSON object of this JSON Schema, and with nothing else: {schema}")
 }
 
 #[derive(Deserialize)]

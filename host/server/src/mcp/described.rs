@@ -17,12 +17,15 @@ const TOOL_CHARACTERS: usize = 80;
 /// How long the servers of tools may take to say what they have.
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is said of `eval`, made once for a tenant.
-pub(super) async fn eval(tenant: &Tenant) -> String {
-    let text =
-        tenant.described.get_or_init(|| async { described(&tenant.hub.languages(), tenant.hub.granted()).await });
-    text.await.clone()
+/// What is said of `eval`, made once for a tenant, to a client that has a model of its own or not.
+pub(super) async fn eval(tenant: &Tenant, has_model: bool) -> String {
+    let made = || async { described(&tenant.hub.languages(), tenant.hub.granted()).await };
+    let text = tenant.described.get_or_init(made).await.clone();
+    if has_model && tenant.hub.file().bridges.llm.is_none() { text + OFFERED } else { text }
 }
+
+/// What is said besides where a client offers a model, and none is configured.
+const OFFERED: &str = "\n\n`llm(prompt)` asks the model of this client (`await llm(prompt)` in JavaScript).";
 
 pub(super) fn other(tool: &str) -> &'static str {
     match tool {

@@ -10,17 +10,27 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::EventKind;
+use cellar_bridges::Sample;
+use cellar_engine::{
+    EventKind, Session,
+    bridges::{CallError, CallErrorKind},
+    limits::TIMEOUT_MAX,
+};
 use cellar_hub::{Delivery, Reader, RunHandle};
+#[expect(deprecated, reason = "the newest protocol discourages sampling, and still has it")]
+use rmcp::model::{
+    CreateMessageRequest, CreateMessageRequestParams, CreateMessageResult, ModelPreferences, SamplingMessage,
+};
 use rmcp::{
     model::{
-        ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
-        InputRequest, InputRequests, InputRequiredResult, InputResponses, ProgressNotificationParam, ServerRequest,
+        ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, InputRequest,
+        InputRequests, InputRequiredResult, InputResponses, ProgressNotificationParam, ServerRequest,
     },
-    service::{PeerRequestOptions, RequestContext, RequestHandle, RoleServer, ServiceError},
+    service::{PeerRequestOptions, RequestContext, RequestHandle, RoleServer},
 };
 use tokio::{task::AbortHandle, time::Instant};
 
+use super::models::{Offer, Question};
 use crate::tenant::minted;
 
 /// How often a client hears of a run that goes on.
@@ -33,56 +43,168 @@ const PROMPT_CHARACTERS: usize = 4_000;
 const WAITING_MAX: usize = 256;
 /// How long such a run is kept when nobody came while it waited for input: long enough to fetch what it came to.
 const WAITING_GRACE: Duration = Duration::from_secs(60);
+/// Tokens that the model of a client may answer with.
+const ANSWER_TOKENS_MAX: u32 = 8_192;
 /// The member of an answer that has the line.
 const LINE: &str = "line";
 
-/// How a client is asked.
+/// How a client is asked, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
-    /// It did not say that it can be.
-    Never,
-    /// By a request while its own is under way.
-    Meanwhile,
-    /// By an answer to its request, which it then makes again.
-    Again,
+pub(super) struct Asking {
+    /// By an answer to its request, which it then makes again; by a request while its own is under way otherwise.
+    is_again: bool,
+    /// People answer there.
+    has_people: bool,
+    /// It has a model.
+    pub(super) has_model: bool,
 }
 
 impl Asking {
-    fn of(context: &RequestContext<RoleServer>) -> Asking {
-        let elicitation = context.client_capabilities().and_then(|can| can.elicitation);
-        // One that names no mode has forms, which came first.
-        if elicitation.is_none_or(|can| can.form.is_none() && can.url.is_some()) {
-            Asking::Never
-        } else if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
-            Asking::Again
-        } else {
-            Asking::Meanwhile
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Asking {
+        let can = context.client_capabilities().unwrap_or_default();
+        Asking {
+            is_again: context.protocol_version().is_some_and(|version| !version.has_initialize()),
+            // One that names no mode has forms, which came first.
+            has_people: can.elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none()),
+            has_model: can.sampling.is_some(),
         }
     }
 }
 
 /// What a cell asks.
 #[derive(Debug)]
-struct Asked {
-    /// The request for input, as the session knows it.
-    request: String,
-    prompt: String,
-    /// When the cell stops waiting.
-    until: Instant,
+enum Asked {
+    /// A line of input.
+    Line {
+        /// The request for it, as the session knows it.
+        request: String,
+        prompt: String,
+        /// When the cell stops waiting.
+        until: Instant,
+    },
+    /// An answer of a model.
+    Answer {
+        /// Names the question where the client answers it.
+        key: String,
+        question: Question,
+    },
 }
 
 impl Asked {
-    /// What the client shows.
-    fn elicitation(&self) -> ElicitRequest {
-        let prompt: String = self.prompt.trim().chars().take(PROMPT_CHARACTERS).collect();
-        let message = if prompt.is_empty() { "A cell asks for a line of input.".to_owned() } else { prompt };
-        // The line is not required: an empty one is an answer, which some forms leave out.
-        let requested_schema = ElicitationSchema::builder()
-            .string_property(LINE, |line| line.title("Input"))
-            .description("A line that a cell reads with input()")
-            .build_unchecked();
-        ElicitRequest::new(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    /// What names it where the client answers it.
+    fn key(&self) -> &str {
+        match self {
+            Asked::Line { request, .. } => request,
+            Asked::Answer { key, .. } => key,
+        }
     }
+
+    /// Whether the cell waits no more.
+    fn is_over(&self) -> bool {
+        match self {
+            Asked::Line { until, .. } => *until <= Instant::now(),
+            Asked::Answer { question, .. } => question.reply.is_closed(),
+        }
+    }
+
+    /// Comes when the cell waits no more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn over(&mut self) {
+        match self {
+            Asked::Line { until, .. } => tokio::time::sleep_until(*until).await,
+            Asked::Answer { question, .. } => question.reply.closed().await,
+        }
+    }
+
+    /// When it is not worth keeping any more.
+    fn until(&self) -> Instant {
+        match self {
+            Asked::Line { until, .. } => *until,
+            Asked::Answer { .. } => Instant::now() + TIMEOUT_MAX,
+        }
+    }
+
+    /// What the client does with it.
+    fn request(&self) -> InputRequest {
+        match self {
+            Asked::Line { prompt, .. } => InputRequest::Elicitation(elicitation(prompt)),
+            Asked::Answer { question, .. } => InputRequest::CreateMessage(sampling(&question.sample)),
+        }
+    }
+
+    /// Hands on what the client said. Where it said nothing that is an answer, a line is the end of the input.
+    fn answer(self, said: Option<ClientResult>, session: &Session) {
+        match (self, said) {
+            (Asked::Line { request, .. }, said) => {
+                let line = match said {
+                    Some(ClientResult::ElicitResult(said)) if said.action == ElicitationAction::Accept => {
+                        let line = said.content.as_ref().and_then(|content| content[LINE].as_str());
+                        Some(line.unwrap_or_default().to_owned())
+                    }
+                    _ => None,
+                };
+                // It may have been given up meanwhile, as below.
+                if line.is_none_or(|line| session.submit_input(&request, line).is_err()) {
+                    let _ = session.end_input(&request);
+                }
+            }
+            (Asked::Answer { question, .. }, said) => {
+                let text = match said {
+                    Some(ClientResult::CreateMessageResult(said)) => Ok(text_of(*said)),
+                    _ => Err(CallError::new(CallErrorKind::Failed, "the client did not let its model answer")),
+                };
+                let _ = question.reply.send(text);
+            }
+        }
+    }
+
+    /// Says that nobody answers such questions.
+    fn refuse(self, session: &Session) {
+        match self {
+            Asked::Line { request, .. } => drop(session.refuse_input(&request)),
+            Asked::Answer { question, .. } => {
+                let error = CallError::new(CallErrorKind::Failed, "the client has no model any more");
+                let _ = question.reply.send(Err(error));
+            }
+        }
+    }
+}
+
+/// What people are shown.
+fn elicitation(prompt: &str) -> ElicitRequest {
+    let prompt: String = prompt.trim().chars().take(PROMPT_CHARACTERS).collect();
+    let message = if prompt.is_empty() { "A cell asks for a line of input.".to_owned() } else { prompt };
+    // The line is not required: an empty one is an answer, which some forms leave out.
+    let requested_schema = ElicitationSchema::builder()
+        .string_property(LINE, |line| line.title("Input"))
+        .description("A line that a cell reads with input()")
+        .build_unchecked();
+    ElicitRequest::new(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// What the model of a client is asked.
+#[expect(deprecated, reason = "the newest protocol discourages sampling, and still has it")]
+fn sampling(sample: &Sample) -> CreateMessageRequest {
+    let (cost, speed, intelligence) = match sample.tier.as_str() {
+        "smol" => (1.0, 1.0, 0.0),
+        "slow" => (0.0, 0.0, 1.0),
+        _ => (0.5, 0.5, 0.5),
+    };
+    let preferences = ModelPreferences::new().with_cost_priority(cost).with_speed_priority(speed);
+    let message = SamplingMessage::user_text(sample.prompt.clone());
+    let mut asked = CreateMessageRequestParams::new(vec![message], ANSWER_TOKENS_MAX)
+        .with_model_preferences(preferences.with_intelligence_priority(intelligence));
+    asked.system_prompt = sample.system.clone();
+    CreateMessageRequest::new(asked)
+}
+
+/// The text of what a model said.
+#[expect(deprecated, reason = "as for the question")]
+fn text_of(said: CreateMessageResult) -> String {
+    let blocks = said.message.content.into_vec();
+    blocks.iter().filter_map(|block| block.as_text()).map(|block| block.text.as_str()).collect()
 }
 
 /// A request to the client that it has not answered yet.
@@ -92,6 +214,24 @@ struct Open {
 }
 
 impl Open {
+    /// What the client says; nothing, when the cell has stopped waiting for it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn said(&mut self) -> Option<Option<ClientResult>> {
+        tokio::select! {
+            said = &mut self.handle.rx => Some(match said {
+                Ok(Ok(said)) => Some(said),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "a client refused to be asked");
+                    None
+                }
+                Err(_) => None,
+            }),
+            () = self.asked.over() => None,
+        }
+    }
+
     /// Tells the client that nobody needs its answer any more.
     async fn take_back(self) {
         let _ = self.handle.cancel(Some("the cell does not wait for it any more".to_owned())).await;
@@ -118,14 +258,17 @@ pub(super) struct Following {
     line: String,
     /// What cells ask that no client was asked yet, the oldest first.
     asked: VecDeque<Asked>,
+    /// Questions for the model that the client has, and how many there were.
+    offer: Option<Offer>,
+    questions: u64,
     /// Fingerprint of the request that began it.
     what: u64,
 }
 
 impl Following {
-    pub(super) fn new(run: RunHandle, is_new: bool, what: u64) -> Following {
+    pub(super) fn new(run: RunHandle, is_new: bool, what: u64, offer: Option<Offer>) -> Following {
         let reader = run.own(0);
-        Following { run, is_new, reader, line: String::new(), asked: VecDeque::new(), what }
+        Following { run, is_new, reader, line: String::new(), asked: VecDeque::new(), offer, questions: 0, what }
     }
 
     /// Reads on, telling the client of progress and asking it what cells ask. A client that cancels its request stops the
@@ -139,11 +282,21 @@ impl Following {
         tick.tick().await;
         loop {
             // People answer one question at a time.
-            if open.is_none() && !self.asked.is_empty() {
-                match asking {
-                    Asking::Again => return Came::ToAQuestion,
-                    Asking::Never => self.refuse(),
-                    Asking::Meanwhile => open = self.ask(context).await,
+            if open.is_none()
+                && let Some(asked) = self.asked.pop_front()
+            {
+                let is_possible = match &asked {
+                    Asked::Line { .. } => asking.has_people,
+                    Asked::Answer { .. } => asking.has_model,
+                };
+                match asking.is_again {
+                    _ if asked.is_over() => {}
+                    _ if !is_possible => asked.refuse(self.run.session()),
+                    true => {
+                        self.asked.push_front(asked);
+                        return Came::ToAQuestion;
+                    }
+                    false => open = self.ask(asked, context).await,
                 }
                 continue;
             }
@@ -153,9 +306,13 @@ impl Following {
                     Some(_) => {}
                     None => break,
                 },
-                answer = answered(&mut open) => if let Some(open) = open.take() {
-                    match answer {
-                        Some(answer) => self.answer(&open.asked.request, answer),
+                question = questions(&mut self.offer) => {
+                    self.questions += 1;
+                    self.asked.push_back(Asked::Answer { key: format!("model-{}", self.questions), question });
+                }
+                said = said(&mut open) => if let Some(open) = open.take() {
+                    match said {
+                        Some(said) => open.asked.answer(said, self.run.session()),
                         // The cell has been told by now.
                         None => open.take_back().await,
                     }
@@ -166,10 +323,10 @@ impl Following {
                 }
                 _ = tick.tick() => if let Some(token) = &token {
                     count += 1.0;
-                    let message = match &self.line {
-                        _ if open.is_some() => "waiting for input",
-                        line if line.is_empty() => "running",
-                        line => line,
+                    let message = match (&open, self.line.as_str()) {
+                        (Some(Open { asked: Asked::Line { .. }, .. }), _) => "waiting for input",
+                        (_, "") => "running",
+                        (_, line) => line,
                     };
                     let told = ProgressNotificationParam::new(token.clone(), count).with_message(message);
                     let _ = context.peer.notify_progress(told).await;
@@ -192,73 +349,66 @@ impl Following {
             }
             EventKind::InputRequest { request_id, prompt, idle_timeout, .. } => {
                 let until = Instant::now() + *idle_timeout;
-                self.asked.push_back(Asked { request: request_id.clone(), prompt: prompt.clone(), until });
+                self.asked.push_back(Asked::Line { request: request_id.clone(), prompt: prompt.clone(), until });
             }
-            // Its cell does not wait any more.
-            EventKind::CellFinished { .. } => self.asked.clear(),
+            // It does not wait any more.
+            EventKind::CellFinished { .. } => self.asked.retain(|asked| matches!(asked, Asked::Answer { .. })),
             _ => {}
         }
     }
 
-    /// Asks the client what is asked first.
-    async fn ask(&mut self, context: &RequestContext<RoleServer>) -> Option<Open> {
-        let asked = self.asked.pop_front().filter(|asked| asked.until > Instant::now())?;
-        let request = ServerRequest::ElicitRequest(asked.elicitation());
+    /// Asks the client.
+    async fn ask(&mut self, asked: Asked, context: &RequestContext<RoleServer>) -> Option<Open> {
+        let request = match asked.request() {
+            InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+            InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
+            _ => return None,
+        };
         match context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
             Ok(handle) => Some(Open { asked, handle }),
             Err(error) => {
                 tracing::debug!(%error, "a client could not be asked");
-                self.answer(&asked.request, None);
+                asked.answer(None, self.run.session());
                 None
             }
         }
     }
 
-    /// Says that nobody answers.
+    /// Says that nobody answers what is asked now.
     pub(super) fn refuse(&mut self) {
-        for asked in self.asked.drain(..) {
-            // It may have been given up meanwhile, as below.
-            let _ = self.run.session().refuse_input(&asked.request);
-        }
-    }
-
-    /// Hands on what the client answered: a line, or the end of the input where it would not say one.
-    fn answer(&self, request: &str, answer: Option<ElicitResult>) {
-        let line = answer.filter(|answer| answer.action == ElicitationAction::Accept).map(|answer| {
-            let line = answer.content.as_ref().and_then(|content| content[LINE].as_str());
-            line.unwrap_or_default().to_owned()
-        });
         let session = self.run.session();
-        if line.is_none_or(|line| session.submit_input(request, line).is_err()) {
-            let _ = session.end_input(request);
-        }
+        self.asked.drain(..).for_each(|asked| asked.refuse(session));
     }
 
     /// What the client is told that is to bring an answer, and come back with this name of the run.
     fn required(&self, name: String) -> InputRequiredResult {
-        let first = self.asked.front().map(|asked| {
-            let elicitation = InputRequest::Elicitation(asked.elicitation());
-            (asked.request.clone(), elicitation)
-        });
+        let first = self.asked.front().map(|asked| (asked.key().to_owned(), asked.request()));
         InputRequiredResult::new(Some(InputRequests::from_iter(first)), Some(name))
     }
 }
 
-/// The answer of a client, if it is asked and says one in time. Waits for ever where it is not asked.
+/// What the client says that is asked. Waits for ever where none is.
 ///
 /// # Cancel safety
 /// Cancel safe.
-async fn answered(open: &mut Option<Open>) -> Option<Option<ElicitResult>> {
-    let Some(Open { asked, handle }) = open else { return std::future::pending().await };
-    match tokio::time::timeout_at(asked.until, &mut handle.rx).await {
-        Ok(Ok(Ok(ClientResult::ElicitResult(result)))) => Some(Some(result)),
-        Ok(Ok(Err(ServiceError::McpError(error)))) => {
-            tracing::debug!(%error, "a client refused to be asked");
-            Some(None)
-        }
-        Ok(_) => Some(None),
-        Err(_) => None,
+async fn said(open: &mut Option<Open>) -> Option<Option<ClientResult>> {
+    match open {
+        Some(open) => open.said().await,
+        None => std::future::pending().await,
     }
+}
+
+/// The next question for a model. Waits for ever where none is offered.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn questions(offer: &mut Option<Offer>) -> Question {
+    if let Some(offer) = offer
+        && let Some(question) = offer.next().await
+    {
+        return question;
+    }
+    std::future::pending().await
 }
 
 /// The runs of a tenant that wait for their clients to come back.
@@ -294,7 +444,7 @@ impl Waiting {
             return Err(following);
         }
         let name = minted("wait");
-        let until = following.asked.front().map_or_else(Instant::now, |asked| asked.until) + WAITING_GRACE;
+        let until = following.asked.front().map_or_else(Instant::now, Asked::until) + WAITING_GRACE;
         let (all, own) = (Arc::downgrade(self), name.clone());
         let forget = async move {
             tokio::time::sleep_until(until).await;
@@ -318,8 +468,13 @@ impl Waiting {
         drop(held);
         // What was asked later was not told of yet.
         if let Some(asked) = following.asked.pop_front() {
-            let answer = answers.get(&asked.request).and_then(|answer| serde_json::from_value(answer.clone()).ok());
-            following.answer(&asked.request, answer);
+            let said = answers.get(asked.key()).and_then(|said| match &asked {
+                Asked::Line { .. } => serde_json::from_value(said.clone()).ok().map(ClientResult::ElicitResult),
+                Asked::Answer { .. } => {
+                    serde_json::from_value(said.clone()).ok().map(ClientResult::CreateMessageResult)
+                }
+            });
+            asked.answer(said, following.run.session());
         }
         Some(following)
     }

@@ -70,6 +70,11 @@ fn nobody_is_asked_who_does_not_say_that_they_answer() {
 }
 
 #[test]
+fn models_of_clients_answer_where_none_is_configured() {
+    check("models");
+}
+
+#[test]
 fn outputs_of_agents_are_resources() {
     let (_folder, path) = config("[agents.task]\ncommand = [\"python3\", \"SCRIPTS/agent.py\"]\n");
     check_with("agents", &["--config", path.to_str().expect("text")]);
