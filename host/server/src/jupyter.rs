@@ -94,7 +94,7 @@ async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, 
         }
         ("GET", ["api", "kernels", id]) => gate::json(StatusCode::OK, &kernels.get(id)?.model()),
         ("DELETE", ["api", "kernels", id]) => {
-            kernels.remove(tenant, id)?;
+            kernels.remove(id)?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         ("POST", ["api", "kernels", id, "interrupt"]) => {
@@ -108,7 +108,7 @@ async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, 
         }
         ("GET", ["api", "kernels", id, "channels"]) => {
             let entry = kernels.get(id)?;
-            channels::connect(server, &entry, parts)
+            channels::connect(server, &entry, kernels.connection(), parts)
         }
         (_, ["api", "kernelspecs" | "kernels", ..]) => {
             let detail = format!("{} has no meaning here", parts.method);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellar_jupyter::{Client, FRAME_BYTES_MAX, Form, Frame};
 use futures::{SinkExt, StreamExt};
 use http::request::Parts;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},
@@ -23,13 +23,13 @@ const PING: Duration = Duration::from_secs(30);
 /// How long a client may take to see a connection end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connects a client to a kernel.
-pub(super) fn connect(server: &Server, entry: &Entry, parts: Parts) -> Answer {
+/// Connects a client to a kernel, where there is room.
+pub(super) fn connect(server: &Server, entry: &Entry, room: Option<OwnedSemaphorePermit>, parts: Parts) -> Answer {
     let is_newer = speaks(&parts.headers, Form::OFFSETS);
     let form = if is_newer { Form::Offsets } else { Form::Json };
     let (response, connection) = upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX)?;
-    let client = entry.kernel.connect(form).ok_or_else(|| {
-        let detail = "so many clients are connected to this kernel that there is no room for another";
+    let (client, room) = entry.kernel.connect(form).zip(room).ok_or_else(|| {
+        let detail = "so many clients are connected that there is no room for another";
         Problem::limit("clients", detail, Duration::from_secs(5))
     })?;
     let over = server.0.is_over.subscribe();
@@ -37,6 +37,7 @@ pub(super) fn connect(server: &Server, entry: &Entry, parts: Parts) -> Answer {
         if let Some(socket) = connection.await {
             carry(socket, client, over).await;
         }
+        drop(room);
     });
     Ok(response)
 }

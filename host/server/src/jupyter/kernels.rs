@@ -2,30 +2,46 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
 use cellar_engine::{GuestName, limits::TIMEOUT_MAX};
-use cellar_hub::{OpenRequest, OwnSession};
+use cellar_hub::{Hub, OpenRequest, OwnSession};
 use cellar_jupyter::WebKernel;
 use cellar_setup::Folders;
 use chrono::{DateTime, SecondsFormat, Utc};
 use rand::Rng;
 use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{opening::Opening, problem::Problem, tenant::Tenant};
 
 /// Kernels of a tenant.
 const KERNELS_MAX: usize = 256;
+/// Connections of clients to them.
+const CONNECTIONS_MAX: usize = 512;
 /// How long one is kept, when there is no room for another, that nobody is connected to.
 const FORSAKEN_AFTER: Duration = Duration::from_secs(3_600);
 /// Environment variables that a kernel may be started with.
 const VARIABLES_MAX: usize = 256;
 
 /// The kernels of a tenant, by their ids.
-#[derive(Debug, Default)]
-pub(crate) struct Kernels(Mutex<BTreeMap<String, Arc<Entry>>>);
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    by_id: Mutex<BTreeMap<String, Arc<Entry>>>,
+    /// Room for connections of clients.
+    connections: Arc<Semaphore>,
+}
+
+impl Default for Kernels {
+    fn default() -> Kernels {
+        Kernels { by_id: Mutex::default(), connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+    }
+}
 
 /// A kernel, and the session that it runs cells in.
 #[derive(Debug)]
@@ -34,6 +50,29 @@ pub(crate) struct Entry {
     /// The kernelspec.
     name: String,
     pub(crate) kernel: WebKernel,
+    /// After the kernel: what runs there must not find its session gone.
+    _session: Kept,
+}
+
+/// The session of a kernel, which goes when this is dropped, or as soon as it has been opened.
+struct Kept {
+    hub: Hub,
+    name: String,
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.is_wanted.store(false, Ordering::SeqCst);
+        // It may not have been opened yet, or may not have been able to.
+        let _ = self.hub.close(&self.name);
+    }
 }
 
 impl Entry {
@@ -58,7 +97,12 @@ impl Entry {
 
 impl Kernels {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Entry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for one more connection, if there is any.
+    pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
+        self.connections.clone().try_acquire_owned().ok()
     }
 
     /// What clients are told of all of them.
@@ -94,16 +138,17 @@ impl Kernels {
         // Nobody at a prompt expects a limit of which nothing was said.
         let most = config.limits.timeout_max.unwrap_or(TIMEOUT_MAX.as_secs());
         config.limits.timeout.get_or_insert(most);
-        let hub = tenant.hub.clone();
-        let session = id.clone();
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let kept = Kept { hub: tenant.hub.clone(), name: id.clone(), is_wanted: is_wanted.clone() };
+        let (hub, session) = (tenant.hub.clone(), id.clone());
         let opened = async move {
-            let open = OpenRequest {
-                name: Some(session.clone()),
-                input: Some(true),
-                config: Some(config),
-                ..OpenRequest::default()
-            };
+            let (name, config) = (Some(session), Some(config));
+            let open = OpenRequest { name, input: Some(true), config, ..OpenRequest::default() };
             let name = hub.open_session(open, None).await?;
+            // Whoever gave it up meanwhile did not find it.
+            if !is_wanted.load(Ordering::SeqCst) {
+                let _ = hub.close(&name);
+            }
             OwnSession::of(hub, &name)
         };
         let folders = Folders { guests: None, cache: None, store: Some(tenant.store().to_owned()) };
@@ -115,11 +160,10 @@ impl Kernels {
                 return Err(Problem::limit("kernels", detail, Duration::from_secs(60)));
             };
             entries.remove(&id);
-            let _ = tenant.hub.close(&id);
         }
         let kernel = WebKernel::start(guest.language(), folders, opened);
         let ended = kernel.ended();
-        let entry = Arc::new(Entry { id: id.clone(), name: name.to_owned(), kernel });
+        let entry = Arc::new(Entry { id: id.clone(), name: name.to_owned(), kernel, _session: kept });
         let model = entry.model();
         entries.insert(id.clone(), entry);
         drop(entries);
@@ -127,18 +171,16 @@ impl Kernels {
         tokio::spawn(async move {
             ended.await;
             if let Some(tenant) = tenant.upgrade() {
-                let _ = tenant.kernels.remove(&tenant, &id);
+                let _ = tenant.kernels.remove(&id);
             }
         });
         Ok(model)
     }
 
     /// Ends a kernel, and its session with it.
-    pub(crate) fn remove(&self, tenant: &Tenant, id: &str) -> Result<(), Problem> {
-        let entry = self.entries().remove(id).ok_or_else(|| Problem::unknown("kernel"))?;
-        // It may not have been opened yet, or may not have been able to.
-        let _ = tenant.hub.close(&entry.id);
-        Ok(())
+    pub(crate) fn remove(&self, id: &str) -> Result<(), Problem> {
+        let removed = self.entries().remove(id);
+        removed.map(drop).ok_or_else(|| Problem::unknown("kernel"))
     }
 }
 
