@@ -46,7 +46,7 @@ use crate::{
     session::{
         checkpoint::Slot,
         folders::Folders,
-        history::{CellSource, History},
+        history::History,
         locals::Locals,
         reactor::{Command, Setting},
     },
@@ -378,11 +378,6 @@ impl Session {
         Session { depth, ..self.clone() }
     }
 
-    /// Whom runs of this handle are told to besides their readers.
-    fn teller(&self) -> Option<Arc<Teller>> {
-        self.teller.clone()
-    }
-
     /// Agents between the session's owner and this handle.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
@@ -390,13 +385,7 @@ impl Session {
 
     /// Makes sure that a language is available.
     pub(crate) fn require(&self, language: Language) -> Result<(), Error> {
-        let on = &self.inner.config.languages;
-        if !on.is_empty() && !on.contains(&language) {
-            let titles: Vec<&str> = on.iter().map(|language| language.title()).collect();
-            let message =
-                format!("{} is off in this session, whose cells are in {}", language.title(), titles.join(" or "));
-            return Err(Error::Request(message));
-        }
+        self.inner.config.check_language(language)?;
         self.inner.host.guest(self.guest(language), self.flavour(language)).map(drop)
     }
 
@@ -430,18 +419,6 @@ impl Session {
     /// The number that the next cell will have.
     pub fn next_cell(&self) -> CellId {
         CellId(self.inner.next_cell.load(Ordering::Relaxed))
-    }
-
-    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](cellar_core::limits::HISTORY_CELLS_MAX) are
-    /// kept, over resets as well, as far as they have
-    /// [`HISTORY_BYTES_MAX`](cellar_core::limits::HISTORY_BYTES_MAX) together.
-    pub fn source(&self, cell: CellId) -> Option<CellSource> {
-        lock(&self.inner.history).get(cell).cloned()
-    }
-
-    /// The sources of all cells that are kept, oldest first; see [`source`](Session::source).
-    pub fn sources(&self) -> Vec<CellSource> {
-        lock(&self.inner.history).cells().cloned().collect()
     }
 
     async fn ask<T>(
@@ -536,14 +513,6 @@ impl Session {
             Some(Block { bridge, site }) => Err(Error::Deadlock { language, bridge: bridge.as_str(), cell: site.0 }),
             None => Ok(()),
         }
-    }
-
-    /// Gives a cell its number, and keeps its source under it.
-    fn number(&self, cell: &Cell) -> CellId {
-        let mut history = lock(&self.inner.history);
-        let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
-        history.add(CellSource { id, language: cell.language, code: cell.code.clone() });
-        id
     }
 
     /// Hands the kernel of a language to `use_it`, starting one when there is none or it died.

@@ -102,6 +102,17 @@ impl SessionConfig {
         let chosen = self.guests.iter().rev().find(|guest| guest.language() == language);
         chosen.copied().unwrap_or_else(|| language.guest())
     }
+
+    /// # Errors
+    /// `Request` for a language that is off.
+    pub(super) fn check_language(&self, language: Language) -> Result<(), Error> {
+        if self.languages.is_empty() || self.languages.contains(&language) {
+            return Ok(());
+        }
+        let on: Vec<&str> = self.languages.iter().map(|language| language.title()).collect();
+        let message = format!("{} is off in this session, whose cells are in {}", language.title(), on.join(" or "));
+        Err(Error::Request(message))
+    }
 }
 
 impl std::fmt::Debug for SessionConfig {

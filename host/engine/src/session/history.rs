@@ -1,11 +1,17 @@
 //! The sources of a session's cells, as far back as they are kept.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use cellar_core::{
-    cell::{CellId, Language},
+    cell::{Cell, CellId, Language},
     limits::{HISTORY_BYTES_MAX, HISTORY_CELLS_MAX},
+    sync::lock,
 };
+
+use super::Session;
 
 /// What a cell was given to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +51,28 @@ impl History {
     /// All that are kept, oldest first.
     pub(crate) fn cells(&self) -> impl Iterator<Item = &CellSource> {
         self.cells.iter()
+    }
+}
+
+impl Session {
+    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](cellar_core::limits::HISTORY_CELLS_MAX) are
+    /// kept, over resets as well, as far as they have
+    /// [`HISTORY_BYTES_MAX`](cellar_core::limits::HISTORY_BYTES_MAX) together.
+    pub fn source(&self, cell: CellId) -> Option<CellSource> {
+        lock(&self.inner.history).get(cell).cloned()
+    }
+
+    /// The sources of all cells that are kept, oldest first; see [`source`](Session::source).
+    pub fn sources(&self) -> Vec<CellSource> {
+        lock(&self.inner.history).cells().cloned().collect()
+    }
+
+    /// Gives a cell its number, and keeps its source under it.
+    pub(super) fn number(&self, cell: &Cell) -> CellId {
+        let mut history = lock(&self.inner.history);
+        let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
+        history.add(CellSource { id, language: cell.language, code: cell.code.clone() });
+        id
     }
 }
 

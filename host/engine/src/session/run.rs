@@ -162,7 +162,7 @@ impl Stream for Run {
         if let Stage::Prepared(_) = &self.stage
             && let Stage::Prepared(course) = std::mem::replace(&mut self.stage, Stage::Over)
         {
-            self.stage = Stage::Going(match course.session.teller() {
+            self.stage = Stage::Going(match course.session.teller.clone() {
                 Some(teller) => Box::pin(teller.telling(course.events())),
                 None => Box::pin(course.events()),
             });
