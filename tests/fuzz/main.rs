@@ -6,6 +6,9 @@
 //! are seeds and are tried first, for ever. A target runs some cases from a fixed start, which `make test` does in seconds;
 //! with `CELLAR_FUZZ_SECONDS` it runs for so long from one that is new each time (`make fuzz`), and says how many there were.
 
+#![allow(clippy::expect_used, reason = "without its seeds a target has nothing to try, and says which it lacks")]
+#![allow(clippy::print_stdout, reason = "the figures are for who runs it by hand")]
+
 mod change;
 mod memory;
 mod targets;

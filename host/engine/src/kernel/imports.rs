@@ -61,17 +61,18 @@ fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), Le
     Ok(())
 }
 
+/// A status event: what was done, and its fields.
+type Status = (String, Vec<(String, Scalar)>);
+
 /// The status event that a display is, if it is one; `Err` says why it is none that can be told.
-fn status_of(data: &MimeBundle) -> Option<Result<(String, Vec<(String, Scalar)>), String>> {
-    let text = match data.get(STATUS_TYPE)? {
-        MimeData::Text(text) if text.len() <= STATUS_BYTES_MAX => text,
-        told => return Some(Err(format!("{} bytes, at most {STATUS_BYTES_MAX} of text are allowed", told.len()))),
+fn status_of(data: &MimeBundle) -> Result<Option<Status>, String> {
+    let text = match data.get(STATUS_TYPE) {
+        None => return Ok(None),
+        Some(MimeData::Text(text)) if text.len() <= STATUS_BYTES_MAX => text,
+        Some(told) => return Err(format!("{} bytes, at most {STATUS_BYTES_MAX} of text are allowed", told.len())),
     };
-    let fields: Map<String, Value> = match serde_json::from_str(text) {
-        Ok(fields) => fields,
-        Err(error) => return Some(Err(error.to_string())),
-    };
-    let Some(Value::String(op)) = fields.get("op") else { return Some(Err("expected a text under `op`".to_owned())) };
+    let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Some(Value::String(op)) = fields.get("op") else { return Err("expected a text under `op`".to_owned()) };
     let scalar = |value: &Value| match value {
         Value::Bool(value) => Scalar::Boolean(*value),
         Value::String(text) => Scalar::Text(word(text)),
@@ -82,7 +83,7 @@ fn status_of(data: &MimeBundle) -> Option<Result<(String, Vec<(String, Scalar)>)
         other => Scalar::Text(word(&other.to_string())),
     };
     let others = fields.iter().filter(|(name, _)| *name != "op").take(STATUS_FIELDS_MAX);
-    Some(Ok((word(op), others.map(|(name, value)| (word(name), scalar(value))).collect())))
+    Ok(Some((word(op), others.map(|(name, value)| (word(name), scalar(value))).collect())))
 }
 
 /// Takes out of a display the images that are none by their first bytes, and gives their types.
@@ -126,17 +127,17 @@ impl output::Host for StoreData {
         let mut data = mime_bundle(display.data);
         let count = data.0.len();
         match status_of(&data) {
-            Some(Ok((op, fields))) => {
+            Ok(Some((op, fields))) => {
                 let op = HostStatus::of_cell(op);
                 self.send(cell, |index| EventKind::Status { index, op, fields }).await;
                 return Ok(());
             }
-            Some(Err(problem)) => {
+            Err(problem) => {
                 data.0.retain(|(mime_type, _)| mime_type != STATUS_TYPE);
                 let text = format!("{STATUS_TYPE} was left out of a display: {problem}\n");
                 output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
             }
-            None => {}
+            Ok(None) => {}
         }
         for mime_type in take_false_images(&mut data) {
             let text = format!("{mime_type} was left out of a display: its bytes are those of no such image\n");

@@ -55,9 +55,9 @@ impl History {
 }
 
 impl Session {
-    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`](cellar_core::limits::HISTORY_CELLS_MAX) are
+    /// The source of a cell of this session. The latest [`HISTORY_CELLS_MAX`] are
     /// kept, over resets as well, as far as they have
-    /// [`HISTORY_BYTES_MAX`](cellar_core::limits::HISTORY_BYTES_MAX) together.
+    /// [`HISTORY_BYTES_MAX`] together.
     pub fn source(&self, cell: CellId) -> Option<CellSource> {
         lock(&self.inner.history).get(cell).cloned()
     }

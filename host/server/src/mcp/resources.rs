@@ -117,7 +117,7 @@ mod tests {
         let mut artifact = kept.expect("kept");
         artifact.labels = vec!["re/view of é + b".to_owned()];
         let uri = named(&artifact)[0].uri.clone();
-        assert_eq!(uri, "agent://s/re%2Fview%20of%20%C3%A9%20%2B%20b".replace("%20%2B", "%20%2B"));
+        assert_eq!(uri, "agent://s/re%2Fview%20of%20%C3%A9%20%2B%20b");
         let (_, name) = uri.strip_prefix("agent://").expect("its scheme").split_once('/').expect("a name");
         assert_eq!(crate::gate::decoded(name).expect("text"), artifact.labels[0]);
         artifact.labels.clear();

@@ -438,6 +438,7 @@ impl Waiting {
 
     /// Keeps a run that waits for an answer, and makes what its client is told. A client that does not come back in time
     /// loses it: it is cancelled. Gives it back when so many are kept that there is no room.
+    #[expect(clippy::result_large_err, reason = "a run that cannot be kept is given back whole, and rarely")]
     pub(super) fn keep(self: &Arc<Waiting>, following: Following) -> Result<InputRequiredResult, Following> {
         let mut held = self.held();
         if held.len() >= WAITING_MAX {
