@@ -43,7 +43,7 @@ pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VAR
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
     Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive, RuntimePack,
-    SecretSource, Spawns, Tool,
+    SecretSource, Spawns, TIERS, Tool,
 };
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};

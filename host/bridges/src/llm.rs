@@ -26,7 +26,7 @@ pub(super) use reply::schema_words;
 use reply::{Choice, Reply};
 
 /// Bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Characters of a service's own error message that are passed on.
 const MESSAGE_CHARS_MAX: usize = 300;
 /// Times that a question is asked again when what is wrong may pass.

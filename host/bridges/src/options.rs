@@ -121,6 +121,9 @@ pub enum McpTransport {
     },
 }
 
+/// Tiers of models that cells may name.
+pub const TIERS: [&str; 3] = ["smol", "default", "slow"];
+
 /// The language model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Llm {

@@ -6,14 +6,10 @@ use cellar_engine::bridges::{CallError, CallErrorKind, Response};
 use futures::future::BoxFuture;
 
 use crate::{
-    llm::{Question, object, schema_of, schema_words},
+    llm::{ANSWER_BYTES_MAX, Question, object, schema_of, schema_words},
+    options::TIERS,
     text::quote,
 };
-
-/// The tiers that somebody who offers a model is told of.
-const TIERS: [&str; 3] = ["smol", "default", "slow"];
-/// Bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A question for a model that somebody else has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,9 @@
 //! What is counted, as Prometheus reads it. Labels are names of the configuration alone, so that they are bounded.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
 
 use axum_core::response::IntoResponse;
+use cellar_core::sync::lock;
 use http::{HeaderMap, StatusCode, header};
 
 use crate::{Server, access::Scope, problem::Answer};
@@ -18,7 +15,7 @@ pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
 impl Metrics {
     pub(crate) fn count(&self, tenant: Option<&str>, status: StatusCode) {
         let key = (tenant.unwrap_or_default().to_owned(), status.as_u16());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        *lock(&self.0).entry(key).or_default() += 1;
     }
 }
 
@@ -28,7 +25,7 @@ pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
     let mut text = String::new();
     let _ = writeln!(text, "# HELP cellar_requests_total Requests by tenant and status.");
     let _ = writeln!(text, "# TYPE cellar_requests_total counter");
-    for ((tenant, status), count) in server.0.metrics.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for ((tenant, status), count) in lock(&server.0.metrics.0).iter() {
         let _ = writeln!(text, "cellar_requests_total{{tenant=\"{tenant}\",status=\"{status}\"}} {count}");
     }
     let tenants: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();

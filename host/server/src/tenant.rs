@@ -11,6 +11,7 @@ use std::{
 };
 
 use cellar_bridges::Doors;
+use cellar_core::sync::lock;
 use cellar_engine::{
     Error, Host, HostConfig, Snapshot,
     artifacts::{ArtifactQuota, ArtifactStore},
@@ -408,10 +409,6 @@ pub(crate) fn minted(kind: &str) -> String {
 /// Does what waits for the disk.
 pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Problem::internal(&error, "task"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// How many requests may be made: so many a second, and those of one second at once.

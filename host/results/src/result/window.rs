@@ -194,11 +194,14 @@ impl Window {
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
-        self.whole().bytes
+        self.settled.bytes + self.line.text().len() as u64
     }
 
     pub(super) fn total_lines(&self) -> u64 {
-        self.whole().total_lines()
+        match self.line.text() {
+            "" => self.settled.total_lines(),
+            _ => self.settled.newlines + 1,
+        }
     }
 
     /// The text as a result shows it. `place` tells where all of it is.

@@ -6,10 +6,11 @@ use std::{
     fs,
     io::{self, Write as _},
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
+use cellar_core::sync::lock;
 use cellar_engine::Language;
 use serde::{Deserialize, Serialize};
 
@@ -206,12 +207,12 @@ impl Sandboxes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     /// Those that were there when this was opened, for whoever asks first.
     pub(crate) fn found(&self) -> Vec<Sandbox> {
-        std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.found))
     }
 
     /// The sandbox of this id, if it is none that only a snapshot is kept of.

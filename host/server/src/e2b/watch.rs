@@ -3,12 +3,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use axum_core::body::Body;
 use bytes::Bytes;
+use cellar_core::sync::lock;
 use cellar_engine::Session;
 use cellar_files::{FileKind, Files, ROOT};
 use http::StatusCode;
@@ -73,10 +74,6 @@ impl Drop for Streaming {
     fn drop(&mut self) {
         *lock(&self.0) -= 1;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn full() -> Problem {

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
+use cellar_core::sync::lock;
 use cellar_engine::{GuestName, limits::TIMEOUT_MAX};
 use cellar_hub::{Hub, OpenRequest, OwnSession};
 use cellar_jupyter::WebKernel;
@@ -97,7 +98,7 @@ impl Entry {
 
 impl Kernels {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Entry>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_id)
     }
 
     /// Room for one more connection, if there is any.

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use cellar_bridges::{Sample, SampleFuture, Sampler};
+use cellar_core::sync::lock;
 use cellar_engine::bridges::{CallError, CallErrorKind};
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,7 +35,7 @@ pub(super) struct Offer {
 
 impl Offers {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<Question>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn offer(&self, session: &str) -> Offer {

@@ -6,11 +6,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use cellar_bridges::Sample;
+use cellar_core::sync::lock;
 use cellar_engine::{
     EventKind, Session,
     bridges::{CallError, CallErrorKind},
@@ -433,7 +434,7 @@ impl Drop for Expiry {
 
 impl Waiting {
     fn held(&self) -> MutexGuard<'_, HashMap<String, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Keeps a run that waits for an answer, and makes what its client is told. A client that does not come back in time

@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, Tool, quote};
+use cellar_bridges::{
+    Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, TIERS, Tool, quote,
+};
 use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed},
@@ -29,8 +31,6 @@ use crate::{
 
 /// Tools that every session has.
 const OWN_TOOLS: [&str; 1] = ["read"];
-/// Tiers that cells may name.
-const TIERS: [&str; 3] = ["smol", "default", "slow"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// Kernels that a host may be given room for.
