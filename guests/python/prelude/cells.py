@@ -8,7 +8,7 @@ import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import display, faults, history, magics, modules, rewrite, sandbox, streams, threads
+from _cellar_prelude import carry, display, faults, history, magics, modules, rewrite, sandbox, streams, threads
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
@@ -489,6 +489,7 @@ magics.begin(names, _run_piece)
 def forget_cells(fresh_names):
     """Forgets what cells bound and showed."""
     history.forget()
+    carry.forget()
     display.forget_formatters()
     names.clear()
     names.update(fresh_names)

@@ -1,7 +1,7 @@
 """`parallel` and `pipeline`: many calls at once, in bounds.
 
 What runs at once are coroutines. Async functions give them; so do the lambdas and the functions of cells that call
-bridges plainly, whose second form `rewrite` makes.
+bridges plainly, whose second form `rewrite` makes. Other functions of cells run in threads.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import functools
 import inspect
 import weakref
 
+from _cellar_prelude import carry
 from _cellar_prelude.bridges import Bridge
 
 CONCURRENCY = 4
@@ -32,7 +33,8 @@ def waiting_form(function):
 
 
 async def _call(function, *args):
-    return await _value((waiting_form(function) or function)(*args))
+    form = waiting_form(function)
+    return await _value(await carry.run(function, args, {}) if form is None else form(*args))
 
 
 def _limit(concurrency):
@@ -158,6 +160,18 @@ def awaitable_form(function):
 
     async def call(*args, **kwargs):
         return function(*args, **kwargs)
+
+    return call
+
+
+def carried_form(function):
+    """What a rewritten call of a function that may ask a model or an agent calls, to be awaited."""
+    form = waiting_form(function)
+    if form is not None:
+        return form
+
+    async def call(*args, **kwargs):
+        return await carry.run(function, args, kwargs)
 
     return call
 

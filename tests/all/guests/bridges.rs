@@ -145,6 +145,28 @@ fn an_agent_shares_the_session_both_ways() {
     assert_eq!(text_with_bridges("py", &[file]), "True 7");
 }
 
+/// However a function that asks an agent is called, the agent's cells run meanwhile, and `def`, `class` and names of earlier
+/// cells count.
+#[test]
+fn an_agent_that_is_asked_in_a_function_shares_the_session() {
+    let ways = [
+        ("def ask(p):\n    return agent(p)", "ask('run 1 + 1')"),
+        ("class A:\n    def ask(self, p):\n        return agent(p)\na = A()", "a.ask('run 1 + 1')"),
+        ("class B:\n    def __init__(self, p):\n        self.text = agent(p)", "B('run 1 + 1').text"),
+        ("def make():\n    def inner(p):\n        return agent(p)\n    return inner\nf = make()", "f('run 1 + 1')"),
+        ("import functools\n@functools.cache\ndef ask(p):\n    return agent(p)", "ask('run 1 + 1')"),
+        ("ask = lambda p: agent(p)", "next(map(ask, ['run 1 + 1']))"),
+        ("def ask(p):\n    return agent(p)", "list(map(ask, ['run 1 + 1']))[0]"),
+        ("def ask(p):\n    return agent(p)", "''.join(ask(p) for p in ['run 1 + 1'])"),
+        ("def ask(p):\n    return agent(p)\ndef outer(p):\n    return ask(p)", "sorted([outer('run 1 + 1')])[0]"),
+        ("import functools\nask = functools.partial(agent, 'run 1 + 1')", "ask()"),
+        ("class A:\n    def ask(self):\n        return agent('run 1 + 1')\na = A()", "parallel([a.ask, a.ask])[1]"),
+    ];
+    for (definition, call) in ways {
+        assert_eq!(text_with_bridges("py", &[definition, &format!("print({call})")]), "[2/2]\n2", "{definition}\n{call}");
+    }
+}
+
 #[test]
 fn the_session_of_an_agent_is_private_and_ends_with_the_agent() {
     let told = text_with_bridges("py", &["print(agent('socket'))"]);
