@@ -329,6 +329,8 @@ def start(cell, source):
     """Runs a cell until it ends or waits; then whatever else can go on."""
     filename = file_name(cell)
     live.add(cell)
+    # By lines: a warning of another cell's line of the same number is another one.
+    names.pop("__warningregistry__", None)
     if not _cellar.is_alone():
         threads.note_lost()
     try:
