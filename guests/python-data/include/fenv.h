@@ -1,5 +1,5 @@
-/* Floating-point exceptions in software. WebAssembly keeps no record of what its arithmetic did; what NumPy raises itself
-   is known: integers divided by zero, conversions that do not fit, singular matrices. */
+/* Floating-point exceptions in software. WebAssembly keeps no record of what its arithmetic did; what NumPy raises is known:
+   integers divided by zero, singular matrices, and what it tells from results (`cellar_float_status.h`). */
 #pragma once
 
 #include_next <fenv.h>
