@@ -17,6 +17,7 @@
 
 #include "functions.h"
 #include "hooks.h"
+#include "prelude.h"
 #include "reserve.h"
 #include "sources.h"
 #include "state.h"
@@ -25,6 +26,7 @@
 #define JS_STACK_BYTES (3 * 1024 * 1024)
 
 #include "details.c"
+#include "intrinsics.c"
 #include "lists.c"
 #include "modules.c"
 #include "realms.c"
@@ -61,6 +63,7 @@ void close_engine(void) {
     move_list(&ticks, &runtime->job_list);
     move_list(&frozen, &runtime->gc_obj_list);
     module_depth = 0;
+    forget_intrinsics();
     JS_FreeContext(ctx);
     JS_FreeRuntime(runtime);
 }

@@ -41,6 +41,13 @@ bool has_jobs(void);
 // Returns false when there is no job.
 bool run_job(bool (*is_dropped)(uint32_t cell), JSValue *result);
 
+// Takes all code that there is for the guest's own, and keeps the built-in objects as they are for it. Again later, it takes
+// them as they are then.
+void keep_intrinsics(void);
+
+// Evaluates what was read as bytecode, which it frees, as code of the guest's own.
+JSValue run_own(JSContext *ctx, JSValue code);
+
 // Collects garbage, and takes what is left out of later collections.
 void freeze(void);
 

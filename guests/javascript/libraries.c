@@ -1,5 +1,6 @@
 // Bundled libraries: constant data until something needs one, so that a session pays for what it uses.
 #include "libraries.h"
+#include "engine.h"
 #include "functions.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static JSValue library(JSContext *ctx, JSValueConst this_value, int argc, JSValu
     if (found->name == NULL)
         return JS_ThrowReferenceError(ctx, "there is no such library");
     JSValue code = JS_ReadObject(ctx, found->bytecode, found->length, JS_READ_OBJ_BYTECODE);
-    return JS_IsException(code) ? code : JS_EvalFunction(ctx, code);
+    return run_own(ctx, code);
 }
 
 void add_library_functions(JSContext *ctx, JSValueConst host) {

@@ -50,6 +50,7 @@ static void turn(kernel_step_t *step) {
 static void open_runtime(void) {
     open_engine(must_stop, track_rejection);
     load_prelude(ctx);
+    keep_intrinsics();
     freeze();
     keep_aside();
 }
@@ -84,6 +85,7 @@ void exports_kernel_init(void) {
     if (!is_settled_well(result))
         give_up(ctx, "preload");
     JS_FreeValue(ctx, result);
+    keep_intrinsics();
     freeze();
     seal_arenas();
 }
