@@ -23,12 +23,13 @@ static struct {
     cellar_kernel_files_list_directory_entry_t entries;
 } batch;
 
+// Descriptors are signed here, and programs pass -1.
 wasi_file_t *wasi_file(__wasi_fd_t fd) {
-    return fd < FD_COUNT && files[fd].open ? &files[fd] : NULL;
+    return fd >= 0 && fd < FD_COUNT && files[fd].open ? &files[fd] : NULL;
 }
 
 static bool is_stdio(__wasi_fd_t fd) {
-    return fd <= 2;
+    return fd >= 0 && fd <= 2;
 }
 
 static void drop_batch(void) {
