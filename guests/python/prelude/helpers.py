@@ -15,14 +15,25 @@ TREE_LINES_MAX = 2000
 _SNIFFED = 8192
 
 
+def _remedy_for(address, what):
+    """What to use for an address, by its scheme and by what was asked for."""
+    scheme = address.partition("://")[0].lower()
+    if scheme == "file":
+        return "give the path alone"
+    if what not in ("read", "diff"):
+        return "name a file in the workspace"
+    if scheme in ("http", "https"):
+        return "use urllib.request"
+    return f"use tool.read(path={address!r})"
+
+
 def _path(path, what):
     """A path as text; addresses are someone else's business."""
     text = os.fspath(path)
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     if "://" in text:
-        remedy = f"use tool.read(path={text!r})" if what in ("read", "diff") else "name a file in the workspace"
-        raise ValueError(f"{what}() takes paths in the sandbox, not addresses: {remedy}")
+        raise ValueError(f"{what}() takes paths in the sandbox, not addresses: {_remedy_for(text, what)}")
     if text.startswith("~/"):
         text = os.path.expanduser(text)
     return text
