@@ -2,11 +2,11 @@
 
 use reqwest::{Certificate, ClientBuilder};
 
-/// A client that names itself, and trusts these certificates (PEM) besides the system's.
+/// What makes a client that names itself, and trusts these certificates (PEM) besides the system's.
 ///
 /// # Errors
 /// What is wrong with the certificates, in words.
-pub(crate) fn builder(certificates: &[u8]) -> Result<ClientBuilder, String> {
+pub fn builder(certificates: &[u8]) -> Result<ClientBuilder, String> {
     // It fails when there is a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = ClientBuilder::new().user_agent("cellar");

@@ -40,6 +40,7 @@ use mcp::Server;
 use tools::Granted;
 
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
+pub use client::builder as http_client;
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
     Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive, RuntimePack,

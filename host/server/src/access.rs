@@ -89,8 +89,13 @@ impl Token {
 
     /// Whether it allows this.
     pub fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || (scope == Scope::Read && self.scopes.contains(&Scope::Run))
+        allows(&self.scopes, scope)
     }
+}
+
+/// Whether these scopes allow what needs this one.
+pub(crate) fn allows(scopes: &[Scope], scope: Scope) -> bool {
+    scopes.contains(&scope) || (scope == Scope::Read && scopes.contains(&Scope::Run))
 }
 
 /// Why tokens cannot be read or changed.

@@ -87,6 +87,7 @@ impl ServerConfig {
             host: folders.host_config(kernels_max(&config.host))?,
             tenants,
             tokens: token_file(folders, &config)?,
+            oauth: server.oauth.clone(),
             own_tokens,
             body_bytes_max: count(server.body_mib, BODY_MIB_MAX) << 20,
             connections_max: count(server.connections, CONNECTIONS_MAX),

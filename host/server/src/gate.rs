@@ -13,8 +13,8 @@ use hyper::body::Body as _;
 
 use crate::{
     Server,
-    access::Scope,
-    e2b, files, jupyter, looks, metrics,
+    access::{self, Scope},
+    e2b, files, jupyter, looks, metrics, oauth,
     problem::{Answer, Problem},
     runs, sessions, stores,
     tenant::Tenant,
@@ -50,13 +50,16 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         "/readyz" if is_asked => return "ready\n".into_response(),
         "/metrics" if is_asked => return metrics::show(&server, &parts.headers).into_response(),
         path if path == "/mcp" || path.starts_with("/v1/") => {}
+        path if path.starts_with(oauth::METADATA) && is_asked => return server.resource_metadata().into_response(),
         _ => return Problem::unknown("resource").into_response(),
     }
+    server.learn_keys(&parts.headers).await;
     let scope = if is_asked { Scope::Read } else { Scope::Run };
     let tenant = match server.caller(&parts.headers, scope) {
         Ok(tenant) => tenant,
         Err(problem) => {
-            let response = problem.into_response();
+            let mut response = problem.into_response();
+            server.challenge(&mut response);
             server.0.metrics.count(None, response.status());
             return response;
         }
@@ -198,10 +201,7 @@ impl Call {
 impl Server {
     /// The tenant whose token the request carries.
     pub(crate) fn caller(&self, headers: &HeaderMap, scope: Scope) -> Result<Arc<Tenant>, Problem> {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given =
-            given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
-        self.bearer(given.map(|(_, text)| text), scope)
+        self.bearer(oauth::bearer(headers), scope)
     }
 
     /// The tenant whose token this is the text of.
@@ -213,10 +213,14 @@ impl Server {
         };
         let text = text.ok_or_else(unknown)?;
         let tokens = self.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let token = tokens.find(text.trim()).ok_or_else(unknown)?;
+        let signed = || self.0.issuer.as_ref()?.identity(text.trim());
+        let (name, allows) = match tokens.find(text.trim()) {
+            Some(token) => (token.tenant.clone(), access::allows(&token.scopes, scope)),
+            None => signed().map(|known| (known.tenant, access::allows(&known.scopes, scope))).ok_or_else(unknown)?,
+        };
         // The tenant of a token may have gone from the configuration.
-        let tenant = self.0.tenants.get(&token.tenant).ok_or_else(unknown)?;
-        if !token.allows(scope) {
+        let tenant = self.0.tenants.get(&name).ok_or_else(unknown)?;
+        if !allows {
             let detail = format!("this token has not the scope `{}`", scope.name());
             return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
         }

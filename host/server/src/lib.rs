@@ -14,6 +14,7 @@ mod listen;
 mod looks;
 mod mcp;
 mod metrics;
+mod oauth;
 mod opening;
 mod problem;
 mod runs;
@@ -43,6 +44,7 @@ pub use mcp::serve_mcp;
 pub use tenant::TenantConfig;
 
 use access::Tokens;
+use cellar_wire::config::OauthTable;
 use metrics::Metrics;
 use tenant::Tenant;
 
@@ -58,6 +60,8 @@ pub struct ServerConfig {
     pub tenants: Vec<TenantConfig>,
     /// The tokens that it takes.
     pub tokens: TokenFile,
+    /// The authorization server whose tokens it takes as well.
+    pub oauth: Option<OauthTable>,
     /// Tokens that it takes besides, for as long as it runs.
     pub own_tokens: Vec<Token>,
     /// Bytes of a request's body that is not a file.
@@ -86,6 +90,9 @@ pub enum ServeError {
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
+    /// Tokens of an authorization server cannot be checked.
+    #[error("cannot ask an authorization server: {0}")]
+    Oauth(String),
     /// The address cannot be listened at.
     #[error("cannot listen at {address}")]
     Listen {
@@ -127,6 +134,8 @@ struct Inner {
     metrics: Metrics,
     /// The endpoint of each tenant.
     mcp: BTreeMap<String, mcp::Endpoint>,
+    /// Whose tokens it takes besides its own.
+    issuer: Option<oauth::Issuer>,
 }
 
 impl Server {
@@ -143,6 +152,7 @@ impl Server {
         if !faults.is_empty() {
             return Err(ServeError::Tenants(faults));
         }
+        let issuer = config.oauth.map(oauth::Issuer::new).transpose().map_err(ServeError::Oauth)?;
         let tokens = config.tokens.list()?;
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
@@ -167,6 +177,7 @@ impl Server {
             is_over: watch::Sender::new(false),
             metrics: Metrics::default(),
             mcp,
+            issuer,
         }));
         Ok((server, listener))
     }

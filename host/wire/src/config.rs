@@ -22,6 +22,7 @@ use cellar_engine::{
     limits::INPUT_IDLE_TIMEOUT,
     results::OutputPolicy,
 };
+use url::Url;
 
 use crate::check::{At, Invalid, Problems};
 
@@ -88,6 +89,33 @@ pub struct ServerTable {
     pub connections: Option<u64>,
     /// `drain`: seconds that runs may take to end when the server is told to stop, 0 to 3600; 30 unless given.
     pub drain: Option<u64>,
+    /// `oauth`: an authorization server whose tokens are taken besides those of `cellar token`.
+    pub oauth: Option<OauthTable>,
+}
+
+/// An authorization server, of which `cellar serve` takes JSON Web Tokens. Addresses are encrypted, but for those of this
+/// machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OauthTable {
+    /// `issuer`: what its tokens have as `iss`, an address, at which it says where its keys are.
+    pub issuer: String,
+    /// `audience`: what they have as `aud`: this server's own address, as clients reach it.
+    pub audience: String,
+    /// `jwks`: where its keys are; asked of the issuer unless given.
+    pub jwks: Option<String>,
+    /// `tenant_claim`: the claim that names the tenant; `tenant` unless given.
+    pub tenant_claim: String,
+}
+
+/// An address that is encrypted, or of this very machine.
+pub fn secure_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_here = match url.host()? {
+        url::Host::Domain(name) => name == "localhost",
+        url::Host::Ipv4(address) => address.is_loopback(),
+        url::Host::Ipv6(address) => address.is_loopback(),
+    };
+    (url.scheme() == "https" || (url.scheme() == "http" && is_here)).then_some(url)
 }
 
 /// Someone whom `cellar serve` serves. What is absent keeps its default.

@@ -16,6 +16,7 @@ mod e2b;
 mod hostile;
 mod jupyter;
 mod mcp;
+mod oauth;
 mod tenants;
 
 /// How long an answer may take on a busy machine.

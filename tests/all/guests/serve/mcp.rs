@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn client(arguments: &[&str], case: &str) {
+pub(super) fn client(arguments: &[&str], case: &str) {
     let python = root().join("target/mcp/bin/python");
     assert!(python.exists(), "no Python SDK of MCP at `{}`; run `make packages` first", python.display());
     let cellar = cellar_with_guests(["--version"]);

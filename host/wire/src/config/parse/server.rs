@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Parser;
 use crate::{
     check::At,
-    config::{ServerTable, TenantTable},
+    config::{OauthTable, ServerTable, TenantTable, secure_url},
 };
 
 /// Requests a second that a tenant may be allowed.
@@ -13,7 +13,7 @@ const RATE_MAX: u64 = 1_000_000;
 
 impl Parser<'_> {
     pub(super) fn server(&mut self, at: &At<'_>) -> Option<ServerTable> {
-        let known = ["listen", "tokens", "durable", "body_mib", "connections", "drain"];
+        let known = ["listen", "tokens", "durable", "body_mib", "connections", "drain", "oauth"];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, least, most| fields.get(key).and_then(|at| at.integer(least..=most, &mut self.problems));
         let mut table = ServerTable {
@@ -32,8 +32,29 @@ impl Parser<'_> {
         }
         let tokens = fields.get("tokens").and_then(|at| at.filled_text(&mut self.problems));
         table.tokens = tokens.map(|path| self.path(path));
+        table.oauth = fields.get("oauth").and_then(|at| self.oauth(&at));
         table.durable = fields.get("durable").and_then(|at| at.boolean(&mut self.problems));
         Some(table)
+    }
+
+    fn oauth(&mut self, at: &At<'_>) -> Option<OauthTable> {
+        let fields = at.fields(&["issuer", "audience", "jwks", "tenant_claim"], &mut self.problems)?;
+        let mut address = |at: At<'_>| {
+            let text = at.filled_text(&mut self.problems)?;
+            if secure_url(text).is_none() {
+                at.expected("an address that begins with https://, or one of this machine", &mut self.problems);
+                return None;
+            }
+            Some(text.to_owned())
+        };
+        let jwks = fields.get("jwks").and_then(&mut address);
+        let issuer = fields.get("issuer").and_then(&mut address);
+        let audience = fields.get("audience").and_then(&mut address);
+        fields.required("issuer", "the address of an authorization server", &mut self.problems);
+        fields.required("audience", "the address of this server as clients reach it", &mut self.problems);
+        let claim = fields.get("tenant_claim").and_then(|at| at.filled_text(&mut self.problems));
+        let tenant_claim = claim.unwrap_or("tenant").to_owned();
+        Some(OauthTable { issuer: issuer?, audience: audience?, jwks, tenant_claim })
     }
 
     pub(super) fn tenant(&mut self, at: &At<'_>) -> Option<TenantTable> {

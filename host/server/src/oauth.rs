@@ -1,0 +1,283 @@
+//! Tokens of an authorization server: JSON Web Tokens of [RFC 9068](https://www.rfc-editor.org/rfc/rfc9068), beside those that
+//! `cellar token` makes.
+//!
+//! Cellar is a resource server and nothing else: it says whose tokens it takes
+//! ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728)), and checks signature, issuer, audience and time of each. A claim names the
+//! tenant. The issuer's public keys are fetched when a token names one that is not known, and no more often than
+//! [`FETCH_EVERY`], whatever tokens strangers send.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, RwLock},
+    time::{Duration, Instant},
+};
+
+use axum_core::response::Response;
+use cellar_wire::config::OauthTable;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Validation,
+    jwk::{Jwk, KeyOperations, PublicKeyUse},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use crate::{
+    Server,
+    access::Scope,
+    gate,
+    problem::{Answer, Problem},
+};
+
+/// Where it says whose tokens it takes: what stands before the path of the resource.
+pub(crate) const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// Between two requests for keys there lies at least so much time.
+const FETCH_EVERY: Duration = Duration::from_secs(30);
+/// How long the issuer may take to answer.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of what the issuer answers.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Keys of an issuer.
+const KEYS_MAX: usize = 64;
+/// Bytes of a token.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// Seconds by which clocks may differ.
+const LEEWAY: u64 = 60;
+/// What tokens may be signed with: with what an issuer keeps to itself alone, so no secrets that both know.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// An authorization server whose tokens are taken.
+pub(crate) struct Issuer {
+    table: OauthTable,
+    client: reqwest::Client,
+    keys: RwLock<Arc<Keys>>,
+    /// When keys were asked for, of which one asks at a time.
+    asked: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// The keys by their names; one without a name has the empty one.
+type Keys = HashMap<String, (DecodingKey, Option<Algorithm>)>;
+
+/// Who somebody is by a token.
+pub(crate) struct Identity {
+    pub(crate) tenant: String,
+    pub(crate) scopes: Vec<Scope>,
+}
+
+/// What an authorization server says of itself.
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// The keys of an authorization server, as RFC 7517 has them.
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Value>,
+}
+
+impl Issuer {
+    /// # Errors
+    /// No client can be made, in words.
+    pub(crate) fn new(table: OauthTable) -> Result<Issuer, String> {
+        let builder = cellar_bridges::http_client(&[])?;
+        let builder = builder.timeout(FETCH_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+        let client = builder.build().map_err(|error| error.to_string())?;
+        Ok(Issuer { table, client, keys: RwLock::default(), asked: tokio::sync::Mutex::new(None) })
+    }
+
+    /// What anybody may know: whose tokens are taken, and for what.
+    fn metadata(&self) -> Value {
+        json!({
+            "resource": self.table.audience,
+            "authorization_servers": [self.table.issuer],
+            "bearer_methods_supported": ["header"],
+            "scopes_supported": [scope_word(Scope::Run), scope_word(Scope::Read)],
+            "resource_name": "Cellar",
+        })
+    }
+
+    /// Where that is to be had, as clients reach it.
+    fn metadata_url(&self) -> Option<String> {
+        let mut url = Url::parse(&self.table.audience).ok()?;
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{METADATA}{path}"));
+        url.set_query(None);
+        Some(url.into())
+    }
+
+    fn known(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Fetches the keys, if the token names one that is not known and it is time to ask again.
+    async fn learn(&self, token: &str) {
+        let Some(kid) = key_name(token).filter(|kid| !self.known().contains_key(kid)) else { return };
+        let mut asked = self.asked.lock().await;
+        // Whoever waited for another's request may know by now.
+        if self.known().contains_key(&kid) || asked.is_some_and(|at| at.elapsed() < FETCH_EVERY) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        match self.fetch().await {
+            Ok(keys) => *self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(keys),
+            Err(error) => tracing::warn!(issuer = self.table.issuer, error, "the keys of an issuer cannot be had"),
+        }
+    }
+
+    async fn fetch(&self) -> Result<Keys, String> {
+        let jwks = match &self.table.jwks {
+            Some(jwks) => jwks.clone(),
+            None => self.discover().await?,
+        };
+        let set: KeySet = self.get(&jwks).await?;
+        // Kinds of keys that are not known here are nobody's fault.
+        let known = set.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        let usable = known.filter(|key| {
+            let is_for_signatures = key.common.public_key_use.as_ref().is_none_or(|use_| *use_ == PublicKeyUse::Signature);
+            let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+            is_for_signatures && verifies
+        });
+        let key = |key: Jwk| {
+            let algorithm = key.common.key_algorithm.and_then(|named| named.to_string().parse().ok());
+            let decoding = DecodingKey::from_jwk(&key).ok()?;
+            Some((key.common.key_id.unwrap_or_default(), (decoding, algorithm)))
+        };
+        Ok(usable.take(KEYS_MAX).filter_map(key).collect())
+    }
+
+    /// Asks the issuer where its keys are, as RFC 8414 and `OpenID` Connect have it.
+    async fn discover(&self) -> Result<String, String> {
+        let issuer = Url::parse(&self.table.issuer).map_err(|error| error.to_string())?;
+        let path = issuer.path().trim_end_matches('/');
+        let places = [
+            format!("/.well-known/oauth-authorization-server{path}"),
+            format!("{path}/.well-known/openid-configuration"),
+        ];
+        let mut failure = String::new();
+        for place in places {
+            let mut url = issuer.clone();
+            url.set_path(&place);
+            match self.get::<Metadata>(url.as_str()).await {
+                Ok(found) if found.issuer == self.table.issuer => {
+                    return check_url(&found.jwks_uri).map(|()| found.jwks_uri);
+                }
+                Ok(found) => failure = format!("`{url}` is of the issuer `{}`", found.issuer),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("`{url}`: {error}");
+        let mut response = self.client.get(url).send().await.map_err(|error| failed(&error))?;
+        if response.status() != StatusCode::OK {
+            return Err(failed(&response.status()));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| failed(&error))? {
+            body.extend_from_slice(&piece);
+            if body.len() > ANSWER_BYTES_MAX {
+                return Err(failed(&format!("the answer has more than {ANSWER_BYTES_MAX} bytes")));
+            }
+        }
+        serde_json::from_slice(&body).map_err(|error| failed(&error))
+    }
+
+    /// Who somebody is by a token that this issuer signed for this server, and that is of use now.
+    pub(crate) fn identity(&self, token: &str) -> Option<Identity> {
+        let header = jsonwebtoken::decode_header(token).ok().filter(|_| token.len() <= TOKEN_BYTES_MAX)?;
+        let keys = self.known();
+        let (key, algorithm) = keys.get(header.kid.as_deref().unwrap_or_default())?;
+        let is_taken = ALGORITHMS.contains(&header.alg) && algorithm.is_none_or(|named| named == header.alg);
+        if !is_taken {
+            return None;
+        }
+        let mut validation = Validation::new(header.alg);
+        validation.set_issuer(&[&self.table.issuer]);
+        validation.set_audience(&[&self.table.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        validation.validate_nbf = true;
+        validation.leeway = LEEWAY;
+        let claims = jsonwebtoken::decode::<Map<String, Value>>(token, key, &validation).ok()?.claims;
+        let tenant = claims.get(&self.table.tenant_claim)?.as_str()?.to_owned();
+        Some(Identity { tenant, scopes: scopes(&claims) })
+    }
+}
+
+/// The name of a scope in tokens.
+fn scope_word(scope: Scope) -> String {
+    format!("cellar:{}", scope.name())
+}
+
+/// What a token allows: `scope`, a text, or `scp`, which some issuers have as a list.
+fn scopes(claims: &Map<String, Value>) -> Vec<Scope> {
+    let listed = |claim: &Value| match claim {
+        Value::String(text) => text.split(' ').map(str::to_owned).collect(),
+        Value::Array(words) => words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    let words: Vec<String> = ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).flat_map(listed).collect();
+    Scope::ALL.into_iter().filter(|scope| words.contains(&scope_word(*scope))).collect()
+}
+
+/// The name of the key that signed what looks like a token of an issuer.
+fn key_name(token: &str) -> Option<String> {
+    let looks = token.len() <= TOKEN_BYTES_MAX && token.bytes().filter(|byte| *byte == b'.').count() == 2;
+    let header = jsonwebtoken::decode_header(token).ok().filter(|_| looks)?;
+    ALGORITHMS.contains(&header.alg).then(|| header.kid.unwrap_or_default())
+}
+
+/// Keys come encrypted, but from this machine itself.
+fn check_url(text: &str) -> Result<(), String> {
+    cellar_wire::config::secure_url(text).map(|_| ()).ok_or_else(|| format!("`{text}` is not encrypted"))
+}
+
+/// The token that a request carries.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
+    let (kind, text) = given.split_once(' ')?;
+    kind.eq_ignore_ascii_case("bearer").then(|| text.trim())
+}
+
+impl Server {
+    /// Fetches the keys of the issuer, if a request needs one that is not known.
+    pub(crate) async fn learn_keys(&self, headers: &HeaderMap) {
+        if let (Some(issuer), Some(token)) = (&self.0.issuer, bearer(headers)) {
+            issuer.learn(token).await;
+        }
+    }
+
+    /// Says whose tokens are taken: to everybody, for whoever asks has none yet.
+    pub(crate) fn resource_metadata(&self) -> Answer {
+        let issuer = self.0.issuer.as_ref().ok_or_else(|| Problem::unknown("resource"))?;
+        gate::json(StatusCode::OK, &issuer.metadata())
+    }
+
+    /// Tells a client that was refused where to get a token that is not.
+    pub(crate) fn challenge(&self, response: &mut Response) {
+        let Some(url) = self.0.issuer.as_ref().and_then(Issuer::metadata_url) else { return };
+        let error = match response.status() {
+            StatusCode::UNAUTHORIZED => String::new(),
+            StatusCode::FORBIDDEN => format!(", error=\"insufficient_scope\", scope=\"{}\"", scope_word(Scope::Run)),
+            _ => return,
+        };
+        if let Ok(value) = HeaderValue::from_str(&format!("Bearer realm=\"cellar\", resource_metadata=\"{url}\"{error}")) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+        }
+    }
+}
