@@ -16,7 +16,7 @@ use crate::{
     socket::is_request_fault,
     terminal::{Look, escaped, escaped_lines, say, tell},
 };
-use cellar_hub::HubError;
+use cellar_hub::{HubError, LineError};
 use cellar_jupyter::KernelError;
 use cellar_server::{ServeError, TokenError};
 use cellar_setup::SetupError;
@@ -117,6 +117,20 @@ impl From<HubError> for CliError {
             HubError::Artifact(error) => CliError::Artifact(error),
             HubError::Setup(error) => error.into(),
             other => CliError::Hub(Arc::new(other)),
+        }
+    }
+}
+
+impl From<LineError> for CliError {
+    fn from(error: LineError) -> CliError {
+        match error {
+            LineError::Hub(error) => match Arc::try_unwrap(error) {
+                Ok(error) => error.into(),
+                Err(shared) => CliError::Hub(shared),
+            },
+            LineError::Invalid(invalid) => CliError::Invalid(invalid),
+            LineError::Refused(refusal) => CliError::Refused(refusal),
+            other => CliError::usage(other.to_string(), "see `cellar schema request`"),
         }
     }
 }

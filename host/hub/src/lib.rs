@@ -8,6 +8,8 @@
 //!
 //! Calls of the tools that a caller declared, and requests for input, go to whoever [answers](Answerer) for the session.
 //!
+//! [`Lines`] is the protocol of programs that speak to a hub by lines of JSON, over whatever carries lines.
+//!
 //! Front ends translate: they have no run path, no table of sessions and no journal of their own. Read [`Hub`] first.
 
 mod answers;
@@ -15,6 +17,7 @@ mod error;
 mod hub;
 mod journal;
 mod journals;
+mod lines;
 mod own;
 mod run;
 
@@ -23,5 +26,6 @@ pub use error::HubError;
 pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
 pub use journals::Journals;
+pub use lines::{Line, LineError, LineRead, Lines, Place, TASKS_MAX, pages};
 pub use own::OwnSession;
 pub use run::{Delivery, OnDisconnect, Reader, RunHandle, RunRequest};

@@ -37,7 +37,10 @@ pub use server::{
     session_request,
 };
 pub use session::StoredSessionJson;
-pub use stdio::{Answer, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, request_from_json, request_types};
+pub use stdio::{
+    Answer, Caller, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, is_snapshot_name, request_from_json,
+    request_types,
+};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -24,6 +24,14 @@ use crate::{
 const ID_BYTES_MAX: usize = 256;
 /// What is expected where a file is named.
 const FILE: &str = "the path of a file";
+/// What is expected where a snapshot of a server is named.
+const SNAPSHOT_NAME: &str = "the name of a snapshot: letters, digits, `-`, `_` and `.`";
+/// Bytes of such a name.
+const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+/// What callers that came over the network may say under `[session]`.
+const REMOTE_SESSION: [&str; 5] = ["input_timeout", "guests", "kernel_mode", "output_policy", "charts"];
+/// Why they may say nothing else.
+const REMOTE_REFUSED: &str = "expected nothing: only the operator of the server grants this";
 /// Tools that one session may be given by its caller.
 const TOOLS_MAX: usize = 1_000;
 
@@ -204,6 +212,15 @@ fn text_or_null(_: &mut schemars::SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"type": "string"}, {"type": "null"}]})
 }
 
+/// Whose lines these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Someone on this machine, who may name its files and folders.
+    Trusted,
+    /// Someone who came over the network: what they name lies on the server, and what they are granted is its operator's to say.
+    Remote,
+}
+
 /// A line that the caller writes.
 #[derive(Debug)]
 pub enum Request {
@@ -275,7 +292,7 @@ pub fn request_types() -> Vec<&'static str> {
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub fn request_from_json(bytes: &[u8], what: &str) -> (Option<String>, Result<Request, Invalid>) {
+pub fn request_from_json(bytes: &[u8], what: &str, caller: Caller) -> (Option<String>, Result<Request, Invalid>) {
     let mut problems = Problems::default();
     let node = match json::parse(bytes) {
         Ok(node) => node,
@@ -286,11 +303,11 @@ pub fn request_from_json(bytes: &[u8], what: &str) -> (Option<String>, Result<Re
     };
     let at = At::root(&node, "$");
     let mut id = None;
-    let request = request(&at, &mut id, &mut problems);
+    let request = request(&at, caller, &mut id, &mut problems);
     (id, problems.finish(what, request))
 }
 
-fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Option<Request> {
+fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut Problems) -> Option<Request> {
     let types = list(&request_types());
     let entries = at.entries(problems)?;
     *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| name(at, problems));
@@ -310,7 +327,7 @@ fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Opt
     }
     let session = |problems: &mut Problems| fields.get("session").and_then(|at| name(&at, problems));
     match *kind {
-        "open" => open(&fields, problems).map(|open| Request::Open(Box::new(open))),
+        "open" => open(&fields, caller, problems).map(|open| Request::Open(Box::new(open))),
         "run" => {
             let keep_going = fields.get("keep_going").and_then(|at| at.boolean(problems)).unwrap_or_default();
             Some(Request::Run { session: session(problems), cells: run_fields(&fields, problems)?, keep_going })
@@ -338,7 +355,7 @@ fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Opt
         }
         "snapshot" | "restore" => {
             let session = session(problems);
-            let file = file(&fields.required("file", FILE, problems)?, problems)?;
+            let file = file(&fields.required("file", FILE, problems)?, caller, problems)?;
             Some(match *kind {
                 "snapshot" => Request::Snapshot { session, file },
                 _ => Request::Restore { session, file },
@@ -354,8 +371,12 @@ fn request(at: &At<'_>, id: &mut Option<String>, problems: &mut Problems) -> Opt
 }
 
 /// The file of a snapshot. Standard streams are none: they have requests and answers on them.
-fn file(at: &At<'_>, problems: &mut Problems) -> Option<PathBuf> {
+fn file(at: &At<'_>, caller: Caller, problems: &mut Problems) -> Option<PathBuf> {
     let path = at.filled_text(problems)?;
+    if caller == Caller::Remote && !is_snapshot_name(path) {
+        at.expected(SNAPSHOT_NAME, problems);
+        return None;
+    }
     if path == "-" {
         at.expected(FILE, problems);
         return None;
@@ -363,7 +384,45 @@ fn file(at: &At<'_>, problems: &mut Problems) -> Option<PathBuf> {
     Some(path.into())
 }
 
-fn open(fields: &Fields<'_>, problems: &mut Problems) -> Option<Open> {
+/// Whether this can be the name of a snapshot that a server keeps.
+pub fn is_snapshot_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
+}
+
+/// Names what someone who came over the network cannot have; whether there is nothing of it.
+fn is_for_remote(fields: &Fields<'_>, problems: &mut Problems) -> bool {
+    let mut is_allowed = true;
+    let mut refuse = |at: &At<'_>, why: &str| {
+        problems.add(&at.path, why);
+        is_allowed = false;
+    };
+    if let Some(at) = fields.get("workspace") {
+        refuse(&at, "expected nothing: no folder of the server can be named over the network");
+    }
+    if let Some(grants) = fields.get("grants") {
+        for (key, at) in grants.entries(&mut Problems::default()).unwrap_or_default() {
+            match key {
+                "limits" | "environment" => {}
+                "session" => {
+                    for (key, at) in at.entries(&mut Problems::default()).unwrap_or_default() {
+                        if !REMOTE_SESSION.contains(&key) {
+                            refuse(&at, REMOTE_REFUSED);
+                        }
+                    }
+                }
+                _ => refuse(&at, REMOTE_REFUSED),
+            }
+        }
+    }
+    is_allowed
+}
+
+fn open(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<Open> {
+    // What is refused is not read: it may name files.
+    if caller == Caller::Remote && !is_for_remote(fields, problems) {
+        return None;
+    }
     let tools = match fields.get("tools") {
         None => Vec::new(),
         Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Vec::new(),
@@ -375,7 +434,7 @@ fn open(fields: &Fields<'_>, problems: &mut Problems) -> Option<Open> {
         workspace: fields.get("workspace").and_then(|at| at.filled_text(problems)).map(str::to_owned),
         tools,
         input: fields.get("input").and_then(|at| at.boolean(problems)),
-        snapshot: fields.get("snapshot").and_then(|at| file(&at, problems)),
+        snapshot: fields.get("snapshot").and_then(|at| file(&at, caller, problems)),
     })
 }
 

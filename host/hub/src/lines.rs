@@ -1,0 +1,414 @@
+//! The protocol of `cellar stdio`, whoever carries its lines: requests, one JSON object a line, and events and answers the
+//! same way; tools that the caller declares are called by a line and answered by a line.
+//!
+//! This is a translation of the hub's words into lines. A caller that does not read holds up the guests, not memory: every
+//! line goes through one bounded queue. When its requests end, runs end properly, and what waits for an answer of the caller
+//! fails. Names of sessions and runs are the caller's own: [`Place`] says what the hub calls them, and what the caller may
+//! ask for. Read [`Lines`] first.
+
+mod place;
+mod state;
+
+use std::{
+    io,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use cellar_engine::{
+    Event, EventKind, RunResult,
+    background::{Background, BackgroundReader},
+    results::View,
+};
+use cellar_wire::{
+    Answer, Caller, EventJson, Open, OpenSessionJson, OutputJson, REQUEST_BYTES_MAX, Request, ResultJson, StreamJson,
+    check::{Invalid, Problems},
+    first_outputs, output_page, request_from_json, request_types,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinSet,
+};
+
+use crate::{
+    Answerer, Ask, Delivery, HubError, OnDisconnect, RunHandle, RunRequest, SessionEntry,
+    lines::state::{Asked, Ended, Names},
+};
+
+pub use place::{LineError, Place};
+
+/// Of the protocol that [`Answer`] and [`Request`] are.
+const PROTOCOL: u32 = 1;
+/// Lines that wait for the caller to read them; more suspend the guests.
+const LINES_QUEUED_MAX: usize = 64;
+/// Requests under way that wait for something, runs among them, on one connection.
+pub const TASKS_MAX: usize = 4_096;
+
+/// Translates for one caller.
+pub struct Lines<P> {
+    place: Arc<P>,
+    caller: Caller,
+    answerer: Answerer,
+    names: Arc<Names>,
+    answers: mpsc::Sender<Line>,
+    room: Arc<Room>,
+}
+
+/// An answer that waits for the caller to read it.
+#[derive(Debug)]
+pub struct Line {
+    /// What is to be told.
+    pub answer: Answer,
+    /// Its share of what may wait, if it has much.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// A request, or that there was one.
+#[derive(Debug)]
+pub enum LineRead {
+    /// Without its end.
+    Whole(Vec<u8>),
+    /// More than a request may have; it was skipped.
+    TooLong,
+}
+
+impl From<Answer> for Line {
+    fn from(answer: Answer) -> Line {
+        Line { answer, _room: None }
+    }
+}
+
+/// Room for what waits to be read, in KiB. A caller that does not read costs no more, whatever its sessions display.
+struct Room {
+    kib: Arc<Semaphore>,
+    kib_max: u32,
+}
+
+impl Room {
+    fn new(kib_max: u32) -> Room {
+        Room { kib: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
+    }
+
+    /// Room for so many bytes to wait in; more than all there is counts as all.
+    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).min(self.kib_max);
+        if kib > 0 { self.kib.clone().acquire_many_owned(kib).await.ok() } else { None }
+    }
+}
+
+/// Asks the caller, by lines. Weak, because what holds this may outlive its session a little, and the output ends with
+/// its last writer.
+fn answerer(answers: mpsc::WeakSender<Line>, names: Weak<Names>) -> Answerer {
+    Answerer::new(move |ask| {
+        let (answers, names) = (answers.upgrade(), names.upgrade());
+        Box::pin(async move {
+            let (Some(answers), Some(names)) = (answers, names) else { return false };
+            let line = match ask {
+                Ask::Call { call, session, cell, tool, arguments } => {
+                    Answer::Call { call, session: names.of_session(session), cell: cell.0, tool, arguments }
+                }
+                Ask::Cancelled { call } => Answer::CallCancelled { call },
+            };
+            answers.send(line.into()).await.is_ok()
+        })
+    })
+}
+
+impl<P: Place> Lines<P> {
+    /// Whoever translates for one caller, and what it has to say. `kib_max` bounds the events that wait to be read.
+    pub fn new(place: P, caller: Caller, kib_max: u32) -> (Lines<P>, mpsc::Receiver<Line>) {
+        let (answers, queue) = mpsc::channel(LINES_QUEUED_MAX);
+        let names = Arc::new(Names::new(place.default_session()));
+        let answerer = answerer(answers.downgrade(), Arc::downgrade(&names));
+        let room = Arc::new(Room::new(kib_max));
+        (Lines { place: Arc::new(place), caller, answerer, names, answers, room }, queue)
+    }
+
+    /// Serves requests until there are no more, and then lets the runs end.
+    ///
+    /// # Errors
+    /// What the reader of the requests says.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves its runs to the hub, as those of a caller that has gone.
+    pub async fn serve(self, mut lines: mpsc::Receiver<io::Result<LineRead>>) -> io::Result<()> {
+        let hello = Answer::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION"),
+            languages: self.place.hub().languages().into_iter().map(|language| language.code()).collect(),
+            requests: request_types(),
+        };
+        self.say(hello).await;
+        let mut tasks = JoinSet::new();
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                Some(ended) = tasks.join_next() => self.ended(ended).await,
+                line = lines.recv() => match line {
+                    Some(line) => {
+                        count += 1;
+                        self.line(line?, count, &mut tasks).await;
+                    }
+                    None => break,
+                },
+            }
+        }
+        // The runs hear of it, and what they still have to say is said.
+        self.answerer.end();
+        while let Some(ended) = tasks.join_next().await {
+            self.ended(ended).await;
+        }
+        Ok(())
+    }
+
+    async fn ended(&self, ended: Result<Ended, tokio::task::JoinError>) {
+        let (asked, answer) = match ended {
+            Ok(Ended::Run) => return,
+            Ok(Ended::Saved(asked, saved)) => {
+                let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
+                (asked, answer)
+            }
+            Ok(Ended::Read(asked, outputs)) => {
+                let answer = outputs.map(|outputs| Some(Answer::Outputs { id: asked.id.clone(), outputs }));
+                (asked, answer)
+            }
+            Ok(Ended::Forked(asked, forked)) => {
+                let answer = forked.map(|session| Some(Answer::Opened { id: asked.id.clone(), session }));
+                (asked, answer)
+            }
+            Err(error) => return tracing::error!(%error, "a task of a request failed"),
+        };
+        self.answer(asked.id, asked.line, answer).await;
+    }
+
+    async fn say(&self, answer: Answer) {
+        // The writer ends when the caller does not read any more, and this task with it.
+        let _ = self.answers.send(answer.into()).await;
+    }
+
+    async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
+        let (id, request) = match line {
+            LineRead::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
+            LineRead::Whole(bytes) => request_from_json(&bytes, &format!("line {number}"), self.caller),
+            LineRead::TooLong => (None, Err(too_long(number))),
+        };
+        let answer = match request {
+            Ok(request) => self.request(request, &id, number, tasks).await,
+            Err(invalid) => Err(LineError::Invalid(invalid)),
+        };
+        self.answer(id, number, answer).await;
+    }
+
+    async fn answer(&self, id: Option<String>, line: u64, answer: Result<Option<Answer>, LineError>) {
+        match answer {
+            Ok(Some(answer)) => self.say(answer).await,
+            Ok(None) => {}
+            Err(error) => self.say(Answer::Error { id, line, error: self.place.refusal(error) }).await,
+        }
+    }
+
+    /// Carries out a request.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed then.
+    async fn request(
+        &self,
+        request: Request,
+        id: &Option<String>,
+        line: u64,
+        tasks: &mut JoinSet<Ended>,
+    ) -> Result<Option<Answer>, LineError> {
+        let asked = || Asked { id: id.clone(), line };
+        match request {
+            Request::Open(open) => {
+                let session = self.open(*open).await?;
+                return Ok(Some(Answer::Opened { id: id.clone(), session }));
+            }
+            Request::Run { session, cells, keep_going } => {
+                check_room(tasks)?;
+                let own = id.clone().unwrap_or_default();
+                let session = session.unwrap_or_else(|| self.names.usual.clone());
+                if session == self.names.usual && !self.names.is_open(&session) {
+                    self.open(Open { session: Some(session.clone()), ..Open::default() }).await?;
+                }
+                self.names.check_run(&own, self.place.hub())?;
+                self.session(Some(session.clone())).await?;
+                let id = self.place.run_id(&own);
+                let on_disconnect = OnDisconnect::Cancel(Duration::ZERO);
+                let request = RunRequest { id: id.clone(), cells, keep_going, is_owned: true, on_disconnect };
+                let run = self.place.hub().start(&self.names.session(&session)?, request)?;
+                self.names.run_started(&own, id);
+                let told = Told { own, session, run, line };
+                tasks.spawn(follow(told, self.place.clone(), self.answers.clone(), self.room.clone()));
+                return Ok(None);
+            }
+            Request::Cancel => {
+                let id = id.as_deref().unwrap_or_default();
+                let run = self.place.hub().run(&self.names.run(id)).ok().filter(|run| !run.is_ended());
+                run.ok_or_else(|| HubError::RunUnknown(id.to_owned()))?.cancel();
+                // The id is that of the run, whose result is the answer.
+                return Ok(None);
+            }
+            Request::ToLlm { run, output, view } => {
+                let run = self.place.hub().ended_run(&self.names.run(&run))?;
+                check_room(tasks)?;
+                let asked = asked();
+                tasks.spawn(async move { Ended::Read(asked, pages(run, output, view).await) });
+                return Ok(None);
+            }
+            Request::Reply { call, result } => {
+                if !self.answerer.reply(&call, result) {
+                    return Err(HubError::CallUnknown(call).into());
+                }
+            }
+            Request::SubmitInput { session, request_id, value } => {
+                let session = self.session(session).await?.session;
+                match value {
+                    Some(value) => session.submit_input(&request_id, value).map_err(HubError::from)?,
+                    None => session.end_input(&request_id).map_err(HubError::from)?,
+                }
+            }
+            Request::Reset { session, languages } => {
+                let session = self.session(session).await?.session;
+                languages.into_iter().for_each(|language| session.reset(language));
+            }
+            Request::Snapshot { session, file } => {
+                let session = self.session(session).await?.session;
+                check_room(tasks)?;
+                tasks.spawn(state::save(self.place.clone(), session, file, asked()));
+                return Ok(None);
+            }
+            Request::Restore { session, file } => {
+                let session = self.session(session).await?.session;
+                let snapshot = self.place.read_snapshot(file).await?;
+                session.rewind(&snapshot).map_err(HubError::from)?;
+            }
+            Request::Fork { session, new } => {
+                let from = session.unwrap_or_else(|| self.names.usual.clone());
+                self.session(Some(from.clone())).await?;
+                check_room(tasks)?;
+                let (place, names, asked) = (self.place.clone(), self.names.clone(), asked());
+                tasks.spawn(async move { Ended::Forked(asked, state::fork(&*place, &names, &from, new).await) });
+                return Ok(None);
+            }
+            Request::Sessions => {
+                let sessions = self.names.list(&self.place.hub().sessions());
+                let sessions = sessions.into_iter().map(|(session, runs)| OpenSessionJson { session, runs }).collect();
+                return Ok(Some(Answer::Sessions { id: id.clone(), sessions }));
+            }
+            Request::Close { session } => {
+                let own = session.unwrap_or_else(|| self.names.usual.clone());
+                let name = self.names.session(&own)?;
+                self.place.close(&name).await?;
+                self.names.closed(&own);
+            }
+        }
+        Ok(id.is_some().then(|| Answer::Done { id: id.clone() }))
+    }
+
+    /// The session that a request is about.
+    async fn session(&self, own: Option<String>) -> Result<SessionEntry, LineError> {
+        let name = self.names.session(own.as_deref().unwrap_or(&self.names.usual))?;
+        Ok(self.place.session(&name).await?)
+    }
+
+    /// Opens a session, and returns its name.
+    async fn open(&self, open: Open) -> Result<String, LineError> {
+        let own = self.names.new_session(open.session.clone())?;
+        let name = self.place.session_name(&own);
+        let request = crate::OpenRequest { name: Some(name.clone()), ..self.place.open(open).await? };
+        self.place.hub().open_session(request, Some(self.answerer.clone())).await.map_err(|error| match error {
+            // What its caller calls it.
+            HubError::SessionOpen(_) => HubError::SessionOpen(own.clone()),
+            error => error,
+        })?;
+        let background = self.place.hub().session(&name)?.session.background();
+        self.names.opened(&own, name);
+        tokio::spawn(tell_background(own.clone(), background, self.answers.downgrade()));
+        Ok(own)
+    }
+}
+
+/// Tells what a session's code writes while none of its cells runs.
+async fn tell_background(session: String, mut background: BackgroundReader, answers: mpsc::WeakSender<Line>) {
+    while let Some(Background { cell, is_stderr, text, .. }) = background.next().await {
+        let stream = StreamJson::new(is_stderr);
+        let Some(answers) = answers.upgrade() else { return };
+        let answer = Answer::Background { session: session.clone(), cell: cell.0, stream, text };
+        if answers.send(answer.into()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A run that is told of: its id and the name of its session as the caller has them, and the line that asked for it.
+struct Told {
+    own: String,
+    session: String,
+    run: RunHandle,
+    line: u64,
+}
+
+/// Tells the events of a run, and then what it came to.
+async fn follow<P: Place>(told: Told, place: Arc<P>, answers: mpsc::Sender<Line>, room: Arc<Room>) -> Ended {
+    let Told { own: id, session, run, line } = told;
+    let mut reader = run.own(0);
+    while let Some(delivery) = reader.next().await {
+        // What the owner of a run has not read is kept, so there is no gap.
+        let Delivery::Event(event) = delivery else { continue };
+        // An event is written as JSON when there is room for it, and not before.
+        let _room = room.take(event.kind.size_bytes()).await;
+        let event = match &event.kind {
+            EventKind::RunStarted { cells, .. } => {
+                let kind = EventKind::RunStarted { session: session.clone(), cells: cells.clone() };
+                EventJson::from(&Event { seq: event.seq, kind })
+            }
+            _ => EventJson::from(&*event),
+        };
+        if answers.send(Line { answer: Answer::Event { id: id.clone(), event }, _room }).await.is_err() {
+            // Nobody is left to be told.
+            return Ended::Run;
+        }
+    }
+    let last = match run.result().await {
+        Ok(result) => {
+            let _room = room.take(result.display_bytes()).await;
+            let answer = Answer::Result { id, result: Box::new(ResultJson::from(&*result)) };
+            Line { answer, _room }
+        }
+        Err(error) => Answer::Error { id: Some(id), line, error: place.refusal(error.into()) }.into(),
+    };
+    let _ = answers.send(last).await;
+    Ended::Run
+}
+
+/// A page of one output of a run that has ended, or the first of each.
+///
+/// # Errors
+/// There is no such output.
+pub async fn pages(run: RunHandle, output: Option<usize>, view: View) -> Result<Vec<OutputJson>, LineError> {
+    let result: Arc<RunResult> = run.result().await?;
+    // It reads the files of tables.
+    let read = tokio::task::spawn_blocking(move || {
+        let view = View { artifacts: run.session().artifacts().ok(), ..view };
+        match output {
+            None => Ok(first_outputs(&result, &view)),
+            Some(number) => output_page(&result, number, &view).map(|page| vec![page]).map_err(|count| {
+                LineError::refused("usage", format!("no output `{number}` is in the run, which has {count}"))
+            }),
+        }
+    });
+    read.await.map_err(HubError::Task)?
+}
+
+/// Checks that one more task can be followed.
+fn check_room(tasks: &JoinSet<Ended>) -> Result<(), LineError> {
+    if tasks.len() < TASKS_MAX { Ok(()) } else { Err(HubError::RunsFull(TASKS_MAX).into()) }
+}
+
+/// The refusal of a line that was skipped.
+fn too_long(number: u64) -> Invalid {
+    let mut problems = Problems::default();
+    problems.add("$", format_args!("expected at most {REQUEST_BYTES_MAX} bytes"));
+    problems.refusal(&format!("line {number}"))
+}

@@ -1,0 +1,169 @@
+//! What a caller calls its sessions and runs, and requests about the state of a session. That is captured between two steps
+//! of its cells, which may take as long as a cell computes: those who wait for it are tasks of their own.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use cellar_core::sync::lock;
+use cellar_engine::Session;
+use cellar_wire::OutputJson;
+
+use crate::{Hub, HubError, LineError, Place, lines::TASKS_MAX};
+
+/// Runs whose ids are kept, those under way included.
+const RUNS_KEPT: usize = 2 * TASKS_MAX;
+
+/// What a task leaves when it ends.
+pub(super) enum Ended {
+    /// A run was told of to its end.
+    Run,
+    /// A request to write a snapshot.
+    Saved(Asked, Result<(), LineError>),
+    /// A request for what a model is given of a run.
+    Read(Asked, Result<Vec<OutputJson>, LineError>),
+    /// A request for a fork, with the name of the fork.
+    Forked(Asked, Result<String, LineError>),
+}
+
+/// Whom an answer is for.
+pub(super) struct Asked {
+    pub(super) id: Option<String>,
+    pub(super) line: u64,
+}
+
+/// Keeps the state of a session.
+pub(super) async fn save<P: Place>(place: Arc<P>, session: Session, file: PathBuf, asked: Asked) -> Ended {
+    let saved = match session.snapshot().await {
+        Ok(snapshot) => place.write_snapshot(snapshot, file).await,
+        Err(error) => Err(HubError::from(error).into()),
+    };
+    Ended::Saved(asked, saved)
+}
+
+/// Opens a session with the state of another one, and returns its name.
+pub(super) async fn fork(
+    place: &impl Place,
+    names: &Names,
+    from: &str,
+    new: Option<String>,
+) -> Result<String, LineError> {
+    let (from, own) = (names.session(from)?, names.new_session(new)?);
+    let name = place.fork(&from, &own).await.map_err(|error| match error {
+        HubError::SessionOpen(_) => HubError::SessionOpen(own.clone()),
+        error => error,
+    })?;
+    names.opened(&own, name);
+    Ok(own)
+}
+
+/// What a caller calls its sessions and runs, and what the hub does.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The session of requests that name none, as the caller calls it.
+    pub(super) usual: String,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By the caller's names.
+    sessions: BTreeMap<String, String>,
+    /// By the hub's names.
+    own_sessions: HashMap<String, String>,
+    unnamed: u64,
+    /// The hub's ids by the caller's, of those under way and of the latest that have ended.
+    runs: HashMap<String, String>,
+    /// The caller's ids, the oldest first.
+    oldest: VecDeque<String>,
+}
+
+impl Names {
+    pub(super) fn new((usual, name): (String, Option<String>)) -> Names {
+        let names = Names { usual: usual.clone(), table: Mutex::default() };
+        if let Some(name) = name {
+            names.opened(&usual, name);
+        }
+        names
+    }
+
+    /// What the hub calls a session.
+    pub(super) fn session(&self, own: &str) -> Result<String, HubError> {
+        lock(&self.table).sessions.get(own).cloned().ok_or_else(|| HubError::SessionUnknown(own.to_owned()))
+    }
+
+    /// What the caller calls a session.
+    pub(super) fn of_session(&self, name: String) -> String {
+        lock(&self.table).own_sessions.get(&name).cloned().unwrap_or(name)
+    }
+
+    pub(super) fn is_open(&self, own: &str) -> bool {
+        lock(&self.table).sessions.contains_key(own)
+    }
+
+    /// The caller's name for a session to open, made up if need be.
+    pub(super) fn new_session(&self, own: Option<String>) -> Result<String, HubError> {
+        let mut table = lock(&self.table);
+        let own = own.unwrap_or_else(|| {
+            table.unnamed += 1;
+            format!("session-{}", table.unnamed)
+        });
+        if table.sessions.contains_key(&own) { Err(HubError::SessionOpen(own)) } else { Ok(own) }
+    }
+
+    pub(super) fn opened(&self, own: &str, name: String) {
+        let mut table = lock(&self.table);
+        table.own_sessions.insert(name.clone(), own.to_owned());
+        table.sessions.insert(own.to_owned(), name);
+    }
+
+    pub(super) fn closed(&self, own: &str) {
+        let mut table = lock(&self.table);
+        if let Some(name) = table.sessions.remove(own) {
+            table.own_sessions.remove(&name);
+        }
+    }
+
+    /// The caller's sessions, by name, each with its runs that are under way, of all that the hub has.
+    pub(super) fn list(&self, open: &[(String, Vec<String>)]) -> Vec<(String, Vec<String>)> {
+        let table = lock(&self.table);
+        let own_runs: HashMap<&str, &str> = table.runs.iter().map(|(own, id)| (&**id, &**own)).collect();
+        let open: HashMap<&str, &Vec<String>> = open.iter().map(|(name, runs)| (&**name, runs)).collect();
+        let listed = table.sessions.iter().map(|(own, name)| {
+            let runs = open.get(&**name).into_iter().copied().flatten();
+            let mut runs: Vec<String> = runs.filter_map(|run| own_runs.get(&**run)).map(|own| (*own).to_owned()).collect();
+            runs.sort_unstable();
+            (own.clone(), runs)
+        });
+        listed.collect()
+    }
+
+    /// What the hub calls a run; what nobody called so is called so by the hub, if it is there at all.
+    pub(super) fn run(&self, own: &str) -> String {
+        lock(&self.table).runs.get(own).cloned().unwrap_or_else(|| own.to_owned())
+    }
+
+    /// Makes sure that no run under way has this id.
+    pub(super) fn check_run(&self, own: &str, hub: &Hub) -> Result<(), HubError> {
+        let id = lock(&self.table).runs.get(own).cloned();
+        match id.and_then(|id| hub.run(&id).ok()) {
+            Some(run) if !run.is_ended() => Err(HubError::RunUnderWay(own.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn run_started(&self, own: &str, id: String) {
+        let mut table = lock(&self.table);
+        if table.runs.insert(own.to_owned(), id).is_some() {
+            return;
+        }
+        table.oldest.push_back(own.to_owned());
+        if table.oldest.len() > RUNS_KEPT
+            && let Some(oldest) = table.oldest.pop_front()
+        {
+            table.runs.remove(&oldest);
+        }
+    }
+}
