@@ -16,6 +16,8 @@ MCP := target/mcp
 JUPYTER := target/jupyter
 # The SDKs of E2B, which a test drives the server with.
 E2B := target/e2b
+# A validator of API descriptions, which a test holds that of the server to.
+OPENAPI := target/openapi
 
 .DEFAULT_GOAL := help
 .PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz conformance conformance-python conformance-data conformance-javascript lint bless \
@@ -50,6 +52,7 @@ packages: setup
 	@.ci/mcp $(MCP)
 	@.ci/jupyter $(JUPYTER)
 	@.ci/e2b $(E2B)
+	@.ci/openapi $(OPENAPI)
 
 announce: setup
 	@.ci/announce $(CELLAR) $(CELLAR_CACHE)
@@ -98,6 +101,7 @@ lint: setup ## Check format, lints and documentation
 
 bless: guests data-guest packages ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
+	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those)'
 
 bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)

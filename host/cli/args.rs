@@ -229,6 +229,8 @@ pub(crate) enum ScopeName {
     Run,
     /// To look at sessions, runs, files and outputs
     Read,
+    /// To see which tenants there are and what they use, and to have the server take no new work
+    Admin,
     /// To look at what is counted of all tenants
     Metrics,
 }
@@ -238,6 +240,7 @@ impl From<ScopeName> for cellar_server::Scope {
         match name {
             ScopeName::Run => cellar_server::Scope::Run,
             ScopeName::Read => cellar_server::Scope::Read,
+            ScopeName::Admin => cellar_server::Scope::Admin,
             ScopeName::Metrics => cellar_server::Scope::Metrics,
         }
     }

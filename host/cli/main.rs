@@ -24,6 +24,7 @@ mod token;
 
 use std::{process::ExitCode, time::Duration};
 
+use cellar_wire::config::{Config, Logs};
 use clap::{CommandFactory, Parser};
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return report::print_usage(&error),
     };
-    log_to_stderr();
+    log_to_stderr(logs_json(&arguments.command));
     let code = match dispatch(arguments) {
         Ok(code) => code,
         Err(error) if error.is_reader_gone() => EXIT_COMPLETE,
@@ -66,10 +67,24 @@ fn work_in_processes() {
     }
 }
 
+/// Whether a server is to be started whose configuration asks for objects. What is wrong with that is told when it starts.
+fn logs_json(command: &Command) -> bool {
+    let Command::Serve(arguments) = command else { return false };
+    let path = arguments.granted.config.as_ref();
+    path.and_then(|path| Config::load(path).ok()).is_some_and(|config| config.server.logs == Some(Logs::Json))
+}
+
 /// Logs what `CELLAR_LOG` asks for, such as `info` or `cellar_bridges=debug`; warnings otherwise, but for those of the MCP
 /// SDK, whose failures are told anyway.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
+///
+/// A server whose configuration asks for objects logs one a line, and one for each request.
+fn log_to_stderr(is_json: bool) {
+    let usual = if is_json { "warn,rmcp=off,cellar_server::requests=info" } else { "warn,rmcp=off" };
+    let filter = EnvFilter::try_from_env("CELLAR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
+    if is_json {
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
+        return log.with_writer(|| terminal::Log).init();
+    }
     let colors = terminal::Look::of_stderr().has_colors;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Log).with_ansi(colors).init();
 }

@@ -10,7 +10,7 @@ mod place;
 mod state;
 
 use std::{
-    io,
+    fmt, io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -112,6 +112,12 @@ fn answerer(answers: mpsc::WeakSender<Line>, names: Weak<Names>) -> Answerer {
             answers.send(line.into()).await.is_ok()
         })
     })
+}
+
+impl<P> fmt::Debug for Lines<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("caller", &self.caller).field("names", &self.names).finish_non_exhaustive()
+    }
 }
 
 impl<P: Place> Lines<P> {
@@ -221,10 +227,12 @@ impl<P: Place> Lines<P> {
         let asked = || Asked { id: id.clone(), line };
         match request {
             Request::Open(open) => {
+                self.place.admit()?;
                 let session = self.open(*open).await?;
                 return Ok(Some(Answer::Opened { id: id.clone(), session }));
             }
             Request::Run { session, cells, keep_going } => {
+                self.place.admit()?;
                 check_room(tasks)?;
                 let own = id.clone().unwrap_or_default();
                 let session = session.unwrap_or_else(|| self.names.usual.clone());
@@ -250,14 +258,19 @@ impl<P: Place> Lines<P> {
                 return Ok(None);
             }
             Request::ToLlm { run, output, view } => {
-                let run = self.place.hub().ended_run(&self.names.run(&run))?;
+                let ended = self.place.hub().ended_run(&self.names.run(&run));
+                let run = ended.map_err(|error| match error {
+                    // What its caller calls it.
+                    HubError::RunForgotten { kept, .. } => HubError::RunForgotten { id: run, kept },
+                    error => error,
+                })?;
                 check_room(tasks)?;
                 let asked = asked();
                 tasks.spawn(async move { Ended::Read(asked, pages(run, output, view).await) });
                 return Ok(None);
             }
             Request::Reply { call, result } => {
-                if !self.answerer.reply(&call, result) {
+                if !self.place.reply(&call, &result) && !self.answerer.reply(&call, result) {
                     return Err(HubError::CallUnknown(call).into());
                 }
             }
@@ -284,6 +297,7 @@ impl<P: Place> Lines<P> {
                 session.rewind(&snapshot).map_err(HubError::from)?;
             }
             Request::Fork { session, new } => {
+                self.place.admit()?;
                 let from = session.unwrap_or_else(|| self.names.usual.clone());
                 self.session(Some(from.clone())).await?;
                 check_room(tasks)?;
@@ -309,7 +323,7 @@ impl<P: Place> Lines<P> {
     /// The session that a request is about.
     async fn session(&self, own: Option<String>) -> Result<SessionEntry, LineError> {
         let name = self.names.session(own.as_deref().unwrap_or(&self.names.usual))?;
-        Ok(self.place.session(&name).await?)
+        self.place.session(&name).await
     }
 
     /// Opens a session, and returns its name.
@@ -317,11 +331,7 @@ impl<P: Place> Lines<P> {
         let own = self.names.new_session(open.session.clone())?;
         let name = self.place.session_name(&own);
         let request = crate::OpenRequest { name: Some(name.clone()), ..self.place.open(open).await? };
-        self.place.hub().open_session(request, Some(self.answerer.clone())).await.map_err(|error| match error {
-            // What its caller calls it.
-            HubError::SessionOpen(_) => HubError::SessionOpen(own.clone()),
-            error => error,
-        })?;
+        self.place.hub().open_session(request, Some(self.answerer.clone())).await?;
         let background = self.place.hub().session(&name)?.session.background();
         self.names.opened(&own, name);
         tokio::spawn(tell_background(own.clone(), background, self.answers.downgrade()));

@@ -7,7 +7,7 @@ use std::{
 
 use cellar_core::sync::lock;
 use cellar_engine::{
-    Canceller, Cell, Event, EventKind, Run, RunResult, Session,
+    Canceller, Cell, CellId, Event, EventKind, Run, RunResult, Session,
     artifacts::{ARTIFACT_SCHEME, ArtifactError, Description},
     mime::MimeData,
 };
@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     end: OnceLock<Result<Arc<RunResult>, Arc<HubError>>>,
     /// What that takes.
     held: OnceLock<Held>,
+    /// Its cells that have started, in order.
+    cells: Mutex<Vec<CellId>>,
 }
 
 /// A run of a hub. A cheap handle.
@@ -111,6 +113,7 @@ impl RunHandle {
             on_disconnect: request.on_disconnect,
             end: OnceLock::new(),
             held: OnceLock::new(),
+            cells: Mutex::default(),
         }))
     }
 
@@ -135,6 +138,11 @@ impl RunHandle {
         if let Some(canceller) = self.0.canceller.get() {
             canceller.cancel();
         }
+    }
+
+    /// Whether this is one of its cells, and has started.
+    pub fn has_cell(&self, cell: CellId) -> bool {
+        lock(&self.0.cells).contains(&cell)
     }
 
     /// Whether all has been said of it: its id is free then.
@@ -463,6 +471,9 @@ pub(crate) async fn drive(
         };
         let Some(event) = event else { break };
         result.apply(&event);
+        if let EventKind::CellStarted { cell, .. } = &event.kind {
+            lock(&shared.cells).push(*cell);
+        }
         match &event.kind {
             EventKind::InputRequest { request_id, .. } if is_unanswered => drop(shared.session.end_input(request_id)),
             EventKind::InputRequest { request_id, .. } => asked.push(request_id.clone()),

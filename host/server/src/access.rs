@@ -40,19 +40,22 @@ pub enum Scope {
     Run,
     /// To look at sessions, runs, files and outputs.
     Read,
+    /// To see which tenants there are and what they use, and to have the server take no new work.
+    Admin,
     /// To look at what is counted of all tenants.
     Metrics,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 3] = [Scope::Run, Scope::Read, Scope::Metrics];
+    pub const ALL: [Scope; 4] = [Scope::Run, Scope::Read, Scope::Admin, Scope::Metrics];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Run => "run",
             Scope::Read => "read",
+            Scope::Admin => "admin",
             Scope::Metrics => "metrics",
         }
     }

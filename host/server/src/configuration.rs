@@ -30,6 +30,7 @@ const RUNS_MAX: u64 = 256;
 const BODY_MIB_MAX: u64 = 64;
 const CONNECTIONS_MAX: u64 = 1_024;
 const DRAIN_SECONDS: u64 = 30;
+const IDLE_AFTER_SECONDS: u64 = 300;
 
 impl ServerConfig {
     /// What the file that `overrides` names says, with the text of a token that is made for this run if there are no
@@ -57,6 +58,7 @@ impl ServerConfig {
             runs_max: count(table.runs, RUNS_MAX),
             requests_per_second: table.requests_per_second,
             is_durable,
+            idle_after: server.idle_after.unwrap_or(IDLE_AFTER_SECONDS),
         };
         let mut own = None;
         let tenants = if config.tenants.is_empty() {
@@ -92,6 +94,7 @@ impl ServerConfig {
             body_bytes_max: count(server.body_mib, BODY_MIB_MAX) << 20,
             connections_max: count(server.connections, CONNECTIONS_MAX),
             drain: Duration::from_secs(server.drain.unwrap_or(DRAIN_SECONDS)),
+            traces: server.traces.as_ref().and_then(|url| url.parse().ok()),
             progress,
         };
         Ok((config, text))

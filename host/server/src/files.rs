@@ -19,6 +19,7 @@ use crate::{
     access::characters,
     gate::{self, Call},
     problem::{Answer, Problem},
+    tar,
     tenant::on_a_thread,
 };
 
@@ -31,10 +32,14 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
     let path = guest_path(names)?;
     let session = call.tenant.session(session).await?.session;
+    let is_tar = tar::is_named(&call.headers, header::ACCEPT);
     let opened = on_a_thread(move || {
         let mut files = session.files();
         let stat = files.stat_at(ROOT, &path, true)?;
         let is_folder = stat.kind == FileKind::Directory;
+        if is_folder && is_tar {
+            return Ok(Opened::Tar(Box::new(files), path));
+        }
         let how = OpenHow { read: true, directory: is_folder, follow_symlinks: true, ..OpenHow::default() };
         let file = files.open(ROOT, &path, how)?;
         if is_folder {
@@ -45,6 +50,7 @@ pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
     });
     match opened.await?? {
         Opened::Folder(entries) => gate::json(StatusCode::OK, &json!({ "entries": entries })),
+        Opened::Tar(files, path) => Ok(tar::pack(files, path)),
         Opened::File(files, file, stat) => {
             let head =
                 Head { size: stat.size, etag: Some(etag(&stat)), mime_type: "application/octet-stream".to_owned() };
@@ -55,6 +61,7 @@ pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
 
 enum Opened {
     Folder(Vec<FileJson>),
+    Tar(Box<Files>, String),
     File(Box<Files>, Descriptor, Stat),
 }
 
@@ -89,6 +96,9 @@ pub(crate) async fn write(mut call: Call, session: &str, names: &[&str]) -> Answ
     let body = call.stream();
     let (parent, _) = target.rsplit_once('/').unwrap_or_default();
     let (parent, part) = (parent.to_owned(), format!("{parent}/.upload-{}", characters(16)));
+    if is_folder && tar::is_named(&call.headers, header::CONTENT_TYPE) {
+        return tar::unpack(session, target, body).await;
+    }
     if is_folder {
         on_a_thread(move || make_folders(&mut session.files(), &target)).await??;
         return Ok(StatusCode::CREATED.into_response());
@@ -141,7 +151,12 @@ pub(crate) fn replace(files: &mut Files, path: &str, bytes: &[u8]) -> Result<(),
 }
 
 /// Writes all of these bytes from an offset on, and returns that behind them.
-fn write_all(files: &mut Files, file: Descriptor, mut offset: u64, mut bytes: &[u8]) -> Result<u64, FileError> {
+pub(crate) fn write_all(
+    files: &mut Files,
+    file: Descriptor,
+    mut offset: u64,
+    mut bytes: &[u8],
+) -> Result<u64, FileError> {
     while !bytes.is_empty() {
         let written = files.write(file, offset, &bytes[..bytes.len().min(PIECE_BYTES)])?;
         bytes = &bytes[usize::try_from(written).unwrap_or(bytes.len()).min(bytes.len())..];

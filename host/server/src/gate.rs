@@ -14,10 +14,11 @@ use hyper::body::Body as _;
 use crate::{
     Server,
     access::{self, Scope},
-    e2b, files, jupyter, looks, metrics, oauth,
+    admin, calls, e2b, files, jupyter, looks, metrics, oauth, openapi, operations,
     problem::{Answer, Problem},
-    runs, sessions, stores,
+    runs, sessions, stdio, stores,
     tenant::Tenant,
+    traces::Told,
 };
 
 /// How long the body of a request that is not a file may take to come.
@@ -49,12 +50,27 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         "/readyz" if is_asked && *server.0.is_draining.borrow() => return Problem::draining().into_response(),
         "/readyz" if is_asked => return "ready\n".into_response(),
         "/metrics" if is_asked => return metrics::show(&server, &parts.headers).into_response(),
+        "/openapi.json" if is_asked => return openapi::show().into_response(),
         path if path == "/mcp" || path.starts_with("/v1/") => {}
         path if path.starts_with(oauth::METADATA) && is_asked => return server.resource_metadata().into_response(),
         _ => return Problem::unknown("resource").into_response(),
     }
     server.learn_keys(&parts.headers).await;
-    let scope = if is_asked { Scope::Read } else { Scope::Run };
+    let names = names(parts.uri.path());
+    let names: Result<Vec<&str>, &Problem> =
+        names.as_ref().map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+    let place: &[&str] = names.as_deref().unwrap_or_default();
+    let scope = match place {
+        ["admin", ..] => Scope::Admin,
+        // What comes over them may be anything.
+        ["stdio"] | ["sessions", _, "stdio"] => Scope::Run,
+        _ if is_asked => Scope::Read,
+        _ => Scope::Run,
+    };
+    let told = match parts.uri.path() {
+        "/mcp" => Some("/mcp"),
+        _ => operations::at(place).map(|operation| operation.path).next(),
+    };
     let tenant = match server.caller(&parts.headers, scope) {
         Ok(tenant) => tenant,
         Err(problem) => {
@@ -64,57 +80,84 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
             return response;
         }
     };
-    let starts_work = parts.method == Method::POST;
-    let admitted = tenant.admit().and_then(|()| match starts_work && *server.0.is_draining.borrow() {
-        true => Err(Problem::draining()),
-        false => Ok(()),
-    });
-    let answered = match admitted {
+    let answered = match (tenant.admit(), names.is_ok()) {
+        (Err(problem), _) => Err(problem),
+        (Ok(()), _) if parts.uri.path() == "/mcp" => match *server.0.is_draining.borrow() && !is_asked {
+            true => Err(Problem::draining()),
+            false => Ok(()),
+        },
+        (Ok(()), false) => Err(Problem::bad(NOT_UTF8)),
+        (Ok(()), true) => Ok(()),
+    };
+    let answered = match answered {
         Ok(()) if parts.uri.path() == "/mcp" => server.mcp(&tenant, parts, body).await,
         Ok(()) => {
             let query = parts.uri.query().map(str::to_owned);
-            let call = Call { server: server.clone(), tenant: tenant.clone(), headers: parts.headers, query, body };
-            route(call, &parts.method, parts.uri.path()).await
+            let method = parts.method.clone();
+            match (method, place) {
+                (Method::GET, ["stdio"]) => stdio::connect(&server, tenant.clone(), None, parts).await,
+                (Method::GET, ["sessions", session, "stdio"]) => {
+                    let session = Some((*session).to_owned());
+                    stdio::connect(&server, tenant.clone(), session, parts).await
+                }
+                (method, place) => {
+                    let (server, tenant) = (server.clone(), tenant.clone());
+                    route(Call { server, tenant, headers: parts.headers, query, body }, &method, place).await
+                }
+            }
         }
         Err(problem) => Err(problem),
     };
-    let response = answered.unwrap_or_else(Problem::into_response);
+    let mut response = answered.unwrap_or_else(Problem::into_response);
     server.0.metrics.count(Some(&tenant.name), response.status());
+    response.extensions_mut().insert(Told { tenant: Some(tenant.name.clone()), route: told });
+    if let Some(rate) = tenant.rate() {
+        tell_rate(&mut response, rate);
+    }
     response
 }
 
-/// Finds what a request is for. The path of a file may have any number of names, and all else is as long as it is.
-async fn route(call: Call, method: &Method, path: &str) -> Answer {
-    let names: Result<Vec<String>, Problem> = path.split('/').skip(2).map(decoded).collect();
-    let names = names?;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let method = if *method == Method::HEAD { &Method::GET } else { method };
-    let known: &[&str] = match names.as_slice() {
-        ["eval"] => &["POST"],
-        ["sessions"] => &["GET", "POST"],
-        ["sessions", _] => &["GET", "DELETE"],
-        ["sessions", _, "variables"] | ["sessions", _, "variables", _] => &["GET"],
-        ["sessions", _, "files"] => &["GET"],
-        ["sessions", _, "files", ..] => &["GET", "PUT", "DELETE"],
-        ["sessions", _, "reset" | "hibernate" | "fork" | "rewind" | "runs" | "snapshots" | "complete" | "inspect"] => {
-            &["POST"]
+/// Tells how many requests a tenant may still make, as `draft-ietf-httpapi-ratelimit-headers` has it.
+fn tell_rate(response: &mut Response, (most, left, seconds): (u64, u64, u64)) {
+    let headers = response.headers_mut();
+    for (name, text) in [
+        ("ratelimit-policy", format!("\"requests\";q={most};w=1")),
+        ("ratelimit", format!("\"requests\";r={left};t={seconds}")),
+    ] {
+        if let Ok(value) = text.parse() {
+            headers.insert(name, value);
         }
-        ["runs", _] | ["runs", _, "events"] => &["GET"],
-        ["runs", _, "cancel" | "input"] => &["POST"],
-        ["snapshots"] | ["artifacts"] | ["artifacts", _] | ["tenant"] | ["languages"] => &["GET"],
-        ["snapshots", _] => &["GET", "DELETE"],
-        _ => return Err(Problem::unknown("resource")),
-    };
-    if !known.contains(&method.as_str()) {
-        let detail = format!("{method} has no meaning here; {} has", cellar_bridges::list(known));
-        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
     }
-    match (method.as_str(), names.as_slice()) {
+}
+
+/// The names of a path, behind the first.
+fn names(path: &str) -> Result<Vec<String>, Problem> {
+    path.split('/').skip(2).map(decoded).collect()
+}
+
+/// Finds what a request is for. The path of a file may have any number of names, and all else is as long as it is.
+async fn route(call: Call, method: &Method, names: &[&str]) -> Answer {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let known: Vec<&str> = operations::at(names).map(|operation| operation.method).collect();
+    if known.is_empty() {
+        return Err(Problem::unknown("resource"));
+    }
+    let Some(operation) = operations::at(names).find(|operation| operation.method == method.as_str()) else {
+        let detail = format!("{method} has no meaning here; {} has", cellar_bridges::list(&known));
+        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
+    };
+    if operation.starts_work() && *call.server.0.is_draining.borrow() {
+        return Err(Problem::draining());
+    }
+    match (method.as_str(), names) {
         ("POST", ["eval"]) => runs::eval(call).await,
         ("GET", ["sessions"]) => sessions::list(call).await,
         ("POST", ["sessions"]) => sessions::create(call).await,
         ("GET", ["sessions", session]) => sessions::show(call, session).await,
+        ("PATCH", ["sessions", session]) => sessions::change(call, session).await,
         ("DELETE", ["sessions", session]) => sessions::delete(call, session).await,
+        ("GET", ["sessions", session, "calls"]) => calls::list(call, session).await,
+        ("POST", ["sessions", session, "calls", name]) => calls::reply(call, session, name).await,
         ("POST", ["sessions", session, "reset"]) => sessions::reset(call, session).await,
         ("POST", ["sessions", session, "hibernate"]) => sessions::hibernate(call, session).await,
         ("POST", ["sessions", session, "fork"]) => sessions::fork(call, session).await,
@@ -130,8 +173,11 @@ async fn route(call: Call, method: &Method, path: &str) -> Answer {
         ("DELETE", ["sessions", session, "files", path @ ..]) => files::remove(call, session, path).await,
         ("GET", ["runs", run]) => runs::show(call, run).await,
         ("GET", ["runs", run, "events"]) => runs::events(call, run).await,
+        ("GET", ["runs", run, "outputs"]) => runs::outputs(call, run, None).await,
+        ("GET", ["runs", run, "outputs", output]) => runs::outputs(call, run, Some(output)).await,
         ("POST", ["runs", run, "cancel"]) => runs::cancel(call, run).await,
         ("POST", ["runs", run, "input"]) => runs::input(call, run).await,
+        ("POST", ["runs", run, "calls", name]) => calls::reply_in_run(call, run, name).await,
         ("GET", ["snapshots"]) => stores::snapshots(call).await,
         ("GET", ["snapshots", snapshot]) => stores::read_snapshot(call, snapshot).await,
         ("DELETE", ["snapshots", snapshot]) => stores::delete_snapshot(call, snapshot).await,
@@ -139,13 +185,21 @@ async fn route(call: Call, method: &Method, path: &str) -> Answer {
         ("GET", ["artifacts", artifact]) => stores::read_artifact(call, artifact).await,
         ("GET", ["tenant"]) => sessions::tenant(call).await,
         ("GET", ["languages"]) => sessions::languages(call).await,
+        ("GET", ["admin", "tenants"]) => admin::tenants(&call),
+        ("GET", ["admin", "tenants", tenant]) => admin::tenant(call, tenant).await,
+        ("POST", ["admin", "reload"]) => admin::reload(&call),
+        ("POST", ["admin", "drain"]) => admin::drain(&call, true),
+        ("DELETE", ["admin", "drain"]) => admin::drain(&call, false),
         _ => Err(Problem::unknown("resource")),
     }
 }
 
+/// What is said of a path that is no text.
+const NOT_UTF8: &str = "the path of this request is no UTF-8 text with `%XX` in the place of other bytes";
+
 /// A name in a path, without its `%XX`.
 pub(crate) fn decoded(name: &str) -> Result<String, Problem> {
-    let bad = || Problem::bad("the path of this request is no UTF-8 text with `%XX` in the place of other bytes");
+    let bad = || Problem::bad(NOT_UTF8);
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -258,6 +312,37 @@ impl Server {
     }
 }
 
+/// An answer that has nothing to say.
+pub(crate) fn empty() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// Cuts a page out of a list that is in the order of its names, as `limit` and `after` ask: the page, and the `after` of the
+/// next.
+pub(crate) fn page<T>(
+    asked: &HashMap<String, String>,
+    list: Vec<T>,
+    name: impl Fn(&T) -> &str,
+) -> Result<(Vec<T>, Option<String>), Problem> {
+    let limit = match asked.get("limit") {
+        None => PAGE,
+        Some(text) => {
+            let limit = text.parse::<usize>().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+            limit.ok_or_else(|| Problem::bad(format!("`limit` is a number from 1 to {PAGE_MAX}")))?
+        }
+    };
+    let after = asked.get("after").map(String::as_str);
+    let mut rest = list.into_iter().filter(|item| after.is_none_or(|after| name(item) > after));
+    let page: Vec<T> = rest.by_ref().take(limit).collect();
+    let next = rest.next().and_then(|_| page.last()).map(|last| name(last).to_owned());
+    Ok((page, next))
+}
+
+/// How many are on a page, unless it is said.
+const PAGE: usize = 100;
+/// How many may be.
+const PAGE_MAX: usize = 1_000;
+
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Result<Response, Problem> {
     let body = serde_json::to_vec(value).map_err(|error| Problem::internal(&error, "json"))?;
@@ -267,6 +352,23 @@ pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_follow_one_another() {
+        let list = || vec!["a", "b", "c"];
+        let asked = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            page(&pairs, list(), |name| name).map_err(|problem| problem.words())
+        };
+        assert_eq!(asked(&[]).expect("a page"), (list(), None));
+        assert_eq!(asked(&[("limit", "2")]).expect("a page"), (vec!["a", "b"], Some("b".to_owned())));
+        assert_eq!(asked(&[("limit", "2"), ("after", "b")]).expect("a page"), (vec!["c"], None));
+        // What was named may have gone meanwhile.
+        assert_eq!(asked(&[("limit", "1"), ("after", "aa")]).expect("a page"), (vec!["b"], Some("b".to_owned())));
+        for limit in ["0", "1001", "x", "-1"] {
+            assert!(asked(&[("limit", limit)]).is_err(), "{limit}");
+        }
+    }
 
     #[test]
     fn names_in_paths_are_text() {

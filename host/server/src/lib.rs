@@ -5,6 +5,8 @@
 //! who asks: see [`TokenFile`]. The pages for operators and clients are in this crate's README. Read [`Server`] first.
 
 mod access;
+mod admin;
+mod calls;
 mod configuration;
 mod e2b;
 mod files;
@@ -15,13 +17,20 @@ mod looks;
 mod mcp;
 mod metrics;
 mod oauth;
+mod openapi;
 mod opening;
+mod operations;
 mod problem;
+mod repeats;
 mod runs;
 mod sessions;
+mod stdio;
 mod stores;
 mod stream;
+mod tar;
 mod tenant;
+mod times;
+mod traces;
 mod websocket;
 
 use std::{
@@ -36,6 +45,7 @@ use cellar_bridges::Doors;
 use cellar_engine::{Host, HostConfig};
 use cellar_hub::HubError;
 use cellar_setup::{Progress, SetupError};
+use http::Uri;
 use tokio::{net::TcpListener, sync::watch};
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
@@ -47,6 +57,7 @@ use access::Tokens;
 use cellar_wire::config::OauthTable;
 use metrics::Metrics;
 use tenant::Tenant;
+use traces::Traces;
 
 /// What a server serves, and how.
 #[derive(Debug)]
@@ -70,6 +81,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// How long runs may take to end when the server is told to stop.
     pub drain: Duration,
+    /// The collector that requests are told to.
+    pub traces: Option<Uri>,
     /// What hears that a guest is being made ready.
     pub progress: Progress,
 }
@@ -132,6 +145,7 @@ struct Inner {
     /// Runs were given their time, and everything ends.
     is_over: watch::Sender<bool>,
     metrics: Metrics,
+    traces: Traces,
     /// The endpoint of each tenant.
     mcp: BTreeMap<String, mcp::Endpoint>,
     /// Whose tokens it takes besides its own.
@@ -176,6 +190,7 @@ impl Server {
             is_draining: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
             metrics: Metrics::default(),
+            traces: Traces::new(config.traces),
             mcp,
             issuer,
         }));
@@ -189,9 +204,12 @@ impl Server {
         let mut served = std::pin::pin!(served);
         let ends = e2b::end_in_time(self.clone());
         let mut ends = std::pin::pin!(ends);
+        let times = times::keep(self.clone());
+        let mut times = std::pin::pin!(times);
         tokio::select! {
             () = &mut served => return,
             () = &mut ends => return,
+            () = &mut times => return,
             () = stop => {
                 self.0.is_draining.send_replace(true);
             }

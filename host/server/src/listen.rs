@@ -1,26 +1,65 @@
-//! Connections: how many, how long they may take to ask, and how they end.
+//! Connections: how many, what they speak, how long they may take to ask, and how they end.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum_core::body::Body;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use bytes::Bytes;
+use cellar_core::sync::lock;
+use http::{HeaderValue, Request, header};
+use hyper::{
+    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Notify, Semaphore, watch},
+    task::JoinSet,
+};
 
-use crate::{Server, gate};
+use crate::{Server, gate, traces::Seen};
 
 /// How long the head of a request may take to come, from the moment that the connection is free for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection of HTTP/2 may carry nothing.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often it is asked whether the other side of one is still there, and how long the answer may take.
+const PING: Duration = Duration::from_secs(20);
 /// Headers of a request.
 const HEADERS_MAX: usize = 100;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Requests of one connection of HTTP/2 that may be under way.
+const STREAMS_MAX: u32 = 128;
+/// Bytes of an answer that wait for the other side of one.
+const SEND_BYTES_MAX: usize = 256 << 10;
 /// How soon it is tried again to accept a connection when this process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Files that are open besides: those of sessions, guests and stores.
+const DESCRIPTORS_BESIDES: u64 = 4_096;
+/// How soon it is looked again what a connection speaks that has said too little.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// What a connection of HTTP/2 begins with. Nothing of HTTP/1 begins with as many of its bytes.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PREFACE_TOLD: usize = 3;
 
 /// Answers connections until the server is over and they have ended.
 pub(crate) async fn accept(server: Server, listener: TcpListener) {
-    let permits = Arc::new(Semaphore::new(server.0.connections_max));
+    let permits = Arc::new(Semaphore::new(connections_max(server.0.connections_max)));
+    let silent = Arc::new(Silent::default());
     let mut connections = JoinSet::new();
     let mut over = server.0.is_over.subscribe();
     let is_over = async move {
@@ -28,10 +67,6 @@ pub(crate) async fn accept(server: Server, listener: TcpListener) {
     };
     let mut is_over = std::pin::pin!(is_over);
     loop {
-        let permit = tokio::select! {
-            () = &mut is_over => break,
-            Ok(permit) = permits.clone().acquire_owned() => permit,
-        };
         let accepted = tokio::select! {
             () = &mut is_over => break,
             accepted = listener.accept() => accepted,
@@ -39,43 +74,291 @@ pub(crate) async fn accept(server: Server, listener: TcpListener) {
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, _)) => {
-                let server = server.clone();
-                connections.spawn(async move {
-                    // Small answers must not wait for more.
-                    let _ = stream.set_nodelay(true);
-                    let mut settings = hyper::server::conn::http1::Builder::new();
-                    settings
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(HEAD_TIMEOUT)
-                        .max_headers(HEADERS_MAX)
-                        .max_buf_size(HEAD_BYTES_MAX);
-                    let asked = server.clone();
-                    let service = service_fn(move |request: http::Request<Incoming>| {
-                        let server = asked.clone();
-                        async move { Ok::<_, Infallible>(gate::answer(server, request.map(Body::new)).await) }
-                    });
-                    let served = settings.serve_connection(TokioIo::new(stream), service).with_upgrades();
-                    let mut served = std::pin::pin!(served);
-                    let mut over = server.0.is_over.subscribe();
-                    let is_over = async move { over.wait_for(|over| *over).await.is_ok() };
-                    let ended = tokio::select! {
-                        ended = served.as_mut() => ended,
-                        _ = is_over => {
-                            served.as_mut().graceful_shutdown();
-                            served.await
+                // Where there is no room, the one goes that has been silent for longest: those who say nothing keep nobody out.
+                let permit = match permits.clone().try_acquire_owned() {
+                    Ok(permit) => permit,
+                    Err(_) => {
+                        silent.end_oldest();
+                        tokio::select! {
+                            () = &mut is_over => break,
+                            Ok(permit) = permits.clone().acquire_owned() => permit,
                         }
-                    };
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a connection broke off");
+                    }
+                };
+                let (server, asked) = (server.clone(), Asked::new(silent.clone()));
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = serve(server, stream, &asked) => {}
+                        () = asked.0.ended.notified() => {}
                     }
                     drop(permit);
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
+                silent.end_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     while connections.join_next().await.is_some() {}
+}
+
+/// Connections that this process has descriptors for, as many more as it may have taken: no more than so many.
+fn connections_max(most: usize) -> usize {
+    let needed = u64::try_from(most).unwrap_or(u64::MAX).saturating_mul(2).saturating_add(DESCRIPTORS_BESIDES);
+    let limit = getrlimit(Resource::Nofile);
+    let there = limit.current.unwrap_or(u64::MAX);
+    let wanted = limit.maximum.map_or(needed, |maximum| needed.min(maximum));
+    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+    let there = if there < wanted && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { there };
+    let room = usize::try_from(there.saturating_sub(DESCRIPTORS_BESIDES.min(there / 2)) / 2).unwrap_or(usize::MAX);
+    if room < most {
+        tracing::warn!(room, most, "this process may open too few files for as many connections as it may have");
+    }
+    most.min(room.max(1))
+}
+
+/// Serves a connection to its end.
+async fn serve(server: Server, stream: TcpStream, asked: &Asked) {
+    // Small answers must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let is_second = match tokio::time::timeout(HEAD_TIMEOUT, speaks_second(&stream)).await {
+        Ok(Ok(is_second)) => is_second,
+        // It has said nothing, or has gone.
+        _ => return,
+    };
+    let mut over = server.0.is_over.subscribe();
+    let is_over = async move {
+        let _ = over.wait_for(|over| *over).await;
+    };
+    let service = {
+        let (server, asked) = (server.clone(), asked.clone());
+        service_fn(move |request: Request<Incoming>| answer(server.clone(), asked.begin(), request))
+    };
+    let ended = if is_second {
+        let mut settings = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        settings
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .max_send_buf_size(SEND_BYTES_MAX)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
+        let served = settings.serve_connection(TokioIo::new(stream), service);
+        let done = async {
+            tokio::select! {
+                () = is_over => {}
+                () = asked.idle() => {}
+            }
+        };
+        ended(served, done, |served| served.graceful_shutdown()).await
+    } else {
+        let mut settings = hyper::server::conn::http1::Builder::new();
+        settings
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_BYTES_MAX);
+        let served = settings.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        ended(served, is_over, |served| served.graceful_shutdown()).await
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// Waits for the end of a connection, which is asked to end when `done` comes.
+async fn ended<C: Future<Output = Result<(), hyper::Error>>>(
+    served: C,
+    done: impl Future<Output = ()>,
+    end: impl FnOnce(Pin<&mut C>),
+) -> Result<(), hyper::Error> {
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        ended = served.as_mut() => ended,
+        () = done => {
+            end(served.as_mut());
+            served.await
+        }
+    }
+}
+
+/// Whether a connection speaks HTTP/2: it begins as those do whose clients know that they may.
+async fn speaks_second(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; PREFACE_TOLD];
+    loop {
+        stream.readable().await?;
+        let there = match stream.peek(&mut first).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            there => there?,
+        };
+        if there == 0 || first[..there] != PREFACE[..there] {
+            return Ok(false);
+        }
+        if there == PREFACE_TOLD {
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+async fn answer(
+    server: Server,
+    under_way: UnderWay,
+    request: Request<Incoming>,
+) -> Result<http::Response<Body>, Infallible> {
+    let mut request = request.map(Body::new);
+    // HTTP/2 has the host elsewhere.
+    let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let (Some(host), false) = (host, request.headers().contains_key(header::HOST)) {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    let seen = Seen::of(&request);
+    let response = gate::answer(server.clone(), request).await;
+    server.0.traces.told(seen, &response);
+    // It is under way until the last of the answer was read, or was not wanted any more.
+    Ok(response.map(|body| Body::new(Held { body, _under_way: under_way })))
+}
+
+/// An answer's body, with what says that it is under way.
+struct Held {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum_core::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    // Its length is told where it is known.
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Connections that have no request under way, the one that has been so for longest first.
+#[derive(Debug, Default)]
+struct Silent {
+    table: Mutex<BTreeMap<u64, Arc<Notify>>>,
+    count: AtomicU64,
+}
+
+impl Silent {
+    /// Ends the one that has been silent for longest, if there is one.
+    fn end_oldest(&self) {
+        if let Some((_, ended)) = lock(&self.table).pop_first() {
+            ended.notify_one();
+        }
+    }
+}
+
+/// The requests of a connection that are under way. A cheap handle.
+#[derive(Clone, Debug)]
+struct Asked(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    under_way: watch::Sender<usize>,
+    silent: Arc<Silent>,
+    /// Its place among those that are silent, when it is.
+    place: Mutex<Option<u64>>,
+    /// It is to go.
+    ended: Arc<Notify>,
+}
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+struct UnderWay(Arc<Connection>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut place = lock(&self.0.place);
+        self.0.under_way.send_modify(|count| *count = count.saturating_sub(1));
+        if *self.0.under_way.borrow() == 0 {
+            self.0.fall_silent(&mut place);
+        }
+    }
+}
+
+impl Connection {
+    fn fall_silent(&self, place: &mut Option<u64>) {
+        let number = self.silent.count.fetch_add(1, Ordering::Relaxed);
+        lock(&self.silent.table).insert(number, self.ended.clone());
+        *place = Some(number);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(number) = lock(&self.place).take() {
+            lock(&self.silent.table).remove(&number);
+        }
+    }
+}
+
+impl Asked {
+    fn new(silent: Arc<Silent>) -> Asked {
+        let (under_way, place, ended) = (watch::Sender::new(0), Mutex::default(), Arc::default());
+        let connection = Connection { under_way, silent, place, ended };
+        connection.fall_silent(&mut lock(&connection.place));
+        Asked(Arc::new(connection))
+    }
+
+    fn begin(&self) -> UnderWay {
+        let mut place = lock(&self.0.place);
+        if let Some(number) = place.take() {
+            lock(&self.0.silent.table).remove(&number);
+        }
+        self.0.under_way.send_modify(|count| *count = count.saturating_add(1));
+        UnderWay(self.0.clone())
+    }
+
+    /// Comes when none was under way for long.
+    async fn idle(&self) {
+        let mut count = self.0.under_way.subscribe();
+        loop {
+            let _ = count.wait_for(|count| *count == 0).await;
+            if tokio::time::timeout(IDLE_TIMEOUT, count.wait_for(|count| *count > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_has_been_silent_for_longest_goes_first_and_who_asks_stays() {
+        let silent = Arc::new(Silent::default());
+        let [first, second, third] = [0; 3].map(|_| Asked::new(silent.clone()));
+        let asking = first.begin();
+        drop(third);
+        let is_ended = |asked: &Asked| {
+            let notified = std::pin::pin!(asked.0.ended.notified());
+            notified.now_or_never().is_some()
+        };
+        silent.end_oldest();
+        assert_eq!((is_ended(&first), is_ended(&second)), (false, true));
+        silent.end_oldest();
+        assert!(!is_ended(&first), "it asks");
+        drop(asking);
+        silent.end_oldest();
+        assert!(is_ended(&first));
+    }
 }

@@ -228,7 +228,7 @@ async fn other(tenant: &Tenant, call: McpCall) -> Told {
         }
         McpCall::Fork { session: Some(session), .. } => format!("session {}", tenant.fork(&session, None).await?),
         McpCall::Fork { session: None, snapshot } => {
-            let name = tenant.create(SessionRequest { session: None, input: true, snapshot }).await?;
+            let name = tenant.create(SessionRequest { input: true, snapshot, ..SessionRequest::default() }).await?;
             format!("session {name}")
         }
         McpCall::Files { session, path, action } => {

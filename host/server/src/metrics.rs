@@ -17,6 +17,12 @@ impl Metrics {
         let key = (tenant.unwrap_or_default().to_owned(), status.as_u16());
         *lock(&self.0).entry(key).or_default() += 1;
     }
+
+    /// The answers of one tenant, by status.
+    pub(crate) fn of(&self, tenant: &str) -> Vec<(u16, u64)> {
+        let counts = lock(&self.0);
+        counts.iter().filter(|((name, _), _)| name == tenant).map(|((_, status), count)| (*status, *count)).collect()
+    }
 }
 
 /// `GET /metrics`

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::{DiskBudget, GuestName, Language};
-use cellar_wire::config::Config;
+use cellar_engine::{DiskBudget, GuestName, Language, bridges::ToolSpec};
+use cellar_wire::config::{Config, LimitsTable};
 use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
 
 /// What is said of a session beside what its tenant is granted. It is kept with the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,9 +20,42 @@ pub(crate) struct Opening {
     pub(crate) beside: Option<String>,
     /// The folder that its Python kernels begin in.
     pub(crate) folder: Option<String>,
+    /// Tools that its caller answers for.
+    pub(crate) tools: Vec<KeptTool>,
+}
+
+/// A tool that a caller answers for, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptTool {
+    name: String,
+    description: String,
+    schema: Option<String>,
 }
 
 impl Opening {
+    /// That of a session whose caller answers for these tools.
+    pub(crate) fn with_tools(tools: &[ToolSpec]) -> Opening {
+        let kept = |tool: &ToolSpec| {
+            let ToolSpec { name, description, schema } = tool.clone();
+            KeptTool { name, description, schema }
+        };
+        Opening { tools: tools.iter().map(kept).collect(), ..Opening::default() }
+    }
+
+    /// The tools that its caller answers for.
+    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &KeptTool| {
+            let KeptTool { name, description, schema } = tool.clone();
+            ToolSpec { name, description, schema }
+        };
+        self.tools.iter().map(spec).collect()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
     /// What the session is granted in the place of what the file of its tenant says; nothing, if that is the same.
     pub(crate) fn config(&self, file: &Config) -> Option<Config> {
         if self.guests.is_empty() && self.environment.is_empty() && self.folder.is_none() {
@@ -47,4 +82,100 @@ pub(crate) struct Opened {
     pub(crate) workspace: Option<PathBuf>,
     /// The budget of the session whose workspace that is.
     pub(crate) disk_budget: Option<DiskBudget>,
+}
+
+/// What a session is granted whose caller, who came over the network, asks for this: what its tenant is, and no more.
+///
+/// # Errors
+/// It asks for more.
+pub(crate) fn tightened(base: &Config, asked: &Config) -> Result<Config, Problem> {
+    let allowed = base.limits.limits();
+    let mib = |bytes: u64| bytes >> 20;
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let limits = &asked.limits;
+    let input = base.session.input_timeout().as_secs();
+    let bounds = [
+        ("limits.timeout", limits.timeout, allowed.timeout_max.as_secs()),
+        ("limits.timeout_max", limits.timeout_max, allowed.timeout_max.as_secs()),
+        ("limits.grace_ms", limits.grace_ms, u64::try_from(allowed.grace.as_millis()).unwrap_or(u64::MAX)),
+        ("limits.fuel", limits.fuel, allowed.fuel.unwrap_or(u64::MAX)),
+        ("limits.memory_mib", limits.memory_mib, mib(allowed.memory_bytes)),
+        ("limits.output_mib", limits.output_mib, mib(allowed.output_bytes)),
+        ("limits.display_mib", limits.display_mib, mib(count(allowed.display_bytes))),
+        ("limits.calls_in_flight", limits.calls_in_flight, count(allowed.calls_in_flight)),
+        ("limits.forks", limits.forks, count(allowed.forks)),
+        ("limits.disk_mib", limits.disk_mib, mib(allowed.disk_bytes)),
+        ("limits.disk_files", limits.disk_files, allowed.disk_files),
+        ("limits.descriptors", limits.descriptors, u64::from(allowed.descriptors)),
+        ("session.input_timeout", asked.session.input_timeout, input),
+    ];
+    for (name, asked, most) in bounds {
+        if asked.is_some_and(|asked| asked > most) {
+            return Err(Problem::bad(format!(
+                "$.grants.{name}: expected at most {most}, which is what is granted here"
+            )));
+        }
+    }
+    let mut config = base.clone();
+    let LimitsTable {
+        timeout,
+        timeout_max,
+        grace_ms,
+        fuel,
+        memory_mib,
+        output_mib,
+        display_mib,
+        calls_in_flight,
+        forks,
+        disk_mib,
+        disk_files,
+        descriptors,
+    } = limits.clone();
+    let own = &mut config.limits;
+    own.timeout = timeout.or(own.timeout);
+    own.timeout_max = timeout_max.or(own.timeout_max);
+    own.grace_ms = grace_ms.or(own.grace_ms);
+    own.fuel = fuel.or(own.fuel);
+    own.memory_mib = memory_mib.or(own.memory_mib);
+    own.output_mib = output_mib.or(own.output_mib);
+    own.display_mib = display_mib.or(own.display_mib);
+    own.calls_in_flight = calls_in_flight.or(own.calls_in_flight);
+    own.forks = forks.or(own.forks);
+    own.disk_mib = disk_mib.or(own.disk_mib);
+    own.disk_files = disk_files.or(own.disk_files);
+    own.descriptors = descriptors.or(own.descriptors);
+    config.environment.retain(|(name, _)| asked.environment.iter().all(|(own, _)| own != name));
+    config.environment.extend(asked.environment.iter().cloned());
+    let session = &mut config.session;
+    session.guests.extend(asked.session.guests.iter().copied());
+    session.input_timeout = asked.session.input_timeout.or(session.input_timeout);
+    session.charts = asked.session.charts.or(session.charts);
+    if asked.session.kernel_mode != Default::default() {
+        session.kernel_mode = asked.session.kernel_mode;
+    }
+    if asked.session.output_policy != Default::default() {
+        session.output_policy = asked.session.output_policy;
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_over_the_network_is_granted_no_more_than_the_tenant() {
+        let config = |limits: LimitsTable| Config { limits, ..Config::default() };
+        let base = config(LimitsTable { memory_mib: Some(256), timeout: Some(5), ..LimitsTable::default() });
+        let tight = config(LimitsTable { memory_mib: Some(64), ..LimitsTable::default() });
+        let granted = tightened(&base, &tight).expect("it is less");
+        assert_eq!((granted.limits.memory_mib, granted.limits.timeout), (Some(64), Some(5)));
+        for limits in [
+            LimitsTable { memory_mib: Some(257), ..LimitsTable::default() },
+            LimitsTable { disk_mib: Some(1 << 20), ..LimitsTable::default() },
+            LimitsTable { grace_ms: Some(60_000), ..LimitsTable::default() },
+        ] {
+            assert!(tightened(&base, &config(limits.clone())).is_err(), "{limits:?}");
+        }
+    }
 }

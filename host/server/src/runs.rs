@@ -2,21 +2,24 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
 
 use axum_core::response::IntoResponse;
-use cellar_engine::Language;
-use cellar_hub::{OnDisconnect, OpenRequest, RunHandle, RunRequest};
-use cellar_wire::{ResultJson, RunBody, RunJson, input_body, run_body};
+use cellar_engine::{Language, results::View};
+use cellar_hub::{LineError, OnDisconnect, OpenRequest, RunHandle, RunRequest};
+use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, ResultJson, RunBody, RunJson, eval_body, input_body, run_body};
 use http::StatusCode;
+use serde_json::json;
 
 use crate::{
-    gate::{Call, json},
+    gate::{self, Call},
     problem::{Answer, Problem},
+    repeats::Repeat,
     stream::{self, Form},
-    tenant::{Repeat, Tenant, minted},
+    tenant::{Tenant, minted},
 };
 
 /// How long a run goes on whose reader has gone away, for it to come back.
@@ -37,7 +40,7 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
             if let Some(ticket) = ticket {
                 ticket.made(run.id());
             }
-            deliver(run, form).await
+            deliver(tenant, run, form).await
         }
     }
 }
@@ -46,14 +49,17 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
 pub(crate) async fn eval(mut call: Call) -> Answer {
     let bytes = call.body().await?;
     let tenant = &call.tenant;
-    let request = run_body(&bytes)?;
+    let request = eval_body(&bytes)?;
     let what = fingerprint(&("eval", &bytes[..]));
     let form = Form::of(&call.headers);
     match tenant.repeat(call.key()?.as_deref(), what)? {
         Repeat::Again(run) => again(tenant, &run, form).await,
         Repeat::First(ticket) => {
-            let open = OpenRequest { name: Some(minted("eval")), ..OpenRequest::default() };
-            let session = tenant.hub.open_session(open, None).await?;
+            let answerer = tenant.calls.answerer().filter(|_| !request.tools.is_empty());
+            let tools = request.tools.clone();
+            let open = OpenRequest { name: Some(minted("eval")), tools, ..OpenRequest::default() };
+            tenant.make_room("").await?;
+            let session = tenant.hub.open_session(open, answerer).await?;
             let begun = begin(tenant, &session, request, form);
             let passing = Passing { tenant: tenant.clone(), session };
             let run = begun?;
@@ -65,7 +71,7 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
                 let _ = ended.result().await;
                 drop(passing);
             });
-            deliver(run, form).await
+            deliver(tenant, run, form).await
         }
     }
 }
@@ -97,47 +103,55 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
     Ok(tenant.hub.start(session, request)?)
 }
 
-async fn deliver(run: RunHandle, form: Form) -> Answer {
+async fn deliver(tenant: &Tenant, run: RunHandle, form: Form) -> Answer {
     if form == Form::Later {
         let body: RunJson<ResultJson> = RunJson {
             run: run.id().to_owned(),
             session: run.session_name().to_owned(),
             status: "running",
             result: None,
+            calls: Vec::new(),
         };
-        let mut response = json(StatusCode::ACCEPTED, &body)?;
+        let mut response = gate::json(StatusCode::ACCEPTED, &body)?;
         stream::name(&mut response, &run);
         return Ok(response);
     }
     let reader = run.own(0);
-    stream::follow(run, reader, form).await
+    stream::follow(run, reader, form, &tenant.calls).await
 }
 
 /// The run that a request has made before, in the form that it asks for now.
 async fn again(tenant: &Tenant, run: &str, form: Form) -> Answer {
     let run = tenant.hub.run(run)?;
     if form == Form::Later {
-        return deliver(run, form).await;
+        return deliver(tenant, run, form).await;
     }
     let reader = run.rejoin(0);
-    stream::follow(run, reader, form).await
+    stream::follow(run, reader, form, &tenant.calls).await
 }
 
 /// `GET /v1/runs/{run}`
 pub(crate) async fn show(call: Call, run: &str) -> Answer {
     let asked = call.asked(&["wait"])?;
-    let wait = match asked.get("wait") {
-        None => 0,
-        Some(text) => {
-            let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX);
-            seconds.ok_or_else(|| Problem::bad(format!("`wait` is a number of seconds, {WAIT_SECONDS_MAX} at most")))?
+    let wait = wait_seconds(asked.get("wait"))?;
+    let run = call.tenant.hub.run(run)?;
+    let calls = &call.tenant.calls;
+    let mut changes = calls.changes();
+    // It is told when the caller has something to do: there is a result, or a call to answer.
+    let looked = async {
+        while !run.is_ended() && calls.of_run(&run).is_empty() {
+            tokio::select! {
+                _ = run.result() => break,
+                changed = changes.changed() => if changed.is_err() { break },
+            }
         }
     };
-    let run = call.tenant.hub.run(run)?;
+    let _ = tokio::time::timeout(Duration::from_secs(wait), looked).await;
     let ended = match run.is_ended() {
         true => Some(run.result().await),
-        false => tokio::time::timeout(Duration::from_secs(wait), run.result()).await.ok(),
+        false => None,
     };
+    let calls = calls.of_run(&run);
     let (status, result) = match ended {
         None => ("running", None),
         Some(Err(error)) => return Err(error.into()),
@@ -145,11 +159,59 @@ pub(crate) async fn show(call: Call, run: &str) -> Answer {
         Some(Ok(result)) => ("complete", Some(ResultJson::from(&*result))),
     };
     let (run, session) = (run.id().to_owned(), run.session_name().to_owned());
-    json(StatusCode::OK, &RunJson { run, session, status, result })
+    gate::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
 }
 
-/// Seconds that a look at a run may wait for its end.
+/// Seconds that a look may wait for what it looks for.
 const WAIT_SECONDS_MAX: u64 = 60;
+
+/// How long a look is to wait.
+pub(crate) fn wait_seconds(given: Option<&String>) -> Result<u64, Problem> {
+    let Some(text) = given else { return Ok(0) };
+    let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX);
+    seconds.ok_or_else(|| Problem::bad(format!("`wait` is a number of seconds, {WAIT_SECONDS_MAX} at most")))
+}
+
+/// `GET /v1/runs/{run}/outputs`, and `GET /v1/runs/{run}/outputs/{output}`
+pub(crate) async fn outputs(call: Call, run: &str, output: Option<&str>) -> Answer {
+    let asked = call.asked(&["from", "rows", "characters", "valueCharacters"])?;
+    let number = |name: &str, range: RangeInclusive<u64>| match asked.get(name) {
+        None => Ok(None),
+        Some(text) => {
+            let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
+            let bad = || Problem::bad(format!("`{name}` is a number from {} to {}", range.start(), range.end()));
+            number.map(Some).ok_or_else(bad)
+        }
+    };
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let usual = View::default();
+    let from = number("from", 0..=u64::from(u32::MAX))?;
+    let view = View {
+        from: from.unwrap_or_default(),
+        rows: number("rows", PAGE_ROWS)?.unwrap_or(usual.rows),
+        characters: number("characters", PAGE_CHARACTERS)?.map_or(usual.characters, size),
+        value_characters: number("valueCharacters", PAGE_CHARACTERS)?.map_or(usual.value_characters, size),
+        ..usual
+    };
+    let output = match output {
+        None if from.is_some() => {
+            return Err(Problem::bad("pages behind the first are those of one output: `outputs/NUMBER?from=…`"));
+        }
+        None => None,
+        Some(text) => Some(text.parse::<usize>().map_err(|_| Problem::unknown("output"))?),
+    };
+    let run = call.tenant.hub.run(run)?;
+    if !run.is_ended() {
+        let detail = "the run has not ended";
+        return Err(Problem::new(StatusCode::CONFLICT, "run-under-way", detail));
+    }
+    let outputs = match cellar_hub::pages(run, output, view).await {
+        Ok(outputs) => outputs,
+        Err(LineError::Hub(error)) => return Err(error.into()),
+        Err(_) => return Err(Problem::unknown("output")),
+    };
+    gate::json(StatusCode::OK, &json!({ "outputs": outputs }))
+}
 
 /// `GET /v1/runs/{run}/events`
 pub(crate) async fn events(call: Call, run: &str) -> Answer {
@@ -161,7 +223,7 @@ pub(crate) async fn events(call: Call, run: &str) -> Answer {
     };
     let form = if Form::of(&call.headers) == Form::Events { Form::Events } else { Form::Lines };
     let reader = run.rejoin(from);
-    stream::follow(run, reader, form).await
+    stream::follow(run, reader, form, &call.tenant.calls).await
 }
 
 /// `POST /v1/runs/{run}/cancel`

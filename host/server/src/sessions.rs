@@ -1,20 +1,24 @@
 //! Sessions: opened, shown, changed, removed. What is not in memory is woken by what needs it.
 
 use axum_core::response::IntoResponse;
-use cellar_wire::{fork_body, reset_body, rewind_body, session_request};
+use cellar_wire::{fork_body, reset_body, rewind_body, session_request, times_body};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use crate::{
-    gate::{self, Call},
+    gate::{self, Call, page},
     problem::Answer,
+    repeats::Repeat,
     runs::fingerprint,
-    tenant::{Repeat, Tenant},
+    stores::with_next,
+    tenant::Tenant,
 };
 
 /// `GET /v1/sessions`
 pub(crate) async fn list(call: Call) -> Answer {
-    gate::json(StatusCode::OK, &json!({ "sessions": call.tenant.list().await? }))
+    let asked = call.asked(&["limit", "after"])?;
+    let (sessions, next) = page(&asked, call.tenant.list().await?, |session| &session.session)?;
+    gate::json(StatusCode::OK, &with_next(json!({ "sessions": sessions }), next))
 }
 
 /// `POST /v1/sessions`
@@ -45,6 +49,14 @@ async fn created(tenant: &Tenant, name: &str) -> Answer {
 
 /// `GET /v1/sessions/{session}`
 pub(crate) async fn show(call: Call, name: &str) -> Answer {
+    gate::json(StatusCode::OK, &call.tenant.describe(name).await?)
+}
+
+/// `PATCH /v1/sessions/{session}`
+pub(crate) async fn change(mut call: Call, name: &str) -> Answer {
+    let times = times_body(&call.body().await?)?;
+    call.tenant.describe(name).await?;
+    call.tenant.change_times(name, times)?;
     gate::json(StatusCode::OK, &call.tenant.describe(name).await?)
 }
 

@@ -4,20 +4,37 @@ use std::{fs, io, sync::Arc};
 
 use axum_core::response::IntoResponse;
 use cellar_engine::artifacts::{Artifact, ArtifactError};
-use cellar_wire::{SnapshotJson, unix_seconds};
+use cellar_wire::{SnapshotJson, is_snapshot_name, unix_seconds};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
     files::{Head, Source, serve},
-    gate::{self, Call},
+    gate::{self, Call, page},
     problem::{Answer, Problem},
+    repeats::Repeat,
+    runs::fingerprint,
     tenant::on_a_thread,
 };
 
 /// `POST /v1/sessions/{session}/snapshots`
 pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
-    let taken = call.tenant.take_snapshot(name).await?;
+    let what = fingerprint(&("snapshot", name));
+    let taken = match call.tenant.repeat(call.key()?.as_deref(), what)? {
+        Repeat::Again(id) => {
+            let path = call.tenant.snapshot_file(&id).ok_or_else(|| Problem::unknown("snapshot"))?;
+            let found = on_a_thread(move || fs::metadata(path)).await?.map_err(failed)?;
+            let created_at = found.modified().map(unix_seconds).unwrap_or_default();
+            SnapshotJson { snapshot: id, size_bytes: found.len(), created_at }
+        }
+        Repeat::First(ticket) => {
+            let taken = call.tenant.take_snapshot(name).await?;
+            if let Some(ticket) = ticket {
+                ticket.made(&taken.snapshot);
+            }
+            taken
+        }
+    };
     let place = HeaderValue::from_str(&format!("/v1/snapshots/{}", taken.snapshot));
     let mut response = gate::json(StatusCode::CREATED, &taken)?;
     if let Ok(place) = place {
@@ -28,6 +45,7 @@ pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
 
 /// `GET /v1/snapshots`
 pub(crate) async fn snapshots(call: Call) -> Answer {
+    let asked = call.asked(&["limit", "after"])?;
     let folder = call.tenant.snapshots();
     let listed = on_a_thread(move || {
         let mut list = Vec::new();
@@ -38,16 +56,23 @@ pub(crate) async fn snapshots(call: Call) -> Answer {
         for entry in entries {
             let entry = entry?;
             let (Ok(id), Ok(found)) = (entry.file_name().into_string(), entry.metadata()) else { continue };
-            if id.starts_with("snap-") {
+            if is_snapshot_name(&id) {
                 let created_at = found.modified().map(unix_seconds).unwrap_or_default();
                 list.push(SnapshotJson { snapshot: id, size_bytes: found.len(), created_at });
             }
         }
-        list.sort_by(|a, b| (a.created_at, &a.snapshot).cmp(&(b.created_at, &b.snapshot)));
+        list.sort_by(|a, b| a.snapshot.cmp(&b.snapshot));
         Ok(list)
     });
     let list = listed.await?.map_err(failed)?;
-    gate::json(StatusCode::OK, &json!({ "snapshots": list }))
+    let (snapshots, next) = page(&asked, list, |snapshot| &snapshot.snapshot)?;
+    gate::json(StatusCode::OK, &with_next(json!({ "snapshots": snapshots }), next))
+}
+
+/// A page, with where the next begins, which is null on the last.
+pub(crate) fn with_next(mut body: Value, next: Option<String>) -> Value {
+    body["next"] = next.into();
+    body
 }
 
 /// `GET /v1/snapshots/{snapshot}`
@@ -93,10 +118,13 @@ fn artifact_json(artifact: &Artifact) -> Value {
 
 /// `GET /v1/artifacts`
 pub(crate) async fn artifacts(call: Call) -> Answer {
+    let asked = call.asked(&["limit", "after"])?;
     let store = call.tenant.artifacts.clone();
-    let list = on_a_thread(move || store.list()).await??;
+    let mut list = on_a_thread(move || store.list()).await??;
+    list.sort_by(|a, b| a.id.cmp(&b.id));
+    let (list, next) = page(&asked, list, |artifact| &artifact.id)?;
     let list: Vec<Value> = list.iter().map(artifact_json).collect();
-    gate::json(StatusCode::OK, &json!({ "artifacts": list }))
+    gate::json(StatusCode::OK, &with_next(json!({ "artifacts": list }), next))
 }
 
 /// `GET /v1/artifacts/{artifact}`

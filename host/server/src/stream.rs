@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
+    calls::{self, Calls},
     gate,
     problem::{Answer, Problem},
 };
@@ -60,7 +61,7 @@ impl Form {
 ///
 /// # Errors
 /// It was refused, and nothing ran.
-pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form) -> Answer {
+pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form, calls: &Calls) -> Answer {
     let first = reader.next().await;
     if first.is_none() && form == Form::Result {
         return result(&run).await;
@@ -74,8 +75,8 @@ pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form) -> An
             while reader.next().await.is_some() {}
             result(&run).await
         }
-        Form::Lines => Ok(stream(run, reader, first, form, "application/x-ndjson")),
-        Form::Events => Ok(stream(run, reader, first, form, "text/event-stream")),
+        Form::Lines => Ok(stream(run, (reader, first), calls.clone(), form, "application/x-ndjson")),
+        Form::Events => Ok(stream(run, (reader, first), calls.clone(), form, "text/event-stream")),
     }
 }
 
@@ -100,8 +101,8 @@ pub(crate) fn name(response: &mut Response, run: &RunHandle) {
 
 fn stream(
     run: RunHandle,
-    mut reader: Reader,
-    first: Option<Delivery>,
+    (mut reader, first): (Reader, Option<Delivery>),
+    calls: Calls,
     form: Form,
     content_type: &'static str,
 ) -> Response {
@@ -109,14 +110,21 @@ fn stream(
     let body = async_stream::stream! {
         let run = followed;
         let mut next = first;
+        let (mut changes, mut known) = (calls.changes(), calls::Told::default());
         loop {
             if let Some(delivery) = next.take() {
                 yield Ok::<Bytes, std::io::Error>(told(&run, &delivery, form));
             }
-            match tokio::time::timeout(HEARTBEAT, reader.next()).await {
-                Ok(Some(delivery)) => next = Some(delivery),
-                Ok(None) => break,
-                Err(_) => yield Ok(heartbeat(form)),
+            for news in known.news(&calls, calls.of_run(&run)) {
+                yield Ok(line(form, None, &news));
+            }
+            tokio::select! {
+                delivery = reader.next() => match delivery {
+                    Some(delivery) => next = Some(delivery),
+                    None => break,
+                },
+                _ = changes.changed() => {}
+                () = tokio::time::sleep(HEARTBEAT) => yield Ok(heartbeat(form)),
             }
         }
         yield Ok(last(&run, form).await);

@@ -2,12 +2,12 @@
 //! tenant's thing is not found needs no check: it is in another hub.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use cellar_bridges::Doors;
@@ -19,17 +19,20 @@ use cellar_engine::{
 };
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
 use cellar_setup::{Granted, Overrides, Progress, SetupError};
-use cellar_wire::{ServedSessionJson, SessionRequest, SnapshotJson};
-use http::StatusCode;
+use cellar_wire::{ServedSessionJson, SessionRequest, SessionTimes, SnapshotJson, is_snapshot_name};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use crate::{
     access::{characters, now},
+    calls::Calls,
     e2b::{Sandboxes, Watchers},
     jupyter::Kernels,
     mcp::Offers,
     opening::{Opened, Opening},
     problem::Problem,
+    repeats::{Rate, Repeats},
+    times::Times,
 };
 
 /// Where the server keeps what it knows of sessions, by a name that no session can have.
@@ -40,10 +43,6 @@ const SNAPSHOTS: &str = ".snapshots";
 const SANDBOXES: &str = ".sandboxes";
 /// Where artifacts are kept, likewise.
 const ARTIFACTS: &str = ".artifacts";
-/// Requests that may be repeated with their keys.
-const REPEATS_MAX: usize = 10_000;
-/// How long they may be.
-const REPEATS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Snapshots that a tenant may keep.
 const SNAPSHOTS_MAX: usize = 10_000;
 
@@ -64,6 +63,8 @@ pub struct TenantConfig {
     pub requests_per_second: Option<u64>,
     /// Whether results wait until the state that they leave is on the disk.
     pub is_durable: bool,
+    /// Seconds without use after which a session is put to sleep that says nothing else.
+    pub idle_after: u64,
 }
 
 /// One of those who are served.
@@ -80,7 +81,14 @@ pub(crate) struct Tenant {
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
     rate: Option<Mutex<Rate>>,
-    repeats: Mutex<Repeats>,
+    pub(crate) repeats: Mutex<Repeats>,
+    /// Calls of tools that clients answer for.
+    pub(crate) calls: Calls,
+    /// Room for clients that speak lines.
+    pub(crate) sockets: Arc<Semaphore>,
+    /// When its sessions were used, and when they end.
+    pub(crate) times: Times,
+    idle_after: u64,
     limits: (usize, usize, Option<u64>),
     /// What a model is told of `eval`, once somebody has asked.
     pub(crate) described: tokio::sync::OnceCell<String>,
@@ -100,6 +108,12 @@ struct Served {
     input: bool,
     #[serde(default)]
     opening: Opening,
+    /// Seconds without use after which it is put to sleep, if that was said.
+    #[serde(default)]
+    idle_after: Option<u64>,
+    /// Seconds since the Unix epoch.
+    #[serde(default)]
+    expires_at: Option<u64>,
 }
 
 impl Tenant {
@@ -128,6 +142,10 @@ impl Tenant {
         hub_config.progress = progress;
         let hub = Hub::on(host, host_config, hub_config, doors)?;
         let rate = config.requests_per_second.map(|most| Mutex::new(Rate::new(most as f64)));
+        let times = Times::default();
+        for (session, end) in ends(&store.join(SERVED)) {
+            times.ends(&session, Some(end));
+        }
         Ok(Tenant {
             name,
             hub,
@@ -140,6 +158,10 @@ impl Tenant {
             waking: tokio::sync::Mutex::default(),
             rate,
             repeats: Mutex::default(),
+            calls: Calls::new(),
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            times,
+            idle_after: config.idle_after,
             limits: (config.sessions_max, config.runs_max, config.requests_per_second),
             described: tokio::sync::OnceCell::new(),
         })
@@ -158,35 +180,97 @@ impl Tenant {
         })
     }
 
+    /// How many requests it may make in a second, how many there are left, and in how many seconds there are all again.
+    pub(crate) fn rate(&self) -> Option<(u64, u64, u64)> {
+        self.rate.as_ref().map(|rate| lock(rate).state())
+    }
+
     /// The session of this name, woken if it is not open.
     pub(crate) async fn session(&self, name: &str) -> Result<SessionEntry, Problem> {
+        if self.times.is_over(name, now()) {
+            return Err(Problem::unknown("session"));
+        }
         if let Ok(entry) = self.hub.session(name) {
+            self.times.used(name);
             return Ok(entry);
         }
-        let Served { input, opening, .. } = self.served(name);
+        let Served { input, opening, idle_after, .. } = self.served(name);
         let Opened { config, workspace, disk_budget } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
         if let Ok(entry) = self.hub.session(name) {
             return Ok(entry);
         }
-        let (name_of, input, keep) = (Some(name.to_owned()), Some(input), Keep::Existing);
-        let open = OpenRequest { name: name_of, input, keep, config, workspace, disk_budget, ..OpenRequest::default() };
-        match self.hub.open_session(open, None).await {
+        let open = OpenRequest {
+            name: Some(name.to_owned()),
+            input: Some(input),
+            keep: Keep::Existing,
+            config,
+            workspace,
+            disk_budget,
+            tools: opening.tools(),
+            ..OpenRequest::default()
+        };
+        match self.open_with_room(open, &opening).await {
             // Whatever is no name of a session names none.
             Err(HubError::Engine(Error::SessionName(_))) => Err(Problem::unknown("session")),
             Err(error) => Err(error.into()),
-            Ok(_) => Ok(self.hub.session(name)?),
+            Ok(()) => {
+                self.times.opened(name, self.idle_after(idle_after));
+                Ok(self.hub.session(name)?)
+            }
         }
+    }
+
+    /// Puts a session away that nobody uses, but this one, if as many are open as may be.
+    pub(crate) async fn make_room(&self, but: &str) -> Result<(), HubError> {
+        if self.hub.sessions().len() < self.limits.0 {
+            return Ok(());
+        }
+        let forsaken = self.times.by_use().into_iter().find(|name| name != but && self.is_forsaken(name));
+        let Some(name) = forsaken else { return Ok(()) };
+        self.times.closed(&name);
+        match self.hub.put_away(&name).await {
+            // Somebody else made room with it, or it was removed.
+            Err(HubError::SessionUnknown(_) | HubError::Engine(Error::SessionUnknown(_))) => Ok(()),
+            put_away => put_away,
+        }
+    }
+
+    /// Opens a session, for which room is made.
+    async fn open_with_room(&self, open: OpenRequest, opening: &Opening) -> Result<(), HubError> {
+        self.make_room("").await?;
+        let answerer = self.calls.answerer().filter(|_| opening.has_tools());
+        self.hub.open_session(open, answerer).await.map(drop)
+    }
+
+    /// Whether a session may be put away: it is stored, does nothing, and is no part of something else.
+    fn is_forsaken(&self, name: &str) -> bool {
+        let does_nothing = self.hub.sessions().iter().any(|(open, runs)| open == name && runs.is_empty());
+        does_nothing
+            && self.hub.session(name).is_ok_and(|entry| entry.is_stored())
+            && self.served(name).opening.beside.is_none()
+            && self.sandboxes.get(name).is_none()
+    }
+
+    fn idle_after(&self, said: Option<u64>) -> Duration {
+        Duration::from_secs(said.unwrap_or(self.idle_after))
     }
 
     /// Opens a session, which is kept. Its name cannot be guessed, unless the caller chose it.
     pub(crate) async fn create(&self, request: SessionRequest) -> Result<String, Problem> {
         let name = request.session.unwrap_or_else(|| minted("ses"));
+        let SessionTimes { idle_after, expires_at } = request.times;
+        let expires_at = expires_at.flatten();
+        check_end(expires_at)?;
         let snapshot = match &request.snapshot {
             Some(id) => Some(self.snapshot(id).await?),
             None => None,
         };
-        self.create_as(&name, request.input, snapshot, Opening::default()).await?;
+        let opening = Opening::with_tools(&request.tools);
+        self.create_as(&name, request.input, snapshot, opening).await?;
+        if idle_after.is_some() || expires_at.is_some() {
+            self.change_times(&name, SessionTimes { idle_after, expires_at: Some(expires_at) })?;
+        }
         Ok(name)
     }
 
@@ -200,21 +284,36 @@ impl Tenant {
     ) -> Result<(), Problem> {
         let Opened { config, workspace, disk_budget } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
-        let (name_of, is_answered, keep) = (Some(name.to_owned()), Some(input), Keep::New);
         let open = OpenRequest {
-            name: name_of,
-            input: is_answered,
-            keep,
+            name: Some(name.to_owned()),
+            input: Some(input),
+            keep: Keep::New,
             snapshot,
             config,
             workspace,
             disk_budget,
+            tools: opening.tools(),
             ..OpenRequest::default()
         };
-        self.hub.open_session(open, None).await?;
-        self.note(name, input, opening)?;
+        self.open_with_room(open, &opening).await?;
+        self.times.opened(name, self.idle_after(None));
+        self.note(name, &Served { created_at: now(), input, opening, ..Served::default() })?;
         // It is there from now on, whatever becomes of this process.
         Ok(self.hub.session(name)?.session.save().await?)
+    }
+
+    /// Changes when a session is put to sleep, and when it ends.
+    pub(crate) fn change_times(&self, name: &str, times: SessionTimes) -> Result<(), Problem> {
+        let mut served = self.served(name);
+        if let Some(expires_at) = times.expires_at {
+            check_end(expires_at)?;
+            served.expires_at = expires_at;
+        }
+        served.idle_after = times.idle_after.or(served.idle_after);
+        self.note(name, &served)?;
+        self.times.ends(name, served.expires_at);
+        self.times.sleeps_after(name, self.idle_after(served.idle_after));
+        Ok(())
     }
 
     /// What a session is opened with that was asked for so.
@@ -237,10 +336,14 @@ impl Tenant {
         self.session(from).await?;
         let name = new.unwrap_or_else(|| minted("ses"));
         let _turn = self.waking.lock().await;
+        self.make_room(from).await?;
         self.hub.fork(from, Some(name.clone())).await?;
-        let Served { input, opening, .. } = self.served(from);
-        // It has a workspace of its own.
-        self.note(&name, input, Opening { beside: None, ..opening })?;
+        let served = self.served(from);
+        // It has a workspace of its own, and ends as the one that it was made of.
+        let opening = Opening { beside: None, ..served.opening };
+        self.note(&name, &Served { created_at: now(), opening, ..served })?;
+        self.times.opened(&name, self.idle_after(served.idle_after));
+        self.times.ends(&name, served.expires_at);
         Ok(name)
     }
 
@@ -251,6 +354,7 @@ impl Tenant {
             Err(HubError::Engine(Error::SessionName(_))) => return Err(Problem::unknown("session")),
             deleted => deleted?,
         }
+        self.times.forget(name);
         let artifacts = self.artifacts.clone();
         let (file, name) = (self.served_file(name), name.to_owned());
         on_a_thread(move || {
@@ -263,6 +367,9 @@ impl Tenant {
 
     /// What is known of a session, open or not.
     pub(crate) async fn describe(&self, name: &str) -> Result<ServedSessionJson, Problem> {
+        if self.times.is_over(name, now()) {
+            return Err(Problem::unknown("session"));
+        }
         let info = self.hub.stored_session(name).await?;
         let open = self.hub.sessions().into_iter().find(|(open, _)| open == name);
         Ok(self.served_json(info, open.map(|(_, runs)| runs)))
@@ -288,6 +395,9 @@ impl Tenant {
             created_at: served.created_at,
             stored_at: info.stored_at.map(cellar_wire::unix_seconds),
             state_bytes: info.state_bytes,
+            idle_after: served.idle_after.unwrap_or(self.idle_after),
+            expires_at: served.expires_at,
+            tools: served.opening.tools().into_iter().map(|tool| tool.name).collect(),
             session: info.name,
         }
     }
@@ -304,18 +414,22 @@ impl Tenant {
 
     /// The file of a snapshot, if this can be the id of one.
     pub(crate) fn snapshot_file(&self, id: &str) -> Option<PathBuf> {
-        let is_id = id.strip_prefix("snap-").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric()));
-        (is_id && id.len() < 64).then(|| self.snapshots().join(id))
+        is_snapshot_name(id).then(|| self.snapshots().join(id))
     }
 
     /// Keeps the state of a session under an id.
     pub(crate) async fn take_snapshot(&self, session: &str) -> Result<SnapshotJson, Problem> {
         let snapshot = self.session(session).await?.session.snapshot().await?;
-        let (folder, id) = (self.snapshots(), minted("snap"));
-        let path = folder.join(&id);
+        self.keep_snapshot(snapshot, minted("snap")).await
+    }
+
+    /// Keeps a snapshot under an id, in the place of one that had it.
+    pub(crate) async fn keep_snapshot(&self, snapshot: Snapshot, id: String) -> Result<SnapshotJson, Problem> {
+        let folder = self.snapshots();
+        let path = self.snapshot_file(&id).ok_or_else(|| Problem::bad("this can be the name of no snapshot"))?;
         let kept = on_a_thread(move || {
             fs::create_dir_all(&folder)?;
-            if fs::read_dir(&folder)?.count() >= SNAPSHOTS_MAX {
+            if !path.exists() && fs::read_dir(&folder)?.count() >= SNAPSHOTS_MAX {
                 return Ok(None);
             }
             let bytes = snapshot.to_bytes();
@@ -343,31 +457,6 @@ impl Tenant {
         Ok(Snapshot::from_bytes(&bytes).map_err(Error::from)?)
     }
 
-    /// A request that carries a key: the first of them, or what came of it. `what` tells requests with one key apart.
-    pub(crate) fn repeat(self: &Arc<Tenant>, key: Option<&str>, what: u64) -> Result<Repeat, Problem> {
-        let Some(key) = key else { return Ok(Repeat::First(None)) };
-        let mut repeats = lock(&self.repeats);
-        repeats.forget_old();
-        match repeats.by_key.get(key) {
-            Some(kept) if kept.what != what => Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "idempotency-mismatch",
-                "another request was made with this Idempotency-Key",
-            )),
-            Some(Kept { made: None, .. }) => Err(Problem::new(
-                StatusCode::CONFLICT,
-                "idempotency-under-way",
-                "the request with this Idempotency-Key is still being carried out",
-            )),
-            Some(Kept { made: Some(made), .. }) => Ok(Repeat::Again(made.clone())),
-            None => {
-                repeats.by_key.insert(key.to_owned(), Kept { what, made: None });
-                repeats.order.push_back((Instant::now(), key.to_owned()));
-                Ok(Repeat::First(Some(Ticket { tenant: self.clone(), key: key.to_owned(), is_made: false })))
-            }
-        }
-    }
-
     fn served_file(&self, session: &str) -> PathBuf {
         self.store.join(SERVED).join(session)
     }
@@ -384,8 +473,8 @@ impl Tenant {
         self.served(session).opening
     }
 
-    fn note(&self, session: &str, input: bool, opening: Opening) -> Result<(), Problem> {
-        let text = serde_json::to_vec(&Served { created_at: now(), input, opening }).unwrap_or_default();
+    fn note(&self, session: &str, served: &Served) -> Result<(), Problem> {
+        let text = serde_json::to_vec(served).unwrap_or_default();
         let write = || -> io::Result<()> {
             fs::create_dir_all(self.store.join(SERVED))?;
             // Only its owner may read it, as temporary files are made: there may be credentials in the environment.
@@ -398,6 +487,26 @@ impl Tenant {
     }
 }
 
+/// When sessions end of which that was said, in seconds since the Unix epoch. Blocks.
+fn ends(folder: &Path) -> Vec<(String, u64)> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let ends = files.filter_map(|file| {
+        let served: Served = serde_json::from_slice(&fs::read(file.path()).ok()?).ok()?;
+        Some((file.file_name().into_string().ok()?, served.expires_at?))
+    });
+    ends.collect()
+}
+
+/// Makes sure that a session does not end before it begins.
+fn check_end(expires_at: Option<u64>) -> Result<(), Problem> {
+    match expires_at {
+        Some(end) if end <= now() => Err(Problem::bad(format!("$.expiresAt: expected a time to come, found {end}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Clients of a tenant that may speak lines at once.
+const SOCKETS_MAX: usize = 512;
 /// Runs that are kept when they have ended.
 const RUNS_KEPT: usize = 512;
 
@@ -409,96 +518,6 @@ pub(crate) fn minted(kind: &str) -> String {
 /// Does what waits for the disk.
 pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Problem::internal(&error, "task"))
-}
-
-/// How many requests may be made: so many a second, and those of one second at once.
-#[derive(Debug)]
-struct Rate {
-    most: f64,
-    left: f64,
-    since: Instant,
-}
-
-impl Rate {
-    fn new(most: f64) -> Rate {
-        Rate { most, left: most, since: Instant::now() }
-    }
-
-    /// Takes one, or says how long there is none.
-    fn take(&mut self) -> Result<(), Duration> {
-        let now = Instant::now();
-        self.left = (self.left + now.duration_since(self.since).as_secs_f64() * self.most).min(self.most.max(1.0));
-        self.since = now;
-        if self.left < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - self.left) / self.most));
-        }
-        self.left -= 1.0;
-        Ok(())
-    }
-}
-
-/// Requests that may be repeated.
-#[derive(Debug, Default)]
-struct Repeats {
-    by_key: HashMap<String, Kept>,
-    /// The oldest first.
-    order: VecDeque<(Instant, String)>,
-}
-
-#[derive(Debug)]
-struct Kept {
-    what: u64,
-    /// What the request made, once it has.
-    made: Option<String>,
-}
-
-impl Repeats {
-    fn forget_old(&mut self) {
-        while let Some((since, _)) = self.order.front() {
-            if self.order.len() < REPEATS_MAX && since.elapsed() < REPEATS_KEPT {
-                return;
-            }
-            if let Some((_, key)) = self.order.pop_front() {
-                self.by_key.remove(&key);
-            }
-        }
-    }
-}
-
-/// A request that carries a key.
-#[derive(Debug)]
-pub(crate) enum Repeat {
-    /// It is carried out; the ticket notes what it makes.
-    First(Option<Ticket>),
-    /// It was carried out, and made this.
-    Again(String),
-}
-
-/// The right to carry out a request. Dropped before anything is made, it leaves the key free.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    tenant: Arc<Tenant>,
-    key: String,
-    is_made: bool,
-}
-
-impl Ticket {
-    pub(crate) fn made(mut self, what: &str) {
-        self.is_made = true;
-        if let Some(kept) = lock(&self.tenant.repeats).by_key.get_mut(&self.key) {
-            kept.made = Some(what.to_owned());
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.is_made {
-            let mut repeats = lock(&self.tenant.repeats);
-            repeats.by_key.remove(&self.key);
-            repeats.order.retain(|(_, key)| *key != self.key);
-        }
-    }
 }
 
 impl TenantConfig {
@@ -514,16 +533,6 @@ impl TenantConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rate_is_kept_and_says_when_to_come_again() {
-        let mut rate = Rate::new(2.0);
-        assert!(rate.take().is_ok() && rate.take().is_ok());
-        let wait = rate.take().expect_err("there is none left");
-        assert!(wait <= Duration::from_millis(500), "{wait:?}");
-        rate.since -= Duration::from_secs(10);
-        assert!(rate.take().is_ok() && rate.take().is_ok() && rate.take().is_err(), "no more than those of a second");
-    }
 
     #[test]
     fn names_cannot_be_guessed() {

@@ -91,6 +91,14 @@ pub struct ServerTable {
     pub drain: Option<u64>,
     /// `oauth`: an authorization server whose tokens are taken besides those of `cellar token`.
     pub oauth: Option<OauthTable>,
+    /// `idle_after`: seconds without use after which a session is put to sleep that says nothing else, 1 to 2592000; 300
+    /// unless given.
+    pub idle_after: Option<u64>,
+    /// `logs`: `text`, the default, or `json`, an object a line.
+    pub logs: Option<Logs>,
+    /// `traces`: the collector that requests are told to as OpenTelemetry has it, `http://127.0.0.1:4318/v1/traces`; none
+    /// unless given.
+    pub traces: Option<String>,
 }
 
 /// An authorization server, of which `cellar serve` takes JSON Web Tokens. Addresses are encrypted, but for those of this
@@ -116,6 +124,15 @@ pub fn secure_url(text: &str) -> Option<Url> {
         url::Host::Ipv6(address) => address.is_loopback(),
     };
     (url.scheme() == "https" || (url.scheme() == "http" && is_here)).then_some(url)
+}
+
+/// The form of what is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logs {
+    /// Lines for people.
+    Text,
+    /// An object a line.
+    Json,
 }
 
 /// Someone whom `cellar serve` serves. What is absent keeps its default.

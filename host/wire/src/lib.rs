@@ -32,9 +32,9 @@ pub use request::{REQUEST_BYTES_MAX, run_from_json, run_json};
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{
-    CompletionJson, CompletionsJson, FileJson, RunBody, RunJson, ServedSessionJson, SessionRequest, SnapshotJson,
-    VariableJson, bundle_value, fork_body, input_body, language_of, look_body, reset_body, rewind_body, run_body,
-    session_request,
+    CallJson, CompletionJson, CompletionsJson, FileJson, RunBody, RunJson, ServedSessionJson, SessionRequest,
+    SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body, input_body, language_of, look_body,
+    reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
 };
 pub use session::StoredSessionJson;
 pub use stdio::{

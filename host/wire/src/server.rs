@@ -3,8 +3,11 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
+mod bodies;
+
 use cellar_engine::{
     Cell, Language,
+    bridges::ToolSpec,
     looks::{Completion, Completions, Variable},
     mime::MimeBundle,
 };
@@ -17,12 +20,20 @@ use crate::{
     event::bundle_json,
     json::{self, Node},
     request::{LANGUAGES, language, run_fields},
+    stdio::{reply_result, tools},
 };
+
+pub use bodies::server_schemas;
 
 /// Bytes of a name that a caller chooses.
 const NAME_BYTES_MAX: usize = 100;
 /// Bytes of a line of input or of a name in a session.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Seconds without use after which a session may be put to sleep, at most.
+pub(crate) const IDLE_AFTER_MAX: u64 = 30 * 24 * 3_600;
+/// The latest end that a session may be given, in seconds since the Unix epoch: that of the year 9999.
+pub(crate) const EXPIRES_AT_MAX: u64 = 253_402_300_799;
 
 /// A session to open.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -33,6 +44,19 @@ pub struct SessionRequest {
     pub input: bool,
     /// The snapshot that it begins with.
     pub snapshot: Option<String>,
+    /// Tools that the caller answers for.
+    pub tools: Vec<ToolSpec>,
+    /// When it is put to sleep, and when it ends.
+    pub times: SessionTimes,
+}
+
+/// When a session is put to sleep, and when it ends, as far as somebody says.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct SessionTimes {
+    /// Seconds without use after which it is put to sleep.
+    pub idle_after: Option<u64>,
+    /// Seconds since the Unix epoch, or never.
+    pub expires_at: Option<Option<u64>>,
 }
 
 /// What a server is asked to run.
@@ -43,6 +67,8 @@ pub struct RunBody {
     pub keep_going: bool,
     /// It goes on when its reader goes away.
     pub is_kept: bool,
+    /// Tools that the caller answers for, of a run that has a session of its own.
+    pub tools: Vec<ToolSpec>,
 }
 
 /// A session of a server.
@@ -62,6 +88,12 @@ pub struct ServedSessionJson {
     pub stored_at: Option<u64>,
     /// Bytes of its stored state.
     pub state_bytes: u64,
+    /// Seconds without use after which it is put to sleep, until something needs it.
+    pub idle_after: u64,
+    /// When it ends and is removed, in seconds since the Unix epoch; null for never.
+    pub expires_at: Option<u64>,
+    /// The tools that its caller answers for.
+    pub tools: Vec<String>,
 }
 
 /// A run of a server.
@@ -74,6 +106,22 @@ pub struct RunJson<T> {
     /// What it came to, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<T>,
+    /// Calls of its cells that wait for the caller's answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallJson>,
+}
+
+/// A call of a tool that its caller answers for.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct CallJson {
+    /// Names the call in the answer.
+    pub call: String,
+    pub session: String,
+    /// The cell that calls.
+    pub cell: u32,
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: Value,
 }
 
 /// A name that cells have bound.
@@ -177,18 +225,37 @@ pub(super) fn name(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> O
     fields.get(key).and_then(|at| bounded(&at, NAME_BYTES_MAX, problems))
 }
 
-/// `{"session"?, "input"?, "snapshot"?}`
+/// `{"session"?, "input"?, "snapshot"?, "tools"?, "idleAfter"?, "expiresAt"?}`
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn session_request(bytes: &[u8]) -> Result<SessionRequest, Invalid> {
-    body(bytes, &["session", "input", "snapshot"], |fields, problems| {
+    body(bytes, &["session", "input", "snapshot", "tools", "idleAfter", "expiresAt"], |fields, problems| {
         Some(SessionRequest {
             session: name(fields, "session", problems),
             input: fields.get("input").and_then(|at| at.boolean(problems)).unwrap_or_default(),
             snapshot: name(fields, "snapshot", problems),
+            tools: tools(fields, problems).unwrap_or_default(),
+            times: times(fields, problems),
         })
     })
+}
+
+/// `{"idleAfter"?, "expiresAt"?}`
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub fn times_body(bytes: &[u8]) -> Result<SessionTimes, Invalid> {
+    body(bytes, &["idleAfter", "expiresAt"], |fields, problems| Some(times(fields, problems)))
+}
+
+fn times(fields: &Fields<'_>, problems: &mut Problems) -> SessionTimes {
+    let idle_after = fields.get("idleAfter").and_then(|at| at.integer(1..=IDLE_AFTER_MAX, problems));
+    let expires_at = fields.get("expiresAt").map(|at| match at.node {
+        Node::Null => None,
+        _ => at.integer(1..=EXPIRES_AT_MAX, problems),
+    });
+    SessionTimes { idle_after, expires_at }
 }
 
 /// `{"cells": […], "keepGoing"?, "onDisconnect"?}`
@@ -196,18 +263,40 @@ pub fn session_request(bytes: &[u8]) -> Result<SessionRequest, Invalid> {
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect"], |fields, problems| {
-        let keep_going = fields.get("keepGoing").and_then(|at| at.boolean(problems)).unwrap_or_default();
-        let is_kept = fields.get("onDisconnect").is_some_and(|at| match at.node {
-            Node::Text(text) if text == "continue" => true,
-            Node::Text(text) if text == "cancel" => false,
-            _ => {
-                at.expected("\"cancel\" or \"continue\"", problems);
-                false
-            }
-        });
-        Some(RunBody { cells: run_fields(fields, problems)?, keep_going, is_kept })
+    body(bytes, &["cells", "keepGoing", "onDisconnect"], |fields, problems| run_of(fields, problems))
+}
+
+/// The same for a run that has a session of its own, and `"tools"?`.
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub fn eval_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
+    body(bytes, &["cells", "keepGoing", "onDisconnect", "tools"], |fields, problems| {
+        let tools = tools(fields, problems);
+        let run = run_of(fields, problems)?;
+        Some(RunBody { tools: tools?, ..run })
     })
+}
+
+fn run_of(fields: &Fields<'_>, problems: &mut Problems) -> Option<RunBody> {
+    let keep_going = fields.get("keepGoing").and_then(|at| at.boolean(problems)).unwrap_or_default();
+    let is_kept = fields.get("onDisconnect").is_some_and(|at| match at.node {
+        Node::Text(text) if text == "continue" => true,
+        Node::Text(text) if text == "cancel" => false,
+        _ => {
+            at.expected("\"cancel\" or \"continue\"", problems);
+            false
+        }
+    });
+    Some(RunBody { cells: run_fields(fields, problems)?, keep_going, is_kept, tools: Vec::new() })
+}
+
+/// `{"result"}` or `{"error"}`: what a tool gave, as JSON, or why it failed.
+///
+/// # Errors
+/// Every fault, with its path and what was expected there.
+pub fn reply_body(bytes: &[u8]) -> Result<Result<String, String>, Invalid> {
+    body(bytes, &["result", "error"], reply_result)
 }
 
 /// `{"request_id", "value"}`: the request as its event names it, and a line, or null for the end of the input.
@@ -290,6 +379,17 @@ mod tests {
         check(
             session_request(br#"{"input": 1, "sesion": "a"}"#).map(|request| format!("{request:?}")),
             &["$.sesion: unknown field, did you mean `session`?", "$.input: expected true or false, found 1"],
+        );
+        check(
+            times_body(br#"{"idleAfter": 0, "expiresAt": "soon"}"#).map(|times| format!("{times:?}")),
+            &[
+                "$.idleAfter: expected an integer from 1 to 2592000, found 0",
+                "$.expiresAt: expected an integer from 1 to 253402300799, found \"soon\"",
+            ],
+        );
+        check(
+            reply_body(b"{}").map(|reply| format!("{reply:?}")),
+            &["$: expected either `result`, or `error` with a message"],
         );
         check(
             run_body(br#"{"onDisconnect": "stop"}"#).map(|body| format!("{body:?}")),

@@ -373,15 +373,14 @@ fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut 
 /// The file of a snapshot. Standard streams are none: they have requests and answers on them.
 fn file(at: &At<'_>, caller: Caller, problems: &mut Problems) -> Option<PathBuf> {
     let path = at.filled_text(problems)?;
-    if caller == Caller::Remote && !is_snapshot_name(path) {
-        at.expected(SNAPSHOT_NAME, problems);
-        return None;
-    }
-    if path == "-" {
-        at.expected(FILE, problems);
-        return None;
-    }
-    Some(path.into())
+
+    let expected = match caller {
+        _ if path == "-" => FILE,
+        Caller::Remote if !is_snapshot_name(path) => SNAPSHOT_NAME,
+        _ => return Some(path.into()),
+    };
+    at.expected(expected, problems);
+    None
 }
 
 /// Whether this can be the name of a snapshot that a server keeps.
@@ -423,11 +422,7 @@ fn open(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<
     if caller == Caller::Remote && !is_for_remote(fields, problems) {
         return None;
     }
-    let tools = match fields.get("tools") {
-        None => Vec::new(),
-        Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Vec::new(),
-        Some(at) => at.items("tool", problems)?.iter().take(TOOLS_MAX).filter_map(|at| tool(at, problems)).collect(),
-    };
+    let tools = tools(fields, problems)?;
     Some(Open {
         session: fields.get("session").and_then(|at| name(&at, problems)),
         grants: fields.get("grants").and_then(|at| Config::from_json(&at, problems)),
@@ -436,6 +431,21 @@ fn open(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<
         input: fields.get("input").and_then(|at| at.boolean(problems)),
         snapshot: fields.get("snapshot").and_then(|at| file(&at, caller, problems)),
     })
+}
+
+/// The tools that a caller answers for.
+pub(super) fn tools(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<ToolSpec>> {
+    match fields.get("tools") {
+        None => Some(Vec::new()),
+        Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Some(Vec::new()),
+        Some(at) => {
+            let items = at.items("tool", problems)?;
+            if items.len() > TOOLS_MAX {
+                problems.add(&at.path, format_args!("expected at most {TOOLS_MAX} tools, found {}", items.len()));
+            }
+            Some(items.iter().take(TOOLS_MAX).filter_map(|at| tool(at, problems)).collect())
+        }
+    }
 }
 
 fn tool(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
@@ -467,15 +477,19 @@ fn to_llm(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
 
 fn reply(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
     let call = fields.required("call", "that of the call", problems)?.text(problems)?.to_owned();
-    let result = match (fields.get("result"), fields.get("error")) {
-        (Some(result), None) => Ok(Value::from(result.node).to_string()),
-        (None, Some(error)) => Err(error.text(problems)?.to_owned()),
+    Some(Request::Reply { call, result: reply_result(fields, problems)? })
+}
+
+/// What a tool gave, as JSON, or why it failed.
+pub(super) fn reply_result(fields: &Fields<'_>, problems: &mut Problems) -> Option<Result<String, String>> {
+    match (fields.get("result"), fields.get("error")) {
+        (Some(result), None) => Some(Ok(Value::from(result.node).to_string())),
+        (None, Some(error)) => Some(Err(error.text(problems)?.to_owned())),
         _ => {
             problems.add("$", "expected either `result`, or `error` with a message");
-            return None;
+            None
         }
-    };
-    Some(Request::Reply { call, result })
+    }
 }
 
 fn name(at: &At<'_>, problems: &mut Problems) -> Option<String> {

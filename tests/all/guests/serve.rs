@@ -12,11 +12,18 @@ use serde_json::{Value, json};
 
 use crate::support::{cellar, cellar_with_guests, check_shape, config, root, run};
 
+mod calls;
+mod described;
 mod e2b;
 mod hostile;
 mod jupyter;
+mod kept;
+mod lines;
 mod mcp;
 mod oauth;
+mod proxy;
+mod second;
+mod tar;
 mod tenants;
 
 /// How long an answer may take on a busy machine.
@@ -33,9 +40,14 @@ struct Served {
 
 impl Served {
     fn start(store: &Path, arguments: &[&str]) -> Served {
+        Served::start_with(store, arguments, Stdio::inherit())
+    }
+
+    /// The same, with somewhere else for what it logs.
+    fn start_with(store: &Path, arguments: &[&str], errors: Stdio) -> Served {
         let store = store.to_str().expect("text");
         let mut command = cellar_with_guests(["serve", "--listen", "127.0.0.1:0", "--store", store]);
-        let mut process = command.args(arguments).stderr(Stdio::inherit()).spawn().expect("starts");
+        let mut process = command.args(arguments).stderr(errors).spawn().expect("starts");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
         let lines: Vec<String> = output.lines().take(3).map(|line| line.expect("a line")).collect();
         assert_eq!(lines.len(), 3, "it does not serve");
@@ -145,14 +157,15 @@ impl Answer {
         let head = String::from_utf8(bytes[..end].to_vec()).expect("text");
         let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
         let mut body = bytes[end + 4..].to_vec();
-        if head.contains("transfer-encoding: chunked") {
+        if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
             body = dechunked(&body);
         }
         Answer { status, head, body }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        let named = |line: &'_ str| line.split_once(": ").is_some_and(|(found, _)| found.eq_ignore_ascii_case(name));
+        self.head.lines().find(|line| named(line)).map(|line| &line[name.len() + 2..])
     }
 
     fn text(&self) -> String {
@@ -561,7 +574,7 @@ fn told_to_stop_it_waits_for_what_runs_and_refuses_what_is_new() {
 
 #[test]
 fn the_lines_of_the_manual_do_what_they_say() {
-    let manual = std::fs::read_to_string(root().join("host/server/README.md")).expect("the manual");
+    let manual = std::fs::read_to_string(root().join("host/server/CLIENTS.md")).expect("the manual");
     let store = tempfile::tempdir().expect("a folder");
     let served = Served::start(store.path(), &[]);
     let mut script = "set -euo pipefail\n".to_owned();

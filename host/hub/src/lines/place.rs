@@ -75,19 +75,42 @@ pub trait Place: Send + Sync + 'static {
         own.to_owned()
     }
 
-    /// The session of this name in the hub.
-    fn session<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<SessionEntry, HubError>> {
-        Box::pin(async move { self.hub().session(name) })
+    /// Whether work may be begun.
+    ///
+    /// # Errors
+    /// Why not.
+    fn admit(&self) -> Result<(), LineError> {
+        Ok(())
     }
 
-    /// Opens a session with the state of another one: `new`, and what the hub is to call it.
-    fn fork<'a>(&'a self, from: &'a str, new: &'a str) -> BoxFuture<'a, Result<String, HubError>> {
-        Box::pin(async move { self.hub().fork(from, Some(self.session_name(new))).await })
+    /// The session of this name in the hub.
+    fn session<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<SessionEntry, LineError>> {
+        Box::pin(async move { Ok(self.hub().session(name)?) })
+    }
+
+    /// Opens a session with the state of another one, and returns what the caller and the hub call it. The caller has named
+    /// it so, or nothing, and then `unnamed` is a name that it does not use.
+    fn fork<'a>(
+        &'a self,
+        from: &'a str,
+        named: Option<String>,
+        unnamed: String,
+    ) -> BoxFuture<'a, Result<(String, String), LineError>> {
+        Box::pin(async move {
+            let own = named.unwrap_or(unnamed);
+            let name = self.hub().fork(from, Some(self.session_name(&own))).await?;
+            Ok((own, name))
+        })
     }
 
     /// Ends a session.
-    fn close<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.hub().close(name) })
+    fn close<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), LineError>> {
+        Box::pin(async move { Ok(self.hub().close(name)?) })
+    }
+
+    /// Answers a call that the caller was told of by other ways than lines; whether it was waiting.
+    fn reply(&self, _call: &str, _result: &Result<String, String>) -> bool {
+        false
     }
 
     /// What a session is opened with that the caller asks for.

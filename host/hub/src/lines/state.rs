@@ -50,11 +50,8 @@ pub(super) async fn fork(
     from: &str,
     new: Option<String>,
 ) -> Result<String, LineError> {
-    let (from, own) = (names.session(from)?, names.new_session(new)?);
-    let name = place.fork(&from, &own).await.map_err(|error| match error {
-        HubError::SessionOpen(_) => HubError::SessionOpen(own.clone()),
-        error => error,
-    })?;
+    let (from, unnamed) = (names.session(from)?, names.new_session(new.clone())?);
+    let (own, name) = place.fork(&from, new, unnamed).await?;
     names.opened(&own, name);
     Ok(own)
 }
@@ -133,7 +130,8 @@ impl Names {
         let open: HashMap<&str, &Vec<String>> = open.iter().map(|(name, runs)| (&**name, runs)).collect();
         let listed = table.sessions.iter().map(|(own, name)| {
             let runs = open.get(&**name).into_iter().copied().flatten();
-            let mut runs: Vec<String> = runs.filter_map(|run| own_runs.get(&**run)).map(|own| (*own).to_owned()).collect();
+            let mut runs: Vec<String> =
+                runs.filter_map(|run| own_runs.get(&**run)).map(|own| (*own).to_owned()).collect();
             runs.sort_unstable();
             (own.clone(), runs)
         });

@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     problem::{Answer, Problem},
+    repeats::Repeat,
     runs::fingerprint,
-    tenant::{Repeat, Tenant},
+    tenant::Tenant,
 };
 
 /// The version of E2B's own agent whose answers these are like.

@@ -152,3 +152,94 @@ fn connections_that_say_nothing_take_no_place_from_others() {
     stream.write_all((one.repeat(999) + &last).as_bytes()).expect("it reads");
     assert_eq!(counted.join().expect("a count"), 1_000);
 }
+
+/// Opens as many connections as it is told, each of which begins a request and does not end it, and holds them.
+const CROWD: &str = r"
+import resource, socket, sys
+host, port = sys.argv[1].split(':')
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20_000), most))
+crowd = []
+for n in range(min(int(sys.argv[2]), min(most, 20_000) - 100)):
+    each = socket.create_connection((host, int(port)))
+    begun = [b'', b'P', b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'GET /v1/tenant HTTP/1.1\r\nX-'][n % 4]
+    try:
+        each.sendall(begun)
+    except OSError:
+        pass
+    crowd.append(each)
+print(len(crowd), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn a_crowd_that_says_nothing_keeps_nobody_out() {
+    let store = tempfile::tempdir().expect("a folder");
+    let served = Served::start(store.path(), &[]);
+    let session = served.session(json!({}));
+    // Somebody else's run is under way all the while.
+    let mut stream = served.connect();
+    let code = "import asyncio\nwhile 'go' not in globals(): await asyncio.sleep(0.05)\n'went'";
+    let body = json!({"cells": [{"language": "py", "code": code, "timeout": 600}]}).to_string();
+    let path = format!("/v1/sessions/{session}/runs");
+    served.send(&mut stream, &served.token, "POST", &path, &[], body.as_bytes());
+    let mut python = Command::new("python3");
+    python.args(["-c", CROWD, &served.address, "10000"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut crowd = python.spawn().expect("python3 starts");
+    let mut count = String::new();
+    BufReader::new(crowd.stdout.take().expect("a pipe")).read_line(&mut count).expect("a number");
+    assert!(count.trim().parse::<u32>().expect("a number") > 1_024, "{count}");
+    let began = std::time::Instant::now();
+    for n in 0..20 {
+        assert_eq!(served.run(&session, "py", &format!("{n} + 1")), (n + 1).to_string());
+    }
+    // Without room made for those who speak, each would wait until the crowd's time is over.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    served.run(&session, "py", "go = True");
+    assert_eq!(Answer::read(stream).json()["content"][0]["text"], "'went'");
+    drop(crowd.stdin.take());
+    crowd.wait().expect("it ends");
+}
+
+#[test]
+fn what_is_no_http_2_is_ended_and_others_are_unaffected() {
+    let store = tempfile::tempdir().expect("a folder");
+    let served = Served::start(store.path(), &[]);
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).expect("small").to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    let settings = frame(4, 0, 0, b"");
+    let floods: [Vec<u8>; 5] = [
+        // No settings, but noise.
+        [preface.to_vec(), vec![0xff; 100_000]].concat(),
+        // Settings, pings and resets without end.
+        [preface.to_vec(), settings.repeat(100_000)].concat(),
+        [preface.to_vec(), settings.clone(), frame(6, 0, 0, &[0; 8]).repeat(100_000)].concat(),
+        [preface.to_vec(), settings.clone(), frame(3, 0, 1, &[0, 0, 0, 8]).repeat(10_000)].concat(),
+        // A head that does not end.
+        [preface.to_vec(), settings, frame(1, 0, 1, &[0x82; 100]), frame(9, 0, 1, &[0x82; 16_000]).repeat(1_000)]
+            .concat(),
+    ];
+    for flood in floods {
+        let mut stream = served.connect();
+        stream.set_write_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        let reader = stream.try_clone().expect("a handle");
+        let ended = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = { reader }.read_to_end(&mut bytes);
+        });
+        let _ = stream.write_all(&flood);
+        let _ = stream.shutdown(Shutdown::Both);
+        ended.join().expect("it ends");
+    }
+    // A head in pieces that is one of HTTP/1 after all, and one that is too odd to be any.
+    let mut stream = served.connect();
+    for byte in b"PUT" {
+        stream.write_all(&[*byte]).expect("it reads");
+    }
+    stream.write_all(b" /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+    assert_eq!(Answer::read(stream).status, 404);
+    assert_eq!(served.post("/v1/eval", cell("py", "1 + 1")).json()["content"][0]["text"], "2");
+}

@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 
+use url::Url;
+
 use super::Parser;
 use crate::{
     check::At,
-    config::{OauthTable, ServerTable, TenantTable, secure_url},
+    config::{Logs, OauthTable, ServerTable, TenantTable, secure_url},
+    server::IDLE_AFTER_MAX,
 };
 
 /// Requests a second that a tenant may be allowed.
@@ -13,13 +16,15 @@ const RATE_MAX: u64 = 1_000_000;
 
 impl Parser<'_> {
     pub(super) fn server(&mut self, at: &At<'_>) -> Option<ServerTable> {
-        let known = ["listen", "tokens", "durable", "body_mib", "connections", "drain", "oauth"];
+        let known =
+            ["listen", "tokens", "durable", "body_mib", "connections", "drain", "idle_after", "logs", "traces", "oauth"];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, least, most| fields.get(key).and_then(|at| at.integer(least..=most, &mut self.problems));
         let mut table = ServerTable {
             body_mib: number("body_mib", 1, 1_024),
             connections: number("connections", 1, 1_000_000),
             drain: number("drain", 0, 3_600),
+            idle_after: number("idle_after", 1, IDLE_AFTER_MAX),
             ..ServerTable::default()
         };
         if let Some(at) = fields.get("listen") {
@@ -34,6 +39,26 @@ impl Parser<'_> {
         table.tokens = tokens.map(|path| self.path(path));
         table.oauth = fields.get("oauth").and_then(|at| self.oauth(&at));
         table.durable = fields.get("durable").and_then(|at| at.boolean(&mut self.problems));
+        if let Some(at) = fields.get("logs") {
+            match at.text(&mut self.problems) {
+                Some("text") => table.logs = Some(Logs::Text),
+                Some("json") => table.logs = Some(Logs::Json),
+                Some(_) => at.expected("\"text\" or \"json\"", &mut self.problems),
+                None => {}
+            }
+        }
+        if let Some(at) = fields.get("traces") {
+            match at.text(&mut self.problems) {
+                Some(text) if Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host()) => {
+                    table.traces = Some(text.to_owned());
+                }
+                Some(_) => at.expected(
+                    "the URL of a collector, such as \"http://127.0.0.1:4318/v1/traces\"",
+                    &mut self.problems,
+                ),
+                None => {}
+            }
+        }
         Some(table)
     }
 
