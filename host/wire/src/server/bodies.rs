@@ -148,7 +148,7 @@ struct Look {
 #[derive(JsonSchema)]
 struct Sessions {
     sessions: Vec<ServedSessionJson>,
-    /// What to give as `after` for the next page; absent on the last.
+    /// What to give as `after` for the next page; null on the last.
     next: Option<String>,
 }
 
@@ -156,7 +156,7 @@ struct Sessions {
 #[derive(JsonSchema)]
 struct Snapshots {
     snapshots: Vec<SnapshotJson>,
-    /// What to give as `after` for the next page; absent on the last.
+    /// What to give as `after` for the next page; null on the last.
     next: Option<String>,
 }
 
