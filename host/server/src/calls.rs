@@ -41,6 +41,8 @@ struct Inner {
 struct Table {
     /// By a name that nobody can guess.
     waiting: BTreeMap<String, Waiting>,
+    /// Calls that came.
+    count: u64,
     cancelled: VecDeque<String>,
 }
 
@@ -123,7 +125,8 @@ impl Inner {
             Ask::Call { call, session, cell, tool, arguments } => {
                 let name = minted("call");
                 let json = CallJson { call: name.clone(), session, cell: cell.0, tool, arguments };
-                let number = *self.changed.borrow();
+                table.count = table.count.wrapping_add(1);
+                let number = table.count;
                 table.waiting.insert(name, Waiting { call, number, json });
             }
             Ask::Cancelled { call } => {

@@ -92,6 +92,7 @@ fn whoever_looks_at_a_run_finds_its_calls() {
             answered.push(a);
         }
     };
+    answered.sort_unstable();
     assert_eq!((&done["result"]["content"][0]["text"], answered), (&"[10, 20]".into(), vec![1, 2]), "{done}");
     // A call whose run is cancelled waits for nobody, and a stream that has told of it says so.
     let run = begin("tool.never()");
