@@ -51,6 +51,21 @@ pub(crate) fn check(svg: &str) -> Result<Document<'_>, ChartError> {
     Ok(document)
 }
 
+/// Reads a picture that a cell has displayed, which is drawn in a process of its own and shown to nobody as it is. What it may
+/// hold is for what draws it to say; a bound is on what drawing recurses through.
+pub(crate) fn check_picture(svg: &str) -> Result<Document<'_>, ChartError> {
+    let refused = |why: String| Err(ChartError::Svg(why));
+    if svg.len() > SVG_BYTES_MAX {
+        return refused(format!("{} bytes, more than {SVG_BYTES_MAX}", svg.len()));
+    }
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(svg, options).map_err(|error| ChartError::Svg(error.to_string()))?;
+    if document.descendants().any(|node| node.ancestors().skip(1).nth(DEPTH_MAX).is_some()) {
+        return refused(format!("elements more than {DEPTH_MAX} deep in each other"));
+    }
+    Ok(document)
+}
+
 fn check_nodes(document: &Document<'_>) -> Result<(), String> {
     let patterns: HashSet<&str> = document
         .descendants()

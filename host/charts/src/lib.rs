@@ -69,7 +69,7 @@ const SVG: &str = "image/svg+xml";
 /// Type of the PNG that is added.
 const PNG: &str = "image/png";
 
-/// Draws charts on a host. A cheap handle.
+/// Draws charts, and SVG images that cells display, on a host. A cheap handle.
 #[derive(Clone)]
 pub struct Charts {
     inner: Arc<Inner>,
@@ -141,15 +141,30 @@ impl Charts {
         if self.inner.fonts().family().is_none() {
             return Ok(Chart { svg, png: Err(ChartError::NoFont) });
         }
-        if let Some(png) = painter::in_process(&svg, self.timeout, deadline).await {
-            return Ok(Chart { svg, png });
+        let png = self.png(painter::Kind::Chart, &svg, deadline).await;
+        Ok(Chart { svg, png })
+    }
+
+    /// Makes a PNG of an SVG image.
+    ///
+    /// # Errors
+    /// See [`ChartError`].
+    ///
+    /// # Cancel safety
+    /// As [`Charts::draw`].
+    pub async fn draw_picture(&self, svg: &str) -> Result<Vec<u8>, ChartError> {
+        let _turn = self.inner.turns.acquire().await.map_err(|error| ChartError::Crash(error.to_string()))?;
+        self.png(painter::Kind::Picture, svg, Instant::now() + self.timeout).await
+    }
+
+    /// In a process of its own; where there is none, what holds nothing but what charts hold is drawn here.
+    async fn png(&self, kind: painter::Kind, svg: &str, deadline: Instant) -> Result<Vec<u8>, ChartError> {
+        if let Some(png) = painter::in_process(kind, svg, self.timeout, deadline).await {
+            return png;
         }
-        let inner = self.inner.clone();
-        blocking(move || {
-            let png = check::check(&svg).and_then(|checked| png::png(&checked, inner.fonts(), Effort::Little));
-            Ok(Chart { svg, png })
-        })
-        .await?
+        let (inner, svg) = (self.inner.clone(), svg.to_owned());
+        blocking(move || check::check(&svg).and_then(|checked| png::png(&checked, inner.fonts(), Effort::Little)))
+            .await?
     }
 
     /// Has the guest draw. What it returns is checked by nobody yet.
@@ -205,20 +220,36 @@ impl Charts {
     }
 
     /// What is added to a displayed specification.
-    async fn rendered(&self, specification: &str) -> Rendered {
+    async fn rendered(&self, drawn: Drawn) -> Rendered {
         let began = std::time::Instant::now();
-        let (svg, png) = match self.draw(specification).await {
-            Ok(Chart { svg, png }) => (Some(svg), png),
-            Err(error) => (None, Err(error)),
+        let (svg, png) = match drawn {
+            Drawn::Chart(specification) => match self.draw(&specification).await {
+                Ok(Chart { svg, png }) => (Some(svg), png.map_err(|error| chart_error(&error))),
+                Err(error) => (None, Err(chart_error(&error))),
+            },
+            Drawn::Picture(svg) => (None, self.draw_picture(&svg).await.map_err(picture_error)),
         };
         let svg = svg.map(|svg| (SVG.to_owned(), MimeData::Text(svg)));
         let (png, error) = match png {
             Ok(png) => (Some((PNG.to_owned(), MimeData::Binary(png))), None),
-            Err(error) => (None, Some(RenderError { name: error.name().to_owned(), message: describe(&error) })),
+            Err(error) => (None, Some(error)),
         };
-        tracing::debug!(duration = ?began.elapsed(), error = error.as_ref().map(|error| &error.name), "chart");
+        tracing::debug!(duration = ?began.elapsed(), error = error.as_ref().map(|error| &error.name), "drawn");
         Rendered { data: MimeBundle(svg.into_iter().chain(png).collect()), error }
     }
+}
+
+fn chart_error(error: &ChartError) -> RenderError {
+    RenderError { name: error.name().to_owned(), message: describe(error) }
+}
+
+fn picture_error(error: ChartError) -> RenderError {
+    let why = match error {
+        ChartError::Png(why) | ChartError::Svg(why) => why,
+        ChartError::Timeout { timeout } => format!("it takes longer than {timeout:?}"),
+        error => describe(&error),
+    };
+    RenderError { name: "ImageRasterError".to_owned(), message: format!("the SVG image was not made a PNG: {why}") }
 }
 
 impl Inner {
@@ -227,15 +258,28 @@ impl Inner {
     }
 }
 
+/// What is drawn of a displayed value.
+enum Drawn {
+    /// A specification.
+    Chart(String),
+    /// An SVG image.
+    Picture(String),
+}
+
 impl Renderer for Charts {
     fn render(&self, data: &MimeBundle) -> Option<RenderFuture> {
         if data.get(SVG).is_some() && data.get(PNG).is_some() {
             return None;
         }
-        let (name, _) = data.0.iter().find(|(name, _)| is_chart(name))?;
-        let specification = data.text(name)?.to_owned();
+        let specification = data.0.iter().find(|(name, _)| is_chart(name)).and_then(|(name, _)| data.text(name));
+        let has_pixels = || data.0.iter().any(|(name, _)| name.starts_with("image/") && name != SVG);
+        let drawn = match (specification, data.text(SVG)) {
+            (Some(specification), _) => Drawn::Chart(specification.to_owned()),
+            (None, Some(svg)) if !has_pixels() => Drawn::Picture(svg.to_owned()),
+            _ => return None,
+        };
         let charts = self.clone();
-        Some(Box::pin(async move { charts.rendered(&specification).await }))
+        Some(Box::pin(async move { charts.rendered(drawn).await }))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     SVG_BYTES_MAX,
-    check::check,
+    check::{check, check_picture},
     error::ChartError,
     fonts::Fonts,
     png::{self, Effort},
@@ -30,6 +30,9 @@ const MEMORY_BYTES: u64 = 512 << 20;
 /// First byte of an answer: a PNG follows, or words on why there is none.
 const DRAWN: u8 = 0;
 const REFUSED: u8 = 1;
+/// First byte of what is to be drawn: a chart of the guest's, or what a cell has displayed.
+const CHART: u8 = b'c';
+const PICTURE: u8 = b'p';
 /// What fonts are looked for by. A process gets nothing else of the environment.
 const FONT_VARIABLES: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "FONTCONFIG_FILE", "FONTCONFIG_PATH"];
 
@@ -43,16 +46,19 @@ pub const JOB: &str = "draw-chart";
 /// The streams fail, or a bound cannot be set.
 pub fn serve(seconds: u64) -> io::Result<()> {
     cellar_worker::bound(seconds, MEMORY_BYTES)?;
-    let mut svg = String::new();
-    io::stdin().lock().take(SVG_BYTES_MAX as u64 + 1).read_to_string(&mut svg)?;
-    let drawn = check(&svg).and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
+    let (mut kind, mut svg) = ([0], String::new());
+    let mut stdin = io::stdin().lock();
+    stdin.read_exact(&mut kind)?;
+    stdin.take(SVG_BYTES_MAX as u64 + 1).read_to_string(&mut svg)?;
+    let checked = if kind == [PICTURE] { check_picture(&svg) } else { check(&svg) };
+    let drawn = checked.and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
     let mut answer = Vec::new();
     match drawn {
         Ok(png) => {
             answer.push(DRAWN);
             answer.extend(png);
         }
-        Err(ChartError::Png(why)) => {
+        Err(ChartError::Png(why) | ChartError::Svg(why)) => {
             answer.push(REFUSED);
             answer.extend(why.bytes());
         }
@@ -63,31 +69,47 @@ pub fn serve(seconds: u64) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Makes a PNG of a checked SVG before the deadline. `None` when there is no program to draw with.
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A chart, which was checked.
+    Chart,
+    /// What a cell has displayed.
+    Picture,
+}
+
+/// Makes a PNG of an SVG before the deadline. `None` when there is no program to draw with.
 ///
 /// # Errors
 /// It cannot be drawn, or not by then.
 ///
 /// # Cancel safety
 /// Dropping the future kills the process.
-pub(crate) async fn in_process(svg: &str, timeout: Duration, deadline: Instant) -> Option<Result<Vec<u8>, ChartError>> {
+pub(crate) async fn in_process(
+    kind: Kind,
+    svg: &str,
+    timeout: Duration,
+    deadline: Instant,
+) -> Option<Result<Vec<u8>, ChartError>> {
     let mut command = cellar_worker::command(JOB, timeout.as_secs().saturating_add(1))?;
     command.envs(FONT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Without a process it is drawn here.
     let child = cellar_worker::start(&mut command)?;
-    Some(match tokio::time::timeout_at(deadline, ask(child, svg)).await {
+    Some(match tokio::time::timeout_at(deadline, ask(child, kind, svg)).await {
         Ok(answered) => answered.unwrap_or_else(|error| Err(ChartError::Crash(error.to_string()))),
         // The process was killed with the future that waited for it.
         Err(_) => Err(ChartError::Timeout { timeout }),
     })
 }
 
-async fn ask(mut child: Child, svg: &str) -> io::Result<Result<Vec<u8>, ChartError>> {
+async fn ask(mut child: Child, kind: Kind, svg: &str) -> io::Result<Result<Vec<u8>, ChartError>> {
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the process has no streams"));
     };
     let give = async move {
         // One that ends before it has read all says why by how it ends.
+        let kind = if kind == Kind::Chart { CHART } else { PICTURE };
+        let _ = stdin.write_all(&[kind]).await;
         let _ = stdin.write_all(svg.as_bytes()).await;
         drop(stdin);
     };

@@ -46,7 +46,8 @@ pub(crate) enum Effort {
 
 /// Draws a chart.
 pub(crate) fn png(document: &Document<'_>, fonts: &Fonts, effort: Effort) -> Result<Vec<u8>, ChartError> {
-    let family = fonts.family().ok_or(ChartError::NoFont)?;
+    // Without any font texts are left out; a chart is not drawn then.
+    let family = fonts.family().unwrap_or("sans-serif");
     if effort == Effort::Little {
         check_size(document).map_err(ChartError::Png)?;
     }

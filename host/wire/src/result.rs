@@ -119,7 +119,9 @@ impl From<&RunResult> for ResultJson {
         let text = result.shown();
         let images: Vec<ImageJson> = result.images().map(ImageJson::from).collect();
         let mut content = vec![ContentJson::Text { text: text.text }];
-        content.extend(images.iter().cloned().map(ContentJson::Image));
+        // No interface of a model takes a vector image; one that could be drawn is here as a PNG.
+        content
+            .extend(images.iter().filter(|image| image.mime_type != "image/svg+xml").cloned().map(ContentJson::Image));
         let languages: Vec<String> =
             result.languages().into_iter().map(|language| language.code().to_owned()).collect();
         let truncation = text.truncation.map(|cut| truncation(cut, result.kept_text()));

@@ -355,3 +355,32 @@ fn a_host_without_the_guest_says_so() {
         assert!(shown.is_empty());
     });
 }
+
+/// No interface of a model takes a vector image, and whatever a cell calls one, drawing it is bounded and reads no file.
+#[test]
+fn pictures_of_cells_are_drawn_for_models() {
+    let svg = |body: &str| format!("<svg xmlns='http://www.w3.org/2000/svg' width='40' height='20'>{body}</svg>");
+    let bomb: String =
+        (1..12).map(|n| format!("<g id='g{n}'>{}</g>", format!("<use href='#g{}'/>", n - 1).repeat(10))).collect();
+    let bomb = svg(&format!("<g id='g0'><rect width='1' height='1'/></g>{bomb}"));
+    let cell = |svg: &str| format!("display({{'image/svg+xml': {}}}, raw=True)", Value::from(svg));
+    let shown = |svg: &str| {
+        let result = result_of("py", &[&cell(svg), "1 + 1"], &[]);
+        let content = result["content"].as_array().expect("blocks");
+        let images: Vec<String> = content[1..].iter().map(|block| block["mimeType"].to_string()).collect();
+        (images, text(&result).to_owned())
+    };
+    let styled = svg("<style>rect{fill:red}</style><rect width='40' height='20'/>");
+    let result = result_of("py", &[&cell(&styled)], &[]);
+    assert_eq!(result["content"][1]["mimeType"], "image/png", "{result}");
+    let png = STANDARD.decode(result["content"][1]["data"].as_str().expect("text")).expect("base64");
+    let pixels = image::load_from_memory(&png).expect("a PNG").to_rgb8();
+    assert_eq!((pixels.dimensions(), pixels.get_pixel(9, 9).0), ((80, 40), [255, 0, 0]));
+    for bad in ["<svg", "<!DOCTYPE svg [<!ENTITY a 'b'>]><svg xmlns='http://www.w3.org/2000/svg'>&a;</svg>", &bomb] {
+        let (images, told) = shown(bad);
+        assert!(images.is_empty() && told.contains("ImageRasterError: the SVG image was not made a PNG: "), "{told}");
+        assert!(told.ends_with("\n2"), "{told}");
+    }
+    let (images, _) = shown(&svg("<image href='file:///etc/passwd' width='9' height='9'/>"));
+    assert_eq!(images, ["\"image/png\""]);
+}

@@ -49,7 +49,7 @@ fn in_ipython(cells: &[OracleCell]) -> Vec<Value> {
 
 fn in_cellar(cells: &[OracleCell]) -> Vec<Value> {
     let request: Vec<Value> = cells.iter().map(|cell| json!({"language": "py", "code": cell.code})).collect();
-    let mut command = cellar_with_guests(["run", "-", "--keep-going", "--events"]);
+    let mut command = cellar_with_guests(["run", "-", "--keep-going", "--events", "--no-charts"]);
     let ended = run_with_input(&mut command, json!({ "cells": request }).to_string().as_bytes());
     assert!(ended.code <= 1, "{}", ended.stderr);
     let empty = json!({"stdout": "", "stderr": "", "displays": [], "error": null});
