@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::LazyLock,
@@ -141,6 +142,9 @@ pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().expect("text")
 }
 
+/// `O_NONBLOCK` of Linux.
+const NOT_WAITING: i32 = 0o4000;
+
 /// A pipe that a process of a test holds open as long as it lives.
 pub(crate) struct Held {
     /// What the process opens to write.
@@ -159,8 +163,11 @@ impl Held {
         Held { path, reader }
     }
 
-    /// Waits until a process has opened the pipe, and all that did have ended.
+    /// Waits until all processes have ended that have opened the pipe.
     pub(crate) fn until_gone(self) {
+        // Where no process came to open it, the reader would wait for ever.
+        let mut writer = std::fs::File::options();
+        drop(writer.write(true).custom_flags(NOT_WAITING).open(&self.path));
         self.reader.join().expect("no panic").expect("the pipe is read");
         std::fs::remove_file(&self.path).expect("removed");
     }
