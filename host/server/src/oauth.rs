@@ -147,7 +147,8 @@ impl Issuer {
         // Kinds of keys that are not known here are nobody's fault.
         let known = set.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
         let usable = known.filter(|key| {
-            let is_for_signatures = key.common.public_key_use.as_ref().is_none_or(|use_| *use_ == PublicKeyUse::Signature);
+            let is_for_signatures =
+                key.common.public_key_use.as_ref().is_none_or(|use_| *use_ == PublicKeyUse::Signature);
             let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
             is_for_signatures && verifies
         });
@@ -231,7 +232,8 @@ fn scopes(claims: &Map<String, Value>) -> Vec<Scope> {
         Value::Array(words) => words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect(),
         _ => Vec::new(),
     };
-    let words: Vec<String> = ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).flat_map(listed).collect();
+    let words: Vec<String> =
+        ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).flat_map(listed).collect();
     Scope::ALL.into_iter().filter(|scope| words.contains(&scope_word(*scope))).collect()
 }
 
@@ -276,7 +278,9 @@ impl Server {
             StatusCode::FORBIDDEN => format!(", error=\"insufficient_scope\", scope=\"{}\"", scope_word(Scope::Run)),
             _ => return,
         };
-        if let Ok(value) = HeaderValue::from_str(&format!("Bearer realm=\"cellar\", resource_metadata=\"{url}\"{error}")) {
+        if let Ok(value) =
+            HeaderValue::from_str(&format!("Bearer realm=\"cellar\", resource_metadata=\"{url}\"{error}"))
+        {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
         }
     }

@@ -263,7 +263,7 @@ fn times(fields: &Fields<'_>, problems: &mut Problems) -> SessionTimes {
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect"], |fields, problems| run_of(fields, problems))
+    body(bytes, &["cells", "keepGoing", "onDisconnect"], run_of)
 }
 
 /// The same for a run that has a session of its own, and `"tools"?`.

@@ -163,7 +163,11 @@ fn an_agent_that_is_asked_in_a_function_shares_the_session() {
         ("class A:\n    def ask(self):\n        return agent('run 1 + 1')\na = A()", "parallel([a.ask, a.ask])[1]"),
     ];
     for (definition, call) in ways {
-        assert_eq!(text_with_bridges("py", &[definition, &format!("print({call})")]), "[2/2]\n2", "{definition}\n{call}");
+        assert_eq!(
+            text_with_bridges("py", &[definition, &format!("print({call})")]),
+            "[2/2]\n2",
+            "{definition}\n{call}"
+        );
     }
 }
 

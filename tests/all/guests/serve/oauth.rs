@@ -103,5 +103,8 @@ fn the_sdk_of_mcp_comes_with_such_a_token() {
     let issuer = Issuer::start(AUDIENCE);
     let store = tempfile::tempdir().expect("a folder");
     let served = serve(store.path(), &issuer, "blue");
-    mcp::client(&["http", "sessions", &format!("http://{}/mcp", served.address), &issuer.tokens("taken")[0]], "sessions");
+    mcp::client(
+        &["http", "sessions", &format!("http://{}/mcp", served.address), &issuer.tokens("taken")[0]],
+        "sessions",
+    );
 }

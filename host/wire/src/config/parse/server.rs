@@ -16,8 +16,18 @@ const RATE_MAX: u64 = 1_000_000;
 
 impl Parser<'_> {
     pub(super) fn server(&mut self, at: &At<'_>) -> Option<ServerTable> {
-        let known =
-            ["listen", "tokens", "durable", "body_mib", "connections", "drain", "idle_after", "logs", "traces", "oauth"];
+        let known = [
+            "listen",
+            "tokens",
+            "durable",
+            "body_mib",
+            "connections",
+            "drain",
+            "idle_after",
+            "logs",
+            "traces",
+            "oauth",
+        ];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, least, most| fields.get(key).and_then(|at| at.integer(least..=most, &mut self.problems));
         let mut table = ServerTable {
