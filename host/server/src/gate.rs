@@ -38,6 +38,7 @@ pub(crate) struct Call {
 /// Answers a request.
 pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
+    server.learn_keys(&parts.headers).await;
     if let Some(asked) = e2b::Asked::of(&parts) {
         return e2b::answer(server, asked, parts, body).await;
     }
@@ -55,7 +56,6 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         path if path.starts_with(oauth::METADATA) && is_asked => return server.resource_metadata().into_response(),
         _ => return Problem::unknown("resource").into_response(),
     }
-    server.learn_keys(&parts.headers).await;
     let names = names(parts.uri.path());
     let names: Result<Vec<&str>, &Problem> =
         names.as_ref().map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
