@@ -19,13 +19,14 @@ mod results;
 mod sandboxes;
 mod watch;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum_core::{
     body::Body,
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, Method, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
 use crate::{
@@ -50,6 +51,9 @@ const ENVD_PORT: &str = "49983";
 const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
 /// Bytes of an id, or of a token, that is looked at.
 const ID_BYTES_MAX: usize = 200;
+/// How long, and how much of, what will be refused is listened to.
+const HEARD_FOR: Duration = Duration::from_secs(1);
+const HEARD_BYTES_MAX: usize = 64 << 10;
 
 /// A request that is for this door.
 #[derive(Debug)]
@@ -217,6 +221,12 @@ async fn to_its_end(work: impl Future<Output = Answer> + Send + 'static) -> Answ
     tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error, "task")))
 }
 
+/// Lets a client say what it has to say before it is refused: one that is still sending when its connection ends takes that
+/// for a fault of the connection. One that goes on and on is refused meanwhile.
+async fn hear_out(body: Body) {
+    let _ = tokio::time::timeout(HEARD_FOR, Limited::new(body, HEARD_BYTES_MAX).collect()).await;
+}
+
 /// Finds what a sandbox is asked for.
 async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&str]) -> Answer {
     let sandbox = match sandbox {
@@ -240,7 +250,10 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
             to_its_end(async move { filesystem::answer(call, sandbox, &procedure).await }).await
         }
         ("POST", ["filesystem.Filesystem", procedure]) => filesystem::answer(call, sandbox, procedure).await,
-        ("POST", ["process.Process", procedure]) => Ok(connect::no_commands(procedure)),
+        ("POST", ["process.Process", procedure]) => {
+            hear_out(call.body).await;
+            Ok(connect::no_commands(procedure))
+        }
         _ => Err(Problem::new(StatusCode::NOT_FOUND, "unknown", "a sandbox is not asked for this")),
     }
 }
