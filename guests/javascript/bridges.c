@@ -271,6 +271,19 @@ static JSValue granted_tools(JSContext *ctx, JSValueConst this_value, int argc, 
     return list;
 }
 
+// take(table, length): the next bytes of a table that the host lends
+static JSValue take(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int64_t table;
+    uint32_t length;
+    if (JS_ToInt64(ctx, &table, argv[0]) || JS_ToUint32(ctx, &length, argv[1]))
+        return JS_EXCEPTION;
+    kernel_list_u8_t piece;
+    cellar_kernel_tools_take((uint64_t)table, length, &piece);
+    JSValue bytes = JS_NewUint8ArrayCopy(ctx, piece.ptr, piece.len);
+    kernel_list_u8_free(&piece);
+    return bytes;
+}
+
 void settle_call(JSContext *ctx, const kernel_completion_t *completion) {
     bool ok = !completion->response.is_err;
     JSValue value = ok ? response_value(ctx, &completion->response.val.ok)
@@ -295,6 +308,7 @@ void add_bridge_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("call", 1, call),
         JS_CFUNC_DEF("cancel", 1, cancel),
         JS_CFUNC_DEF("tools", 0, granted_tools),
+        JS_CFUNC_DEF("take", 2, take),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

@@ -63,6 +63,14 @@ static JSValue environment(JSContext *ctx, JSValueConst this_value, int argc, JS
     return list;
 }
 
+// connectors(): their names
+static JSValue connectors(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    JSValue list = JS_NewArray(ctx);
+    for (uint32_t i = 0; i < configuration.connectors.len; i++)
+        JS_SetPropertyUint32(ctx, list, i, string_from(ctx, configuration.connectors.ptr[i]));
+    return list;
+}
+
 // workingDirectory()
 static JSValue directory(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     extern char *__wasilibc_cwd;
@@ -112,6 +120,7 @@ void add_host_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("source", 1, source),
         JS_CFUNC_DEF("lexicals", 0, lexicals),
         JS_CFUNC_DEF("environment", 0, environment),
+        JS_CFUNC_DEF("connectors", 0, connectors),
         JS_CFUNC_DEF("workingDirectory", 0, directory),
         JS_CFUNC_DEF("changeDirectory", 1, change_directory),
         JS_CFUNC_DEF("memoryBytes", 0, memory_bytes),

@@ -8,7 +8,7 @@
 #include <string.h>
 
 // In the order in which they run: later files use what earlier ones put into the kit.
-static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "helpers", "timers",
+static const char *const prelude_names[] = {"inspect", "errors", "output", "libraries", "bridges", "connectors", "helpers", "timers",
                                             "process", "web", "node", "resolve", "modules", "commonjs",
                                             "introspection", "additions"};
 static const char prelude_inspect[] = {
@@ -25,6 +25,9 @@ static const char prelude_output[] = {
 };
 static const char prelude_bridges[] = {
 #embed "prelude/bridges.js" suffix(, 0)
+};
+static const char prelude_connectors[] = {
+#embed "prelude/connectors.js" suffix(, 0)
 };
 static const char prelude_helpers[] = {
 #embed "prelude/helpers.js" suffix(, 0)
@@ -58,7 +61,7 @@ static const char prelude_additions[] = {
 #embed ADDITIONS suffix(, 0)
 };
 static const char *const prelude_texts[] = {prelude_inspect, prelude_errors,  prelude_output,  prelude_libraries,
-                                            prelude_bridges, prelude_helpers, prelude_timers,  prelude_process,
+                                            prelude_bridges, prelude_connectors, prelude_helpers, prelude_timers,  prelude_process,
                                             prelude_web,     prelude_node,    prelude_resolve, prelude_modules,
                                             prelude_commonjs, prelude_introspection, prelude_additions};
 

@@ -90,19 +90,25 @@ void exports_kernel_init(void) {
     seal_arenas();
 }
 
+// Tells the prelude of the session, if that has something to tell it.
+static void configure_prelude(bool is_needed) {
+    if (!is_needed)
+        return;
+    enter();
+    JSValue result = call_hook(ctx, HOOK_CONFIGURE, 0, NULL);
+    if (JS_IsException(result))
+        drop_exception();
+    JS_FreeValue(ctx, result);
+}
+
 void exports_kernel_configure(kernel_configuration_t *given) {
+    bool had_connectors = configuration.connectors.len > 0;
     kernel_configuration_free(&configuration);
     configuration = *given;
     glue_configure(&configuration);
     seed_engine(configuration.seed);
     started_at = cellar_kernel_control_monotonic_clock();
-    if (environment_read) {
-        enter();
-        JSValue result = call_hook(ctx, HOOK_CONFIGURE, 0, NULL);
-        if (JS_IsException(result))
-            drop_exception();
-        JS_FreeValue(ctx, result);
-    }
+    configure_prelude(environment_read || had_connectors || configuration.connectors.len > 0);
 }
 
 void exports_kernel_reseed(uint64_t value) {
@@ -175,4 +181,5 @@ void exports_kernel_reset(void) {
     close_engine();
     open_runtime();
     seed_engine(configuration.seed);
+    configure_prelude(configuration.connectors.len > 0);
 }

@@ -543,6 +543,8 @@ PyMethodDef cellar_bridge_methods[] = {
     {"start", bridge_start, METH_VARARGS, NULL},
     {"cancel", bridge_cancel, METH_O, NULL},
     {"granted", bridge_granted, METH_NOARGS, NULL},
+    {"take", cellar_take, METH_VARARGS, NULL},
+    {"texts", cellar_texts, METH_VARARGS, NULL},
     {"set_error_class", bridge_set_error_class, METH_O, NULL},
     {"display", bridge_display, METH_VARARGS, NULL},
     {"process_time", bridge_process_time, METH_NOARGS, NULL},

@@ -320,6 +320,18 @@ static void conclude(PyObject *result, uint32_t cell, kernel_step_t *step) {
     glue_step(step, NULL);
 }
 
+static PyObject *texts_of(const kernel_list_string_t *texts) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < texts->len; i++) {
+        PyObject *text = cellar_text(&texts->ptr[i]);
+        if (text == NULL || PyList_Append(list, text) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
 void exports_kernel_configure(kernel_configuration_t *configuration) {
     prepare_memory();
     glue_configure(configuration);
@@ -333,18 +345,12 @@ void exports_kernel_configure(kernel_configuration_t *configuration) {
         Py_XDECREF(name);
         Py_XDECREF(value);
     }
-    PyObject *packages = PyList_New(0);
-    for (size_t i = 0; packages != NULL && i < configuration->packages.len; i++) {
-        PyObject *path = cellar_text(&configuration->packages.ptr[i]);
-        if (path == NULL || PyList_Append(packages, path) < 0) {
-            Py_CLEAR(packages);
-        }
-        Py_XDECREF(path);
-    }
+    PyObject *packages = texts_of(&configuration->packages), *connectors = texts_of(&configuration->connectors);
     PyObject *folder = cellar_text(&configuration->working_directory);
     unsigned long long seed = configuration->seed;
     kernel_configuration_free(configuration);
-    PyObject *result = enter_for(false, "configure", Py_BuildValue("(KNNN)", seed, environment, folder, packages));
+    PyObject *arguments = Py_BuildValue("(KNNNN)", seed, environment, folder, packages, connectors);
+    PyObject *result = enter_for(false, "configure", arguments);
     if (result == NULL) {
         give_up("the prelude cannot be configured");
     }

@@ -160,6 +160,11 @@ PyObject *cellar_set_errors(PyObject *module, PyObject *args);
 PyObject *cellar_set_long_length(PyObject *module, PyObject *function);
 PyObject *cellar_set_modes(PyObject *module, PyObject *dict);
 
+/* --- columnar.c --- */
+
+PyObject *cellar_take(PyObject *module, PyObject *args);
+PyObject *cellar_texts(PyObject *module, PyObject *args);
+
 /* --- compile.c --- */
 
 /* (source, filename) -> (body or None, expression or None): the cell's code, its last expression apart. */

@@ -161,6 +161,10 @@ impl<W: Write> Transcript<W> {
                 let first = error.lines().next().unwrap_or_default();
                 self.aside(&format!("· call failed after {}: {}", time(*duration), one_line(first)))
             }
+            EventKind::Fetched { fetch, .. } => {
+                let line = format!("· {} in {}", one_line(&fetch.summary()), time(fetch.duration));
+                self.aside(&line)
+            }
             EventKind::InputRequest { prompt, .. } => {
                 self.progress.end();
                 self.note(DIM, &format!("· waits for input: {}", one_line(prompt)))

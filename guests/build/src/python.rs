@@ -50,6 +50,8 @@ const PRELUDE: &[&str] = &[
     "ipython",
     "bridges",
     "primitives",
+    "columnar",
+    "connectors",
     "carry",
     "pools",
     "rewrite",

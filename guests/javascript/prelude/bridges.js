@@ -129,7 +129,7 @@
     const flat = host.tools();
     return Array.from({ length: flat.length / 3 }, (_, i) => flat.slice(3 * i, 3 * i + 3));
   }
-  const grantedTools = () => granted().filter(([name]) => !name.startsWith(RUNTIME));
+  const grantedTools = () => granted().filter(([name]) => !name.startsWith(RUNTIME) && !name.startsWith("connectors."));
 
   function toolSpec(name) {
     const found = grantedTools().find(([known]) => known === name);
@@ -137,12 +137,17 @@
     return { name, description: found[1], schema: found[2] === undefined ? null : JSON.parse(found[2]) };
   }
 
-  // Two forms of one bridge: `f(...)` is a promise, `f.sync(...)` waits in place.
-  function bridge(tool, request) {
-    const call = (...values) => start(tool, request(...values)).promise;
-    define(call, "sync", (...values) => callNow(tool, request(...values)));
+  // Two forms of one bridge: `f(...)` is a promise, `f.sync(...)` waits in place. `finish` makes a value of the answer.
+  function bridge(tool, request, finish) {
+    const answer = (values) => start(tool, request(...values)).promise;
+    const call = finish === undefined ? (...values) => answer(values) : async (...values) => finish(await answer(values));
+    define(call, "sync", (...values) => {
+      const answered = callNow(tool, request(...values));
+      return finish === undefined ? answered : finish(answered);
+    });
     return call;
   }
+  Object.assign(kit, { bridge, granted, TOOL });
 
   // ---- tool.<name>(args)
 

@@ -13,16 +13,21 @@
     get() {
       if (environment === undefined) {
         environment = {};
-        kit.configure();
+        readEnvironment();
       }
       return environment;
     },
   });
-  // The session has changed: the same object, since a cell may hold it.
-  kit.configure = () => {
+  // The same object, since a cell may hold it.
+  const readEnvironment = () => {
     for (const name of Object.keys(environment)) delete environment[name];
     const flat = host.environment();
     for (let i = 0; i < flat.length; i += 2) environment[flat[i]] = flat[i + 1];
+  };
+  // The session has changed.
+  kit.configure = () => {
+    if (environment !== undefined) readEnvironment();
+    kit.bindConnectors();
   };
 
   // Environment variables are text, as Node has them.

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-from _cellar_prelude import bridges
+from _cellar_prelude import bridges, columnar, connectors
 
 # Bytes of columns, and values that are Python objects, of a table that becomes a file.
 BYTES = 512 << 20
@@ -35,6 +35,8 @@ def begin():
     import pandas as pd
     from _cellar_prelude import tables
     from pandas.io.common import get_handle
+
+    connectors.use(_fetched)
 
     sys.modules["pandas.io.parquet"].get_engine = _get_engine
     for name in ("pandas", "pandas.io.api", "pandas.io.feather_format"):
@@ -186,7 +188,7 @@ def _read(form, path, columns, storage_options):
 def _read_file(form, path, columns):
     if columns is not None:
         # What names the rows comes along, as it does with pyarrow.
-        known = _ask(form, path, [], lambda file: _pandas(_head(file)))
+        known = _ask(form, path, [], lambda file: _pandas(columnar.head(file)))
         columns = [*dict.fromkeys([*columns, *(name for name in known["index_columns"] if isinstance(name, str))])]
     return _ask(form, path, columns, _frame)
 
@@ -229,10 +231,6 @@ def _value(text):
         return text
 
 
-def _head(file):
-    return json.loads(file.read(int.from_bytes(file.read(4), "little")))
-
-
 def _pandas(head):
     """What pandas, or somebody else for pandas, has said of the table; believed as far as it makes sense."""
     try:
@@ -244,16 +242,21 @@ def _pandas(head):
     return {name: [*filter(None, part)] if isinstance(part, list) else [] for name, part in parts.items()}
 
 
-def _frame(file):
-    head = _head(file)
+def _fetched(file):
+    """What a connector gave: whole numbers stay whole where some are missing."""
+    return _frame(file, is_exact=True)
+
+
+def _frame(file, is_exact=False):
+    head = columnar.head(file)
     known = _pandas(head)
     said = {each.get("field_name", each.get("name")): each for each in known["columns"] if isinstance(each, dict)}
     names, columns = [], []
     for _ in range(head["columns"]):
-        column = _head(file)
+        column = columnar.head(file)
         names.append(column["name"])
         numpy_type = said.get(column["name"], {}).get("numpy_type")
-        columns.append(_column(file, column, numpy_type if isinstance(numpy_type, str) else ""))
+        columns.append(_column(file, column, numpy_type if isinstance(numpy_type, str) else "", is_exact))
     rows = len(columns[0]) if columns else head["rows"] or 0
     frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(rows), copy=False)
     frame.columns = pd.Index(names) if names else pd.Index([], dtype=object)
@@ -294,10 +297,12 @@ def _take(file, length, dtype):
     return array
 
 
-def _column(file, column, numpy_type):
+def _column(file, column, numpy_type, is_exact):
     kind, sizes = column["type"], list(column["buffers"])
     there = _take(file, sizes.pop(0), "?") if column["nullable"] else None
     name = kind["kind"]
+    if is_exact and there is not None and name in ("boolean", "integer"):
+        numpy_type = "boolean"
     if name == "boolean":
         return _number(_take(file, sizes[0], "?"), there, numpy_type)
     if name in ("integer", "float"):
@@ -313,13 +318,13 @@ def _column(file, column, numpy_type):
         return _gaps(days, there)
     if name == "category":
         codes = _take(file, sizes[0], "<i4")
-        names = _texts(file, sizes[1:])
+        names = columnar.texts(file, sizes[1:])
         return pd.Categorical.from_codes(codes, _strings(names), ordered=kind["ordered"])
     if name == "null":
         return np.full(column["rows"], None, object)
     if name == "binary":
-        return _gaps(_objects(_pieces(file, sizes)), there)
-    texts = _texts(file, sizes)
+        return _gaps(_objects(columnar.pieces(file, sizes)), there)
+    texts = columnar.texts(file, sizes)
     if name == "text":
         return _strings(texts, there, numpy_type)
     convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}[name]
@@ -349,31 +354,13 @@ def _gaps(values, there):
 
 
 def _objects(values):
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
+    # Lists of one length would become an array of two dimensions otherwise.
+    return np.fromiter(values, object, len(values))
 
 
 def _strings(texts, there=None, numpy_type=""):
-    if there is not None:
-        texts = [text if is_there else None for text, is_there in zip(texts, there, strict=True)]
+    texts = _gaps(_objects(texts), there)
     return pd.array(texts, dtype="string" if numpy_type.startswith("string") else "str")
-
-
-def _texts(file, sizes):
-    return _cut(file, sizes, lambda data: data.decode("utf-8", "replace"), is_text=True)
-
-
-def _pieces(file, sizes):
-    return _cut(file, sizes, bytes)
-
-
-def _cut(file, sizes, made, is_text=False):
-    offsets = _take(file, sizes[0], "<i4").tolist()
-    data = file.read(sizes[1])
-    if is_text and data.isascii():
-        data, made = data.decode("ascii"), str
-    return [made(data[start:end]) for start, end in zip(offsets, offsets[1:])]
 
 
 def _backed(frame, dtype_backend):

@@ -263,11 +263,13 @@ class Tool(Granted):
 
 # What the names of primitives begin with in the host's list of tools.
 RUNTIME = "runtime."
+# And those of what can be fetched from connectors.
+CONNECTORS = "connectors."
 
 
 def _granted():
     """Name, description and schema of the tools."""
-    return [each for each in _cellar.granted() if not each[0].startswith(RUNTIME)]
+    return [each for each in _cellar.granted() if not each[0].startswith((RUNTIME, CONNECTORS))]
 
 
 def _tool_spec(name):

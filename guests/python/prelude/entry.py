@@ -11,7 +11,7 @@ import types
 
 import _cellar
 from _cellar_prelude import (
-    absent, additions, bridges, cells, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
+    absent, additions, bridges, cells, connectors, editor, faults, helpers, history, ipython, likeness, markdown, modules, network, pools, primitives,
     processes, sandbox, streams, threads, warm,
 )
 
@@ -65,6 +65,7 @@ _GLOBALS = {
     "parallel": pools.parallel,
     "pipeline": pools.pipeline,
     "runtime": primitives.runtime,
+    "connectors": connectors.connectors,
 }
 
 
@@ -80,6 +81,7 @@ def _fresh_names():
         "__builtins__": builtins,
         **history.fresh_names(),
         **_GLOBALS,
+        **connectors.names(),
     }
 
 
@@ -111,7 +113,7 @@ def reseed(seed):
         tempfile._name_sequence = None
 
 
-def configure(seed, environment, folder, packages):
+def configure(seed, environment, folder, packages, granted):
     """Makes the kernel belong to a session. What is as it was baked is not written: the pages it lies on stay shared."""
     environment.setdefault("HOME", folder)
     if os.environ._data != {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}:
@@ -124,6 +126,7 @@ def configure(seed, environment, folder, packages):
     if tempfile is not None:
         # Where temporary files go depends on the environment.
         tempfile.tempdir = None
+    connectors.grant(granted, cells.names)
     reseed(seed)
 
 
@@ -172,7 +175,7 @@ def reset():
 
 def variables():
     """What cells bound."""
-    return editor.variables(_GLOBALS | history.fresh_names())
+    return editor.variables(_GLOBALS | history.fresh_names() | connectors.names())
 
 
 def renew():
@@ -200,7 +203,7 @@ threads.install()
 modules.install()
 _GLOBALS.update(additions.names())
 for _ in range(warm.ROUNDS):
-    configure(0, {}, _FOLDER, [])
+    configure(0, {}, _FOLDER, [], [])
     start(0, "")
     for _source, _failure in _warm_up([*warm.CELLS, *additions.CELLS]):
         # What fails here would fail for everybody, or cost every session its first time: nobody else would see it.

@@ -15,7 +15,7 @@ import copy
 import inspect
 import re
 
-from _cellar_prelude import carry, pools
+from _cellar_prelude import carry, connectors, pools
 
 _NAMES = frozenset({"llm", "agent", "parallel", "pipeline", "input"})
 # A cell without these words is compiled as it is.
@@ -76,7 +76,7 @@ for name, helper in {
 
 def needed(source):
     """Whether a cell may call a bridge, or a function that asks one."""
-    return _MENTIONED.search(source) is not None or carry.is_mentioned(source)
+    return _MENTIONED.search(source) is not None or connectors.is_mentioned(source) or carry.is_mentioned(source)
 
 
 def _is_bridge(function):
@@ -93,6 +93,9 @@ def _is_bridge(function):
             return function.value is root
         is_inner = isinstance(function.value, (ast.Attribute, ast.Subscript))
         return is_inner and function.attr not in ("aio", "spec")
+    if root.id in connectors.granted():
+        # warehouse.orders(...) and warehouse["orders"](...)
+        return function.value is root and _name_of(function) not in connectors.MEMBERS
     return root.id == "tool" and function.value is root
 
 

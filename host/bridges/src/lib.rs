@@ -174,6 +174,7 @@ impl Bridges for HostBridges {
             agents: self.agents.names().map(str::to_owned).collect(),
             packs: self.packs.keys().cloned().collect(),
             http: self.network.as_ref().map(|network| network.rules()).unwrap_or_default(),
+            connectors: Vec::new(),
         }
     }
 
@@ -310,6 +311,7 @@ fn refusal(call: &Call, names: &[&str]) -> CallError {
         Call::Llm { .. } => "; set [llm] endpoint and [llm.tiers] in cellar.toml",
         Call::Agent(_) => "; agents are granted under [agents] in cellar.toml",
         Call::Http(_) => "; hosts are granted under [http] allow in cellar.toml",
+        Call::Fetch { .. } => "; connectors are granted under [connectors] in cellar.toml",
         _ => "",
     });
     if let Some(near) = nearest(call.name(), names) {

@@ -206,6 +206,8 @@ pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, Cal
             }
             Ok(Response::Http(response))
         }
+        // Rows are searched as they come from their source.
+        Ok(Response::Table(table)) => Ok(Response::Table(table)),
         Err(error) => Err(clean_error(error)),
     }
 }

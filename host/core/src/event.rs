@@ -59,6 +59,55 @@ pub enum EventKind {
     /// neither of this sort nor a `RunStarted`, `RunFinished` or `InputRequest`, and whose own `index` is the place in the
     /// fork's run. `index` is that of the cell that made the fork, and once that has ended of whichever cell runs.
     Fork { index: usize, fork: String, kind: Box<EventKind> },
+    /// A connector gave rows to the call `call`, which ends next.
+    Fetched { index: usize, call: u64, fetch: Box<Fetch> },
+}
+
+/// One fetch from a connector, as the fetch log has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// The connector.
+    pub connector: String,
+    /// Which of its fetches.
+    pub fetch: String,
+    /// The arguments in their canonical form, a JSON object: checked, with the defaults, names sorted.
+    pub arguments: String,
+    /// When the source was asked, in nanoseconds since the Unix epoch.
+    pub fetched_at: u64,
+    /// Whether the rows are those of an earlier fetch, and the source was not asked.
+    pub is_cached: bool,
+    /// How long it took, from the call until the rows were there.
+    pub duration: Duration,
+    /// How many rows there are.
+    pub rows: u64,
+    /// The columns, each with its type in Arrow's words.
+    pub columns: Vec<(String, String)>,
+    /// The first rows, a JSON array of objects; long values are cut.
+    pub head: String,
+    /// The last rows, likewise; empty where the first ones are all.
+    pub tail: String,
+    /// The artifact with all rows as Parquet.
+    pub artifact: Option<String>,
+    /// Why there is none.
+    pub notice: Option<String>,
+}
+
+impl Fetch {
+    /// Bytes of its texts.
+    pub fn size_bytes(&self) -> usize {
+        let columns = self.columns.iter().map(|(name, kind)| name.len().saturating_add(kind.len()));
+        let texts = [&self.connector, &self.fetch, &self.arguments, &self.head, &self.tail].map(String::len);
+        columns.chain(texts).fold(0, usize::saturating_add)
+    }
+
+    /// One line that says what was fetched.
+    pub fn summary(&self) -> String {
+        let rows = if self.rows == 1 { "1 row".to_owned() } else { format!("{} rows", self.rows) };
+        let columns =
+            if self.columns.len() == 1 { "1 column".to_owned() } else { format!("{} columns", self.columns.len()) };
+        let cached = if self.is_cached { ", cached" } else { "" };
+        format!("{}.{}: {rows}, {columns}{cached}", self.connector, self.fetch)
+    }
 }
 
 /// The whole text of a cell or of a run that is too long for a result: an artifact.
@@ -79,6 +128,7 @@ impl EventKind {
     pub fn size_bytes(&self) -> usize {
         match self {
             EventKind::Fork { fork, kind, .. } => fork.len() + kind.size_bytes(),
+            EventKind::Fetched { fetch, .. } => fetch.size_bytes(),
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
                 text.len()
             }
@@ -131,6 +181,8 @@ pub enum Bridge {
     Http,
     /// `runtime.<pack>.<primitive>(…)`
     Runtime,
+    /// `<connector>.<fetch>(…)`
+    Connector,
 }
 
 impl Bridge {
@@ -143,6 +195,7 @@ impl Bridge {
             Bridge::Input => "input",
             Bridge::Http => "http",
             Bridge::Runtime => "runtime",
+            Bridge::Connector => "connector",
         }
     }
 }

@@ -30,6 +30,8 @@ pub const LARGE_EVENTS_MAX: usize = 4;
 pub const CALLS_QUEUED_MAX: usize = 4_096;
 /// Bytes of the arguments of one bridge call, and of its answer.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the rows of one fetch, in the columns that a guest takes.
+pub const TABLE_BYTES_MAX: usize = CALLS_BYTES_MAX;
 /// Bytes of the arguments of all calls of a kernel that were not answered yet.
 pub const CALLS_BYTES_MAX: usize = 4 * CALL_BYTES_MAX;
 /// How long a request for input waits for its answer, unless a session says otherwise.

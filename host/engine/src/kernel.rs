@@ -17,6 +17,7 @@ pub(crate) mod input;
 pub(crate) mod instance;
 pub(crate) mod introspection;
 pub(crate) mod manifest;
+pub(crate) mod memo;
 pub(crate) mod memory;
 pub(crate) mod meter;
 pub(crate) mod record;

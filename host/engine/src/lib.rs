@@ -98,8 +98,8 @@ pub mod background {
 pub mod bridges {
     pub use crate::{
         contract::bridge::{
-            AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, HttpCall, HttpResponse, PackSpec,
-            PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
+            AgentCall, BridgeGrants, Call, CallError, CallErrorKind, CallFuture, ConnectorSpec, FetchFuture, FetchSpec,
+            FetchedTable, HttpCall, HttpResponse, PackSpec, PrimitiveSpec, Response, ToolSpec, ToolsFuture, denied,
         },
         session::{
             granted::{Bridges, Caller, NoBridges},

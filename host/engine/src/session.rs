@@ -59,6 +59,7 @@ use crate::{
 mod auditing;
 mod bridges;
 mod checkpoint;
+mod fetches;
 mod folders;
 mod forks;
 pub(crate) mod granted;
@@ -567,6 +568,7 @@ impl Session {
             environment: inner.config.environment.clone(),
             working_directory: WORKSPACE.to_owned(),
             packages: inner.packages.clone(),
+            connectors: inner.config.bridges.connectors().into_iter().map(|connector| connector.name).collect(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let rests = if once {

@@ -219,6 +219,7 @@ impl Kernel {
             | EventKind::Status { .. }
             | EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
+            | EventKind::Fetched { .. }
             | EventKind::InputRequest { .. }
             | EventKind::CellFinished { .. }
             | EventKind::RunFinished { .. } => {}

@@ -4,6 +4,7 @@
 //! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
 //! [`RunResult::apply`] first.
 
+mod fetches;
 mod line;
 mod room;
 mod tokens;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use cellar_core::{
     cell::{Cell, CellId, Language},
-    event::{Event, EventKind, KeptText, Scalar, background_lines},
+    event::{Event, EventKind, Fetch, KeptText, Scalar, background_lines},
     mime::MimeBundle,
     outcome::{Failure, Outcome, Usage},
 };
@@ -73,6 +74,8 @@ pub struct RunResult {
     pub is_finished: bool,
     /// Status events that came when the result was full.
     pub statuses_left_out: u64,
+    /// Fetches that came when the result was full.
+    pub fetches_left_out: u64,
     /// The whole text of a run of several cells, where a result shows some of it only.
     pub kept: Option<KeptText>,
     /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
@@ -86,6 +89,7 @@ struct Used {
     display_bytes: Room,
     statuses: usize,
     status_bytes: usize,
+    fetches: fetches::Used,
 }
 
 /// Where a cell stands.
@@ -132,6 +136,8 @@ pub struct CellResult {
     pub kept: Option<KeptText>,
     /// What its helpers reported.
     pub statuses: Vec<StatusEvent>,
+    /// What it fetched from connectors.
+    pub fetches: Vec<Fetch>,
     /// Displays in the order in which they came, each with the text before it.
     displays: Vec<Display>,
     /// The text behind the last display.
@@ -203,6 +209,7 @@ impl RunResult {
                 self.kept.clone_from(kept);
                 self.is_finished = true;
             }
+            EventKind::Fetched { index, fetch, .. } => self.fetched(*index, fetch),
             // What forks say is theirs: their maker gathers it.
             EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
@@ -427,6 +434,7 @@ impl CellResult {
             failure: None,
             kept: None,
             statuses: Vec::new(),
+            fetches: Vec::new(),
             displays: Vec::new(),
             text: Window::new(policy),
             clear_is_due: false,

@@ -71,23 +71,42 @@ impl Tables {
     fn store(&self, frame: &MimeData) -> Result<Artifact, Refusal> {
         let MimeData::Binary(bytes) = frame else { return Err(Refusal::Text) };
         let table = Table::parse(bytes)?;
-        let mut out = Pieces { writer: self.artifacts()?.writer()?, refused: None };
-        let written = table.write_parquet(&mut out);
-        if let Some(error) = out.refused {
-            return Err(error.into());
-        }
-        written?;
+        let mut out = Pieces::new(self.artifacts()?.writer()?);
+        let written = table.write_parquet(&mut out).map_err(Refusal::from);
         let title = format!("table of {} rows and {} columns", table.rows(), table.columns());
-        let description = Description { mime_type: PARQUET_TYPE, title: Some(&title) };
-        Ok(out.writer.finish(description)?)
+        out.finish(written, Description { mime_type: PARQUET_TYPE, title: Some(&title) })
     }
 }
 
 /// An artifact as something that is written to.
-struct Pieces {
+#[derive(Debug)]
+pub struct Pieces {
     writer: ArtifactWriter,
     /// What the store said, which the library in between has no place for.
     refused: Option<ArtifactError>,
+}
+
+impl Pieces {
+    /// Writes this artifact.
+    pub fn new(writer: ArtifactWriter) -> Pieces {
+        Pieces { writer, refused: None }
+    }
+
+    /// Ends it. `written` is what the library said that wrote to it.
+    ///
+    /// # Errors
+    /// What the store said, or else what the library said.
+    pub fn finish<E: From<ArtifactError>>(
+        self,
+        written: Result<(), E>,
+        description: Description<'_>,
+    ) -> Result<Artifact, E> {
+        if let Some(error) = self.refused {
+            return Err(error.into());
+        }
+        written?;
+        Ok(self.writer.finish(description)?)
+    }
 }
 
 impl std::io::Write for Pieces {

@@ -2,6 +2,8 @@
 
 use std::{convert::Infallible, fs::File, io::Write};
 
+use serde_json::Value;
+
 use crate::{Page, PageRequest, convert::Request, error::TableError};
 
 /// Stands for a table, of which this build has none.
@@ -33,6 +35,54 @@ impl Table {
     /// None: there is no such table.
     pub fn write_parquet(&self, _out: impl Write + Send) -> Result<(), TableError> {
         match self.0 {}
+    }
+}
+
+/// Stands for rows of a source, of which this build has none.
+#[derive(Clone, Debug)]
+pub struct Batches(Infallible);
+
+impl Batches {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> Vec<(String, String)> {
+        match self.0 {}
+    }
+
+    /// Some rows.
+    ///
+    /// # Errors
+    /// None: there are no such rows.
+    pub fn sample(&self, _count: usize) -> Result<(Value, Value), TableError> {
+        match self.0 {}
+    }
+
+    /// The columns as a guest takes them.
+    ///
+    /// # Errors
+    /// None: there are no such rows.
+    pub fn to_columns(&self) -> Result<Vec<u8>, TableError> {
+        match self.0 {}
+    }
+
+    /// Writes the rows as a Parquet file.
+    ///
+    /// # Errors
+    /// None: there are no such rows.
+    pub fn write_parquet(&self, _out: impl Write + Send) -> Result<(), TableError> {
+        match self.0 {}
+    }
+
+    /// Refuses the file.
+    ///
+    /// # Errors
+    /// [`TableError::Unsupported`], always.
+    pub fn read_parquet(_file: File) -> Result<Batches, TableError> {
+        Err(TableError::Unsupported)
     }
 }
 

@@ -201,7 +201,7 @@ fn categories(field: &Field, array: &ArrayRef, values: &DataType) -> Result<Enco
 }
 
 /// One value as JSON.
-fn value(array: &dyn Array, row: usize, depth: usize) -> Result<Value, TableError> {
+pub(crate) fn value(array: &dyn Array, row: usize, depth: usize) -> Result<Value, TableError> {
     if depth > DEPTH_MAX {
         return Err(TableError::TooDeep);
     }

@@ -8,6 +8,8 @@
 #[cfg(not(feature = "parquet"))]
 mod absent;
 #[cfg(feature = "parquet")]
+mod batches;
+#[cfg(feature = "parquet")]
 mod categories;
 #[cfg(feature = "parquet")]
 mod column;
@@ -33,7 +35,9 @@ use absent as files;
 #[cfg(not(feature = "parquet"))]
 use absent as rows;
 #[cfg(not(feature = "parquet"))]
-pub use absent::Table;
+pub use absent::{Batches, Table};
+#[cfg(feature = "parquet")]
+pub use batches::Batches;
 pub use error::TableError;
 #[cfg(feature = "parquet")]
 pub use frame::{COLUMNS_MAX, NAME_BYTES_MAX, Table};

@@ -14,6 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
+mod fetch;
+
+pub use fetch::FetchJson;
+
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventJson {
@@ -115,6 +119,12 @@ enum KindJson {
         fork: String,
         /// What happened there; its `index` is the place in the fork's run.
         event: Box<KindJson>,
+    },
+    /// A connector gave rows to a call, which ends next.
+    Fetched {
+        index: usize,
+        call: u64,
+        fetch: Box<FetchJson>,
     },
 }
 
@@ -302,6 +312,9 @@ impl From<&EventKind> for KindJson {
             EventKind::Fork { index, fork, kind } => {
                 KindJson::Fork { index: *index, fork: fork.clone(), event: Box::new(KindJson::from(&**kind)) }
             }
+            EventKind::Fetched { index, call, fetch } => {
+                KindJson::Fetched { index: *index, call: *call, fetch: Box::new(FetchJson::from(&**fetch)) }
+            }
         }
     }
 }
@@ -362,6 +375,9 @@ impl From<KindJson> for EventKind {
                 left_out,
             },
             KindJson::Fork { index, fork, event } => EventKind::Fork { index, fork, kind: Box::new((*event).into()) },
+            KindJson::Fetched { index, call, fetch } => {
+                EventKind::Fetched { index, call, fetch: Box::new((*fetch).into()) }
+            }
         }
     }
 }
@@ -456,8 +472,8 @@ fn code_from_json(word: &str) -> Option<FailureCode> {
 }
 
 fn bridge_from_json(word: &str) -> Bridge {
-    const BRIDGES: [Bridge; 6] =
-        [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http, Bridge::Runtime];
+    const BRIDGES: [Bridge; 7] =
+        [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http, Bridge::Runtime, Bridge::Connector];
     BRIDGES.into_iter().find(|bridge| bridge.as_str() == word).unwrap_or(Bridge::Tool)
 }
 

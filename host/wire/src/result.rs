@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use super::event::{FailureJson, KeptJson, UsageJson, milliseconds, mime_value, status_map};
+use super::event::{FailureJson, FetchJson, KeptJson, UsageJson, milliseconds, mime_value, status_map};
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +54,9 @@ struct DetailsJson {
     markdown_outputs: Vec<String>,
     /// What helpers and the engine did, of all cells.
     status_events: Vec<Map<String, Value>>,
+    /// What was fetched from connectors, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    fetch_log: Vec<FetchJson>,
     /// What else there is to know, in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     notice: Option<String>,
@@ -133,6 +136,7 @@ impl From<&RunResult> for ResultJson {
             images,
             markdown_outputs: result.markdowns().map(str::to_owned).collect(),
             status_events: result.cells.iter().flat_map(statuses).collect(),
+            fetch_log: result.fetches().map(FetchJson::from).collect(),
             notice: notice(result, truncation.is_some()),
             meta: truncation.map(|truncation| MetaJson { truncation }),
             is_error: result.is_error.then_some(true),
@@ -146,7 +150,9 @@ fn notice(result: &RunResult, is_cut: bool) -> Option<String> {
     let kept = result.kept_text().filter(|_| is_cut).map(|kept| format!("the output was cut; {}", kept.place()));
     let left_out = result.statuses_left_out;
     let statuses = (left_out > 0).then(|| format!("{left_out} status events were left out"));
-    let notices: Vec<String> = kept.into_iter().chain(statuses).collect();
+    let left_out = result.fetches_left_out;
+    let fetches = (left_out > 0).then(|| format!("{left_out} fetches were left out of the fetch log"));
+    let notices: Vec<String> = kept.into_iter().chain(statuses).chain(fetches).collect();
     (!notices.is_empty()).then(|| notices.join("\n"))
 }
 

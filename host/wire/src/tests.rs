@@ -2,7 +2,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use cellar_engine::{
     Cell, CellId, Event, EventKind, Language, Outcome, RunResult,
-    event::{Bridge, KeptText, Scalar},
+    event::{Bridge, Fetch, KeptText, Scalar},
     mime::{MimeBundle, MimeData},
     outcome::{Failure, FailureCode, FailureKind, Usage},
 };
@@ -57,6 +57,23 @@ fn kept(digits: &str) -> KeptText {
 }
 
 /// One run in which everything happens.
+fn fetch() -> Fetch {
+    Fetch {
+        connector: "fred".to_owned(),
+        fetch: "GDPC1".to_owned(),
+        arguments: "{\"series_id\":\"GDPC1\"}".to_owned(),
+        fetched_at: 1_767_225_600_123_456_000,
+        is_cached: false,
+        duration: Duration::from_micros(1_500),
+        rows: 314,
+        columns: vec![("date".to_owned(), "date".to_owned()), ("value".to_owned(), "float64".to_owned())],
+        head: "[{\"date\":\"1947-01-01\",\"value\":2182.681}]".to_owned(),
+        tail: "[{\"date\":\"2025-04-01\",\"value\":null}]".to_owned(),
+        artifact: Some("0f".repeat(16)),
+        notice: None,
+    }
+}
+
 fn events() -> Vec<Event> {
     let cell = Cell {
         title: Some("load".to_owned()),
@@ -85,6 +102,19 @@ fn events() -> Vec<Event> {
         EventKind::CallStarted { index: 0, call: 3, bridge: Bridge::Tool, name: text("add") },
         EventKind::CallFinished { index: 0, call: 3, duration: Duration::from_micros(1_500), error: None },
         EventKind::CallFinished { index: 0, call: 4, duration: Duration::from_secs(2), error: Some(text("no")) },
+        EventKind::CallStarted { index: 0, call: 5, bridge: Bridge::Connector, name: text("fred.GDPC1") },
+        EventKind::Fetched { index: 0, call: 5, fetch: Box::new(fetch()) },
+        EventKind::Fetched {
+            index: 0,
+            call: 6,
+            fetch: Box::new(Fetch {
+                is_cached: true,
+                tail: String::new(),
+                artifact: None,
+                notice: Some(text("the rows were not kept: the disk is full")),
+                ..fetch()
+            }),
+        },
         EventKind::InputRequest {
             index: 0,
             request_id: text("r-1"),

@@ -5,7 +5,8 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use cellar_core::event::Bridge;
+use cellar_core::event::{Bridge, Fetch};
+use cellar_tables::Batches;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,36 @@ pub struct BridgeGrants {
     pub packs: Vec<String>,
     /// Rules for hosts.
     pub http: Vec<String>,
+    /// Connectors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connectors: Vec<String>,
+}
+
+/// What the name of a fetch begins with where tools and fetches are in one list: `connectors.<connector>.<fetch>`.
+pub(crate) const CONNECTORS: &str = "connectors.";
+
+/// A connector as cells see it: a source of data that the host holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectorSpec {
+    /// The name that cells have it by: a Python and JavaScript identifier.
+    pub name: String,
+    /// What it is, for people and models.
+    pub description: String,
+    /// What can be fetched.
+    pub fetches: Vec<FetchSpec>,
+}
+
+/// One fetch of a connector as cells see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FetchSpec {
+    /// The `fetch` in `connector.fetch(…)` and `connector["fetch"](…)`.
+    pub name: String,
+    /// What it gives, for people and models.
+    pub description: String,
+    /// JSON Schema of its parameters, an object. The order of the properties is that of arguments without names.
+    pub schema: String,
+    /// Its columns with their types, as far as they are known beforehand.
+    pub columns: Vec<(String, String)>,
 }
 
 /// A tool as cells see it.
@@ -83,6 +114,9 @@ pub enum Call {
     Input { prompt: String },
     /// `fetch(url, …)`
     Http(HttpCall),
+    /// `<connector>.<fetch>(…)`, `name` being both with a dot between; `arguments` is a JSON object with the `arguments` of
+    /// the fetch, and `refresh` where the source is to be asked again.
+    Fetch { name: String, arguments: String },
 }
 
 impl Call {
@@ -95,13 +129,14 @@ impl Call {
             Call::Agent(_) => Bridge::Agent,
             Call::Input { .. } => Bridge::Input,
             Call::Http(_) => Bridge::Http,
+            Call::Fetch { .. } => Bridge::Connector,
         }
     }
 
-    /// What is called: the tool, the primitive, the tier, the agent type, the URL.
+    /// What is called: the tool, the primitive, the tier, the agent type, the URL, the fetch.
     pub fn name(&self) -> &str {
         match self {
-            Call::Tool { name, .. } | Call::Primitive { name, .. } => name,
+            Call::Tool { name, .. } | Call::Primitive { name, .. } | Call::Fetch { name, .. } => name,
             Call::Llm { model, .. } => model,
             Call::Agent(call) => &call.agent_type,
             Call::Input { .. } => "",
@@ -143,6 +178,17 @@ pub enum Response {
     Text(String),
     /// From a granted host.
     Http(HttpResponse),
+    /// From a connector.
+    Table(Box<FetchedTable>),
+}
+
+/// The rows of a fetch, on their way to a guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchedTable {
+    /// What is said of the fetch.
+    pub fetch: Fetch,
+    /// The columns, as a guest takes them.
+    pub columns: Vec<u8>,
 }
 
 impl Response {
@@ -154,6 +200,7 @@ impl Response {
                 let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
                 response.body.len() + response.url.len() + headers.sum::<usize>()
             }
+            Response::Table(table) => table.columns.len(),
         }
     }
 }
@@ -223,6 +270,9 @@ pub(crate) type CallResult = Result<Response, CallError>;
 /// The answer to a call, to be polled on the engine's runtime.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Response, CallError>> + Send>>;
 
+/// The rows of a fetch, to be polled on the engine's runtime.
+pub type FetchFuture = Pin<Box<dyn Future<Output = Result<Batches, CallError>> + Send>>;
+
 /// The list of tools, to be polled on the engine's runtime.
 pub type ToolsFuture = Pin<Box<dyn Future<Output = Vec<ToolSpec>> + Send>>;
 
@@ -238,6 +288,7 @@ pub fn denied(call: &Call) -> CallError {
             (CallErrorKind::Denied, "Kernel requested stdin; interactive input is not supported".to_owned())
         }
         Call::Http(_) => (CallErrorKind::Denied, "the network is off".to_owned()),
+        Call::Fetch { name, .. } => (CallErrorKind::Unknown, format!("no connector has a fetch named `{name}`")),
     };
     CallError::new(kind, message)
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use cellar_core::{cell::Language, limits::CALLS_QUEUED_MAX};
+use cellar_core::{cell::Language, event::Fetch, limits::CALLS_QUEUED_MAX};
 use cellar_files::OpenFile;
 use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ pub(crate) use pages::{Collector, PAGE_BYTES, Pages, fingerprint};
 const CALLS_MAX: usize = 4 * CALLS_QUEUED_MAX;
 /// Cells that a kernel has, or has given up.
 const CELLS_MAX: usize = 4_096;
+/// Fetches that a kernel remembers.
+const FETCHES_MAX: usize = 1_000;
 /// Files that a kernel has open: as many as a configuration may grant, and the root.
 const FILES_MAX: usize = (64 << 10) + 1;
 
@@ -99,6 +101,9 @@ pub(crate) struct KernelState {
     /// Lowest first, each once.
     #[serde(deserialize_with = "bounded::<_, _, FILES_MAX>")]
     pub(crate) files: Vec<OpenFile>,
+    /// What its cells have fetched, oldest first.
+    #[serde(deserialize_with = "bounded::<_, _, FETCHES_MAX>")]
+    pub(crate) fetches: Vec<Fetch>,
 }
 
 /// A cell that awaits something.

@@ -57,7 +57,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.7.0";
+pub(crate) const WORLD_VERSION: &str = "0.8.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 
@@ -174,6 +174,8 @@ impl From<Response> for types::Response {
                 headers: http.headers,
                 body: http.body,
             }),
+            // A kernel lends its tables by number; see `StoreData::lend`.
+            Response::Table(_) => types::Response::Json("null".to_owned()),
         }
     }
 }

@@ -15,8 +15,8 @@ use std::{
 
 use cellar_core::{
     cell::CellId,
-    event::Bridge,
-    limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX},
+    event::{Bridge, Fetch},
+    limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX, TABLE_BYTES_MAX},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult, ToolsFuture, denied},
+    contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult, Response, ToolsFuture, denied},
     kernel::{
         hearer::Hearer,
         meter::{Spent, StopFlag},
@@ -230,6 +230,8 @@ pub(crate) struct CallEnd {
     pub(crate) reported: bool,
     /// What was kept of it.
     pub(crate) kept: Option<KeptSlot>,
+    /// What there is to say of a fetch.
+    pub(crate) fetch: Option<Box<Fetch>>,
     /// Held until the guest has the answer.
     _room: Option<Room>,
 }
@@ -237,7 +239,7 @@ pub(crate) struct CallEnd {
 impl CallEnd {
     /// One that takes no room and is to be reported.
     pub(crate) fn new(call: u64, cell: u32, duration: Duration, result: CallResult) -> CallEnd {
-        CallEnd { call, cell, duration, result, reported: false, kept: None, _room: None }
+        CallEnd { call, cell, duration, result, reported: false, kept: None, fetch: None, _room: None }
     }
 }
 
@@ -489,8 +491,10 @@ async fn answered(permits: Arc<Semaphore>, answer_bytes: Arc<AtomicUsize>, futur
 async fn with_permit(permits: Arc<Semaphore>, future: CallFuture) -> CallResult {
     let Ok(_permit) = permits.acquire_owned().await else { return Err(aborted()) };
     let response = future.await?;
-    if response.size_bytes() > CALL_BYTES_MAX {
-        let message = format!("the answer has {} bytes, at most {CALL_BYTES_MAX} are allowed", response.size_bytes());
+    // A guest takes a table in pieces.
+    let limit = if matches!(response, Response::Table(_)) { TABLE_BYTES_MAX } else { CALL_BYTES_MAX };
+    if response.size_bytes() > limit {
+        let message = format!("the answer has {} bytes, at most {limit} are allowed", response.size_bytes());
         return Err(CallError::new(CallErrorKind::Limit, message));
     }
     Ok(response)

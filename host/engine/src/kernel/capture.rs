@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use cellar_core::{cell::Language, limits::TIMEOUT_GRANTED_MAX, time::wall_nanos};
+use cellar_core::{cell::Language, limits::TIMEOUT_GRANTED_MAX, sync::lock, time::wall_nanos};
 use tokio::sync::mpsc;
 
 use crate::{
     formats::snapshot::{CellState, KernelState},
     kernel::{
         bindings::WORLD_VERSION,
+        memo::Memo,
         meter::{CpuMeter, GuestClock},
         state::{Binding, LiveCell, StoreData},
     },
@@ -47,6 +48,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
         deepest: data.deepest,
         configuration: 0,
         files: data.binding.files.table(),
+        fetches: lock(&data.binding.link.memo).all(),
     }
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
 /// cancelled. The guest's clock goes on by the time that has passed since.
 pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
     binding.calls.go_on_from(state.next_call, &state.calls);
+    *lock(&binding.link.memo) = Memo::of(&state.fetches);
     let mut data = StoreData::new(binding);
     let elapsed = wall_nanos().saturating_sub(state.wall_clock);
     data.clock = GuestClock::showing(state.monotonic_clock.saturating_add(elapsed));

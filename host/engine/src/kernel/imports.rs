@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use wasmtime::{StoreContextMut, component::Linker};
 
 use crate::{
-    contract::bridge::{Call, CallError, CallErrorKind, CallResult, RUNTIME},
+    contract::bridge::{CONNECTORS, Call, CallError, CallErrorKind, CallResult, RUNTIME},
     kernel::{
         bindings::{
             WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools,
@@ -221,6 +221,10 @@ impl tools::Host for StoreData {
         StoreData::start_call(self, cell, named(name, arguments)).await
     }
 
+    fn take(&mut self, table: u64, length: u32) -> wasmtime::Result<Vec<u8>> {
+        self.taped(Import::Take, (table, length), |data| Ok(data.tables.take(table, length)))
+    }
+
     async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
         if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
             self.report_end(&mut end).await;
@@ -229,10 +233,13 @@ impl tools::Host for StoreData {
     }
 }
 
-/// A call of a tool, or of a primitive, which is told by its name.
+/// A call of a tool, of a primitive or of a fetch, which are told by their names.
 fn named(name: String, arguments: String) -> Call {
-    match name.strip_prefix(RUNTIME) {
-        Some(name) => Call::Primitive { name: name.to_owned(), arguments },
+    if let Some(name) = name.strip_prefix(RUNTIME) {
+        return Call::Primitive { name: name.to_owned(), arguments };
+    }
+    match name.strip_prefix(CONNECTORS) {
+        Some(name) => Call::Fetch { name: name.to_owned(), arguments },
         None => Call::Tool { name, arguments },
     }
 }

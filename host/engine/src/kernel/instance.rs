@@ -107,6 +107,7 @@ impl Kernel {
             environment: Vec::new(),
             working_directory: WORKSPACE.to_owned(),
             packages: Vec::new(),
+            connectors: Vec::new(),
         };
         self.configure(&configuration).await.map_err(died)?;
         let cell = types::Cell { id: 0, code: String::new() };

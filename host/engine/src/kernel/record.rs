@@ -142,6 +142,7 @@ imports! {
     ToolsGranted "tools.granted",
     Call "call",
     StartCall "start-call",
+    Take "tools.take",
     Open "files.open",
     Close "files.close",
     Read "files.read",

@@ -31,6 +31,7 @@ use crate::{
         calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
         hearer::Gate,
         input::Requests,
+        memo::Memo,
         meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag},
         record::{CellHead, Import, RunRecord, Tape},
         threads::Threads,
@@ -40,10 +41,12 @@ use crate::{
 
 mod asking;
 mod gathered;
+mod lending;
 mod sending;
 
 pub(crate) use asking::COMPLETIONS_MAX;
 use gathered::Gathered;
+use lending::Lent;
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
 pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
@@ -223,6 +226,8 @@ pub(crate) struct KernelLink {
     pub(crate) drowsiness: Drowsiness,
     /// Processes that its cells have started and that have not ended.
     processes: AtomicU32,
+    /// What its cells have fetched.
+    pub(crate) memo: Mutex<Memo>,
 }
 
 impl KernelLink {
@@ -269,6 +274,8 @@ pub(crate) struct StoreData {
     stop_seen: Option<(Instant, StopReason)>,
     /// Whether the guest answers a question of the host, in nobody's name.
     is_looking: bool,
+    /// Tables that fetches have answered with, which the guest takes.
+    pub(crate) tables: Lent,
     /// Text of a cell that was not sent yet.
     gathered: Option<Gathered>,
     /// When the second began in which the guest last logged, and how much it has logged since.
@@ -315,6 +322,7 @@ impl StoreData {
             entered: Instant::now(),
             stop_seen: None,
             is_looking: false,
+            tables: Lent::default(),
             gathered: None,
             logged: (Instant::now(), 0),
             killed: None,

@@ -14,7 +14,10 @@ use super::{
     selfref::{SELFREF, selfref_pack},
 };
 use crate::{
-    contract::bridge::{Call, CallError, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, ToolsFuture, denied},
+    contract::bridge::{
+        CONNECTORS, Call, CallError, ConnectorSpec, FetchSpec, PackSpec, PrimitiveSpec, RUNTIME, ToolSpec, ToolsFuture,
+        denied,
+    },
     kernel::{
         calls::{Answers, Begun, Site},
         state::KernelLink,
@@ -41,12 +44,13 @@ impl Answers for SessionBridges {
         Box::pin(async move {
             let mut tools = asked.await;
             // A name that begins so would be taken for that of a primitive.
-            tools.retain(|tool| !tool.name.starts_with(RUNTIME));
+            tools.retain(|tool| !tool.name.starts_with(RUNTIME) && !tool.name.starts_with(CONNECTORS));
             if !tools.iter().any(|tool| tool.name == READ_TOOL) {
                 tools.push(read_tool());
             }
             let own = (!granted.has_pack(SELFREF)).then(selfref_pack);
             tools.extend(granted.packs().into_iter().chain(own).flat_map(primitives));
+            tools.extend(granted.connectors().into_iter().flat_map(fetches));
             tools
         })
     }
@@ -80,6 +84,9 @@ impl Answers for SessionBridges {
         }
         let agent = site.lineage.agent().map(str::to_owned);
         let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent };
+        if let Call::Fetch { name, arguments } = &call {
+            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, caller).into());
+        }
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
         let future = self.granted.call(call, caller);
         Ok(match asked {
@@ -87,6 +94,21 @@ impl Answers for SessionBridges {
             None => future.into(),
         })
     }
+}
+
+/// The fetches of a connector as they stand among the tools. Their schema says more than that of a tool.
+fn fetches(connector: ConnectorSpec) -> Vec<ToolSpec> {
+    let ConnectorSpec { name: of, description, fetches } = connector;
+    let connector = serde_json::json!({"name": of, "description": description});
+    let spec = |fetch: FetchSpec| {
+        let columns: Vec<_> =
+            fetch.columns.iter().map(|(name, kind)| serde_json::json!({"name": name, "type": kind})).collect();
+        let schema = serde_json::from_str::<serde_json::Value>(&fetch.schema).ok();
+        let told = serde_json::json!({"connector": connector, "schema": schema, "columns": columns});
+        let name = format!("{CONNECTORS}{of}.{}", fetch.name);
+        ToolSpec { name, description: fetch.description, schema: Some(told.to_string()) }
+    };
+    fetches.into_iter().map(spec).collect()
 }
 
 /// The primitives of a pack as they stand among the tools. Their schema says more than that of a tool.

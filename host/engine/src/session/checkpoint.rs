@@ -193,8 +193,8 @@ pub(crate) fn check(image: &KernelImage, guest: &str, limits: &Limits) -> Result
 
 /// Fingerprint of a configuration, but for its seed.
 pub(crate) fn configured_as(configuration: &types::Configuration) -> u128 {
-    let types::Configuration { seed: _, environment, working_directory, packages } = configuration;
-    fingerprint(format!("{environment:?} {working_directory:?} {packages:?}").as_bytes())
+    let types::Configuration { seed: _, environment, working_directory, packages, connectors } = configuration;
+    fingerprint(format!("{environment:?} {working_directory:?} {packages:?} {connectors:?}").as_bytes())
 }
 
 /// A kernel that cannot be had.

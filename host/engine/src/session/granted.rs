@@ -1,9 +1,12 @@
 //! The trait by which an embedder answers the calls of cells.
 
 use cellar_core::cell::CellId;
+use serde_json::{Map, Value};
 
 use super::Session;
-use crate::contract::bridge::{BridgeGrants, Call, CallFuture, PackSpec, ToolsFuture, denied};
+use crate::contract::bridge::{
+    BridgeGrants, Call, CallError, CallFuture, ConnectorSpec, FetchFuture, PackSpec, ToolsFuture, denied,
+};
 
 /// Where a call comes from.
 #[derive(Clone, Debug)]
@@ -39,6 +42,29 @@ pub trait Bridges: Send + Sync {
     /// Whether it has a pack of this name: then it takes the place of the session's own.
     fn has_pack(&self, _name: &str) -> bool {
         false
+    }
+
+    /// The connectors that cells may fetch from. A session asks when a kernel starts: the names must be there at once.
+    fn connectors(&self) -> Vec<ConnectorSpec> {
+        Vec::new()
+    }
+
+    /// The arguments of a fetch in their canonical form: checked, with the defaults filled in, names sorted. What is equal
+    /// to the source must be equal here. `name` is that of the connector, a dot, and that of the fetch.
+    ///
+    /// # Errors
+    /// There is no such fetch, or it does not take these arguments.
+    fn fetch_arguments(&self, name: &str, _arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+        Err(denied(&Call::Fetch { name: name.to_owned(), arguments: String::new() }))
+    }
+
+    /// Begins a fetch, with arguments that [`Bridges::fetch_arguments`] gave.
+    ///
+    /// # Cancel safety
+    /// As [`Bridges::call`].
+    fn fetch(&self, name: &str, _arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        let error = denied(&Call::Fetch { name: name.to_owned(), arguments: String::new() });
+        Box::pin(std::future::ready(Err(error)))
     }
 
     /// What it grants, for the audit log.

@@ -57,6 +57,7 @@ fn state() -> KernelState {
         deepest: 1,
         configuration: 10,
         files: Vec::new(),
+        fetches: Vec::new(),
     }
 }
 

@@ -167,6 +167,7 @@ impl StoreData {
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
         end.kept = kept;
         self.binding.open_calls.ended(number, end.duration, &mut end.result).await;
+        self.lend(&mut end);
         if let Tape::Recording(record) = &self.binding.tape {
             record.answer(Import::Call, &(cell, asked), &end.result);
         }
@@ -237,6 +238,7 @@ impl StoreData {
     /// Tells of the end of a call, and makes of it what the guest is told.
     pub(crate) async fn completion(&mut self, mut end: CallEnd) -> types::Completion {
         self.report_end(&mut end).await;
+        self.lend(&mut end);
         types::Completion { call: end.call, response: end.result.map(Into::into).map_err(Into::into) }
     }
 
@@ -267,6 +269,10 @@ impl StoreData {
         if let Some(live) = self.cells.get_mut(&end.cell) {
             live.asks.remove(&call);
         }
+        self.lend(end);
+        if let Some(fetch) = end.fetch.take() {
+            self.tell(end.cell, |index| EventKind::Fetched { index, call, fetch }).await;
+        }
         let error = end.result.as_ref().err().map(|error| word(&error.message));
         if let Some(kept) = end.kept.as_ref().and_then(|slot| slot.get()) {
             let fields = vec![
@@ -283,7 +289,9 @@ impl StoreData {
 fn call_bytes(call: &Call) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match call {
-        Call::Tool { name, arguments } | Call::Primitive { name, arguments } => name.len() + arguments.len(),
+        Call::Tool { name, arguments } | Call::Primitive { name, arguments } | Call::Fetch { name, arguments } => {
+            name.len() + arguments.len()
+        }
         Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
         Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
         Call::Input { prompt } => prompt.len(),

@@ -1,0 +1,210 @@
+// Connectors: sources of data that the host holds. Each is a global name, and what can be fetched from it are its members:
+// `await warehouse.orders({ since: "2026-01-01" })` gives an array of objects. The host hands columns over, as buffers.
+(function (host, kit) {
+  "use strict";
+
+  const { define } = kit;
+
+  // ---- Columns into rows
+
+  const PIECE = 4 << 20;
+  const DAY = 86_400_000;
+  const A_MILLISECOND = { s: 1e-3, ms: 1, us: 1e3, ns: 1e6 };
+  const NOT_A_TIME = -(2n ** 63n);
+
+  // Makes dates of times in a unit since 1970, without what is finer than a millisecond.
+  function momentsIn(unit) {
+    if (unit === "s") return (n) => new Date(Number(n) * 1e3);
+    const per = BigInt(A_MILLISECOND[unit]);
+    return (n) => new Date(Number((n - (((n % per) + per) % per)) / per));
+  }
+
+  // Takes a table that the host lends, whole.
+  function taken({ table, bytes }) {
+    const all = new Uint8Array(bytes);
+    for (let at = 0; at < bytes; ) {
+      const piece = host.take(table, Math.min(PIECE, bytes - at));
+      if (piece.length === 0) throw new Error("the rows are not there any more: fetch them again");
+      all.set(piece, at);
+      at += piece.length;
+    }
+    return all.buffer;
+  }
+
+  // What is read of a buffer, piece by piece.
+  function reader(buffer) {
+    let at = 0;
+    const take = (length) => buffer.slice(at, (at += length));
+    const head = () => {
+      const [length] = new Uint32Array(take(4));
+      return JSON.parse(new TextDecoder().decode(take(length)));
+    };
+    return { take, head };
+  }
+
+  // A whole number that a Number can hold is one.
+  const plain = (number) =>
+    number >= Number.MIN_SAFE_INTEGER && number <= Number.MAX_SAFE_INTEGER ? Number(number) : number;
+
+  const ARRAYS = {
+    integer: {
+      true: { 8: Int8Array, 16: Int16Array, 32: Int32Array, 64: BigInt64Array },
+      false: { 8: Uint8Array, 16: Uint16Array, 32: Uint32Array, 64: BigUint64Array },
+    },
+    float: { undefined: { 16: globalThis.Float16Array, 32: Float32Array, 64: Float64Array } },
+  };
+
+  function cut(take, sizes, made) {
+    const offsets = new Int32Array(take(sizes[0]));
+    const bytes = new Uint8Array(take(sizes[1]));
+    return Array.from({ length: Math.max(offsets.length - 1, 0) }, (_, i) => made(bytes.subarray(offsets[i], offsets[i + 1])));
+  }
+
+  function texts(take, sizes) {
+    const decoder = new TextDecoder();
+    return cut(take, sizes, (bytes) => decoder.decode(bytes));
+  }
+
+  function valuesOf(take, kind, sizes) {
+    switch (kind.kind) {
+      case "boolean":
+        return Array.from(new Uint8Array(take(sizes[0])), (byte) => byte !== 0);
+      case "integer":
+      case "float": {
+        const numbers = new ARRAYS[kind.kind][kind.signed][kind.bits](take(sizes[0]));
+        return kind.kind === "integer" && kind.bits === 64 ? Array.from(numbers, plain) : Array.from(numbers);
+      }
+      case "timestamp": {
+        const moment = momentsIn(kind.unit);
+        return Array.from(new BigInt64Array(take(sizes[0])), (n) => (n === NOT_A_TIME ? null : moment(n)));
+      }
+      case "duration": {
+        const per = A_MILLISECOND[kind.unit];
+        return Array.from(new BigInt64Array(take(sizes[0])), (n) => (n === NOT_A_TIME ? null : Number(n) / per));
+      }
+      case "date":
+        // Days have no time zone: they are texts, as they are in JSON.
+        return Array.from(new Int32Array(take(sizes[0])), (days) => new Date(days * DAY).toISOString().replace(/T.*/, ""));
+      case "category": {
+        const codes = new Int32Array(take(sizes[0]));
+        const names = texts(take, sizes.slice(1));
+        return Array.from(codes, (code) => (code < 0 ? null : names[code]));
+      }
+      case "binary":
+        return cut(take, sizes, (bytes) => bytes.slice());
+      case "json":
+        return texts(take, sizes).map((text) => (text === "" ? null : JSON.parse(text)));
+      default:
+        // Decimals keep all their digits as texts.
+        return texts(take, sizes);
+    }
+  }
+
+  function columnOf({ take, head }) {
+    const { name, rows, nullable, type, buffers } = head();
+    const sizes = [...buffers];
+    const there = nullable ? new Uint8Array(take(sizes.shift())) : undefined;
+    const values = type.kind === "null" ? new Array(rows).fill(null) : valuesOf(take, type, sizes);
+    return { name, values: there === undefined ? values : values.map((value, i) => (there[i] ? value : null)) };
+  }
+
+  function rowsOf(told) {
+    const table = reader(taken(told));
+    const { columns: count, rows } = table.head();
+    const columns = Array.from({ length: count }, () => columnOf(table));
+    return Array.from({ length: rows ?? 0 }, (_, i) => {
+      const row = {};
+      for (const { name, values } of columns) {
+        // A column may be called `__proto__`.
+        if (name === "__proto__") Object.defineProperty(row, name, { value: values[i], enumerable: true, configurable: true, writable: true });
+        else row[name] = values[i];
+      }
+      return row;
+    });
+  }
+
+  // ---- Names
+
+  const CONNECTORS = "connectors.";
+
+  // What the host says of each fetch, by its name with that of its connector.
+  function specs() {
+    const of = ([name, description, schema]) => [name.slice(CONNECTORS.length), { description, ...JSON.parse(schema) }];
+    return new Map(kit.granted().filter(([name]) => name.startsWith(CONNECTORS)).map(of));
+  }
+
+  function fetchSpec(name, { description, schema, columns }) {
+    const required = schema?.required ?? [];
+    const parameters = Object.entries(schema?.properties ?? {}).map(([key, about]) => [key, { ...about, required: required.includes(key) }]);
+    return {
+      name, description, parameters: Object.fromEntries(parameters),
+      columns: Object.fromEntries(columns.map((column) => [column.name, column.type])),
+    };
+  }
+
+  let names = [];
+  function listed() {
+    const found = Object.fromEntries(names.map((name) => [name, { name, description: "", fetches: {} }]));
+    for (const [whole, said] of specs()) {
+      const dot = whole.indexOf(".");
+      const connector = found[whole.slice(0, dot)];
+      if (connector === undefined) continue;
+      connector.description = said.connector.description;
+      connector.fetches[whole.slice(dot + 1)] = fetchSpec(whole.slice(dot + 1), said);
+    }
+    return found;
+  }
+
+  function asked(name, given, options) {
+    if (given !== undefined && given !== null && (typeof given !== "object" || Array.isArray(given))) {
+      throw new TypeError(`${name} takes one object of named arguments, and not ${kit.inspect(given)}`);
+    }
+    const { refresh = false } = kit.options(name, options, { refresh: "flag" });
+    return [kit.TOOL, CONNECTORS + name, JSON.stringify({ arguments: given ?? {}, refresh })];
+  }
+
+  function fetchOf(connector, name) {
+    const whole = `${connector}.${name}`;
+    const call = kit.bridge(whole, (given, options) => asked(whole, given, options), rowsOf);
+    define(call, "name", name);
+    return define(call, "spec", () => {
+      const said = specs().get(whole);
+      if (said === undefined) throw new RangeError(`'${connector}' has no fetch '${name}'; ${connector}.spec() tells of all`);
+      return fetchSpec(name, said);
+    });
+  }
+
+  function connectorOf(connector) {
+    const fetchNames = () => Object.keys(listed()[connector]?.fetches ?? {});
+    const spec = () => listed()[connector];
+    return kit.transparent(new Proxy(Object.create(null), {
+      get(_, name) {
+        // `await warehouse` looks for `then`: the connector itself is not a promise. What shows it looks for its class.
+        if (typeof name !== "string" || name === "then" || name === "constructor") return undefined;
+        return name === "spec" ? spec : fetchOf(connector, name);
+      },
+      has: (_, name) => fetchNames().includes(name),
+      ownKeys: () => fetchNames(),
+      getOwnPropertyDescriptor: (_, name) =>
+        typeof name === "string" ? { value: fetchOf(connector, name), configurable: true, enumerable: true } : undefined,
+      set: () => false,
+    }));
+  }
+
+  const connectors = () => listed();
+  define(globalThis, "connectors", connectors);
+
+  // Binds the names that the session was granted, in the place of those before.
+  kit.bindConnectors = () => {
+    for (const name of names) {
+      delete connectors[name];
+      delete globalThis[name];
+    }
+    names = host.connectors();
+    for (const name of names) {
+      const value = connectorOf(name);
+      define(connectors, name, value);
+      Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+    }
+  };
+})

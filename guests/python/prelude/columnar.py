@@ -1,0 +1,163 @@
+"""Tables as the host hands them over: a head, then each column with its own, each head as JSON behind its length.
+
+A column is its buffers: where some rows have no value, a byte for each row first, 0 for none; numbers; text as one offset
+more than there are values, of 32 bits, and its bytes; a category as a number for each row, and then its texts. What is here
+needs nothing but the standard library.
+"""
+
+import array
+import datetime
+import decimal
+import json
+import struct
+
+import _cellar
+
+# Letters of the module `array`, by the kind, the sign and the bytes of a number.
+_LETTERS = {
+    ("integer", True): {1: "b", 2: "h", 4: "i", 8: "q"},
+    ("integer", False): {1: "B", 2: "H", 4: "I", 8: "Q"},
+    ("float", True): {4: "f", 8: "d"},
+}
+_A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_EPOCH = datetime.datetime(1970, 1, 1)
+_NOT_A_TIME = -(1 << 63)
+_DAYS = datetime.date(1970, 1, 1).toordinal()
+
+
+class Lent:
+    """A table that the host lends, as a file that can be read once."""
+
+    def __init__(self, told):
+        self._number = told["table"]
+
+    def readinto(self, buffer):
+        """Fills a buffer, if the table has as much."""
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(view):
+            taken = _cellar.take(self._number, view[filled:])
+            if not taken:
+                raise EOFError("the rows are not there any more: fetch them again")
+            filled += taken
+        return filled
+
+    def read(self, length):
+        """So many bytes."""
+        data = bytearray(length)
+        self.readinto(data)
+        return data
+
+
+def head(file):
+    """What is said of a table, or of a column."""
+    return json.loads(file.read(int.from_bytes(file.read(4), "little")))
+
+
+def texts(file, sizes):
+    """The texts of a buffer of offsets and one of bytes."""
+    return _cellar.texts(file.read(sizes[0]), file.read(sizes[1]))
+
+
+def pieces(file, sizes):
+    """The same as bytes."""
+    offsets = _numbers(file, sizes[0], "i")
+    data = file.read(sizes[1])
+    return [bytes(data[start:end]) for start, end in zip(offsets, offsets[1:])]
+
+
+def _numbers(file, length, letter):
+    numbers = array.array(letter)
+    numbers.frombytes(file.read(length))
+    return numbers
+
+
+def rows(file):
+    """A table as a list of dicts."""
+    said = head(file)
+    names, columns = [], []
+    for _ in range(said["columns"]):
+        column = head(file)
+        names.append(column["name"])
+        columns.append(_column(file, column))
+    if not columns:
+        return [{} for _ in range(said["rows"] or 0)]
+    return [dict(zip(names, row)) for row in zip(*columns)]
+
+
+def _column(file, column):
+    kind, sizes = column["type"], list(column["buffers"])
+    there = file.read(sizes.pop(0)) if column["nullable"] else None
+    if kind["kind"] == "null":
+        return [None] * column["rows"]
+    values = _values(file, kind, sizes)
+    if there is not None:
+        values = [value if is_there else None for value, is_there in zip(values, there)]
+    return values
+
+
+def _values(file, kind, sizes):
+    name = kind["kind"]
+    if name == "boolean":
+        return [value != 0 for value in file.read(sizes[0])]
+    if name == "float" and kind["bits"] == 16:
+        data = file.read(sizes[0])
+        return struct.unpack(f"<{len(data) // 2}e", data)
+    if name in ("integer", "float"):
+        return _numbers(file, sizes[0], _LETTERS[name, kind.get("signed", True)][kind["bits"] // 8])
+    if name == "timestamp":
+        return _moments(_numbers(file, sizes[0], "q"), _A_SECOND[kind["unit"]], kind["zone"])
+    if name == "duration":
+        a_second = _A_SECOND[kind["unit"]]
+        return [
+            None if number == _NOT_A_TIME else datetime.timedelta(microseconds=number * 1_000_000 // a_second)
+            for number in _numbers(file, sizes[0], "q")
+        ]
+    if name == "date":
+        return [_day(number) for number in _numbers(file, sizes[0], "i")]
+    if name == "category":
+        codes = _numbers(file, sizes[0], "i")
+        names = texts(file, sizes[1:])
+        return [names[code] if code >= 0 else None for code in codes]
+    if name == "binary":
+        return pieces(file, sizes)
+    found = texts(file, sizes)
+    # Where there is no value, there is an empty text.
+    convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}.get(name)
+    return [convert(text) if text else None for text in found] if convert else found
+
+
+def _moments(numbers, a_second, zone):
+    here = None
+    if zone is not None:
+        here = datetime.timezone.utc if zone in ("UTC", "+00:00") else _zone(zone)
+    made = []
+    for number in numbers:
+        try:
+            moment = _EPOCH + datetime.timedelta(microseconds=number * 1_000_000 // a_second)
+        except OverflowError:
+            made.append(None)
+            continue
+        if number == _NOT_A_TIME:
+            moment = None
+        elif here is not None:
+            moment = moment.replace(tzinfo=datetime.timezone.utc).astimezone(here)
+        made.append(moment)
+    return made
+
+
+def _zone(name):
+    import zoneinfo
+
+    if name[:1] in "+-":
+        hours, _, minutes = name[1:].partition(":")
+        offset = datetime.timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return datetime.timezone(-offset if name[0] == "-" else offset)
+    return zoneinfo.ZoneInfo(name)
+
+
+def _day(number):
+    try:
+        return datetime.date.fromordinal(_DAYS + number)
+    except (OverflowError, ValueError):
+        return None

@@ -1,0 +1,98 @@
+//! Tables that a kernel lends its guest, which takes them piece by piece, straight to where they are to lie.
+
+use std::collections::VecDeque;
+
+use cellar_core::limits::CALLS_BYTES_MAX;
+use serde_json::json;
+
+use super::StoreData;
+use crate::{contract::bridge::Response, kernel::calls::CallEnd};
+
+/// Tables that are lent at a time. A guest takes each as soon as it hears of it.
+const TABLES_MAX: usize = 256;
+/// Bytes of one piece.
+const PIECE_BYTES_MAX: u32 = 16 << 20;
+
+/// The tables that the guest has not taken whole.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    /// Oldest first, by the number of the call.
+    tables: VecDeque<Table>,
+    /// Of all of them, those that were taken already included.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Table {
+    number: u64,
+    columns: Vec<u8>,
+    taken: usize,
+}
+
+impl Lent {
+    /// Keeps a table; the oldest make room.
+    fn put(&mut self, number: u64, columns: Vec<u8>) {
+        self.bytes = self.bytes.saturating_add(columns.len());
+        self.tables.push_back(Table { number, columns, taken: 0 });
+        while self.tables.len() > TABLES_MAX || (self.bytes > CALLS_BYTES_MAX && self.tables.len() > 1) {
+            let Some(oldest) = self.tables.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(oldest.columns.len());
+        }
+    }
+
+    /// The next bytes of a table; none at its end, and of one that is not here.
+    pub(crate) fn take(&mut self, number: u64, length: u32) -> Vec<u8> {
+        let Some(place) = self.tables.iter().position(|table| table.number == number) else { return Vec::new() };
+        let Some(table) = self.tables.get_mut(place) else { return Vec::new() };
+        let rest = table.columns.get(table.taken..).unwrap_or_default();
+        let length = usize::try_from(length.min(PIECE_BYTES_MAX)).unwrap_or_default().min(rest.len());
+        let piece = rest[..length].to_vec();
+        table.taken = table.taken.saturating_add(length);
+        if table.taken >= table.columns.len()
+            && let Some(table) = self.tables.remove(place)
+        {
+            self.bytes = self.bytes.saturating_sub(table.columns.len());
+        }
+        piece
+    }
+}
+
+impl StoreData {
+    /// Makes of an answer that is a table what the guest is told of it: its number, and how large it is. What there is to say
+    /// of the fetch is left in the end of the call. Once is enough.
+    pub(crate) fn lend(&mut self, end: &mut CallEnd) {
+        let Ok(response @ Response::Table(_)) = &mut end.result else { return };
+        let taken = std::mem::replace(response, Response::Json(String::new()));
+        let Response::Table(table) = taken else { return };
+        let told = json!({"table": end.call, "bytes": table.columns.len(), "rows": table.fetch.rows});
+        *response = Response::Json(told.to_string());
+        self.tables.put(end.call, table.columns);
+        end.fetch = Some(Box::new(table.fetch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_taken_piece_by_piece_and_is_gone_then() {
+        let mut lent = Lent::default();
+        lent.put(1, vec![1, 2, 3]);
+        lent.put(2, vec![4]);
+        assert_eq!(lent.take(1, 2), [1, 2]);
+        assert_eq!(lent.take(2, 9), [4]);
+        assert_eq!(lent.take(1, 9), [3]);
+        assert!(lent.take(1, 9).is_empty() && lent.take(7, 9).is_empty());
+        assert_eq!(lent.bytes, 0);
+    }
+
+    #[test]
+    fn a_guest_that_takes_nothing_is_lent_so_many_tables_only() {
+        let mut lent = Lent::default();
+        (0..1_000).for_each(|number| lent.put(number, vec![0]));
+        assert_eq!(lent.tables.len(), TABLES_MAX);
+        assert!(lent.take(0, 1).is_empty());
+        assert_eq!(lent.take(999, 1), [0]);
+    }
+}

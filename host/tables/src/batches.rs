@@ -1,0 +1,199 @@
+//! Rows of a source in columns: on their way to a guest, and to the file that is kept of them.
+
+use std::{fs::File, io::Write, sync::Arc};
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use parquet::{
+    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    basic::Compression,
+    file::properties::WriterProperties,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    decode::{encode, joined, value},
+    error::TableError,
+    frame::COLUMNS_MAX,
+};
+
+/// Rows that are read of a file at once.
+const BATCH_ROWS: usize = 1 << 16;
+/// Bytes of one column as a guest takes it: what 32 bits count.
+const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
+/// Characters of a text in a sample.
+const SAMPLE_CHARS: usize = 200;
+/// Columns of a sample.
+const SAMPLE_COLUMNS: usize = 100;
+
+/// Rows in columns, batch by batch.
+#[derive(Clone, Debug)]
+pub struct Batches {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The rows; each batch has the columns of the schema.
+    pub batches: Vec<RecordBatch>,
+}
+
+impl Batches {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).fold(0, usize::saturating_add)
+    }
+
+    /// The names of the columns, each with its type in Arrow's words, such as `timestamp[us, UTC]`.
+    pub fn columns(&self) -> Vec<(String, String)> {
+        self.schema.fields().iter().map(|field| (field.name().clone(), type_name(field.data_type()))).collect()
+    }
+
+    /// The first rows, and the last of those that are left, `count` each at most: JSON arrays of objects, in which long
+    /// texts are cut.
+    ///
+    /// # Errors
+    /// A value that cannot be told.
+    pub fn sample(&self, count: usize) -> Result<(Value, Value), TableError> {
+        let rows = self.rows();
+        let tail = rows.saturating_sub(count).max(count.min(rows));
+        Ok((self.rows_as_json(0..count.min(rows))?, self.rows_as_json(tail..rows)?))
+    }
+
+    fn rows_as_json(&self, wanted: std::ops::Range<usize>) -> Result<Value, TableError> {
+        let mut before = 0_usize;
+        let mut rows = Vec::new();
+        for batch in &self.batches {
+            let end = before.saturating_add(batch.num_rows());
+            for row in wanted.start.max(before)..wanted.end.min(end) {
+                let columns = self.schema.fields().iter().zip(batch.columns()).take(SAMPLE_COLUMNS);
+                let named = columns.map(|(field, array)| {
+                    Ok((field.name().clone(), shortened(value(array, row.saturating_sub(before), 0)?)))
+                });
+                rows.push(Value::Object(named.collect::<Result<Map<_, _>, TableError>>()?));
+            }
+            before = end;
+        }
+        Ok(Value::Array(rows))
+    }
+
+    /// The columns as a guest takes them: a head, then each column with its own. Each head is JSON behind its length, of 32
+    /// bits.
+    ///
+    /// # Errors
+    /// There are too many columns, or one is too large.
+    pub fn to_columns(&self) -> Result<Vec<u8>, TableError> {
+        let count = self.schema.fields().len();
+        if count > COLUMNS_MAX {
+            return Err(TableError::TooMany { what: "columns", count, max: COLUMNS_MAX });
+        }
+        let mut out = Vec::new();
+        push_head(&mut out, &json!({"columns": count, "rows": self.rows(), "pandas": null}))?;
+        for (place, field) in self.schema.fields().iter().enumerate() {
+            let arrays: Vec<_> = self.batches.iter().map(|batch| Arc::clone(batch.column(place))).collect();
+            let bytes = arrays.iter().map(|array| array.get_array_memory_size()).fold(0, usize::saturating_add);
+            if bytes > COLUMN_BYTES_MAX {
+                return Err(TableError::TooLarge);
+            }
+            let array = joined(field.data_type(), &arrays)?;
+            drop(arrays);
+            let encoded = encode(field, &array)?;
+            push_head(
+                &mut out,
+                &json!({
+                    "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
+                    "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
+                }),
+            )?;
+            drop(array);
+            for buffer in encoded.buffers {
+                out.extend(buffer);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Writes the rows as a Parquet file.
+    ///
+    /// # Errors
+    /// `out` does not take them.
+    pub fn write_parquet(&self, out: impl Write + Send) -> Result<(), TableError> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by("Cellar".to_owned())
+            .build();
+        let mut writer = ArrowWriter::try_new(out, Arc::clone(&self.schema), Some(properties))?;
+        for batch in &self.batches {
+            writer.write(batch)?;
+        }
+        writer.close()?;
+        Ok(())
+    }
+
+    /// Reads what [`Batches::write_parquet`] has written.
+    ///
+    /// # Errors
+    /// The file is no such file.
+    pub fn read_parquet(file: File) -> Result<Batches, TableError> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS);
+        let schema = Arc::clone(builder.schema());
+        let batches = builder.build()?.collect::<Result<_, _>>()?;
+        Ok(Batches { schema, batches })
+    }
+}
+
+fn push_head(out: &mut Vec<u8>, head: &Value) -> Result<(), TableError> {
+    let text = head.to_string();
+    let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
+    out.extend(length.to_le_bytes());
+    out.extend(text.into_bytes());
+    Ok(())
+}
+
+/// A value whose texts are not long.
+fn shortened(value: Value) -> Value {
+    match value {
+        Value::String(mut text) => {
+            if let Some((end, _)) = text.char_indices().nth(SAMPLE_CHARS) {
+                text.truncate(end);
+                text.push('…');
+            }
+            Value::String(text)
+        }
+        Value::Array(_) | Value::Object(_) => {
+            let text = value.to_string();
+            if text.len() > SAMPLE_CHARS { shortened(Value::String(text)) } else { value }
+        }
+        other => other,
+    }
+}
+
+/// A type as people know it from other programs that use Arrow.
+fn type_name(kind: &DataType) -> String {
+    let unit = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    };
+    match kind {
+        DataType::Boolean => "bool".to_owned(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "binary".to_owned()
+        }
+        DataType::Timestamp(of, None) => format!("timestamp[{}]", unit(of)),
+        DataType::Timestamp(of, Some(zone)) => format!("timestamp[{}, {zone}]", unit(of)),
+        DataType::Duration(of) => format!("duration[{}]", unit(of)),
+        DataType::Date32 => "date".to_owned(),
+        DataType::Time32(_) | DataType::Time64(_) => "time".to_owned(),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => format!("decimal({precision}, {scale})"),
+        DataType::Dictionary(_, values) => format!("category[{}]", type_name(values)),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            format!("list[{}]", type_name(item.data_type()))
+        }
+        DataType::Struct(_) => "struct".to_owned(),
+        DataType::Map(..) => "map".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
+}
