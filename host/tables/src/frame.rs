@@ -39,7 +39,7 @@ const GROUP_ROWS: usize = 1 << 20;
 const HEAD_BYTES_MAX: usize = 4 << 20;
 
 /// The key in a column's metadata that says that its texts are JSON.
-pub(crate) const JSON_KEY: &str = "cellar.json";
+pub const JSON_KEY: &str = "cellar.json";
 
 /// What is said of the table before its buffers.
 #[derive(Debug, Deserialize)]

@@ -40,7 +40,7 @@ pub use absent::{Batches, Table};
 pub use batches::Batches;
 pub use error::TableError;
 #[cfg(feature = "parquet")]
-pub use frame::{COLUMNS_MAX, NAME_BYTES_MAX, Table};
+pub use frame::{COLUMNS_MAX, JSON_KEY, NAME_BYTES_MAX, Table};
 pub use page::{Page, PageRequest};
 
 /// The MIME type under which a guest hands over a table, in the form that [`Table::parse`] reads.

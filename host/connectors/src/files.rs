@@ -1,0 +1,394 @@
+//! Files of a folder: Parquet, CSV, JSON lines, several as one table.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Seek},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArray};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use cap_std::{ambient_authority, fs::Dir};
+use cellar_tables::Batches;
+use futures::future::BoxFuture;
+use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
+use serde_json::{Map, Value};
+
+use crate::{
+    Comparison, FetchOptions, FetchSpec, FileFormat, FilesFetch, Filter, Request, Source,
+    error::{FetchError, FetchFault},
+    json::rows_of_json,
+    rows::too_many_bytes,
+    tool::{as_text, spec},
+};
+
+/// Files of one fetch.
+const FILES_MAX: usize = 10_000;
+/// Files and folders that are looked at to find them.
+const ENTRIES_MAX: usize = 100_000;
+/// How deep folders are looked into.
+const DEPTH_MAX: usize = 16;
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 1 << 16;
+/// Rows of CSV that are looked at to know the types of the columns.
+const INFERRED_ROWS: usize = 10_000;
+/// Bytes of a line of JSON.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// A folder.
+pub(crate) struct Folder {
+    folder: Arc<Path>,
+    fetches: Arc<BTreeMap<String, (FetchSpec, FilesFetch)>>,
+}
+
+impl Folder {
+    pub(crate) fn new(folder: PathBuf, fetches: BTreeMap<String, FetchOptions<FilesFetch>>) -> Result<Folder, String> {
+        let mut known = BTreeMap::new();
+        for (name, options) in fetches {
+            let (spec, files) = spec(&name, options)?;
+            let fault = |what: String| format!("fetches.{name}: {what}");
+            glob::Pattern::new(&files.path).map_err(|error| fault(format!("`path` is no pattern: {error}")))?;
+            for filter in &files.filters {
+                if !spec.parameters.iter().any(|parameter| parameter.name == filter.parameter) {
+                    return Err(fault(format!(
+                        "a filter has `:{}`, of which `parameters` says nothing",
+                        filter.parameter
+                    )));
+                }
+            }
+            known.insert(name, (spec, files));
+        }
+        Ok(Folder { folder: folder.into(), fetches: Arc::new(known) })
+    }
+}
+
+impl Source for Folder {
+    fn fetches(&self) -> Vec<FetchSpec> {
+        self.fetches.values().map(|(spec, _)| spec.clone()).collect()
+    }
+
+    fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
+        let (folder, fetches) = (Arc::clone(&self.folder), Arc::clone(&self.fetches));
+        Box::pin(async move {
+            let stop = Stop(Arc::default());
+            let is_stopped = Arc::clone(&stop.0);
+            let read = tokio::task::spawn_blocking(move || {
+                let Some((_, files)) = fetches.get(&request.fetch) else {
+                    return Err(FetchError::new(FetchFault::Unknown, "there is no such fetch"));
+                };
+                read(&folder, files, &request, &is_stopped)
+            });
+            let answer = read.await.unwrap_or_else(|_| Err(FetchError::failed("a file is damaged")));
+            drop(stop);
+            answer
+        })
+    }
+
+    fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
+        let (folder, fetches) = (Arc::clone(&self.folder), Arc::clone(&self.fetches));
+        Box::pin(async move {
+            let looked = tokio::task::spawn_blocking(move || {
+                let dir = open(&folder)?;
+                let mut counts = Vec::new();
+                for (name, (_, files)) in fetches.iter() {
+                    counts.push(format!("{name}: {} files", found(&dir, &files.path)?.len()));
+                }
+                Ok(counts.join(", "))
+            });
+            looked.await.unwrap_or_else(|_| Err(FetchError::failed("the folder could not be read")))
+        })
+    }
+}
+
+/// Stops a fetch that nobody waits for any more.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn open(folder: &Path) -> Result<Dir, FetchError> {
+    Dir::open_ambient_dir(folder, ambient_authority())
+        .map_err(|_| FetchError::failed("the folder of the connector cannot be opened"))
+}
+
+/// The files that a pattern names, in order.
+fn found(dir: &Dir, pattern: &str) -> Result<Vec<String>, FetchError> {
+    // A pattern was checked when the connector was made.
+    let pattern = glob::Pattern::new(pattern).map_err(|_| FetchError::failed("`path` is no pattern"))?;
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..glob::MatchOptions::new()
+    };
+    let (mut found, mut folders, mut looked) = (Vec::new(), vec![(String::new(), 0_usize)], 0_usize);
+    while let Some((folder, depth)) = folders.pop() {
+        let inner = if folder.is_empty() { ".".to_owned() } else { folder.clone() };
+        let Ok(entries) = dir.read_dir(&inner) else { continue };
+        for entry in entries.flatten() {
+            looked = looked.saturating_add(1);
+            if looked > ENTRIES_MAX {
+                return Err(FetchError::new(
+                    FetchFault::Limit,
+                    format!("there are more than {ENTRIES_MAX} files in the folder"),
+                ));
+            }
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            // Links are followed as far as they lead to within the folder; `Dir` refuses others.
+            let Ok(metadata) = dir.metadata(&path) else { continue };
+            if metadata.is_dir() && depth < DEPTH_MAX {
+                folders.push((path, depth.saturating_add(1)));
+            } else if metadata.is_file() && pattern.matches_with(&path, options) {
+                found.push(path);
+            }
+        }
+    }
+    if found.len() > FILES_MAX {
+        return Err(FetchError::new(
+            FetchFault::Limit,
+            format!("{} files are more than the {FILES_MAX} of a fetch", found.len()),
+        ));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read(folder: &Path, files: &FilesFetch, request: &Request, is_stopped: &AtomicBool) -> Result<Batches, FetchError> {
+    let dir = open(folder)?;
+    let paths = found(&dir, &files.path)?;
+    if paths.is_empty() {
+        return Err(FetchError::failed(format!("there is no file `{}`", files.path)));
+    }
+    let mut gathered = Gathered { files, request, is_stopped, schema: None, batches: Vec::new(), rows: 0, bytes: 0 };
+    for path in &paths {
+        let format = files.format.or_else(|| format_of(path));
+        let Some(format) = format else {
+            return Err(FetchError::failed(format!(
+                "`{path}` ends neither in .parquet, .csv, .tsv nor .jsonl; `format` says what it is"
+            )));
+        };
+        let opened = dir.open(path).map_err(|_| FetchError::failed(format!("`{path}` cannot be opened")))?;
+        let read = match format {
+            FileFormat::Parquet => gathered.parquet(opened.into_std()),
+            FileFormat::Csv => gathered.csv(opened.into_std(), if path.ends_with(".tsv") { b'\t' } else { b',' }),
+            FileFormat::JsonLines => gathered.json_lines(opened.into_std()),
+        };
+        read.map_err(|error| match error.fault {
+            FetchFault::Failed => FetchError::failed(format!("`{path}`: {}", error.message)),
+            _ => error,
+        })?;
+    }
+    gathered.finish()
+}
+
+fn format_of(path: &str) -> Option<FileFormat> {
+    let path = path.to_ascii_lowercase();
+    Some(match path.rsplit('.').next()? {
+        "parquet" | "pq" => FileFormat::Parquet,
+        "csv" | "tsv" => FileFormat::Csv,
+        "jsonl" | "ndjson" => FileFormat::JsonLines,
+        _ => return None,
+    })
+}
+
+struct Gathered<'a> {
+    files: &'a FilesFetch,
+    request: &'a Request,
+    is_stopped: &'a AtomicBool,
+    schema: Option<SchemaRef>,
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Gathered<'_> {
+    fn parquet(&mut self, file: std::fs::File) -> Result<(), FetchError> {
+        let broken = |_| FetchError::failed("it is no Parquet file, or damaged");
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(broken)?;
+        let schema = Arc::clone(builder.schema());
+        let wanted = self.wanted(&schema)?;
+        let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
+        let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(broken)?;
+        for batch in reader {
+            let batch = batch.map_err(|_| FetchError::failed("it is damaged"))?;
+            self.add(&batch)?;
+        }
+        Ok(())
+    }
+
+    fn csv(&mut self, mut file: std::fs::File, delimiter: u8) -> Result<(), FetchError> {
+        let broken =
+            |error: arrow_schema::ArrowError| FetchError::failed(format!("it is no CSV with a header: {error}"));
+        let format = arrow_csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
+        let (schema, _) = format.infer_schema(BufReader::new(&file), Some(INFERRED_ROWS)).map_err(broken)?;
+        file.rewind().map_err(|_| FetchError::failed("it cannot be read"))?;
+        let schema = Arc::new(schema);
+        let wanted = self.wanted(&schema)?;
+        let reader = arrow_csv::ReaderBuilder::new(Arc::clone(&schema))
+            .with_format(format)
+            .with_batch_size(BATCH_ROWS)
+            .with_projection(wanted)
+            .build(BufReader::new(file))
+            .map_err(broken)?;
+        for batch in reader {
+            let batch = batch.map_err(|error| {
+                FetchError::failed(format!("a row does not fit the types of those before: {error}"))
+            })?;
+            self.add(&batch)?;
+        }
+        Ok(())
+    }
+
+    fn json_lines(&mut self, file: std::fs::File) -> Result<(), FetchError> {
+        let mut reader = BufReader::new(file);
+        let (mut rows, mut bytes, mut number) = (Vec::new(), 0_usize, 0_u64);
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = std::io::Read::take(&mut reader, LINE_BYTES_MAX);
+            let length = bounded.read_until(b'\n', &mut line).map_err(|_| FetchError::failed("it cannot be read"))?;
+            if length == 0 {
+                break;
+            }
+            number = number.saturating_add(1);
+            bytes = bytes.saturating_add(length);
+            if bytes > self.request.bounds.bytes || rows.len() > self.request.bounds.rows {
+                return Err(too_many_bytes(&self.request.bounds));
+            }
+            self.check(number.is_multiple_of(1_024))?;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let row = serde_json::from_slice::<Value>(&line);
+            rows.push(row.map_err(|error| FetchError::failed(format!("line {number} is no JSON: {error}")))?);
+        }
+        let table = rows_of_json(rows, &self.request.bounds, self.request.deadline)?;
+        let wanted = self.wanted(&table.schema)?;
+        for batch in &table.batches {
+            let batch = batch.project(&wanted).map_err(|_| FetchError::failed("its columns do not fit together"))?;
+            self.add(&batch)?;
+        }
+        Ok(())
+    }
+
+    /// Where the columns are that are read: those that are selected, and those that are tested.
+    fn wanted(&self, schema: &Schema) -> Result<Vec<usize>, FetchError> {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let tested = self.files.filters.iter().map(|filter| &filter.column);
+        let named = self.files.select.iter().flatten().chain(tested);
+        if let Some(missing) = named.into_iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(FetchError::failed(format!(
+                "it has no column `{missing}`{}",
+                crate::error::near(missing, names.into_iter())
+            )));
+        }
+        let is_wanted = |name: &str| {
+            let is_tested = self.files.filters.iter().any(|filter| filter.column == name);
+            self.files.select.as_ref().is_none_or(|select| is_tested || select.iter().any(|one| one == name))
+        };
+        Ok(names.iter().enumerate().filter(|(_, name)| is_wanted(name)).map(|(place, _)| place).collect())
+    }
+
+    fn check(&self, is_due: bool) -> Result<(), FetchError> {
+        if is_due && (self.is_stopped.load(Ordering::Relaxed) || Instant::now() > self.request.deadline) {
+            return Err(FetchError::timeout(self.request.bounds.timeout));
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a batch for which the filters hold, without the columns that were read for them only.
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), FetchError> {
+        self.check(true)?;
+        let unfit = |_| FetchError::failed("its columns are not those of the files before it");
+        let mut batch = batch.clone();
+        for filter in &self.files.filters {
+            let Some(mask) = mask(&batch, filter, &self.request.arguments)? else { continue };
+            batch = filter_record_batch(&batch, &mask).map_err(unfit)?;
+        }
+        if let Some(select) = &self.files.select {
+            let schema = batch.schema();
+            let places: Vec<usize> = select.iter().filter_map(|name| schema.index_of(name).ok()).collect();
+            batch = batch.project(&places).map_err(unfit)?;
+        }
+        let schema = self.schema.get_or_insert_with(|| Arc::new(Schema::new(batch.schema().fields().clone())));
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+        for field in schema.fields() {
+            let Some(column) = batch.column_by_name(field.name()) else {
+                return Err(FetchError::failed(format!(
+                    "it has no column `{}`, which the files before it have",
+                    field.name()
+                )));
+            };
+            let cast =
+                cast_with_options(column, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() });
+            columns.push(cast.map_err(|_| {
+                FetchError::failed(format!("column `{}` is of another type than in the files before it", field.name()))
+            })?);
+        }
+        let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let nullable = Arc::new(Schema::new(fields));
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&nullable), columns, &options).map_err(unfit)?;
+        *schema = nullable;
+        self.rows = self.rows.saturating_add(batch.num_rows());
+        self.bytes = self.bytes.saturating_add(
+            batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum(),
+        );
+        if self.rows > self.request.bounds.rows {
+            let message = format!(
+                "there are more than {} rows, which is all that a fetch may have (`max_rows` of the connector); ask for fewer",
+                self.request.bounds.rows
+            );
+            return Err(FetchError::new(FetchFault::Limit, message));
+        }
+        if self.bytes > self.request.bounds.bytes {
+            return Err(too_many_bytes(&self.request.bounds));
+        }
+        if batch.num_rows() > 0 {
+            self.batches.push(batch);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Batches, FetchError> {
+        let schema = self.schema.unwrap_or_else(|| Arc::new(Schema::empty()));
+        Ok(Batches { schema, batches: self.batches })
+    }
+}
+
+/// The rows for which a test holds; nothing where its parameter is not given.
+fn mask(
+    batch: &RecordBatch,
+    filter: &Filter,
+    arguments: &Map<String, Value>,
+) -> Result<Option<BooleanArray>, FetchError> {
+    let value = match arguments.get(&filter.parameter) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => as_text(value),
+    };
+    let unfit =
+        || FetchError::failed(format!("column `{}` cannot be compared with `{}`", filter.column, filter.parameter));
+    let column = batch.column_by_name(&filter.column).ok_or_else(unfit)?;
+    let text: ArrayRef = Arc::new(StringArray::from(vec![value]));
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let value = cast_with_options(&text, column.data_type(), &options).map_err(|_| unfit())?;
+    let value = Scalar::new(value);
+    let compared = match filter.comparison {
+        Comparison::Equal => arrow_ord::cmp::eq(column, &value),
+        Comparison::NotEqual => arrow_ord::cmp::neq(column, &value),
+        Comparison::Less => arrow_ord::cmp::lt(column, &value),
+        Comparison::LessOrEqual => arrow_ord::cmp::lt_eq(column, &value),
+        Comparison::Greater => arrow_ord::cmp::gt(column, &value),
+        Comparison::GreaterOrEqual => arrow_ord::cmp::gt_eq(column, &value),
+    };
+    compared.map(Some).map_err(|_| unfit())
+}

@@ -1,0 +1,245 @@
+//! Sources of data that a host holds, and what cells fetch from them: rows in columns.
+//!
+//! [`ConnectorOptions`] say what there is; [`Connectors`] check every fetch before anything is asked, bound what comes, and
+//! hand the rows over as [`Batches`]. Credentials stay here: no error has one in it, nor a path of the host, nor what a
+//! driver prints. This crate knows nothing of sessions or cells. Read [`Connectors`] first.
+
+mod error;
+mod files;
+mod http;
+mod json;
+mod mysql;
+mod options;
+mod parameters;
+mod postgres;
+mod rows;
+mod sql;
+mod sqlite;
+mod tool;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cellar_tables::Batches;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+pub use error::{FetchError, FetchFault};
+pub use json::rows_of_json;
+pub use options::{
+    Bounds, Comparison, ConnectorOptions, Database, FetchOptions, FileFormat, FilesFetch, Filter, HttpFetch, Kind,
+    Pages, Secret, TableColumn,
+};
+pub use parameters::{Parameter, ParameterKind};
+pub use tool::{ToolAnswer, ToolSource};
+
+use error::near;
+
+/// The fetch of free SQL, where a connector has it.
+pub const SQL_FETCH: &str = "sql";
+
+/// What is said of a connector.
+#[derive(Clone, Debug)]
+pub struct ConnectorSpec {
+    /// What cells call it.
+    pub name: String,
+    /// What it is, for people and models.
+    pub description: String,
+    /// What can be fetched.
+    pub fetches: Vec<FetchSpec>,
+}
+
+/// What is said of a fetch.
+#[derive(Clone, Debug, Default)]
+pub struct FetchSpec {
+    /// What cells call it.
+    pub name: String,
+    /// What it gives, for people and models.
+    pub description: String,
+    /// What it takes, in the order of arguments without names.
+    pub parameters: Vec<Parameter>,
+    /// Its columns, where they are known.
+    pub columns: Vec<TableColumn>,
+}
+
+/// One fetch: what is asked for, and how much may come.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which fetch.
+    pub fetch: String,
+    /// Checked, with the defaults.
+    pub arguments: Map<String, Value>,
+    /// How much may come.
+    pub bounds: Bounds,
+    /// When it must be here.
+    pub deadline: Instant,
+}
+
+/// Where rows come from. The kinds of this crate are such sources, and so may be an embedder's own.
+pub trait Source: Send + Sync {
+    /// What can be fetched.
+    fn fetches(&self) -> Vec<FetchSpec>;
+
+    /// Fetches rows. Within the bounds of the request: more is an error, never less than there is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the fetch up, at the source as well where that can be.
+    fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>>;
+
+    /// Whether the source can be reached, and what it is. For people who set a connector up.
+    fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>>;
+}
+
+/// All connectors of a host. Cheap to clone; clones share connections and limits.
+#[derive(Clone, Default)]
+pub struct Connectors(Arc<BTreeMap<String, Held>>);
+
+struct Held {
+    description: String,
+    bounds: Bounds,
+    fetches: BTreeMap<String, FetchSpec>,
+    /// Fetches that run at a time.
+    permits: Arc<Semaphore>,
+    source: Arc<dyn Source>,
+}
+
+impl fmt::Debug for Connectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connectors").field(&self.0.keys()).finish()
+    }
+}
+
+impl Connectors {
+    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches.
+    ///
+    /// # Errors
+    /// All that is wrong with the options, each with its connector.
+    pub fn new(options: BTreeMap<String, ConnectorOptions>, http: &reqwest::Client) -> Result<Connectors, Vec<String>> {
+        let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, options) in options {
+            let ConnectorOptions { description, bounds, kind } = options;
+            let made: Result<Arc<dyn Source>, String> = match kind {
+                Kind::Postgres(database) => postgres::Postgres::new(database).map(|made| Arc::new(made) as _),
+                Kind::Mysql(database) => mysql::Mysql::new(database).map(|made| Arc::new(made) as _),
+                Kind::Sqlite { file, sql, fetches } => {
+                    sqlite::Sqlite::new(file, sql, fetches).map(|made| Arc::new(made) as _)
+                }
+                Kind::Files { folder, fetches } => files::Folder::new(folder, fetches).map(|made| Arc::new(made) as _),
+                Kind::Http { url, headers, rate, fetches } => {
+                    http::Endpoint::new(http.clone(), &url, headers, rate, fetches).map(|made| Arc::new(made) as _)
+                }
+                Kind::Source(source) => Ok(source),
+            };
+            match made {
+                Ok(source) => {
+                    held.insert(name, Held::new(description, bounds, source));
+                }
+                Err(problem) => problems.push(format!("connectors.{name}: {problem}")),
+            }
+        }
+        if problems.is_empty() { Ok(Connectors(Arc::new(held))) } else { Err(problems) }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// What is said of each.
+    pub fn specs(&self) -> Vec<ConnectorSpec> {
+        let spec = |(name, held): (&String, &Held)| ConnectorSpec {
+            name: name.clone(),
+            description: held.description.clone(),
+            fetches: held.fetches.values().cloned().collect(),
+        };
+        self.0.iter().map(spec).collect()
+    }
+
+    /// The arguments of a fetch in their canonical form: each checked, defaults filled in, names sorted.
+    ///
+    /// # Errors
+    /// There is no such fetch, or it does not take these arguments.
+    pub fn check(
+        &self,
+        connector: &str,
+        fetch: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, FetchError> {
+        let (_, spec) = self.find(connector, fetch)?;
+        parameters::canonical(&format!("{connector}.{fetch}"), &spec.parameters, arguments)
+    }
+
+    /// Fetches rows, with arguments that [`Connectors::check`] gave. Time spent waiting for other fetches of the connector
+    /// counts.
+    ///
+    /// # Errors
+    /// What the source says, in words for a cell; a bound that was passed.
+    ///
+    /// # Cancel safety
+    /// As [`Source::fetch`].
+    pub async fn fetch(
+        &self,
+        connector: &str,
+        fetch: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Batches, FetchError> {
+        let (held, _) = self.find(connector, fetch)?;
+        let bounds = held.bounds.clone();
+        let deadline = Instant::now() + bounds.timeout;
+        let request = Request { fetch: fetch.to_owned(), arguments, bounds: bounds.clone(), deadline };
+        let asked = async {
+            // The semaphore is never closed.
+            let _permit = held.permits.acquire().await;
+            held.source.fetch(request).await
+        };
+        let answer = tokio::time::timeout_at(deadline.into(), asked).await;
+        let answer = answer.unwrap_or_else(|_| Err(FetchError::timeout(bounds.timeout)));
+        answer.map_err(|error| error.of(&format!("{connector}.{fetch}")))
+    }
+
+    /// Whether a connector can be reached, and what it is.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub async fn probe(&self, connector: &str) -> Result<String, FetchError> {
+        let held = self.held(connector)?;
+        let patience = held.bounds.timeout.min(Duration::from_secs(10));
+        let probed = tokio::time::timeout(patience, held.source.probe()).await;
+        probed.unwrap_or_else(|_| Err(FetchError::timeout(patience)))
+    }
+
+    fn held(&self, connector: &str) -> Result<&Held, FetchError> {
+        self.0.get(connector).ok_or_else(|| {
+            let message = format!("no connector is named `{connector}`{}", near(connector, self.names()));
+            FetchError::new(FetchFault::Unknown, message)
+        })
+    }
+
+    fn find(&self, connector: &str, fetch: &str) -> Result<(&Held, &FetchSpec), FetchError> {
+        let held = self.held(connector)?;
+        let spec = held.fetches.get(fetch).ok_or_else(|| {
+            let names = held.fetches.keys().map(String::as_str);
+            let message = format!("`{connector}` has no fetch named `{fetch}`{}", near(fetch, names));
+            FetchError::new(FetchFault::Unknown, message)
+        })?;
+        Ok((held, spec))
+    }
+}
+
+impl Held {
+    fn new(description: String, bounds: Bounds, source: Arc<dyn Source>) -> Held {
+        let fetches = source.fetches().into_iter().map(|fetch| (fetch.name.clone(), fetch)).collect();
+        let permits = Arc::new(Semaphore::new(bounds.concurrency));
+        Held { description, bounds, fetches, permits, source }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a configuration says of connectors, as plain data.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use crate::{Parameter, Source};
+
+/// What is not to be shown: a password, an address with one, a header.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// One connector.
+#[derive(Clone, Debug)]
+pub struct ConnectorOptions {
+    /// What it is, for people and models.
+    pub description: String,
+    /// How much may come of it at once.
+    pub bounds: Bounds,
+    /// Where the rows come from.
+    pub kind: Kind,
+}
+
+/// How much a fetch may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of their values.
+    pub bytes: usize,
+    /// Time, from the call until all rows are there.
+    pub timeout: Duration,
+    /// Fetches of the connector that run at a time; more wait.
+    pub concurrency: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { rows: 5_000_000, bytes: 192 << 20, timeout: Duration::from_secs(30), concurrency: 4 }
+    }
+}
+
+/// Where rows come from.
+#[derive(Clone)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
+pub enum Kind {
+    /// PostgreSQL.
+    Postgres(Database),
+    /// MySQL and MariaDB.
+    Mysql(Database),
+    /// A file of SQLite, opened read-only.
+    Sqlite { file: PathBuf, sql: bool, fetches: BTreeMap<String, FetchOptions<String>> },
+    /// Parquet, CSV and JSON lines below a folder.
+    Files { folder: PathBuf, fetches: BTreeMap<String, FetchOptions<FilesFetch>> },
+    /// An interface over HTTP whose answers are JSON.
+    Http {
+        url: Secret,
+        headers: Vec<(String, Secret)>,
+        /// Requests a second.
+        rate: Option<f64>,
+        fetches: BTreeMap<String, FetchOptions<HttpFetch>>,
+    },
+    /// An embedder's own.
+    Source(Arc<dyn Source>),
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Postgres(_) => "Postgres",
+            Kind::Mysql(_) => "Mysql",
+            Kind::Sqlite { .. } => "Sqlite",
+            Kind::Files { .. } => "Files",
+            Kind::Http { .. } => "Http",
+            Kind::Source(_) => "Source",
+        })
+    }
+}
+
+/// A server of databases.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// Its address, with the user and the password: `postgres://user:password@host/database`.
+    pub url: Secret,
+    /// Whether cells may ask in their own SQL, as the fetch `sql`.
+    pub sql: bool,
+    /// Fetches by name; each is a query with `:name` where a parameter stands.
+    pub fetches: BTreeMap<String, FetchOptions<String>>,
+}
+
+/// One fetch, with what its kind says of it.
+#[derive(Clone, Debug)]
+pub struct FetchOptions<T> {
+    /// What it gives, for people and models.
+    pub description: String,
+    /// What it takes.
+    pub parameters: Vec<Parameter>,
+    /// Its columns, where they are told.
+    pub columns: Vec<TableColumn>,
+    /// What is asked.
+    pub asks: T,
+}
+
+/// A column as a configuration tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type, in words.
+    pub kind: String,
+}
+
+/// Files of a folder as one table.
+#[derive(Clone, Debug)]
+pub struct FilesFetch {
+    /// Which files, below the folder: `orders/*.parquet`.
+    pub path: String,
+    /// What they are; by the end of their names unless it is said.
+    pub format: Option<FileFormat>,
+    /// The columns that are read; all unless it is said.
+    pub select: Option<Vec<String>>,
+    /// What rows are kept: those for which all of this holds.
+    pub filters: Vec<Filter>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are named for what they are")]
+pub enum FileFormat {
+    Parquet,
+    Csv,
+    JsonLines,
+}
+
+/// A test of a column against a parameter. It holds where the parameter is not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
+pub struct Filter {
+    pub column: String,
+    pub comparison: Comparison,
+    pub parameter: String,
+}
+
+/// How a column is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are named for what they are")]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// A request over HTTP, and where its rows are.
+#[derive(Clone, Debug)]
+pub struct HttpFetch {
+    /// Behind the connector's address; `{name}` stands for a parameter.
+    pub path: String,
+    /// Behind that; a value may be `{name}`, and is left out where the parameter is not given.
+    pub query: Vec<(String, String)>,
+    /// Where the rows are in the answer: a JSON pointer, `/data/items`; empty for the whole answer.
+    pub rows: String,
+    /// How there is more.
+    pub pages: Pages,
+}
+
+/// How an interface gives its rows page by page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are explained with the variants")]
+pub enum Pages {
+    /// One answer is all.
+    One,
+    /// The header `Link` names the next one, as RFC 8288 has it, or a field of the answer does, at this JSON pointer.
+    Link { field: Option<String> },
+    /// The answer has a word at this JSON pointer, with which the next one is asked for, as this parameter of the address.
+    Cursor { field: String, parameter: String },
+    /// The next one is asked for by how many rows there were, as this parameter; none are the end. `limit`, if given, is
+    /// another parameter, with so many rows as it asks for.
+    Offset { parameter: String, limit: Option<(String, usize)> },
+    /// Pages have numbers, from this one.
+    Number { parameter: String, first: u64 },
+}

@@ -1,0 +1,285 @@
+//! PostgreSQL.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::{BufMut, BytesMut};
+use cellar_tables::Batches;
+use futures::{StreamExt, future::BoxFuture};
+use rustls_platform_verifier::ConfigVerifierExt;
+use serde_json::{Map, Value as Json};
+use tokio_postgres::{
+    CancelToken, Client, Config, NoTls, RowStream,
+    config::SslMode,
+    types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::{
+    Database, FetchSpec, Request, Source,
+    error::{FetchError, FetchFault},
+    rows::Rows,
+    sql::Dialect,
+    tool::Queries,
+};
+
+mod binary;
+
+use binary::{kind, value};
+
+/// Connections that are kept when nobody uses them.
+const IDLE_MAX: usize = 8;
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A server.
+pub(crate) struct Postgres {
+    server: Arc<Server>,
+    queries: Arc<Queries>,
+}
+
+struct Server {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    idle: Mutex<Vec<Client>>,
+}
+
+impl Postgres {
+    pub(crate) fn new(database: Database) -> Result<Postgres, String> {
+        // What the parser says may quote the address.
+        let mut config: Config = database.url.0.parse().map_err(|_| {
+            "the address is not one of PostgreSQL: postgres://user:password@host:5432/database".to_owned()
+        })?;
+        config.application_name("cellar").connect_timeout(CONNECT_TIMEOUT);
+        let tls = match config.get_ssl_mode() {
+            SslMode::Disable => None,
+            _ => {
+                // It fails when there is a provider already, which is as good.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let verified = rustls::ClientConfig::with_platform_verifier();
+                Some(MakeRustlsConnect::new(
+                    verified.map_err(|error| format!("the certificates of the system: {error}"))?,
+                ))
+            }
+        };
+        let queries = Arc::new(Queries::new(Dialect::Postgres, database.sql, database.fetches)?);
+        Ok(Postgres { server: Arc::new(Server { config, tls, idle: Mutex::default() }), queries })
+    }
+}
+
+impl Source for Postgres {
+    fn fetches(&self) -> Vec<FetchSpec> {
+        self.queries.specs()
+    }
+
+    fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
+        let (server, queries) = (Arc::clone(&self.server), Arc::clone(&self.queries));
+        Box::pin(async move {
+            let (statement, arguments) = queries.statement(&request)?;
+            let client = server.client().await?;
+            let asking = Asking::new(&server, &client);
+            let rows = read(&client, &statement.text, &statement.names, &arguments, &request).await;
+            let rows = match rows {
+                // The server may have been told to stop, or still be busy with the statement.
+                Err(error) if error.fault != FetchFault::Failed => return Err(error),
+                rows => rows,
+            };
+            let is_ended = client.batch_execute("ROLLBACK").await.is_ok();
+            asking.done();
+            if is_ended {
+                server.put_back(client);
+            }
+            rows
+        })
+    }
+
+    fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move {
+            let client = server.client().await?;
+            let row = client.query_one("select current_setting('server_version')", &[]).await;
+            let row = row.map_err(|error| translated(&error, CONNECT_TIMEOUT))?;
+            let version: &str = row.try_get(0).unwrap_or_default();
+            let version = format!("PostgreSQL {version}");
+            server.put_back(client);
+            Ok(version)
+        })
+    }
+}
+
+impl Server {
+    async fn client(&self) -> Result<Client, FetchError> {
+        loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(client) = idle else { break };
+            if !client.is_closed() {
+                return Ok(client);
+            }
+        }
+        let unreachable = |error: tokio_postgres::Error| match error.as_db_error() {
+            // It may name the user and the database, which are no secrets, and never the password.
+            Some(error) => FetchError::failed(format!("the database refuses the connection: {}", error.message())),
+            None => FetchError::failed("the database cannot be reached"),
+        };
+        match &self.tls {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await.map_err(unreachable)?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(unreachable)?;
+                tokio::spawn(connection);
+                Ok(client)
+            }
+        }
+    }
+
+    fn put_back(&self, client: Client) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX && !client.is_closed() {
+            idle.push(client);
+        }
+    }
+}
+
+/// Has the server stop a statement that nobody waits for any more.
+struct Asking {
+    token: Option<CancelToken>,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Asking {
+    fn new(server: &Server, client: &Client) -> Asking {
+        Asking { token: Some(client.cancel_token()), tls: server.tls.clone() }
+    }
+
+    fn done(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let (Some(token), tls) = (self.token.take(), self.tls.take()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let cancelled = async {
+                match tls {
+                    Some(tls) => token.cancel_query(tls).await,
+                    None => token.cancel_query(NoTls).await,
+                }
+            };
+            if !matches!(tokio::time::timeout(CONNECT_TIMEOUT, cancelled).await, Ok(Ok(()))) {
+                tracing::debug!("a statement of PostgreSQL could not be cancelled");
+            }
+        });
+    }
+}
+
+async fn read(
+    client: &Client,
+    text: &str,
+    names: &[String],
+    arguments: &Map<String, Json>,
+    request: &Request,
+) -> Result<Batches, FetchError> {
+    let timeout = request.bounds.timeout;
+    let left = request.deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let begin = format!(
+        "BEGIN READ ONLY; SET LOCAL statement_timeout = {left}; SET LOCAL lock_timeout = {left}; SET LOCAL TimeZone = 'UTC'"
+    );
+    client.batch_execute(&begin).await.map_err(|error| translated(&error, timeout))?;
+    let prepared = client.prepare(text).await.map_err(|error| translated(&error, timeout))?;
+    let mut columns = Vec::with_capacity(prepared.columns().len());
+    for column in prepared.columns() {
+        let kind = kind(column.type_()).ok_or_else(|| {
+            let (name, kind) = (column.name(), column.type_().name());
+            FetchError::failed(format!(
+                "column `{name}` is of the type `{kind}`, which no column of a table is: select `{name}::text`"
+            ))
+        })?;
+        columns.push((column.name().to_owned(), kind));
+    }
+    let kinds: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
+    let mut gathered = Rows::new(columns, &request.bounds, request.deadline)?;
+    let values: Vec<Argument> =
+        names.iter().map(|name| Argument(arguments.get(name).cloned().unwrap_or_default())).collect();
+    let rows: RowStream = client.query_raw(&prepared, &values).await.map_err(|error| translated(&error, timeout))?;
+    let mut rows = std::pin::pin!(rows);
+    while let Some(row) = rows.next().await {
+        let row = row.map_err(|error| translated(&error, timeout))?;
+        let mut values = Vec::with_capacity(kinds.len());
+        for (place, kind) in kinds.iter().enumerate() {
+            let raw: Raw<'_> = row.try_get(place).map_err(|error| translated(&error, timeout))?;
+            values.push(value(kind, raw.0).map_err(FetchError::failed)?);
+        }
+        gathered.push(values)?;
+    }
+    gathered.finish()
+}
+
+/// What PostgreSQL says of a statement, which is the cell's own.
+fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
+    let Some(said) = error.as_db_error() else {
+        // What cannot be sent says what it was given.
+        let source = std::error::Error::source(error).map(ToString::to_string);
+        return match source.filter(|_| error.to_string().contains("parameter")) {
+            Some(source) => FetchError::new(FetchFault::Invalid, format!("a parameter does not fit: {source}")),
+            None => FetchError::failed("the connection to the database was lost"),
+        };
+    };
+    let hint = said.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    match said.code().code() {
+        // query_canceled and lock_not_available, after the time that the transaction was given.
+        "57014" | "55P03" => FetchError::timeout(timeout),
+        // read_only_sql_transaction and insufficient_privilege.
+        "25006" | "42501" => FetchError::new(FetchFault::Denied, format!("{}: a fetch only reads", said.message())),
+        // A statement that failed leaves the connection as it was.
+        _ => FetchError::failed(format!("{}{hint}", said.message())),
+    }
+}
+
+/// The bytes of a value.
+struct Raw<'a>(Option<&'a [u8]>);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Raw<'a>, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Raw(Some(raw)))
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Raw<'a>, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Raw(None))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// An argument, as the parameter's own type takes it.
+#[derive(Debug)]
+struct Argument(Json);
+
+impl ToSql for Argument {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        if self.0.is_null() {
+            return Ok(IsNull::Yes);
+        }
+        binary::write(kind, &self.0, out)?;
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// Puts bytes where a parameter goes.
+fn put(out: &mut BytesMut, bytes: &[u8]) {
+    out.put_slice(bytes);
+}

@@ -1,0 +1,241 @@
+//! What is read of SQL before it is sent: where parameters stand, and what sort of statement it is.
+
+/// How parameters are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Postgres,
+    Mysql,
+    Sqlite,
+}
+
+/// A statement whose parameters have the places that its database knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    pub(crate) text: String,
+    /// The names of the parameters: of each place for MySQL, of each number for the others.
+    pub(crate) names: Vec<String>,
+}
+
+/// Reads a statement with `:name` for parameters. Only what reads is taken: a database's own means stop what writes, and this
+/// what those do not, such as `COPY … TO PROGRAM`.
+///
+/// # Errors
+/// What it is that is not taken, in words.
+pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
+    let mut statement = Statement { text: String::with_capacity(text.len()), names: Vec::new() };
+    let mut words: Vec<String> = Vec::new();
+    let mut is_ended = false;
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let skipped = skipped(rest, dialect)?;
+        if skipped > 0 {
+            let piece = &rest[..skipped];
+            if is_ended && !is_blank(piece) {
+                return Err("one statement at a time".to_owned());
+            }
+            statement.text.push_str(piece);
+            at += skipped;
+            continue;
+        }
+        let first = rest.chars().next().unwrap_or(' ');
+        if is_ended && !first.is_whitespace() && first != ';' {
+            return Err("one statement at a time".to_owned());
+        }
+        let length = word_length(rest);
+        if length > 0 {
+            words.push(rest[..length].to_ascii_lowercase());
+            statement.text.push_str(&rest[..length]);
+            at += length;
+            continue;
+        }
+        if first == ';' {
+            is_ended = true;
+            at += 1;
+            continue;
+        }
+        if rest.starts_with("::") || rest.starts_with(":=") {
+            statement.text.push_str(&rest[..2]);
+            at += 2;
+            continue;
+        }
+        let name = if first == ':' { word_length(&rest[1..]) } else { 0 };
+        if name > 0 {
+            let name = &rest[1..1 + name];
+            statement.place(name, dialect);
+            at += 1 + name.len();
+            continue;
+        }
+        if (first == '?' && dialect != Dialect::Postgres) || (first == '$' && dialect == Dialect::Postgres) {
+            return Err("parameters are written `:name`".to_owned());
+        }
+        statement.text.push(first);
+        at += first.len_utf8();
+    }
+    let first = words.first().map_or("", String::as_str);
+    let is_read = match dialect {
+        Dialect::Mysql => ["select", "with", "show", "describe", "desc", "explain", "values", "table"].contains(&first),
+        Dialect::Postgres => ["select", "with", "show", "values", "table"].contains(&first),
+        Dialect::Sqlite => ["select", "with", "values", "explain", "pragma"].contains(&first),
+    };
+    if !is_read {
+        return Err(format!("only statements that read are taken, such as `SELECT`, not `{}`", first.to_uppercase()));
+    }
+    let into = words.windows(2).any(|pair| pair[0] == "into" && ["outfile", "dumpfile"].contains(&pair[1].as_str()));
+    if dialect == Dialect::Mysql && into {
+        return Err("only statements that read are taken: `INTO OUTFILE` writes a file".to_owned());
+    }
+    Ok(statement)
+}
+
+impl Statement {
+    /// Puts a parameter's place in.
+    fn place(&mut self, name: &str, dialect: Dialect) {
+        if dialect == Dialect::Mysql {
+            self.names.push(name.to_owned());
+            self.text.push('?');
+            return;
+        }
+        let known = self.names.iter().position(|known| known == name);
+        let number = known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        let mark = if dialect == Dialect::Postgres { '$' } else { '?' };
+        self.text.push_str(&format!("{mark}{}", number + 1));
+    }
+}
+
+fn is_blank(piece: &str) -> bool {
+    piece.starts_with("--") || piece.starts_with("/*") || piece.starts_with('#')
+}
+
+fn word_length(text: &str) -> usize {
+    let is_start = |c: char| c.is_alphabetic() || c == '_';
+    if !text.starts_with(is_start) {
+        // Digits with what follows them are no names.
+        return text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    }
+    text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len())
+}
+
+/// Bytes of a string, a quoted name or a comment at the beginning of `text`; 0 where none begins.
+fn skipped(text: &str, dialect: Dialect) -> Result<usize, String> {
+    let bytes = text.as_bytes();
+    let unended = |what: &str| format!("{what} does not end");
+    match bytes.first() {
+        Some(b'\'') => quoted(bytes, b'\'', dialect == Dialect::Mysql).ok_or_else(|| unended("a string")),
+        Some(b'"') => quoted(bytes, b'"', dialect == Dialect::Mysql).ok_or_else(|| unended("a quoted name")),
+        Some(b'`') if dialect != Dialect::Postgres => {
+            quoted(bytes, b'`', false).ok_or_else(|| unended("a quoted name"))
+        }
+        Some(b'e' | b'E') if dialect == Dialect::Postgres && bytes.get(1) == Some(&b'\'') => {
+            let inner = bytes.get(1..).unwrap_or_default();
+            quoted(inner, b'\'', true).map(|length| length + 1).ok_or_else(|| unended("a string"))
+        }
+        Some(b'#') if dialect == Dialect::Mysql => Ok(line(text)),
+        Some(b'-') if text.starts_with("--") => Ok(line(text)),
+        Some(b'/') if text.starts_with("/*!") && dialect == Dialect::Mysql => {
+            Err("comments that MySQL runs are not taken".to_owned())
+        }
+        Some(b'/') if text.starts_with("/*M!") && dialect == Dialect::Mysql => {
+            Err("comments that MariaDB runs are not taken".to_owned())
+        }
+        Some(b'/') if text.starts_with("/*") => {
+            comment(bytes, dialect == Dialect::Postgres).ok_or_else(|| unended("a comment"))
+        }
+        Some(b'$') if dialect == Dialect::Postgres => {
+            let end = text[1..].find('$').map(|end| end + 2);
+            let tag = end.and_then(|end| text.get(..end));
+            let is_tag = |tag: &&str| {
+                let name = &tag[1..tag.len() - 1];
+                name.is_empty() || (word_length(name) == name.len() && !name.starts_with(|c: char| c.is_ascii_digit()))
+            };
+            let Some(tag) = tag.filter(is_tag) else { return Ok(0) };
+            let rest = &text[tag.len()..];
+            let length = rest.find(tag).ok_or_else(|| unended("a string"))?;
+            Ok(2 * tag.len() + length)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn line(text: &str) -> usize {
+    text.find('\n').map_or(text.len(), |end| end + 1)
+}
+
+fn quoted(bytes: &[u8], quote: u8, has_escapes: bool) -> Option<usize> {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        if *byte == b'\\' && has_escapes {
+            at += 2;
+        } else if *byte != quote {
+            at += 1;
+        } else if bytes.get(at + 1) == Some(&quote) {
+            at += 2;
+        } else {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+fn comment(bytes: &[u8], is_nested: bool) -> Option<usize> {
+    let (mut at, mut depth) = (2, 1_u32);
+    loop {
+        match bytes.get(at..at + 2)? {
+            b"*/" => {
+                (at, depth) = (at + 2, depth - 1);
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            b"/*" if is_nested => (at, depth) = (at + 2, depth + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn postgres(text: &str) -> Result<(String, Vec<String>), String> {
+        read(text, Dialect::Postgres).map(|statement| (statement.text, statement.names))
+    }
+
+    #[test]
+    fn parameters_have_the_places_that_the_database_knows() {
+        let text = "select ':a', \":b\", $$:c$$, $t$ :d $t$, E'\\':e', x::int -- :f\n/* :g /* :h */ */ from t where a = :a and b > :b or c = :a;";
+        let (found, names) = postgres(text).expect("a statement");
+        assert!(found.ends_with("from t where a = $1 and b > $2 or c = $1"), "{found}");
+        assert_eq!(names, ["a", "b"]);
+        let mysql =
+            read("select `:x`, '\\':y' from t where a = :a and b = :a # :z", Dialect::Mysql).expect("a statement");
+        assert_eq!(
+            (mysql.text.as_str(), mysql.names.len()),
+            ("select `:x`, '\\':y' from t where a = ? and b = ? # :z", 2)
+        );
+    }
+
+    #[test]
+    fn only_one_statement_that_reads_is_taken() {
+        for text in [
+            "insert into t values (1)",
+            "copy t to program 'sh'",
+            "do $$ begin end $$",
+            "-- select\nset x = 1",
+            "(delete from t)",
+            "",
+        ] {
+            assert!(postgres(text).expect_err(text).starts_with("only statements that read"), "{text}");
+        }
+        for text in ["select 1; select 2", "select 1;drop table t", "select 'a'; 'b'"] {
+            assert_eq!(postgres(text).expect_err(text), "one statement at a time");
+        }
+        assert!(postgres("select 1 ; -- all\n ;").is_ok());
+        assert!(postgres("select 'a").is_err() && postgres("select $1").is_err());
+        for text in ["select 1 into outfile '/tmp/x'", "select 1 /*!50000 into outfile '/tmp/x' */"] {
+            assert!(read(text, Dialect::Mysql).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Files of SQLite, opened read-only for each fetch.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use cellar_tables::Batches;
+use futures::future::BoxFuture;
+use rusqlite::{
+    Connection, OpenFlags,
+    hooks::{AuthAction, AuthContext, Authorization},
+    types::{ToSqlOutput, Value as Bound, ValueRef},
+};
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    FetchOptions, FetchSpec, Request, Source,
+    error::{FetchError, FetchFault},
+    rows::{ColumnKind, Hint, Rows, Value},
+    sql::{self, Dialect},
+    tool::{Queries, as_text},
+};
+
+/// Steps of SQLite's machine between two looks at the clock.
+const STEPS: i32 = 10_000;
+/// Bytes of one value.
+const VALUE_BYTES_MAX: i32 = 64 << 20;
+/// What cells may ask SQLite about a file.
+const PRAGMAS: [&str; 6] = ["table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"];
+
+/// A file.
+pub(crate) struct Sqlite {
+    file: Arc<Path>,
+    queries: Arc<Queries>,
+}
+
+impl Sqlite {
+    pub(crate) fn new(
+        file: PathBuf,
+        sql: bool,
+        fetches: BTreeMap<String, FetchOptions<String>>,
+    ) -> Result<Sqlite, String> {
+        Ok(Sqlite { file: file.into(), queries: Arc::new(Queries::new(Dialect::Sqlite, sql, fetches)?) })
+    }
+}
+
+impl Source for Sqlite {
+    fn fetches(&self) -> Vec<FetchSpec> {
+        self.queries.specs()
+    }
+
+    fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
+        let (file, queries) = (Arc::clone(&self.file), Arc::clone(&self.queries));
+        Box::pin(async move {
+            let stop = Stop(Arc::default());
+            let is_stopped = Arc::clone(&stop.0);
+            let asked = tokio::task::spawn_blocking(move || {
+                let (statement, arguments) = queries.statement(&request)?;
+                let connection = open(&file, &is_stopped, request.deadline)?;
+                let rows = read(&connection, &statement, &arguments, &request);
+                rows.map_err(|error| match error {
+                    Fault::Ours(error) => error,
+                    Fault::Theirs(_) if Instant::now() > request.deadline => {
+                        FetchError::timeout(request.bounds.timeout)
+                    }
+                    Fault::Theirs(error) => translated(&error),
+                })
+            });
+            let answer = asked.await.unwrap_or_else(|_| Err(FetchError::failed("the file could not be read")));
+            drop(stop);
+            answer
+        })
+    }
+
+    fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(async move {
+            let asked = tokio::task::spawn_blocking(move || {
+                let connection = open(&file, &Arc::default(), Instant::now() + std::time::Duration::from_secs(10))?;
+                let count = "select count(*) from sqlite_master where type in ('table', 'view')";
+                let tables: i64 =
+                    connection.query_row(count, [], |row| row.get(0)).map_err(|error| translated(&error))?;
+                Ok(format!("SQLite {}, {tables} tables", rusqlite::version()))
+            });
+            asked.await.unwrap_or_else(|_| Err(FetchError::failed("the file could not be read")))
+        })
+    }
+}
+
+/// Stops a fetch that nobody waits for any more.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Fault {
+    Ours(FetchError),
+    Theirs(rusqlite::Error),
+}
+
+impl From<FetchError> for Fault {
+    fn from(error: FetchError) -> Fault {
+        Fault::Ours(error)
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Fault {
+        Fault::Theirs(error)
+    }
+}
+
+/// Opens the file so that nothing can be written, and nothing else be opened.
+fn open(file: &Path, is_stopped: &Arc<AtomicBool>, deadline: Instant) -> Result<Connection, FetchError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
+        connection.busy_timeout(deadline.saturating_duration_since(Instant::now()))?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "trusted_schema", false)?;
+        connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
+        connection.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        connection.authorizer(Some(authorize))?;
+        let is_stopped = Arc::clone(is_stopped);
+        connection
+            .progress_handler(STEPS, Some(move || is_stopped.load(Ordering::Relaxed) || Instant::now() > deadline))?;
+        Ok(connection)
+    });
+    opened.map_err(|error| translated(&error))
+}
+
+/// Only what reads.
+fn authorize(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => Authorization::Allow,
+        AuthAction::Function { function_name } if function_name != "load_extension" => Authorization::Allow,
+        AuthAction::Pragma { pragma_name, .. } if PRAGMAS.contains(&pragma_name) => Authorization::Allow,
+        _ => Authorization::Deny,
+    }
+}
+
+fn read(
+    connection: &Connection,
+    statement: &sql::Statement,
+    arguments: &Map<String, Json>,
+    request: &Request,
+) -> Result<Batches, Fault> {
+    let mut prepared = connection.prepare(&statement.text)?;
+    let columns: Vec<(String, ColumnKind)> = prepared
+        .columns()
+        .iter()
+        .map(|column| (column.name().to_owned(), ColumnKind::ByValues(hint(column.decl_type().unwrap_or_default()))))
+        .collect();
+    let width = columns.len();
+    for (place, name) in statement.names.iter().enumerate() {
+        let value = arguments.get(name).cloned().unwrap_or_default();
+        prepared.raw_bind_parameter(place + 1, ToSqlOutput::Owned(bound(value)))?;
+    }
+    let mut gathered = Rows::new(columns, &request.bounds, request.deadline)?;
+    let mut rows = prepared.raw_query();
+    while let Some(row) = rows.next()? {
+        let values = (0..width).map(|place| row.get_ref(place).map(value)).collect::<Result<Vec<_>, _>>()?;
+        gathered.push(values)?;
+    }
+    Ok(gathered.finish()?)
+}
+
+fn bound(value: Json) -> Bound {
+    match value {
+        Json::Null => Bound::Null,
+        Json::Bool(value) => Bound::Integer(value.into()),
+        Json::Number(number) => match number.as_i64() {
+            Some(value) => Bound::Integer(value),
+            None => Bound::Real(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        other => Bound::Text(as_text(&other)),
+    }
+}
+
+fn value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Integer(value),
+        ValueRef::Real(value) => Value::Float(value),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Binary(bytes.to_vec()),
+    }
+}
+
+/// What the declared type of a column says that SQLite itself does not.
+fn hint(declared: &str) -> Hint {
+    let declared = declared.to_ascii_uppercase();
+    match declared.split(['(', ' ']).next().unwrap_or_default() {
+        "BOOLEAN" | "BOOL" => Hint::Boolean,
+        "DATE" => Hint::Date,
+        "DATETIME" | "TIMESTAMP" | "TIMESTAMPTZ" => Hint::Timestamp,
+        _ => Hint::None,
+    }
+}
+
+/// What SQLite says of a statement; of the file itself only that it cannot be read.
+fn translated(error: &rusqlite::Error) -> FetchError {
+    use rusqlite::ErrorCode::{AuthorizationForStatementDenied, OperationInterrupted, ReadOnly};
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => match code.code {
+            AuthorizationForStatementDenied | ReadOnly => {
+                FetchError::new(FetchFault::Denied, "the statement does what is not allowed: a fetch only reads")
+            }
+            OperationInterrupted => FetchError::failed("the statement was stopped"),
+            rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::NotADatabase => {
+                FetchError::failed("the file cannot be opened, or it is no database of SQLite")
+            }
+            _ => FetchError::failed(message.clone().unwrap_or_else(|| code.to_string())),
+        },
+        rusqlite::Error::SqlInputError { error, msg, .. } if error.code == AuthorizationForStatementDenied => {
+            FetchError::new(
+                FetchFault::Denied,
+                format!("the statement does what is not allowed ({msg}): a fetch only reads"),
+            )
+        }
+        rusqlite::Error::SqlInputError { msg, .. } => FetchError::failed(msg.clone()),
+        other => FetchError::failed(other.to_string()),
+    }
+}
