@@ -11,6 +11,7 @@ use futures::{StreamExt, future::BoxFuture};
 use reqwest::{
     Client, StatusCode,
     header::{HeaderMap, HeaderName, HeaderValue, LINK, RETRY_AFTER},
+    redirect::Policy,
 };
 use serde_json::{Map, Value};
 use url::Url;
@@ -48,7 +49,6 @@ struct Inner {
 
 impl Endpoint {
     pub(crate) fn new(
-        client: Client,
         url: &Secret,
         headers: Vec<(String, Secret)>,
         rate: Option<f64>,
@@ -80,6 +80,10 @@ impl Endpoint {
             }
             made.insert(name, (spec, fetch));
         }
+        // It fails when there is a provider already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().user_agent("cellar").redirect(Policy::none()).build();
+        let client = client.map_err(|_| "the certificates of the system cannot be read".to_owned())?;
         let pause = rate.filter(|rate| *rate > 0.0).map(|rate| Duration::from_secs_f64((1.0 / rate).min(60.0)));
         let next = Mutex::new(Instant::now());
         Ok(Endpoint(Arc::new(Inner { client, url, headers: known, fetches: made, pause, next })))

@@ -119,7 +119,7 @@ impl Connectors {
     ///
     /// # Errors
     /// All that is wrong with the options, each with its connector.
-    pub fn new(options: BTreeMap<String, ConnectorOptions>, http: &reqwest::Client) -> Result<Connectors, Vec<String>> {
+    pub fn new(options: BTreeMap<String, ConnectorOptions>) -> Result<Connectors, Vec<String>> {
         let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, options) in options {
             let ConnectorOptions { description, bounds, kind } = options;
@@ -131,7 +131,7 @@ impl Connectors {
                 }
                 Kind::Files { folder, fetches } => files::Folder::new(folder, fetches).map(|made| Arc::new(made) as _),
                 Kind::Http { url, headers, rate, fetches } => {
-                    http::Endpoint::new(http.clone(), &url, headers, rate, fetches).map(|made| Arc::new(made) as _)
+                    http::Endpoint::new(&url, headers, rate, fetches).map(|made| Arc::new(made) as _)
                 }
                 Kind::Source(source) => Ok(source),
             };

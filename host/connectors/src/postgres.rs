@@ -235,8 +235,8 @@ fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
     match said.code().code() {
         // query_canceled and lock_not_available, after the time that the transaction was given.
         "57014" | "55P03" => FetchError::timeout(timeout),
-        // read_only_sql_transaction and insufficient_privilege.
-        "25006" | "42501" => FetchError::new(FetchFault::Denied, format!("{}: a fetch only reads", said.message())),
+        // active_sql_transaction (whoever would make it one that writes), read_only_sql_transaction, insufficient_privilege.
+        "25001" | "25006" | "42501" => FetchError::new(FetchFault::Denied, format!("{}: a fetch only reads", said.message())),
         // A statement that failed leaves the connection as it was.
         _ => FetchError::failed(format!("{}{hint}", said.message())),
     }
