@@ -103,9 +103,19 @@ fn is_needed(guest: &str, config: &Config) -> bool {
     }
 }
 
-/// Starts the MCP servers, which is the only way to know that they can be.
+/// Starts the MCP servers and asks the connectors, which is the only way to know that they can be reached.
 async fn ask_servers(report: &mut DoctorJson, bridges: Options) {
-    for (name, started) in HostBridges::new(bridges).start_servers().await {
+    let bridges = HostBridges::new(bridges);
+    for (name, probed) in bridges.probe_connectors().await {
+        match probed {
+            Ok(what) => report.config.connectors.push(format!("{name} ({what})")),
+            Err(reason) => {
+                report.config.connectors.push(format!("{name} (out of reach)"));
+                report.problems.push(format!("connectors.{name}: {reason}"));
+            }
+        }
+    }
+    for (name, started) in bridges.start_servers().await {
         match started {
             Ok(tools) => report.config.mcp.push(format!("{name} ({tools} tools)")),
             Err(error) => {
@@ -147,6 +157,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         agents: config.bridges.agents.keys().cloned().collect(),
         llm: config.bridges.llm.as_ref().map(Into::into),
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
+        connectors: Vec::new(),
         secrets: secrets(&config.bridges),
         mounts: config.mounts.iter().map(mount).collect(),
         aliases: config.session.aliases.clone(),
@@ -312,6 +323,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     });
     lines.item("llm", &llm);
     lines.item("http", &or_none(&config.http));
+    lines.item("connectors", &or_none(&config.connectors));
     lines.item("secrets", &or_none(&config.secrets));
     lines.item("mounts", &or_none(&config.mounts));
     let usual = || format!("{}, unless they collide with a mount", ALIASES.join(", "));

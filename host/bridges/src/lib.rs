@@ -9,6 +9,7 @@ mod agent;
 mod arguments;
 mod client;
 mod command;
+mod connectors;
 mod http;
 mod llm;
 mod mcp;
@@ -27,11 +28,12 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use cellar_engine::{
     Bridges,
     bridges::{
-        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, ToolSpec, ToolsFuture, denied,
-        selfref_pack,
+        BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, PackSpec,
+        ToolSpec, ToolsFuture, denied, selfref_pack,
     },
 };
 use futures::future::join_all;
+use serde_json::{Map, Value};
 
 use agent::Agents;
 use http::Network;
@@ -43,8 +45,8 @@ pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VAR
 pub use client::builder as http_client;
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
-    Agent, AgentTransport, Command, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive, RuntimePack,
-    SecretSource, Spawns, TIERS, Tool,
+    Agent, AgentTransport, Command, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive,
+    RuntimePack, SecretSource, Spawns, TIERS, Tool,
 };
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};
@@ -67,6 +69,7 @@ pub struct HostBridges {
     /// Asks models of others, where there are none of its own.
     sampler: Option<Arc<dyn Sampler>>,
     network: Option<Arc<Network>>,
+    connectors: connectors::Held,
     doors: Option<Arc<dyn Doors>>,
 }
 
@@ -103,15 +106,9 @@ impl HostBridges {
         let agents = Arc::new(Agents::new(options.agents, options.spawns));
         let models = options.llm.map(|llm| Arc::new(Models::new(llm)));
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
-        HostBridges {
-            tools: Arc::new(Sources { own, servers }),
-            packs,
-            agents,
-            models,
-            sampler: None,
-            network,
-            doors: None,
-        }
+        let tools = Arc::new(Sources { own, servers });
+        let connectors = connectors::Held::new(options.connectors, &tools);
+        HostBridges { tools, packs, agents, models, sampler: None, network, connectors, doors: None }
     }
 
     /// Grants these tools as well. They take the place of others with their names.
@@ -157,6 +154,13 @@ impl HostBridges {
     }
 }
 
+impl HostBridges {
+    /// Asks each connector whether it can be reached: by name, what it is, or why it cannot.
+    pub async fn probe_connectors(&self) -> Vec<(String, Result<String, String>)> {
+        self.connectors.probe().await
+    }
+}
+
 /// Larger answers are searched for credentials on a thread of their own.
 const CLEANED_HERE_BYTES: usize = 256 << 10;
 
@@ -174,12 +178,24 @@ impl Bridges for HostBridges {
             agents: self.agents.names().map(str::to_owned).collect(),
             packs: self.packs.keys().cloned().collect(),
             http: self.network.as_ref().map(|network| network.rules()).unwrap_or_default(),
-            connectors: Vec::new(),
+            connectors: self.connectors.names(),
         }
     }
 
     fn packs(&self) -> Vec<PackSpec> {
         self.packs.values().map(|pack| pack.spec().clone()).collect()
+    }
+
+    fn connectors(&self) -> Vec<ConnectorSpec> {
+        self.connectors.specs()
+    }
+
+    fn fetch_arguments(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+        self.connectors.check(name, arguments)
+    }
+
+    fn fetch(&self, name: &str, arguments: Map<String, Value>, _caller: Caller) -> FetchFuture {
+        Box::pin(self.connectors.clone().fetch(name.to_owned(), arguments))
     }
 
     fn has_tool(&self, name: &str) -> bool {

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use cellar_connectors::{Bounds, ConnectorOptions, FetchOptions};
+
 use crate::{agent::AgentProgram, http::HeaderTemplate};
 
 /// All that the cells of a session may call. The default grants nothing.
@@ -21,8 +23,37 @@ pub struct Options {
     pub spawns: Spawns,
     /// `[http]`: the hosts that cells may reach.
     pub http: Http,
+    /// `[connectors.NAME]`: sources of data that cells fetch rows from.
+    pub connectors: BTreeMap<String, Connector>,
     /// `secrets`: what else is a credential, besides those that are used here. Taken out of all that cells are told.
     pub secrets: Vec<SecretSource>,
+}
+
+/// A source of data.
+#[derive(Debug, Clone)]
+pub enum Connector {
+    /// A database, files, an interface over HTTP, or an embedder's own.
+    Source(ConnectorOptions),
+    /// A command, which reads `{"fetch": name, "arguments": {…}}` and writes an array of objects.
+    Command {
+        /// What it is, for people and models.
+        description: String,
+        /// How much a fetch may take.
+        bounds: Bounds,
+        /// What is run for each fetch.
+        command: Command,
+        /// What can be fetched.
+        fetches: BTreeMap<String, FetchOptions<()>>,
+    },
+    /// Tools of the session's MCP servers, or others of its tools, that give rows; each fetch names its tool.
+    Mcp {
+        /// What it is, for people and models.
+        description: String,
+        /// How much a fetch may take.
+        bounds: Bounds,
+        /// What can be fetched.
+        fetches: BTreeMap<String, FetchOptions<String>>,
+    },
 }
 
 /// Where a credential stands.

@@ -163,6 +163,11 @@ pub(crate) fn longest() -> usize {
     finder().map_or(0, |finder| finder.longest())
 }
 
+/// Whether any credential is in these bytes.
+pub(crate) fn is_found_in(bytes: &[u8]) -> bool {
+    finder().is_some_and(|finder| !finder.find(bytes).is_empty())
+}
+
 /// `text` without credentials. To be done before anything of it is cut off. For logs of embedders as well.
 pub fn hide(text: &str) -> Cow<'_, str> {
     match finder().and_then(|finder| replaced(&finder, text.as_bytes())) {

@@ -17,11 +17,12 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::{
-    FetchOptions, FetchSpec, HttpFetch, Pages, Request, Secret, Source,
+    FetchOptions, FetchSpec, HttpFetch, Pages, Request, Source,
     error::{FetchError, FetchFault},
     json::{kind_of, rows_of_json},
     rows::too_many_bytes,
     tool::{as_text, spec},
+    unready,
 };
 
 /// Pages of one fetch.
@@ -34,13 +35,18 @@ const PAUSE: Duration = Duration::from_millis(250);
 const SAID_BYTES_MAX: usize = 300;
 
 /// An interface.
-pub(crate) struct Endpoint(Arc<Inner>);
+pub(crate) struct Endpoint {
+    /// Or why it cannot be asked.
+    server: Result<Arc<Server>, String>,
+    fetches: Arc<Fetches>,
+}
 
-struct Inner {
+type Fetches = BTreeMap<String, (FetchSpec, HttpFetch)>;
+
+pub(crate) struct Server {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    fetches: BTreeMap<String, (FetchSpec, HttpFetch)>,
     /// The least time from one request to the next.
     pause: Option<Duration>,
     /// When the next request may be sent.
@@ -48,76 +54,83 @@ struct Inner {
 }
 
 impl Endpoint {
-    pub(crate) fn new(
-        url: &Secret,
-        headers: Vec<(String, Secret)>,
-        rate: Option<f64>,
-        fetches: BTreeMap<String, FetchOptions<HttpFetch>>,
-    ) -> Result<Endpoint, String> {
-        let url = Url::parse(&url.0).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
-        let url = url.ok_or_else(|| "`url` is no address of HTTP".to_owned())?;
-        let mut known = HeaderMap::new();
-        for (name, value) in headers {
-            let header = HeaderName::try_from(&name).map_err(|_| format!("`{name}` is no name of a header"))?;
-            let mut value = HeaderValue::try_from(value.0)
-                .map_err(|_| format!("the header `{name}` has a value that none may have"))?;
-            value.set_sensitive(true);
-            known.insert(header, value);
-        }
-        let mut made = BTreeMap::new();
-        for (name, options) in fetches {
-            let (spec, fetch) = spec(&name, options)?;
-            let templates = fetch.query.iter().map(|(_, value)| value).chain([&fetch.path]);
-            for parameter in templates.flat_map(|template| names_in(template)) {
-                if !spec.parameters.iter().any(|known| known.name == parameter) {
-                    return Err(format!(
-                        "fetches.{name}: `{{{parameter}}}` stands for a parameter of which `parameters` says nothing"
-                    ));
-                }
-            }
-            if !fetch.rows.is_empty() && !fetch.rows.starts_with('/') {
-                return Err(format!("fetches.{name}: `rows` is a JSON pointer, such as /data/items"));
-            }
-            made.insert(name, (spec, fetch));
-        }
-        // It fails when there is a provider already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().user_agent("cellar").redirect(Policy::none()).build();
-        let client = client.map_err(|_| "the certificates of the system cannot be read".to_owned())?;
-        let pause = rate.filter(|rate| *rate > 0.0).map(|rate| Duration::from_secs_f64((1.0 / rate).min(60.0)));
-        let next = Mutex::new(Instant::now());
-        Ok(Endpoint(Arc::new(Inner { client, url, headers: known, fetches: made, pause, next })))
+    pub(crate) fn new(server: Result<Server, String>, fetches: Fetches) -> Endpoint {
+        Endpoint { server: server.map(Arc::new), fetches: Arc::new(fetches) }
     }
+}
+
+/// # Errors
+/// What is wrong with a fetch.
+pub(crate) fn read(fetches: BTreeMap<String, FetchOptions<HttpFetch>>) -> Result<Fetches, String> {
+    let mut made = BTreeMap::new();
+    for (name, options) in fetches {
+        let (spec, fetch) = spec(&name, options)?;
+        let templates = fetch.query.iter().map(|(_, value)| value).chain([&fetch.path]);
+        for parameter in templates.flat_map(|template| names_in(template)) {
+            if !spec.parameters.iter().any(|known| known.name == parameter) {
+                let what = format!("`{{{parameter}}}` stands for a parameter of which `parameters` says nothing");
+                return Err(format!("fetches.{name}: {what}"));
+            }
+        }
+        if !fetch.rows.is_empty() && !fetch.rows.starts_with('/') {
+            return Err(format!("fetches.{name}: `rows` is a JSON pointer, such as /data/items"));
+        }
+        made.insert(name, (spec, fetch));
+    }
+    Ok(made)
 }
 
 impl Source for Endpoint {
     fn fetches(&self) -> Vec<FetchSpec> {
-        self.0.fetches.values().map(|(spec, _)| spec.clone()).collect()
+        self.fetches.values().map(|(spec, _)| spec.clone()).collect()
     }
 
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
-        let inner = Arc::clone(&self.0);
+        let (server, fetches) = (self.server.clone(), Arc::clone(&self.fetches));
         Box::pin(async move {
-            let Some((_, fetch)) = inner.fetches.get(&request.fetch) else {
+            let server = server.map_err(|reason| unready(&reason))?;
+            let Some((_, fetch)) = fetches.get(&request.fetch) else {
                 return Err(FetchError::new(FetchFault::Unknown, "there is no such fetch"));
             };
-            let rows = inner.pages(fetch, &request).await?;
+            let rows = server.pages(fetch, &request).await?;
             let made = tokio::task::spawn_blocking(move || rows_of_json(rows, &request.bounds, request.deadline));
             made.await.unwrap_or_else(|_| Err(FetchError::failed("the answer could not be read")))
         })
     }
 
     fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
-        let inner = Arc::clone(&self.0);
+        let server = self.server.clone();
         Box::pin(async move {
-            let answer = inner.client.get(inner.url.clone()).headers(inner.headers.clone()).send().await;
+            let server = server.map_err(|reason| unready(&reason))?;
+            let answer = server.client.get(server.url.clone()).headers(server.headers.clone()).send().await;
             let answer = answer.map_err(|error| unreachable(&error))?;
             Ok(format!("it answers with {}", answer.status()))
         })
     }
 }
 
-impl Inner {
+impl Server {
+    /// # Errors
+    /// What is wrong with the address or a header.
+    pub(crate) fn new(url: &str, headers: Vec<(String, String)>, rate: Option<f64>) -> Result<Server, String> {
+        let url = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+        let url = url.ok_or_else(|| "`url` is no address of HTTP".to_owned())?;
+        let mut known = HeaderMap::new();
+        for (name, value) in headers {
+            let header = HeaderName::try_from(&name).map_err(|_| format!("`{name}` is no name of a header"))?;
+            let value = HeaderValue::try_from(value);
+            let mut value = value.map_err(|_| format!("the header `{name}` has a value that none may have"))?;
+            value.set_sensitive(true);
+            known.insert(header, value);
+        }
+        // It fails when there is a provider already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().user_agent("cellar").redirect(Policy::none()).build();
+        let client = client.map_err(|_| "the certificates of the system cannot be read".to_owned())?;
+        let pause = rate.filter(|rate| *rate > 0.0).map(|rate| Duration::from_secs_f64((1.0 / rate).min(60.0)));
+        Ok(Server { client, url, headers: known, pause, next: Mutex::new(Instant::now()) })
+    }
+
     async fn pages(&self, fetch: &HttpFetch, request: &Request) -> Result<Vec<Value>, FetchError> {
         let mut url = self.first(fetch, &request.arguments)?;
         let (mut rows, mut bytes) = (Vec::new(), 0_usize);

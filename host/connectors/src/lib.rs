@@ -39,6 +39,8 @@ pub use parameters::{Parameter, ParameterKind};
 pub use tool::{ToolAnswer, ToolSource};
 
 use error::near;
+use sql::Dialect;
+use tool::Queries;
 
 /// The fetch of free SQL, where a connector has it.
 pub const SQL_FETCH: &str = "sql";
@@ -115,27 +117,16 @@ impl fmt::Debug for Connectors {
 }
 
 impl Connectors {
-    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches.
+    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches. `learn` is told every
+    /// credential. One whose credentials are missing is there, and says so when it is asked.
     ///
     /// # Errors
     /// All that is wrong with the options, each with its connector.
-    pub fn new(options: BTreeMap<String, ConnectorOptions>) -> Result<Connectors, Vec<String>> {
+    pub fn new(options: BTreeMap<String, ConnectorOptions>, learn: &dyn Fn(&str)) -> Result<Connectors, Vec<String>> {
         let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, options) in options {
             let ConnectorOptions { description, bounds, kind } = options;
-            let made: Result<Arc<dyn Source>, String> = match kind {
-                Kind::Postgres(database) => postgres::Postgres::new(database).map(|made| Arc::new(made) as _),
-                Kind::Mysql(database) => mysql::Mysql::new(database).map(|made| Arc::new(made) as _),
-                Kind::Sqlite { file, sql, fetches } => {
-                    sqlite::Sqlite::new(file, sql, fetches).map(|made| Arc::new(made) as _)
-                }
-                Kind::Files { folder, fetches } => files::Folder::new(folder, fetches).map(|made| Arc::new(made) as _),
-                Kind::Http { url, headers, rate, fetches } => {
-                    http::Endpoint::new(&url, headers, rate, fetches).map(|made| Arc::new(made) as _)
-                }
-                Kind::Source(source) => Ok(source),
-            };
-            match made {
+            match source(kind, learn) {
                 Ok(source) => {
                     held.insert(name, Held::new(description, bounds, source));
                 }
@@ -242,4 +233,40 @@ impl Held {
         let permits = Arc::new(Semaphore::new(bounds.concurrency));
         Held { description, bounds, fetches, permits, source }
     }
+}
+
+/// The source of a kind.
+///
+/// # Errors
+/// What is wrong with the options.
+fn source(kind: Kind, learn: &dyn Fn(&str)) -> Result<Arc<dyn Source>, String> {
+    Ok(match kind {
+        Kind::Postgres(database) => {
+            let queries = Queries::new(Dialect::Postgres, database.sql, database.fetches)?;
+            let url = database.url.resolve(learn);
+            Arc::new(postgres::Postgres::new(url.and_then(|url| postgres::Server::new(&url)), queries))
+        }
+        Kind::Mysql(database) => {
+            let queries = Queries::new(Dialect::Mysql, database.sql, database.fetches)?;
+            let url = database.url.resolve(learn);
+            Arc::new(mysql::Mysql::new(url.and_then(|url| mysql::Server::new(&url)), queries))
+        }
+        Kind::Sqlite { file, sql, fetches } => {
+            Arc::new(sqlite::Sqlite::new(file, Queries::new(Dialect::Sqlite, sql, fetches)?))
+        }
+        Kind::Files { folder, fetches } => Arc::new(files::Folder::new(folder, fetches)?),
+        Kind::Http { url, headers, rate, fetches } => {
+            let fetches = http::read(fetches)?;
+            let headers: Result<Vec<_>, String> =
+                headers.into_iter().map(|(name, value)| Ok((name, value.resolve(learn)?))).collect();
+            let server = url.resolve(learn).and_then(|url| http::Server::new(&url, headers?, rate));
+            Arc::new(http::Endpoint::new(server, fetches))
+        }
+        Kind::Source(source) => source,
+    })
+}
+
+/// What a connector says that cannot be asked.
+pub(crate) fn unready(reason: &str) -> FetchError {
+    FetchError::failed(format!("the connector is not ready: {reason}; its owner has to see to that"))
 }

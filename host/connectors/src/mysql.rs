@@ -1,7 +1,7 @@
 //! MySQL and MariaDB.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -15,11 +15,11 @@ use mysql_async::{
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Database, FetchSpec, Request, Source,
+    FetchSpec, Request, Source,
     error::{FetchError, FetchFault},
     rows::{ColumnKind, Rows, Value},
-    sql::Dialect,
     tool::{Queries, as_text},
+    unready,
 };
 
 /// Connections that are kept.
@@ -31,14 +31,29 @@ const BINARY: u16 = 63;
 
 /// A server.
 pub(crate) struct Mysql {
-    pool: Pool,
+    /// Or why it cannot be asked.
+    server: Result<Arc<Server>, String>,
     queries: Arc<Queries>,
 }
 
+pub(crate) struct Server {
+    opts: OptsBuilder,
+    /// Made when it is first needed, within a runtime.
+    pool: OnceLock<Pool>,
+}
+
 impl Mysql {
-    pub(crate) fn new(database: Database) -> Result<Mysql, String> {
+    pub(crate) fn new(server: Result<Server, String>, queries: Queries) -> Mysql {
+        Mysql { server: server.map(Arc::new), queries: Arc::new(queries) }
+    }
+}
+
+impl Server {
+    /// # Errors
+    /// What is wrong with the address, which is not told.
+    pub(crate) fn new(url: &str) -> Result<Server, String> {
         // What the parser says may quote the address.
-        let opts = Opts::from_url(&database.url.0)
+        let opts = Opts::from_url(url)
             .map_err(|_| "the address is not one of MySQL: mysql://user:password@host:3306/database".to_owned())?;
         let kept = PoolConstraints::new(0, CONNECTIONS_MAX).unwrap_or_default();
         let opts = OptsBuilder::from_opts(opts)
@@ -46,9 +61,11 @@ impl Mysql {
             .stmt_cache_size(0)
             .setup(vec!["SET time_zone = '+00:00'"])
             .pool_opts(PoolOpts::new().with_constraints(kept).with_reset_connection(true));
-        let queries = Arc::new(Queries::new(Dialect::Mysql, database.sql, database.fetches)?);
-        // The pool asks for a runtime when it is made.
-        Ok(Mysql { pool: Pool::new(opts), queries })
+        Ok(Server { opts, pool: OnceLock::new() })
+    }
+
+    fn pool(&self) -> Pool {
+        self.pool.get_or_init(|| Pool::new(self.opts.clone())).clone()
     }
 }
 
@@ -58,8 +75,9 @@ impl Source for Mysql {
     }
 
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
-        let (pool, queries) = (self.pool.clone(), Arc::clone(&self.queries));
+        let (server, queries) = (self.server.clone(), Arc::clone(&self.queries));
         Box::pin(async move {
+            let pool = server.map_err(|reason| unready(&reason))?.pool();
             let (statement, arguments) = queries.statement(&request)?;
             let connection = connect(&pool).await?;
             let mut asking = Asking { number: connection.id(), connection: Some(connection), pool };
@@ -81,8 +99,9 @@ impl Source for Mysql {
     }
 
     fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
-        let pool = self.pool.clone();
+        let server = self.server.clone();
         Box::pin(async move {
+            let pool = server.map_err(|reason| unready(&reason))?.pool();
             let mut connection = connect(&pool).await?;
             let version: Option<String> = connection
                 .query_first("select version()")

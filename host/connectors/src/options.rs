@@ -2,15 +2,83 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use url::Url;
+
 use crate::{Parameter, Source};
 
-/// What is not to be shown: a password, an address with one, a header.
+/// What is not to be shown, and where it stands: a password, an address with one, a header.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
+pub enum Secret {
+    /// It is here.
+    Plain(String),
+    /// A text with `${NAME}` where variables of Cellar's own environment stand.
+    Template(String),
+    /// A file has it, and nothing else.
+    File(PathBuf),
+    /// An address without its password, and that.
+    Address(String, Box<Secret>),
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+impl Secret {
+    /// The secret itself. `learn` is told each part that nobody must see.
+    ///
+    /// # Errors
+    /// What is missing, in words that tell no secret.
+    pub(crate) fn resolve(&self, learn: &dyn Fn(&str)) -> Result<String, String> {
+        match self {
+            Secret::Plain(text) => {
+                learn_address(text, learn);
+                Ok(text.clone())
+            }
+            Secret::Template(template) => {
+                let (mut text, mut rest) = (String::new(), template.as_str());
+                while let Some((before, behind)) = rest.split_once("${") {
+                    let (name, after) = behind.split_once('}').ok_or("a `${` has no `}`")?;
+                    let value = std::env::var(name).map_err(|_| format!("the variable `{name}` is not set"))?;
+                    let value = value.trim();
+                    learn(value);
+                    text.push_str(before);
+                    text.push_str(value);
+                    rest = after;
+                }
+                text.push_str(rest);
+                learn_address(&text, learn);
+                Ok(text)
+            }
+            Secret::File(path) => {
+                let text = std::fs::read_to_string(path).map_err(|_| "the file with the credential cannot be read")?;
+                let text = text.trim().to_owned();
+                learn(&text);
+                learn_address(&text, learn);
+                Ok(text)
+            }
+            Secret::Address(address, password) => {
+                let password = password.resolve(learn)?;
+                learn(&password);
+                let mut url = Url::parse(address).map_err(|_| "`url` is no address")?;
+                url.set_password(Some(&password)).map_err(|()| "`url` has no place for a password")?;
+                Ok(url.into())
+            }
+        }
+    }
+}
+
+/// Makes the password of an address known, as it is written there and as it is.
+fn learn_address(text: &str, learn: &dyn Fn(&str)) {
+    if let Ok(url) = Url::parse(text)
+        && let Some(password) = url.password()
+    {
+        learn(password);
+        let plain: String = url::form_urlencoded::parse(format!("p={}", password.replace('+', "%2B")).as_bytes())
+            .map(|(_, value)| value.into_owned())
+            .collect();
+        learn(&plain);
     }
 }
 

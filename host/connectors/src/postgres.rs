@@ -18,11 +18,11 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{
-    Database, FetchSpec, Request, Source,
+    FetchSpec, Request, Source,
     error::{FetchError, FetchFault},
     rows::Rows,
-    sql::Dialect,
     tool::Queries,
+    unready,
 };
 
 mod binary;
@@ -36,36 +36,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server.
 pub(crate) struct Postgres {
-    server: Arc<Server>,
+    /// Or why it cannot be asked.
+    server: Result<Arc<Server>, String>,
     queries: Arc<Queries>,
 }
 
-struct Server {
+pub(crate) struct Server {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     idle: Mutex<Vec<Client>>,
 }
 
 impl Postgres {
-    pub(crate) fn new(database: Database) -> Result<Postgres, String> {
-        // What the parser says may quote the address.
-        let mut config: Config = database.url.0.parse().map_err(|_| {
-            "the address is not one of PostgreSQL: postgres://user:password@host:5432/database".to_owned()
-        })?;
-        config.application_name("cellar").connect_timeout(CONNECT_TIMEOUT);
-        let tls = match config.get_ssl_mode() {
-            SslMode::Disable => None,
-            _ => {
-                // It fails when there is a provider already, which is as good.
-                let _ = rustls::crypto::ring::default_provider().install_default();
-                let verified = rustls::ClientConfig::with_platform_verifier();
-                Some(MakeRustlsConnect::new(
-                    verified.map_err(|error| format!("the certificates of the system: {error}"))?,
-                ))
-            }
-        };
-        let queries = Arc::new(Queries::new(Dialect::Postgres, database.sql, database.fetches)?);
-        Ok(Postgres { server: Arc::new(Server { config, tls, idle: Mutex::default() }), queries })
+    pub(crate) fn new(server: Result<Server, String>, queries: Queries) -> Postgres {
+        Postgres { server: server.map(Arc::new), queries: Arc::new(queries) }
     }
 }
 
@@ -75,8 +59,9 @@ impl Source for Postgres {
     }
 
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
-        let (server, queries) = (Arc::clone(&self.server), Arc::clone(&self.queries));
+        let (server, queries) = (self.server.clone(), Arc::clone(&self.queries));
         Box::pin(async move {
+            let server = server.map_err(|reason| unready(&reason))?;
             let (statement, arguments) = queries.statement(&request)?;
             let client = server.client().await?;
             let asking = Asking::new(&server, &client);
@@ -96,8 +81,9 @@ impl Source for Postgres {
     }
 
     fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
-        let server = Arc::clone(&self.server);
+        let server = self.server.clone();
         Box::pin(async move {
+            let server = server.map_err(|reason| unready(&reason))?;
             let client = server.client().await?;
             let row = client.query_one("select current_setting('server_version')", &[]).await;
             let row = row.map_err(|error| translated(&error, CONNECT_TIMEOUT))?;
@@ -110,6 +96,26 @@ impl Source for Postgres {
 }
 
 impl Server {
+    /// # Errors
+    /// What is wrong with the address, which is not told.
+    pub(crate) fn new(url: &str) -> Result<Server, String> {
+        // What the parser says may quote the address.
+        let expected = "the address is not one of PostgreSQL: postgres://user:password@host:5432/database";
+        let mut config: Config = url.parse().map_err(|_| expected.to_owned())?;
+        config.application_name("cellar").connect_timeout(CONNECT_TIMEOUT);
+        let tls = match config.get_ssl_mode() {
+            SslMode::Disable => None,
+            _ => {
+                // It fails when there is a provider already, which is as good.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let verified = rustls::ClientConfig::with_platform_verifier();
+                let verified = verified.map_err(|error| format!("the certificates of the system: {error}"))?;
+                Some(MakeRustlsConnect::new(verified))
+            }
+        };
+        Ok(Server { config, tls, idle: Mutex::default() })
+    }
+
     async fn client(&self) -> Result<Client, FetchError> {
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -236,7 +242,9 @@ fn translated(error: &tokio_postgres::Error, timeout: Duration) -> FetchError {
         // query_canceled and lock_not_available, after the time that the transaction was given.
         "57014" | "55P03" => FetchError::timeout(timeout),
         // active_sql_transaction (whoever would make it one that writes), read_only_sql_transaction, insufficient_privilege.
-        "25001" | "25006" | "42501" => FetchError::new(FetchFault::Denied, format!("{}: a fetch only reads", said.message())),
+        "25001" | "25006" | "42501" => {
+            FetchError::new(FetchFault::Denied, format!("{}: a fetch only reads", said.message()))
+        }
         // A statement that failed leaves the connection as it was.
         _ => FetchError::failed(format!("{}{hint}", said.message())),
     }

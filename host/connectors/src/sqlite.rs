@@ -1,7 +1,6 @@
 //! Files of SQLite, opened read-only for each fetch.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -20,10 +19,10 @@ use rusqlite::{
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    FetchOptions, FetchSpec, Request, Source,
+    FetchSpec, Request, Source,
     error::{FetchError, FetchFault},
     rows::{ColumnKind, Hint, Rows, Value},
-    sql::{self, Dialect},
+    sql,
     tool::{Queries, as_text},
 };
 
@@ -41,12 +40,8 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    pub(crate) fn new(
-        file: PathBuf,
-        sql: bool,
-        fetches: BTreeMap<String, FetchOptions<String>>,
-    ) -> Result<Sqlite, String> {
-        Ok(Sqlite { file: file.into(), queries: Arc::new(Queries::new(Dialect::Sqlite, sql, fetches)?) })
+    pub(crate) fn new(file: PathBuf, queries: Queries) -> Sqlite {
+        Sqlite { file: file.into(), queries: Arc::new(queries) }
     }
 }
 

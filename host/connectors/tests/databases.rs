@@ -201,10 +201,10 @@ fn shop(url: &str, is_postgres: bool, bounds: Bounds) -> Connectors {
             .to_owned(),
     };
     let fetches = BTreeMap::from([("orders".to_owned(), fetch)]);
-    let database = Database { url: Secret(url.to_owned()), sql: true, fetches };
+    let database = Database { url: Secret::Plain(url.to_owned()), sql: true, fetches };
     let kind = if is_postgres { Kind::Postgres(database) } else { Kind::Mysql(database) };
     let options = ConnectorOptions { description: String::new(), bounds, kind };
-    Connectors::new(BTreeMap::from([("shop".to_owned(), options)])).expect("connectors")
+    Connectors::new(BTreeMap::from([("shop".to_owned(), options)]), &|_| ()).expect("connectors")
 }
 
 async fn fetch(connectors: &Connectors, name: &str, arguments: Value) -> Result<Batches, FetchError> {

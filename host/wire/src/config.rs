@@ -47,7 +47,7 @@ pub enum ConfigError {
 /// A whole `cellar.toml`. An absent one is the default: nothing granted, usual limits.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`: what cells may call. `secrets`:
+    /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`, `[connectors.NAME]`: what cells may call. `secrets`:
     /// variables and files that hold what cells must not be told.
     pub bridges: Options,
     /// `[limits]`: how far a session may go.

@@ -57,6 +57,8 @@ pub struct ConfigJson {
     pub agents: Vec<String>,
     pub llm: Option<LlmJson>,
     pub http: Vec<String>,
+    /// The connectors, each with what it is.
+    pub connectors: Vec<String>,
     /// What is named as a credential, and what of the variables of commands looks like one and cannot be hidden; of each,
     /// whether cells are kept from being told.
     pub secrets: Vec<String>,

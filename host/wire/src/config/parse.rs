@@ -1,6 +1,7 @@
 //! From the text of a `cellar.toml` to [`Config`].
 
 mod agents;
+mod connectors;
 mod http;
 mod runtime;
 mod server;
@@ -87,6 +88,7 @@ impl Parser<'_> {
             "llm",
             "agents",
             "http",
+            "connectors",
             "limits",
             "mounts",
             "packages",
@@ -113,6 +115,7 @@ impl Parser<'_> {
                 agents,
                 spawns,
                 http: fields.get("http").and_then(|at| self.http(&at)).unwrap_or_default(),
+                connectors: self.connectors(&fields),
                 secrets: self.secrets(&fields),
             },
             limits: fields.get("limits").and_then(|at| self.limits(&at)).unwrap_or_default(),

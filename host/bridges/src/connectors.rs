@@ -1,0 +1,160 @@
+//! Connectors: the sources of `cellar-connectors`, and those that are commands or tools of MCP servers.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
+use cellar_connectors::{ConnectorOptions, Connectors, FetchError, FetchFault, Kind, ToolSource};
+use cellar_engine::{
+    CellId,
+    bridges::{CallError, CallErrorKind, ConnectorSpec, FetchSpec, Response},
+};
+use cellar_tables::Batches;
+use serde_json::{Map, Value, json};
+
+use crate::{Connector, Sources, command, json_text, secrets};
+
+/// The connectors of a host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Connectors);
+
+impl Held {
+    /// Those that `options` describe. What is wrong with them is in the host's log: whoever read them from a file has checked
+    /// them.
+    pub(crate) fn new(options: BTreeMap<String, Connector>, tools: &Arc<Sources>) -> Held {
+        let made = options.into_iter().map(|(name, connector)| {
+            let options = source(&name, connector, tools.clone())?;
+            Ok((name, options))
+        });
+        let made = made.collect::<Result<_, String>>().map_err(|problem| vec![problem]);
+        match made.and_then(|options| Connectors::new(options, &secrets::learn)) {
+            Ok(connectors) => Held(connectors),
+            Err(problems) => {
+                problems.iter().for_each(|problem| tracing::error!("{problem}"));
+                Held::default()
+            }
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.names().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn specs(&self) -> Vec<ConnectorSpec> {
+        let fetch = |fetch: cellar_connectors::FetchSpec| FetchSpec {
+            schema: fetch.schema().to_string(),
+            columns: fetch.columns.into_iter().map(|column| (column.name, column.kind)).collect(),
+            name: fetch.name,
+            description: fetch.description,
+        };
+        let spec = |spec: cellar_connectors::ConnectorSpec| ConnectorSpec {
+            name: spec.name,
+            description: spec.description,
+            fetches: spec.fetches.into_iter().map(fetch).collect(),
+        };
+        self.0.specs().into_iter().map(spec).collect()
+    }
+
+    pub(crate) fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
+        let (connector, fetch) = name.split_once('.').unwrap_or((name, ""));
+        self.0.check(connector, fetch, arguments).map_err(refusal)
+    }
+
+    /// Rows without credentials.
+    pub(crate) async fn fetch(self, name: String, arguments: Map<String, Value>) -> Result<Batches, CallError> {
+        let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
+        let rows = self.0.fetch(connector, fetch, arguments).await.map_err(refusal)?;
+        let cleaned = tokio::task::spawn_blocking(move || clean(rows)).await;
+        cleaned.map_err(|_| CallError::new(CallErrorKind::Failed, "the rows could not be searched for credentials"))
+    }
+
+    /// Whether each can be reached, and what it is.
+    pub(crate) async fn probe(&self) -> Vec<(String, Result<String, String>)> {
+        let probes = self.names().into_iter().map(|name| async {
+            let probed = self.0.probe(&name).await;
+            (name, probed.map_err(|error| secrets::hide(&error.message).into_owned()))
+        });
+        futures::future::join_all(probes).await
+    }
+}
+
+fn refusal(error: FetchError) -> CallError {
+    let kind = match error.fault {
+        FetchFault::Unknown => CallErrorKind::Unknown,
+        FetchFault::Invalid => CallErrorKind::Invalid,
+        FetchFault::Denied => CallErrorKind::Denied,
+        FetchFault::Limit => CallErrorKind::Limit,
+        FetchFault::Failed => CallErrorKind::Failed,
+    };
+    secrets::clean_error(CallError::new(kind, error.message))
+}
+
+/// What asks a connector.
+fn source(name: &str, connector: Connector, tools: Arc<Sources>) -> Result<ConnectorOptions, String> {
+    let (description, bounds, source) = match connector {
+        Connector::Source(options) => return Ok(options),
+        Connector::Command { description, bounds, command, fetches } => {
+            let who = format!("connectors.{name}");
+            let program = command.argv.first().cloned().unwrap_or_default();
+            let command = Arc::new(command);
+            let source = ToolSource::new(&format!("the command `{program}`"), fetches, move |fetch, arguments| {
+                let (who, command) = (who.clone(), Arc::clone(&command));
+                let asked = json!({"fetch": fetch, "arguments": arguments}).to_string();
+                Box::pin(async move {
+                    let output = command::run(&command, &who, asked.into_bytes(), &[]).await.map_err(failed)?;
+                    json_text(&who, output).map_err(failed)
+                })
+            })?;
+            (description, bounds, source)
+        }
+        Connector::Mcp { description, bounds, fetches } => {
+            let names: BTreeMap<String, String> =
+                fetches.iter().map(|(name, fetch)| (name.clone(), fetch.asks.clone())).collect();
+            let source = ToolSource::new("tools of an MCP server", fetches, move |fetch, arguments| {
+                let (tools, tool) = (Arc::clone(&tools), names.get(fetch).cloned().unwrap_or_default());
+                // What is not given is left out: servers take null for a value.
+                let given: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
+                Box::pin(async move {
+                    let found = tools.find(&tool).await.map_err(failed)?;
+                    match found.call(Value::Object(given).to_string(), CellId(0)).await.map_err(failed)? {
+                        Response::Json(text) => Ok(text),
+                        _ => Err(failed(CallError::new(CallErrorKind::Failed, "the tool did not give JSON"))),
+                    }
+                })
+            })?;
+            (description, bounds, source)
+        }
+    };
+    Ok(ConnectorOptions { description, bounds, kind: Kind::Source(Arc::new(source)) })
+}
+
+fn failed(error: CallError) -> FetchError {
+    let fault = match error.kind {
+        CallErrorKind::Unknown => FetchFault::Unknown,
+        CallErrorKind::Invalid => FetchFault::Invalid,
+        CallErrorKind::Denied => FetchFault::Denied,
+        CallErrorKind::Limit => FetchFault::Limit,
+        _ => FetchFault::Failed,
+    };
+    FetchError::new(fault, error.message)
+}
+
+/// The rows without credentials in their texts.
+fn clean(mut rows: Batches) -> Batches {
+    for batch in &mut rows.batches {
+        let columns: Vec<ArrayRef> = batch.columns().iter().map(clean_column).collect();
+        if let Ok(cleaned) = RecordBatch::try_new(batch.schema(), columns) {
+            *batch = cleaned;
+        }
+    }
+    rows
+}
+
+fn clean_column(column: &ArrayRef) -> ArrayRef {
+    let Some(texts) = column.as_string_opt::<i32>() else { return Arc::clone(column) };
+    // One search finds whether there is anything to do.
+    if !secrets::is_found_in(texts.value_data()) {
+        return Arc::clone(column);
+    }
+    let cleaned: StringArray = texts.iter().map(|text| text.map(secrets::hide)).collect();
+    Arc::new(cleaned)
+}
