@@ -21,6 +21,9 @@
 // Interrupt checks that a description may take; each stands for some 10,000 steps of bytecode.
 #define POLLS_WHILE_DESCRIBING 100
 
+// The same for noting what names are bound to.
+#define POLLS_WHILE_TRACING 1000
+
 static cell_t cells[CELL_COUNT];
 
 // A bit for each remembered cell, at its number modulo their count: was it stopped?
@@ -84,13 +87,32 @@ bool is_cell_promise(JSValueConst promise) {
     return false;
 }
 
+// Calls a hook that traces names. It runs no code of cells, and what fails is left out: no cell fails of it.
+static void call_tracer(hook_t hook, uint32_t id) {
+    JSValue number = JS_NewUint32(ctx, id);
+    polls_left = POLLS_WHILE_TRACING;
+    JSValue result = call_hook(ctx, hook, 1, (JSValueConst *)&number);
+    polls_left = 0;
+    if (JS_IsException(result))
+        drop_exception();
+    JS_FreeValue(ctx, result);
+}
+
+void trace_names(cell_t *cell) {
+    cell->traces_names = true;
+    call_tracer(HOOK_TRACE, cell->id);
+}
+
 static void release_cell(cell_t *cell) {
+    if (cell->traces_names)
+        call_tracer(HOOK_TRACED, cell->id);
     JS_FreeValue(ctx, cell->promise);
     *cell = (cell_t){0};
 }
 
 void reset_cells(void) {
     for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
+        cell->traces_names = false;
         if (cell->live)
             release_cell(cell);
     }

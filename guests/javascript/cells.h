@@ -9,8 +9,9 @@
 #define SEED_CELL UINT32_MAX
 
 // A cell that has not ended; `promise` settles when it does, to `{value}` or, when `is_bare`, to the value itself.
+// `traces_names`: the host is told what it has bound.
 typedef struct {
-    bool live, is_bare;
+    bool live, is_bare, traces_names;
     uint32_t id;
     JSValue promise;
 } cell_t;
@@ -41,6 +42,9 @@ void end_if_exception(JSValueConst result);
 
 // Ends the cells whose promise has settled.
 void end_settled_cells(void);
+
+// Notes the bindings that a cell finds, so that the host can be told of what it has bound when it ends.
+void trace_names(cell_t *cell);
 
 // Forgets all cells.
 void reset_cells(void);

@@ -3,7 +3,8 @@
 
 static const char *const names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
                                               "value", "complete", "inspectAt", "configure", "bind", "importModule",
-                                              "fillImportMeta", "preload", "strip", "isComplete"};
+                                              "fillImportMeta", "preload", "strip", "isComplete",
+                                              "trace", "traced"};
 static JSValue hooks[HOOK_COUNT];
 
 const char *take_hooks(JSContext *ctx, JSValueConst kit) {

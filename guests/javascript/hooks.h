@@ -21,6 +21,8 @@ typedef enum {
     HOOK_PRELOAD,
     HOOK_STRIP,
     HOOK_IS_COMPLETE,
+    HOOK_TRACE,
+    HOOK_TRACED,
     HOOK_COUNT
 } hook_t;
 

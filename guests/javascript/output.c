@@ -87,12 +87,43 @@ static JSValue status(JSContext *ctx, JSValueConst this_value, int argc, JSValue
     return ok ? JS_UNDEFINED : JS_EXCEPTION;
 }
 
+// Texts of an array, which the caller frees. False when an exception is pending.
+static bool texts_of(JSContext *ctx, JSValueConst array, kernel_list_string_t *texts) {
+    int64_t length = 0;
+    *texts = (kernel_list_string_t){0};
+    if (JS_GetLength(ctx, array, &length))
+        return false;
+    texts->ptr = length > 0 ? calloc((size_t)length, sizeof *texts->ptr) : NULL;
+    bool ok = true;
+    for (int64_t i = 0; ok && texts->ptr != NULL && i < length; i++) {
+        JSValue item = JS_GetPropertyInt64(ctx, array, i);
+        ok = copy_word_of(ctx, item, &texts->ptr[texts->len++]);
+        JS_FreeValue(ctx, item);
+    }
+    return ok;
+}
+
+// bound(cell, bound, deleted): arrays of names
+static JSValue bound(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    uint32_t cell;
+    kernel_list_string_t names = {0}, deleted = {0};
+    if (JS_ToUint32(ctx, &cell, argv[0]))
+        return JS_EXCEPTION;
+    bool ok = texts_of(ctx, argv[1], &names) && texts_of(ctx, argv[2], &deleted);
+    if (ok)
+        cellar_kernel_output_bound(cell, &names, &deleted);
+    kernel_list_string_free(&names);
+    kernel_list_string_free(&deleted);
+    return ok ? JS_UNDEFINED : JS_EXCEPTION;
+}
+
 void add_output_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("write", 2, write_text),
         JS_CFUNC_DEF("display", 4, display),
         JS_CFUNC_DEF("clear", 1, clear),
         JS_CFUNC_DEF("status", 1, status),
+        JS_CFUNC_DEF("bound", 3, bound),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

@@ -387,10 +387,10 @@ void exports_kernel_seed(kernel_list_tuple2_string_json_t *bindings, kernel_cell
 void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
     prepare_memory();
     uint32_t id = cell->id;
-    PyObject *code = cellar_text(&cell->code);
+    PyObject *code = cellar_text(&cell->code), *traces = cell->traces_names ? Py_True : Py_False;
     kernel_cell_free(cell);
     glue_cell = id;
-    conclude(enter("start", Py_BuildValue("(IN)", id, code)), id, step);
+    conclude(enter("start", Py_BuildValue("(INO)", id, code, traces)), id, step);
 }
 
 void exports_kernel_resume(kernel_list_completion_t *completions, kernel_step_t *step) {

@@ -160,6 +160,15 @@ PyObject *cellar_set_errors(PyObject *module, PyObject *args);
 PyObject *cellar_set_long_length(PyObject *module, PyObject *function);
 PyObject *cellar_set_modes(PyObject *module, PyObject *dict);
 
+/* --- binding.c: names that cells bind. --- */
+
+/* trace_names(cell, names): notes from now on the names that code of the cell binds in the dict, and deletes. */
+PyObject *cellar_trace_names(PyObject *module, PyObject *args);
+/* traced_names(cell): the set of these names, and an end of it; None for a cell that is not traced. */
+PyObject *cellar_traced_names(PyObject *module, PyObject *cell);
+/* bound(cell, bound, deleted): tells the host, of lists of texts. */
+PyObject *cellar_bound(PyObject *module, PyObject *args);
+
 /* --- columnar.c --- */
 
 PyObject *cellar_take(PyObject *module, PyObject *args);

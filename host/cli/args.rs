@@ -5,7 +5,7 @@ mod names;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use cellar_engine::results::OutputPolicy;
+use cellar_engine::{config::RunOptions, results::OutputPolicy};
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
@@ -124,12 +124,40 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) inplace: bool,
     #[command(flatten)]
+    pub(crate) lineage: LineageArguments,
+    #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Save displayed images into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "events", "llm"])]
     pub(crate) images: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: PlaceArguments,
+}
+
+/// What a run says of itself.
+#[derive(Debug, Args)]
+pub(crate) struct LineageArguments {
+    /// Who makes the run, such as the path of a notebook: the names that its cells bind get an origin
+    #[arg(long, value_name = "NAME")]
+    pub(crate) producer: Option<String>,
+    /// Give no name an origin although there is a producer
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Let cells load this dataset, and no other that is not given too: `dataset:NAME`; repeatable
+    #[arg(long, value_name = "KIND:NAME", value_parser = seen)]
+    pub(crate) seen: Vec<(String, String)>,
+}
+
+impl LineageArguments {
+    pub(crate) fn options(self) -> RunOptions {
+        let LineageArguments { producer, dry_run, seen } = self;
+        RunOptions { producer, dry_run, seen: (!seen.is_empty()).then_some(seen) }
+    }
+}
+
+fn seen(text: &str) -> Result<(String, String), &'static str> {
+    let (kind, name) = text.split_once(':').ok_or("expected a kind and a name, as in `dataset:inflation_monthly`")?;
+    Ok((kind.to_owned(), name.to_owned()))
 }
 
 #[derive(Debug, Args)]
@@ -140,6 +168,8 @@ pub(crate) struct EvalArguments {
     /// Source of the cell; `-` for standard input
     #[arg(allow_hyphen_values = true)]
     pub(crate) code: String,
+    #[command(flatten)]
+    pub(crate) lineage: LineageArguments,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]

@@ -165,6 +165,7 @@ impl<W: Write> Transcript<W> {
                 let line = format!("· {} in {}", one_line(&fetch.summary()), time(fetch.duration));
                 self.aside(&line)
             }
+            EventKind::Bound { .. } => Ok(()),
             EventKind::InputRequest { prompt, .. } => {
                 self.progress.end();
                 self.note(DIM, &format!("· waits for input: {}", one_line(prompt)))

@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use cellar_engine::{Cell, Error, EventKind, Language, Session};
+use cellar_engine::{Cell, Error, EventKind, Language, Session, config::RunOptions};
 use cellar_hub::OwnSession;
 use cellar_setup::SessionRequest;
 use reedline::Signal;
@@ -127,7 +127,7 @@ impl Prompt {
 
     /// Runs a cell. An interrupt stops it.
     async fn run(&mut self, code: &str) -> Result<(), CliError> {
-        let run = self.own.start(vec![Cell::new(self.language, code)], false)?;
+        let run = self.own.start(vec![Cell::new(self.language, code)], false, RunOptions::default())?;
         let mut reader = run.own(0);
         let mut transcript = Transcript::new(Transcribed, self.options.clone());
         let mut interrupts = Interrupts::listen().map_err(CliError::Start)?;

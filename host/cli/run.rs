@@ -5,6 +5,7 @@ use std::{collections::VecDeque, io, path::PathBuf, sync::Arc};
 use cellar_bridges::SOCKET_VARIABLE;
 use cellar_engine::{
     Cell, Event, EventKind, Language, RunResult, Session,
+    config::RunOptions,
     results::{OutputPolicy, View},
 };
 use cellar_hub::{Delivery, Reader, RunHandle};
@@ -44,7 +45,8 @@ pub(crate) async fn run(folders: &Folders, arguments: RunArguments) -> Result<u8
     let options = Options::of_stdout(arguments.output, arguments.images);
     let form = form(arguments.output, || Form::Transcript(Box::new(Transcript::new(Transcribed, options))));
     let follower = Follower::new(form, notebook);
-    start(folders, &arguments.session, cells, arguments.keep_going, follower).await
+    let options = arguments.lineage.options();
+    start(folders, &arguments.session, (cells, options), arguments.keep_going, follower).await
 }
 
 /// Runs one cell.
@@ -55,7 +57,8 @@ pub(crate) async fn eval(folders: &Folders, arguments: EvalArguments) -> Result<
     let code = if arguments.code == "-" { source::load_stdin()? } else { arguments.code };
     let cells = vec![Cell::new(arguments.language.into(), code)];
     let form = form(arguments.output, || Form::Plain(Plain::new()));
-    start(folders, &arguments.session, cells, false, Follower::new(form, None)).await
+    let what = (cells, arguments.lineage.options());
+    start(folders, &arguments.session, what, false, Follower::new(form, None)).await
 }
 
 /// What is made of the events, as the flags have it.
@@ -113,7 +116,7 @@ pub(crate) async fn next_event(run: &RunHandle, reader: &mut Reader) -> Result<O
 async fn start(
     folders: &Folders,
     arguments: &PlaceArguments,
-    cells: Vec<Cell>,
+    (cells, options): (Vec<Cell>, RunOptions),
     keep_going: bool,
     follower: Follower,
 ) -> Result<u8, CliError> {
@@ -123,10 +126,14 @@ async fn start(
             let hint = "leave out --keep-going, or run the cells one by one";
             return Err(CliError::usage("a run in a session of another process ends with its first failure", hint));
         }
+        Some(_) if options != RunOptions::default() => {
+            let hint = "leave out --producer, --dry-run and --seen";
+            return Err(CliError::usage("a run in a session of another process says nothing of itself", hint));
+        }
         Some(path) => Running::Remote(RemoteRun::start(&path, &cells).await?),
         None => {
             let opened = setup::open_session(folders, own.into()).await?;
-            let run = opened.start(cells, keep_going)?;
+            let run = opened.start(cells, keep_going, options)?;
             Running::Local { reader: run.own(0), run }
         }
     };

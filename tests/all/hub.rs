@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use cellar_bridges::{Door, Doors};
-use cellar_engine::{Cell, EventKind, Host, Language, Session, outcome::FailureKind};
+use cellar_engine::{Cell, EventKind, Host, Language, Session, config::RunOptions, outcome::FailureKind};
 use cellar_hub::{
     Delivery, Hub, HubConfig, HubError, Journals, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest,
 };
@@ -37,6 +37,7 @@ fn request(id: &str, code: &str) -> RunRequest {
         id: id.to_owned(),
         cells: vec![Cell::new(Language::Probe, code)],
         keep_going: false,
+        options: RunOptions::default(),
         is_owned: false,
         on_disconnect: OnDisconnect::Continue,
     }

@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn only_the_kernel_world_may_be_imported() {
-        audit_imports(&module_importing("cellar:kernel/files@0.8.0")).unwrap();
+        audit_imports(&module_importing("cellar:kernel/files@0.9.0")).unwrap();
         let error = audit_imports(&module_importing("wasi_snapshot_preview1")).unwrap_err();
         assert!(error.to_string().contains("`function` from `wasi_snapshot_preview1`"), "{error}");
         audit_imports(&module_importing("$root")).unwrap_err();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn stripping_keeps_the_type_of_the_world() {
-        let stripped = strip(&module_importing("cellar:kernel/files@0.8.0")).unwrap();
+        let stripped = strip(&module_importing("cellar:kernel/files@0.9.0")).unwrap();
         let names: Vec<_> = Parser::new(0)
             .parse_all(&stripped)
             .filter_map(|payload| match payload.unwrap() {

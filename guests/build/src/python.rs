@@ -50,6 +50,7 @@ const PRELUDE: &[&str] = &[
     "ipython",
     "bridges",
     "primitives",
+    "binding",
     "columnar",
     "connectors",
     "carry",

@@ -51,6 +51,36 @@
     return found.has(name) ? kit.bundle(found.get(name)) : undefined;
   };
 
+  // ---- Names that cells bind, for whoever asks
+
+  const NAMES_MAX = 4096;
+  const NAME_LENGTH_MAX = 256;
+
+  // What was bound when each cell that is traced began. A name that is bound to the value that it had is not told apart from
+  // one that is left alone; nor is it known which of several cells that await has bound a name: it counts as that of the
+  // one that ends first.
+  const traced = new Map();
+
+  kit.trace = (cell) => {
+    traced.set(cell, bindings());
+  };
+
+  kit.traced = (cell) => {
+    const before = traced.get(cell);
+    if (before === undefined) return;
+    traced.delete(cell);
+    const now = bindings();
+    const differs = ([name, value]) => !before.has(name) || !Object.is(before.get(name), value);
+    const isTold = (name) => name !== "_" && name.length <= NAME_LENGTH_MAX;
+    const bound = [...now].filter(differs).map(([name]) => name).filter(isTold).slice(0, NAMES_MAX).sort();
+    const deleted = [...before.keys()].filter((name) => !now.has(name) && isTold(name)).slice(0, NAMES_MAX);
+    for (const other of traced.values()) {
+      for (const name of bound) other.set(name, now.get(name));
+      for (const name of deleted) other.delete(name);
+    }
+    host.bound(cell, bound, deleted);
+  };
+
   // ---- Names that the host binds
 
   const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;

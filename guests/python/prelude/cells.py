@@ -8,7 +8,7 @@ import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import carry, display, faults, history, magics, modules, rewrite, sandbox, streams, threads
+from _cellar_prelude import binding, carry, display, faults, history, magics, modules, rewrite, sandbox, streams, threads
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
@@ -205,6 +205,7 @@ def _end(cell, outcome):
     """Notes that a cell ended."""
     if outcome is not None:
         magics.end(cell)
+    binding.end(cell, names, outcome is None)
     live.discard(cell)
     _tasks.pop(cell, None)
     _stopping.pop(cell, None)
@@ -325,7 +326,7 @@ def mend():
     sandbox.keep_ground(names)
 
 
-def start(cell, source):
+def start(cell, source, traces_names=False):
     """Runs a cell until it ends or waits; then whatever else can go on."""
     filename = file_name(cell)
     live.add(cell)
@@ -338,6 +339,8 @@ def start(cell, source):
         streams.keep_ground()
         loop.keep_ground()
         body, last, silenced = _safely(_prepare, cell, source, filename)
+        if traces_names:
+            _safely(binding.begin, cell, names, body)
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
             _safely(_start_task, cell, body, last, silenced)
         else:
@@ -491,6 +494,7 @@ magics.begin(names, _run_piece)
 def forget_cells(fresh_names):
     """Forgets what cells bound and showed."""
     history.forget()
+    binding.forget()
     carry.forget()
     display.forget_formatters()
     names.clear()

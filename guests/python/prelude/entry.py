@@ -145,10 +145,10 @@ def seed(bindings, cell, source):
     return cells.start(cell, source)
 
 
-def start(cell, source):
+def start(cell, source, traces_names=False):
     """Runs a cell. The cell 0 warms the kernel up: it touches what a first cell does, and leaves no trace."""
     if cell:
-        return cells.start(cell, source)
+        return cells.start(cell, source, traces_names)
     _warm_up([source, *warm.FIRST_CELLS])
     return [], None
 

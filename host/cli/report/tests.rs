@@ -22,6 +22,7 @@ fn errors() -> Vec<CliError> {
     let language = Language::Python;
     let engine = [
         Error::AgentDepth { depth: 4, max: 3 },
+        Error::NestedProducer { producer: text("notebooks/a.py") },
         Error::Bake { name: text("python"), doing: text("compiling"), source: not_found().into() },
         Error::Call(CallError::new(CallErrorKind::Denied, "no language model is granted")),
         Error::CellsWaiting { language, count: 256 },
@@ -30,7 +31,7 @@ fn errors() -> Vec<CliError> {
         Error::GuestBroken { path: path(), source: not_found().into() },
         Error::GuestImport { path: path(), import: text("wasi:cli/environment") },
         Error::GuestMissing { guest: GuestName::PythonData, path: path() },
-        Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.8.0") },
+        Error::GuestVersion { path: path(), found: text("0.0.9"), wanted: text("0.9.0") },
         Error::InputRequest(text("r-1")),
         Error::Kernel { language, source: not_found().into() },
         Error::KernelsExhausted,

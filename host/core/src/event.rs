@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cell::{Cell, CellId},
     mime::MimeBundle,
+    origin::Origin,
     outcome::{Outcome, Usage},
 };
 
@@ -61,6 +62,9 @@ pub enum EventKind {
     Fork { index: usize, fork: String, kind: Box<EventKind> },
     /// A connector gave rows to the call `call`, which ends next.
     Fetched { index: usize, call: u64, fetch: Box<Fetch> },
+    /// The cell, which ends next, has bound these names at the top level, all of this origin, and deleted those. Told in runs
+    /// that name their producer.
+    Bound { index: usize, origin: Box<Origin>, names: Vec<String>, deleted: Vec<String> },
 }
 
 /// One fetch from a connector, as the fetch log has it.
@@ -129,6 +133,10 @@ impl EventKind {
         match self {
             EventKind::Fork { fork, kind, .. } => fork.len() + kind.size_bytes(),
             EventKind::Fetched { fetch, .. } => fetch.size_bytes(),
+            EventKind::Bound { origin, names, deleted, .. } => {
+                let names = names.iter().chain(deleted).map(String::len);
+                names.fold(origin.size_bytes(), usize::saturating_add)
+            }
             EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } | EventKind::Background { text, .. } => {
                 text.len()
             }

@@ -5,6 +5,7 @@ pub mod cell;
 pub mod event;
 pub mod limits;
 pub mod mime;
+pub mod origin;
 pub mod outcome;
 pub mod sync;
 pub mod text;

@@ -20,6 +20,7 @@ pub(crate) mod manifest;
 pub(crate) mod memo;
 pub(crate) mod memory;
 pub(crate) mod meter;
+pub(crate) mod origins;
 pub(crate) mod record;
 pub(crate) mod state;
 pub(crate) mod sweep;

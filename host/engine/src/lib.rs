@@ -67,7 +67,7 @@ pub use cellar_core::{
     cell::{Cell, CellId, GuestName, Language, RunId},
     event::{self, Event, EventKind},
     limits::{self, Limits},
-    mime,
+    mime, origin,
     outcome::{self, Outcome},
 };
 pub use cellar_results::{
@@ -110,7 +110,7 @@ pub mod bridges {
 
 /// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
 pub mod config {
-    pub use crate::contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, TEMPORARY, WORKSPACE};
+    pub use crate::contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, TEMPORARY, WORKSPACE};
 }
 
 /// Folders that are granted.

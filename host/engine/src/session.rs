@@ -40,6 +40,7 @@ use crate::{
         image::Flavour,
         input::Requests,
         meter::StopFlag,
+        origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
         state::{Binding, KernelLink, LiveCell},
     },
@@ -68,6 +69,7 @@ pub(crate) mod history;
 mod input;
 mod locals;
 mod looks;
+mod origins;
 mod own_calls;
 mod processes;
 mod reactor;
@@ -199,6 +201,8 @@ pub(crate) struct RunMarks {
     /// Tracing span of the run.
     pub(crate) span: Span,
     pub(crate) record: Option<RunRecord>,
+    /// What it says of itself.
+    pub(crate) scope: Option<Arc<Scope>>,
 }
 
 #[derive(Default)]
@@ -482,6 +486,7 @@ impl Session {
             gate: Some(gate),
             record: marks.record,
             run: Some(marks.id),
+            scope: marks.scope.map(|run| CellScope { run, language }),
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
             is_queue_told: false,
             asks: HashSet::new(),

@@ -460,11 +460,11 @@ impl Hub {
         self.register(&handle)?;
         let (begun, next_turn) = oneshot::channel();
         let turn = lock(&entry.turn).replace(next_turn);
-        let RunRequest { cells, keep_going, .. } = request;
+        let RunRequest { cells, keep_going, options, .. } = request;
         let (hub, session) = (self.clone(), entry.session);
         let prepared = async move {
             hub.make_ready(&session, &languages_of(&cells)).await?;
-            let run = session.run(cells)?;
+            let run = session.run(cells)?.lineage(options)?;
             Ok(if keep_going { run.keep_going() } else { run })
         };
         let (hub, driven) = (self.clone(), handle.clone());

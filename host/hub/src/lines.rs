@@ -231,7 +231,7 @@ impl<P: Place> Lines<P> {
                 let session = self.open(*open).await?;
                 return Ok(Some(Answer::Opened { id: id.clone(), session }));
             }
-            Request::Run { session, cells, keep_going } => {
+            Request::Run { session, cells, keep_going, options } => {
                 self.place.admit()?;
                 check_room(tasks)?;
                 let own = id.clone().unwrap_or_default();
@@ -243,7 +243,7 @@ impl<P: Place> Lines<P> {
                 self.session(Some(session.clone())).await?;
                 let id = self.place.run_id(&own);
                 let on_disconnect = OnDisconnect::Cancel(Duration::ZERO);
-                let request = RunRequest { id: id.clone(), cells, keep_going, is_owned: true, on_disconnect };
+                let request = RunRequest { id: id.clone(), cells, keep_going, options, is_owned: true, on_disconnect };
                 let run = self.place.hub().start(&self.names.session(&session)?, request)?;
                 self.names.run_started(&own, id);
                 let told = Told { own, session, run, line };

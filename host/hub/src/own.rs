@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_bridges::Doors;
-use cellar_engine::{Cell, Language, Session, artifacts::ArtifactQuota, made_up_id, store::check_name};
+use cellar_engine::{
+    Cell, Language, Session, artifacts::ArtifactQuota, config::RunOptions, made_up_id, store::check_name,
+};
 use cellar_setup::{Folders, Progress, SessionRequest};
 
 use crate::{
@@ -81,12 +83,13 @@ impl OwnSession {
     ///
     /// # Errors
     /// `RunsFull`. What is found out later is said by [`RunHandle::result`].
-    pub fn start(&self, cells: Vec<Cell>, keep_going: bool) -> Result<RunHandle, HubError> {
+    pub fn start(&self, cells: Vec<Cell>, keep_going: bool, options: RunOptions) -> Result<RunHandle, HubError> {
         let request = RunRequest {
             // Runs of other sessions may be in the hub.
             id: format!("{}-{}", self.session.id(), self.session.next_cell().0),
             cells,
             keep_going,
+            options,
             is_owned: true,
             on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
         };

@@ -9,6 +9,7 @@ use cellar_core::sync::lock;
 use cellar_engine::{
     Canceller, Cell, CellId, Event, EventKind, Run, RunResult, Session,
     artifacts::{ARTIFACT_SCHEME, ArtifactError, Description},
+    config::RunOptions,
     mime::MimeData,
 };
 use futures::StreamExt;
@@ -33,6 +34,8 @@ pub struct RunRequest {
     pub cells: Vec<Cell>,
     /// Later cells run although one failed.
     pub keep_going: bool,
+    /// What it says of itself.
+    pub options: RunOptions,
     /// An owner will read it from its first event on; until then, and while it lags, the guest waits.
     pub is_owned: bool,
     /// What becomes of it when its owner goes away.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cellar_core::{sync::lock, text::describe};
 use cellar_engine::{
-    Cell, CellId, Event, EventKind, Language, Session, event::fork_lines, mime::MimeBundle, outcome::FailureKind,
+    Cell, CellId, Event, EventKind, Language, Session, config::RunOptions, event::fork_lines, mime::MimeBundle,
+    outcome::FailureKind,
 };
 use cellar_hub::{Delivery, OwnSession};
 use cellar_wire::bundle_value;
@@ -133,7 +134,7 @@ impl Kernel {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Trouble::new("CellarError", format!("{}{hint}", describe(error)))
         };
-        let run = own.start(vec![Cell::new(self.language, code)], false);
+        let run = own.start(vec![Cell::new(self.language, code)], false, RunOptions::default());
         let run = run.map_err(|error| (None, refused(&error)))?;
         let mut reader = run.own(0);
         *lock(&self.run) = Some(run.clone());
@@ -220,6 +221,7 @@ impl Kernel {
             | EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }
             | EventKind::Fetched { .. }
+            | EventKind::Bound { .. }
             | EventKind::InputRequest { .. }
             | EventKind::CellFinished { .. }
             | EventKind::RunFinished { .. } => {}

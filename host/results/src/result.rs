@@ -6,17 +6,20 @@
 
 mod fetches;
 mod line;
+mod origins;
 mod room;
+mod status;
 mod tokens;
 mod typed;
 mod window;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cellar_core::{
     cell::{Cell, CellId, Language},
     event::{Event, EventKind, Fetch, KeptText, Scalar, background_lines},
     mime::MimeBundle,
+    origin::Origin,
     outcome::{Failure, Outcome, Usage},
 };
 
@@ -25,6 +28,7 @@ use window::{Gap, Window};
 pub use cellar_core::mime::Image;
 pub use room::RESULTS_BYTES_MAX;
 use room::Room;
+pub use status::StatusEvent;
 pub use tokens::{TOKENS_MAX, TOKENS_SHOWN};
 pub use typed::*;
 pub use window::{LIVE_TAIL_BYTES, Shown, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES};
@@ -76,6 +80,8 @@ pub struct RunResult {
     pub statuses_left_out: u64,
     /// Fetches that came when the result was full.
     pub fetches_left_out: u64,
+    /// Where the names come from that the run has bound and not deleted, if it names its producer.
+    pub origins: BTreeMap<String, Arc<Origin>>,
     /// The whole text of a run of several cells, where a result shows some of it only.
     pub kept: Option<KeptText>,
     /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
@@ -147,15 +153,6 @@ pub struct CellResult {
     policy: OutputPolicy,
 }
 
-/// What a helper or the engine did.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatusEvent {
-    /// What was done: `read`, `write`, `tree`.
-    pub op: String,
-    /// To what, and how much.
-    pub fields: Vec<(String, Scalar)>,
-}
-
 #[derive(Clone, Debug)]
 struct Display {
     text_before: Window,
@@ -210,6 +207,7 @@ impl RunResult {
                 self.is_finished = true;
             }
             EventKind::Fetched { index, fetch, .. } => self.fetched(*index, fetch),
+            EventKind::Bound { origin, names, deleted, .. } => self.bound(origin, names, deleted),
             // What forks say is theirs: their maker gathers it.
             EventKind::CallStarted { .. }
             | EventKind::CallFinished { .. }

@@ -11,7 +11,7 @@ mod runs;
 use std::{sync::Arc, time::Duration};
 
 use cellar_bridges::Doors;
-use cellar_engine::{Cell, Host, Session};
+use cellar_engine::{Cell, Host, Session, config::RunOptions};
 use cellar_files::{FileKind, OpenHow, ROOT};
 use cellar_hub::{HubError, OnDisconnect, RunRequest};
 use cellar_wire::{FileAction, MCP_TOOLS, McpCall, SessionRequest, mcp_call, mcp_schema};
@@ -134,6 +134,7 @@ impl Mcp {
             id: minted("run"),
             cells,
             keep_going: false,
+            options: RunOptions::default(),
             is_owned: true,
             on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
         };

@@ -196,6 +196,7 @@ fn of_engine(error: &Error) -> Problem {
         | Error::SessionBusy(_)
         | Error::Snapshot(_)
         | Error::AgentDepth { .. }
+        | Error::NestedProducer { .. }
         | Error::Look { .. } => (StatusCode::CONFLICT, false),
         Error::CellsWaiting { .. } => (StatusCode::TOO_MANY_REQUESTS, true),
         Error::KernelsExhausted => (StatusCode::SERVICE_UNAVAILABLE, true),

@@ -97,6 +97,7 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
         id: minted("run"),
         cells: request.cells,
         keep_going: request.keep_going,
+        options: request.options,
         is_owned: form != Form::Later,
         on_disconnect: if is_kept { OnDisconnect::Continue } else { OnDisconnect::Cancel(DISCONNECT_GRACE) },
     };

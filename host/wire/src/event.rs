@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 mod fetch;
+mod origin;
 
 pub use fetch::FetchJson;
+pub use origin::OriginJson;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -125,6 +127,14 @@ enum KindJson {
         index: usize,
         call: u64,
         fetch: Box<FetchJson>,
+    },
+    /// A cell of a run that names its producer, which ends next, has bound names at the top level, and deleted others.
+    Bound {
+        index: usize,
+        /// Where the names come from.
+        origin: Box<OriginJson>,
+        names: Vec<String>,
+        deleted: Vec<String>,
     },
 }
 
@@ -315,6 +325,12 @@ impl From<&EventKind> for KindJson {
             EventKind::Fetched { index, call, fetch } => {
                 KindJson::Fetched { index: *index, call: *call, fetch: Box::new(FetchJson::from(&**fetch)) }
             }
+            EventKind::Bound { index, origin, names, deleted } => KindJson::Bound {
+                index: *index,
+                origin: Box::new(OriginJson::from(&**origin)),
+                names: names.clone(),
+                deleted: deleted.clone(),
+            },
         }
     }
 }
@@ -377,6 +393,9 @@ impl From<KindJson> for EventKind {
             KindJson::Fork { index, fork, event } => EventKind::Fork { index, fork, kind: Box::new((*event).into()) },
             KindJson::Fetched { index, call, fetch } => {
                 EventKind::Fetched { index, call, fetch: Box::new((*fetch).into()) }
+            }
+            KindJson::Bound { index, origin, names, deleted } => {
+                EventKind::Bound { index, origin: Box::new((*origin).into()), names, deleted }
             }
         }
     }

@@ -12,6 +12,7 @@ pub mod json;
 mod artifact;
 mod doctor;
 mod event;
+mod lineage;
 mod llm;
 mod mcp;
 mod problem;
@@ -24,7 +25,7 @@ mod stdio;
 
 pub use artifact::{ArtifactJson, CollectedJson};
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
-pub use event::{EventJson, StreamJson};
+pub use event::{EventJson, OriginJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};

@@ -1,5 +1,7 @@
 //! A run's result as JSON: `{"content", "details", "isError"}`.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     RunResult,
@@ -11,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use super::event::{FailureJson, FetchJson, KeptJson, UsageJson, milliseconds, mime_value, status_map};
+use super::event::{FailureJson, FetchJson, KeptJson, OriginJson, UsageJson, milliseconds, mime_value, status_map};
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +59,9 @@ struct DetailsJson {
     /// What was fetched from connectors, in order.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     fetch_log: Vec<FetchJson>,
+    /// Where the names come from that a run with a producer has bound.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    origins: BTreeMap<String, OriginJson>,
     /// What else there is to know, in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     notice: Option<String>,
@@ -137,6 +142,7 @@ impl From<&RunResult> for ResultJson {
             markdown_outputs: result.markdowns().map(str::to_owned).collect(),
             status_events: result.cells.iter().flat_map(statuses).collect(),
             fetch_log: result.fetches().map(FetchJson::from).collect(),
+            origins: result.origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin))).collect(),
             notice: notice(result, truncation.is_some()),
             meta: truncation.map(|truncation| MetaJson { truncation }),
             is_error: result.is_error.then_some(true),

@@ -8,6 +8,7 @@ mod bodies;
 use cellar_engine::{
     Cell, Language,
     bridges::ToolSpec,
+    config::RunOptions,
     looks::{Completion, Completions, Variable},
     mime::MimeBundle,
 };
@@ -19,6 +20,7 @@ use crate::{
     check::{At, Fields, Invalid, Problems},
     event::bundle_json,
     json::{self, Node},
+    lineage::run_options,
     request::{LANGUAGES, language, run_fields},
     stdio::{reply_result, tools},
 };
@@ -65,6 +67,8 @@ pub struct RunBody {
     pub cells: Vec<Cell>,
     /// Later cells run although one failed.
     pub keep_going: bool,
+    /// What it says of itself.
+    pub options: RunOptions,
     /// It goes on when its reader goes away.
     pub is_kept: bool,
     /// Tools that the caller answers for, of a run that has a session of its own.
@@ -258,12 +262,12 @@ fn times(fields: &Fields<'_>, problems: &mut Problems) -> SessionTimes {
     SessionTimes { idle_after, expires_at }
 }
 
-/// `{"cells": […], "keepGoing"?, "onDisconnect"?}`
+/// `{"cells": […], "keepGoing"?, "onDisconnect"?, "producer"?, "dryRun"?, "seen"?}`
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect"], run_of)
+    body(bytes, &["cells", "keepGoing", "onDisconnect", "producer", "dryRun", "seen"], run_of)
 }
 
 /// The same for a run that has a session of its own, and `"tools"?`.
@@ -271,7 +275,7 @@ pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn eval_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
-    body(bytes, &["cells", "keepGoing", "onDisconnect", "tools"], |fields, problems| {
+    body(bytes, &["cells", "keepGoing", "onDisconnect", "producer", "dryRun", "seen", "tools"], |fields, problems| {
         let tools = tools(fields, problems);
         let run = run_of(fields, problems)?;
         Some(RunBody { tools: tools?, ..run })
@@ -288,7 +292,9 @@ fn run_of(fields: &Fields<'_>, problems: &mut Problems) -> Option<RunBody> {
             false
         }
     });
-    Some(RunBody { cells: run_fields(fields, problems)?, keep_going, is_kept, tools: Vec::new() })
+    let options = run_options(fields, "dryRun", problems);
+    let cells = run_fields(fields, problems)?;
+    Some(RunBody { cells, keep_going, options: options?, is_kept, tools: Vec::new() })
 }
 
 /// `{"result"}` or `{"error"}`: what a tool gave, as JSON, or why it failed.

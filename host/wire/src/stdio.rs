@@ -5,7 +5,7 @@
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use cellar_bridges::list;
-use cellar_engine::{Cell, Language, bridges::ToolSpec, limits, results::View};
+use cellar_engine::{Cell, Language, bridges::ToolSpec, config::RunOptions, limits, results::View};
 use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -18,6 +18,7 @@ use crate::{
     check::{At, Fields, Invalid, Problems},
     config::Config,
     json,
+    lineage::{LineageJson, run_options},
 };
 
 /// Bytes of an id or a name that the caller chooses.
@@ -118,6 +119,8 @@ pub(super) enum RequestJson {
         cells: Vec<CellJson>,
         /// Runs the cells after one that fails too.
         keep_going: Option<bool>,
+        #[schemars(flatten)]
+        lineage: LineageJson,
     },
     /// Stops the run with this id, which goes on to its proper end.
     Cancel { id: String },
@@ -227,7 +230,7 @@ pub enum Request {
     /// Opens a session.
     Open(Box<Open>),
     /// Runs cells.
-    Run { session: Option<String>, cells: Vec<Cell>, keep_going: bool },
+    Run { session: Option<String>, cells: Vec<Cell>, keep_going: bool, options: RunOptions },
     /// Stops a run, which goes on to its proper end.
     Cancel,
     /// Asks for a page of one output of a run that has ended, or for the first of each.
@@ -270,7 +273,7 @@ pub struct Open {
 /// The types of requests, with the fields of each besides `type` and `id`.
 pub(super) static REQUESTS: [(&str, &[&str]); 12] = [
     ("open", &["session", "grants", "workspace", "tools", "input", "snapshot"]),
-    ("run", &["session", "cells", "keep_going"]),
+    ("run", &["session", "cells", "keep_going", "producer", "dry_run", "seen"]),
     ("cancel", &[]),
     ("to_llm", &["run", "output", "from", "rows", "characters", "value_characters"]),
     ("reply", &["call", "result", "error"]),
@@ -330,7 +333,8 @@ fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut 
         "open" => open(&fields, caller, problems).map(|open| Request::Open(Box::new(open))),
         "run" => {
             let keep_going = fields.get("keep_going").and_then(|at| at.boolean(problems)).unwrap_or_default();
-            Some(Request::Run { session: session(problems), cells: run_fields(&fields, problems)?, keep_going })
+            let (session, options) = (session(problems), run_options(&fields, "dry_run", problems));
+            Some(Request::Run { session, cells: run_fields(&fields, problems)?, keep_going, options: options? })
         }
         "cancel" => Some(Request::Cancel),
         "to_llm" => to_llm(&fields, problems),

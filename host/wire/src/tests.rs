@@ -4,6 +4,7 @@ use cellar_engine::{
     Cell, CellId, Event, EventKind, Language, Outcome, RunResult,
     event::{Bridge, Fetch, KeptText, Scalar},
     mime::{MimeBundle, MimeData},
+    origin::{DatasetRef, FetchRef, Origin},
     outcome::{Failure, FailureCode, FailureKind, Usage},
 };
 use proptest::prelude::*;
@@ -74,6 +75,17 @@ fn fetch() -> Fetch {
     }
 }
 
+fn origin() -> Origin {
+    Origin {
+        producer: "notebooks/fed.py".to_owned(),
+        cell: CellId(7),
+        language: Language::Python,
+        stamped_at: 1_767_225_600_123_456_000,
+        datasets: vec![DatasetRef { name: "inflation_monthly".to_owned(), version: 3, artifact: "1f".repeat(16) }],
+        fetches: vec![FetchRef { connector: "fred".to_owned(), fetch: "GDPC1".to_owned(), artifact: None }],
+    }
+}
+
 fn events() -> Vec<Event> {
     let cell = Cell {
         title: Some("load".to_owned()),
@@ -114,6 +126,12 @@ fn events() -> Vec<Event> {
                 notice: Some(text("the rows were not kept: the disk is full")),
                 ..fetch()
             }),
+        },
+        EventKind::Bound {
+            index: 0,
+            origin: Box::new(origin()),
+            names: vec![text("df"), text("π")],
+            deleted: vec![text("old")],
         },
         EventKind::InputRequest {
             index: 0,

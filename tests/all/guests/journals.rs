@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{Cell, EventKind, Language};
+use cellar_engine::{Cell, EventKind, Language, config::RunOptions};
 use cellar_hub::{Delivery, Hub, HubConfig, OnDisconnect, OpenRequest, RunRequest};
 
 use crate::{
@@ -26,6 +26,7 @@ fn later_readers_find_large_displays_as_artifacts() {
             id: "r".to_owned(),
             cells: vec![Cell::new(Language::Python, code)],
             keep_going: false,
+            options: RunOptions::default(),
             is_owned: true,
             on_disconnect: OnDisconnect::Continue,
         };

@@ -106,6 +106,10 @@ pub enum Error {
     #[error("agents are nested {depth} deep, at most {max} are allowed")]
     AgentDepth { depth: u32, max: u32 },
 
+    /// A run that names its producer within another one.
+    #[error("a run that names its producer, `{producer}`, cannot be made within another such run of the session")]
+    NestedProducer { producer: String },
+
     /// There is no such input request, or it has been answered.
     #[error("no input request `{0}` is open")]
     InputRequest(String),
@@ -192,6 +196,7 @@ impl Error {
             Error::Deadlock { .. } => "deadlock",
             Error::Threads { .. } => "threads",
             Error::AgentDepth { .. } => "agent-depth",
+            Error::NestedProducer { .. } => "nested-producer",
             Error::InputRequest(_) => "input-request",
             Error::SessionClosed(_) => "session-closed",
             Error::SessionName(_) => "session-name",

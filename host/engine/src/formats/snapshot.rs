@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use cellar_core::{cell::Language, event::Fetch, limits::CALLS_QUEUED_MAX};
+use cellar_core::{cell::Language, event::Fetch, limits::CALLS_QUEUED_MAX, origin::Origin};
 use cellar_files::OpenFile;
 use cellar_results::artifacts::ArtifactKeys;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ const CALLS_MAX: usize = 4 * CALLS_QUEUED_MAX;
 const CELLS_MAX: usize = 4_096;
 /// Fetches that a kernel remembers.
 const FETCHES_MAX: usize = 1_000;
+/// Names of a kernel that have an origin.
+pub(crate) const ORIGINS_MAX: usize = 10_000;
 /// Files that a kernel has open: as many as a configuration may grant, and the root.
 const FILES_MAX: usize = (64 << 10) + 1;
 
@@ -104,6 +106,17 @@ pub(crate) struct KernelState {
     /// What its cells have fetched, oldest first.
     #[serde(deserialize_with = "bounded::<_, _, FETCHES_MAX>")]
     pub(crate) fetches: Vec<Fetch>,
+    /// Where its names come from.
+    #[serde(deserialize_with = "bounded::<_, _, ORIGINS_MAX>")]
+    pub(crate) origins: Vec<StampedState>,
+}
+
+/// The names of one origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StampedState {
+    pub(crate) origin: Origin,
+    #[serde(deserialize_with = "bounded::<_, _, ORIGINS_MAX>")]
+    pub(crate) names: Vec<String>,
 }
 
 /// A cell that awaits something.

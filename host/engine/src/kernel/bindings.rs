@@ -23,6 +23,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/output.display": async | trappable,
         "cellar:kernel/output.clear": async | trappable,
         "cellar:kernel/output.status": async | trappable,
+        "cellar:kernel/output.bound": async | trappable,
         "cellar:kernel/tools.granted": async | trappable,
         "cellar:kernel/tools.call": async | trappable,
         "cellar:kernel/tools.start-call": async | trappable,
@@ -57,7 +58,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.8.0";
+pub(crate) const WORLD_VERSION: &str = "0.9.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

@@ -28,6 +28,7 @@ use crate::{
     kernel::{
         hearer::Hearer,
         meter::{Spent, StopFlag},
+        origins::Scope,
     },
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct Lineage {
     calls: Option<Arc<Vec<(u32, u64)>>>,
     /// The type of the agent that makes the run.
     agent: Option<Arc<str>>,
+    /// Whether one of these calls comes from a run that names its producer.
+    is_produced: bool,
 }
 
 impl Lineage {
@@ -67,7 +70,18 @@ impl Lineage {
     pub(crate) fn with(&self, cell: u32, call: u64, agent: Option<&str>) -> Lineage {
         let calls = self.calls.iter().flat_map(|calls| calls.iter().copied());
         let calls = Some(Arc::new(calls.chain([(cell, call)]).collect()));
-        Lineage { calls, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
+        let agent = agent.map(Arc::from).or_else(|| self.agent.clone());
+        Lineage { calls, agent, is_produced: self.is_produced }
+    }
+
+    /// The same, where the call comes from a run that names its producer if `is_produced`.
+    pub(crate) fn within(self, is_produced: bool) -> Lineage {
+        Lineage { is_produced: self.is_produced || is_produced, ..self }
+    }
+
+    /// Whether the run is made within one that names its producer, in the same session.
+    pub(crate) fn is_produced(&self) -> bool {
+        self.is_produced
     }
 
     /// The call that the run itself serves.
@@ -87,7 +101,8 @@ impl Lineage {
 
     /// That of the same agent, or of this one, in another session, whose kernels know nothing of these calls.
     pub(crate) fn elsewhere(&self, agent: Option<&str>) -> Lineage {
-        Lineage { calls: None, agent: agent.map(Arc::from).or_else(|| self.agent.clone()) }
+        let agent = agent.map(Arc::from).or_else(|| self.agent.clone());
+        Lineage { calls: None, agent, is_produced: false }
     }
 }
 
@@ -151,6 +166,8 @@ pub(crate) struct Site {
     pub(crate) fuel_left: Option<u64>,
     /// What its processes have used; absent for code that outlived its cell.
     pub(crate) spent: Option<Arc<Spent>>,
+    /// What the calling run says of itself.
+    pub(crate) scope: Option<Arc<Scope>>,
     /// The reader of the cell's run, for what the call has to say before it is answered; absent for code that outlived its
     /// cell.
     pub(crate) hearer: Option<Hearer>,

@@ -25,6 +25,7 @@ use crate::{
             WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools,
             types::{self, StopReason},
         },
+        origins::{NAME_BYTES_MAX, REPORTED_MAX},
         record::Import,
         state::{StoreData, word},
     },
@@ -186,6 +187,16 @@ impl output::Host for StoreData {
         self.send(cell, |index| EventKind::Status { index, op, fields }).await;
         Ok(())
     }
+
+    async fn bound(&mut self, cell: u32, bound: Vec<String>, deleted: Vec<String>) -> wasmtime::Result<()> {
+        self.note_bound(cell, reported(bound), reported(deleted)).await;
+        Ok(())
+    }
+}
+
+/// Names as the guest tells them, within the bounds.
+fn reported(names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX).take(REPORTED_MAX).collect()
 }
 
 type JsonResult = Result<String, types::CallError>;

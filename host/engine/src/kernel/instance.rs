@@ -110,7 +110,7 @@ impl Kernel {
             connectors: Vec::new(),
         };
         self.configure(&configuration).await.map_err(died)?;
-        let cell = types::Cell { id: 0, code: String::new() };
+        let cell = types::Cell { id: 0, code: String::new(), traces_names: false };
         self.step(Entry::Start(cell)).await.map_err(died)?;
         Ok(())
     }

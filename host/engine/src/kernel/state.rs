@@ -33,6 +33,7 @@ use crate::{
         input::Requests,
         memo::Memo,
         meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag},
+        origins::{CellScope, Origins},
         record::{CellHead, Import, RunRecord, Tape},
         threads::Threads,
     },
@@ -40,6 +41,7 @@ use crate::{
 };
 
 mod asking;
+mod binding;
 mod gathered;
 mod lending;
 mod sending;
@@ -101,6 +103,8 @@ pub(crate) struct LiveCell {
     pub(crate) record: Option<RunRecord>,
     /// The run that it belongs to, if that is not of another life.
     pub(crate) run: Option<RunId>,
+    /// What the run says of itself; absent where that is nothing.
+    pub(crate) scope: Option<CellScope>,
     /// Tracing span of this cell.
     pub(crate) span: Span,
     /// Its run knows that its calls wait for others to end.
@@ -142,6 +146,7 @@ impl LiveCell {
             gate: None,
             record: None,
             run: None,
+            scope: None,
             span: Span::none(),
             is_queue_told: false,
             asks: HashSet::new(),
@@ -153,6 +158,11 @@ impl LiveCell {
     pub(crate) fn head(&self) -> CellHead {
         let LiveCell { index, output_left, fuel_left, depth, is_muted, .. } = *self;
         CellHead { index, output_left, fuel_left, depth, is_muted }
+    }
+
+    /// Whether the guest is to say what names it binds.
+    pub(crate) fn traces_names(&self) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some())
     }
 
     /// Fuel that is left to it and to processes that it starts; `None` is unlimited.
@@ -228,6 +238,8 @@ pub(crate) struct KernelLink {
     processes: AtomicU32,
     /// What its cells have fetched.
     pub(crate) memo: Mutex<Memo>,
+    /// Where its names come from; absent until it has a state of its own, and as in its slot then.
+    pub(crate) origins: Mutex<Option<Origins>>,
 }
 
 impl KernelLink {

@@ -17,6 +17,7 @@ use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
     limits::CELLS_LIVE_MAX,
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+    sync::lock,
     time::later,
 };
 use tokio::{
@@ -38,6 +39,7 @@ use crate::{
         instance::{Death, Kernel, LOST},
         introspection::{Answer, Question},
         meter::earlier,
+        origins::Origins,
         record::{Birth, Entry},
         state::{Binding, COMPLETIONS_MAX, KernelLink, LiveCell},
         sweep::{Room, Sweep},
@@ -335,7 +337,7 @@ impl Reactor {
         (cell.output_left, cell.fuel_left, cell.cpu_before) = (Some(limits.output_bytes), limits.fuel, cpu);
         self.kernel.data().add_cell(SEED_CELL, cell);
         self.seeding = Some(ended);
-        let cell = types::Cell { id: SEED_CELL, code: seed.source.clone() };
+        let cell = types::Cell { id: SEED_CELL, code: seed.source.clone(), traces_names: false };
         let step = self.kernel.step(Entry::Seed(seed.bindings.clone(), cell)).await?;
         self.apply(step).await
     }
@@ -419,16 +421,19 @@ impl Reactor {
                 // The time it waited for its turn belongs to those that ran meanwhile.
                 cell.deadline = later(cell.deadline, cell.began.elapsed());
                 cell.cpu_before = self.kernel.cpu_time();
+                let traces_names = cell.traces_names();
                 self.kernel.data().add_cell(id, *cell);
                 for (status, fields) in std::mem::take(&mut self.notices) {
                     self.kernel.data().report_status(id, status, fields).await;
                 }
-                let step = self.kernel.step(Entry::Start(types::Cell { id, code: code.as_ref().to_owned() })).await?;
+                let cell = types::Cell { id, code: code.as_ref().to_owned(), traces_names };
+                let step = self.kernel.step(Entry::Start(cell)).await?;
                 self.apply(step).await
             }
             // Whoever asked may have gone away; that is no concern here.
             Command::Clear(reply) => {
                 self.kernel.clear().await?;
+                *lock(&self.link.origins) = Some(Origins::default());
                 self.rest.stirred();
                 self.end_cleared().await;
                 self.sow().await?;

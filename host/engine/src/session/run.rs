@@ -32,7 +32,7 @@ use auditing::RunAudit;
 use sink::Sink;
 
 use crate::{
-    contract::error::Error,
+    contract::{config::RunOptions, error::Error},
     kernel::{backlog::Background, meter::StopFlag},
     session::{RunMarks, Session},
 };
@@ -104,7 +104,7 @@ impl Run {
         let span = tracing::info_span!(parent: None, "run", session = session.id(), run = %id, cells = cells.len());
         let stop = StopFlag::new();
         let course = Course {
-            marks: RunMarks { id, span: span.clone(), record: session.run_record() },
+            marks: RunMarks { id, span: span.clone(), record: session.run_record(), scope: None },
             audit: RunAudit::of(&session, id),
             stop: stop.clone(),
             keeps_going: false,
@@ -125,6 +125,17 @@ impl Run {
             course.keeps_going = true;
         }
         self
+    }
+
+    /// Says of the run who makes it, and what its caller has seen. Without effect on a run that has been polled.
+    ///
+    /// # Errors
+    /// `Request` for a name that is empty or too long, `NestedProducer` for a producer within a run that has one.
+    pub fn lineage(mut self, options: RunOptions) -> Result<Run, Error> {
+        if let Stage::Prepared(course) = &mut self.stage {
+            course.marks.scope = options.into_scope(course.session.lineage.is_produced())?.map(Arc::new);
+        }
+        Ok(self)
     }
 
     /// Its name in the audit log and the host's trace.

@@ -10,7 +10,7 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use cellar_engine::{Cell, EventKind, Language, event::fork_lines, outcome::FailureKind};
+use cellar_engine::{Cell, EventKind, Language, config::RunOptions, event::fork_lines, outcome::FailureKind};
 use cellar_hub::{Delivery, OnDisconnect, RunHandle, RunRequest};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ pub(super) async fn run(mut call: Call, sandbox: Sandbox) -> Answer {
         cells: cells.all,
         // The environment is what it was again, however the cell ends.
         keep_going: true,
+        options: RunOptions::default(),
         is_owned: true,
         on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
     };

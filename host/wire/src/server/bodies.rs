@@ -3,7 +3,10 @@
 
 #![expect(dead_code, reason = "nothing is made of these but schemas")]
 
-use cellar_engine::limits;
+use cellar_engine::{
+    limits,
+    origin::{PRODUCER_BYTES_MAX, SEEN_MAX},
+};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -63,6 +66,15 @@ struct NewRun {
     /// Whether the run is cancelled when its reader has gone away, or continues.
     #[schemars(default, extend("enum" = ["cancel", "continue"]), extend("type" = "string"))]
     on_disconnect: Option<String>,
+    /// Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.
+    #[schemars(default, length(min = 1, max = PRODUCER_BYTES_MAX), extend("type" = "string"))]
+    producer: Option<String>,
+    /// No name gets an origin although there is a producer.
+    #[schemars(default)]
+    dry_run: bool,
+    /// What the caller has seen, as kinds and names: cells load no other dataset.
+    #[schemars(default, length(max = SEEN_MAX), extend("type" = "array"))]
+    seen: Option<Vec<(String, String)>>,
 }
 
 /// Cells to run in a session of their own.
@@ -78,6 +90,15 @@ struct NewEval {
     /// Whether the run is cancelled when its reader has gone away, or continues.
     #[schemars(default, extend("enum" = ["cancel", "continue"]), extend("type" = "string"))]
     on_disconnect: Option<String>,
+    /// Who makes the run: the path of a notebook, the name of an agent. The names that its cells bind get an origin.
+    #[schemars(default, length(min = 1, max = PRODUCER_BYTES_MAX), extend("type" = "string"))]
+    producer: Option<String>,
+    /// No name gets an origin although there is a producer.
+    #[schemars(default)]
+    dry_run: bool,
+    /// What the caller has seen, as kinds and names: cells load no other dataset.
+    #[schemars(default, length(max = SEEN_MAX), extend("type" = "array"))]
+    seen: Option<Vec<(String, String)>>,
     /// Tools that the caller answers for.
     #[schemars(default)]
     tools: Vec<ToolJson>,

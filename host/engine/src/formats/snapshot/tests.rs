@@ -58,6 +58,7 @@ fn state() -> KernelState {
         configuration: 10,
         files: Vec::new(),
         fetches: Vec::new(),
+        origins: Vec::new(),
     }
 }
 

@@ -51,6 +51,7 @@ impl StoreData {
             stop: live.map(|live| live.stop.clone()),
             fuel_left: live.and_then(LiveCell::fuel_unspent),
             spent: live.map(|live| live.spent.clone()),
+            scope: live.and_then(|live| Some(live.scope.as_ref()?.run.clone())),
             hearer: live.and_then(|live| live.gate.as_ref()).map(Gate::hearer),
         };
         self.binding.answers.call(call, site)
@@ -271,6 +272,9 @@ impl StoreData {
         }
         self.lend(end);
         if let Some(fetch) = end.fetch.take() {
+            if let Some(scope) = self.cells.get(&end.cell).and_then(|live| live.scope.as_ref()) {
+                scope.run.note_fetch(&fetch);
+            }
             self.tell(end.cell, |index| EventKind::Fetched { index, call, fetch }).await;
         }
         let error = end.result.as_ref().err().map(|error| word(&error.message));

@@ -1,0 +1,64 @@
+//! Where the names of a session come from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{CellId, Language};
+
+/// Bytes of a producer's name.
+pub const PRODUCER_BYTES_MAX: usize = 1_000;
+/// Names that a run may say its caller has seen.
+pub const SEEN_MAX: usize = 10_000;
+/// Bytes of each of these, and of its kind.
+pub const SEEN_BYTES_MAX: usize = 256;
+
+/// Where a name comes from. It is made when a cell of a run that names its producer ends, and never changes: another origin
+/// takes its place when such a cell binds the name anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Who made the run: the path of a notebook, the name of an agent.
+    pub producer: String,
+    /// The cell that bound the name.
+    pub cell: CellId,
+    /// Its language.
+    pub language: Language,
+    /// When that cell ended, in nanoseconds since the Unix epoch.
+    pub stamped_at: u64,
+    /// The datasets that the run had loaded by then, each version once, in the order of their first use.
+    pub datasets: Vec<DatasetRef>,
+    /// The fetches that the run had made by then, each table once, in the order of their first use.
+    pub fetches: Vec<FetchRef>,
+}
+
+/// A version of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetRef {
+    /// The live name of the dataset.
+    pub name: String,
+    /// Number of the version, from 1.
+    pub version: u64,
+    /// The artifact that has its rows.
+    pub artifact: String,
+}
+
+/// A table that a connector gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchRef {
+    /// The connector.
+    pub connector: String,
+    /// Which of its fetches.
+    pub fetch: String,
+    /// The artifact that has its rows, where they were kept.
+    pub artifact: Option<String>,
+}
+
+impl Origin {
+    /// Bytes of its texts.
+    pub fn size_bytes(&self) -> usize {
+        let datasets = self.datasets.iter().map(|each| each.name.len().saturating_add(each.artifact.len()));
+        let fetches = self.fetches.iter().map(|each| {
+            let artifact = each.artifact.as_ref().map_or(0, String::len);
+            each.connector.len().saturating_add(each.fetch.len()).saturating_add(artifact)
+        });
+        datasets.chain(fetches).fold(self.producer.len(), usize::saturating_add)
+    }
+}

@@ -1,0 +1,92 @@
+//! Where the names of a session come from.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cellar_core::{
+    cell::Language,
+    origin::{Origin, PRODUCER_BYTES_MAX, SEEN_BYTES_MAX, SEEN_MAX},
+    sync::lock,
+};
+
+use super::Session;
+use crate::{
+    contract::{config::RunOptions, error::Error},
+    kernel::{
+        origins::{Origins, Scope},
+        state::KernelLink,
+    },
+};
+
+impl Session {
+    /// Where the names of a language come from that cells of runs with a [producer](crate::config::RunOptions) have bound. The
+    /// guest is not entered, and no kernel starts.
+    ///
+    /// Origins are a part of a kernel's state: a snapshot, a fork and a stored session have them, a session that goes back has
+    /// those of then, and a reset leaves none. A run without a producer changes none, even if it binds the name anew.
+    ///
+    /// # Errors
+    /// `SessionClosed`; `Store` or `Snapshot` when the stored state of the session cannot be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn origins(&self, language: Language) -> Result<BTreeMap<String, Arc<Origin>>, Error> {
+        let (link, slot) = {
+            let kernels = lock(&self.inner.kernels);
+            if kernels.closed {
+                return Err(Error::SessionClosed(self.inner.id.clone()));
+            }
+            let live = kernels.live.get(&language).filter(|kernel| !kernel.commands.is_closed());
+            (live.map(|kernel| kernel.link.clone()), kernels.slots.get(&language).cloned())
+        };
+        let known = |link: &Arc<KernelLink>| lock(&link.origins).as_ref().map(Origins::all);
+        if let Some(origins) = link.as_ref().and_then(known) {
+            return Ok(origins);
+        }
+        // A kernel that is about to start goes on from its slot.
+        let Some(slot) = slot else { return Ok(BTreeMap::new()) };
+        let kept = slot.load().await?;
+        Ok(kept.map(|kept| Origins::of(&kept.image.state.origins).all()).unwrap_or_default())
+    }
+
+    /// Where one name comes from; `None` for a name that has no origin. See [`origins`](Session::origins).
+    ///
+    /// # Errors
+    /// As [`origins`](Session::origins).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn origin(&self, language: Language, name: &str) -> Result<Option<Arc<Origin>>, Error> {
+        Ok(self.origins(language).await?.remove(name))
+    }
+}
+
+impl RunOptions {
+    /// What the cells of the run are told; nothing, where there is nothing to tell. `is_nested` says that the run is made within
+    /// one that names its producer.
+    ///
+    /// # Errors
+    /// `Request` for what goes past a bound, `NestedProducer`.
+    pub(super) fn into_scope(self, is_nested: bool) -> Result<Option<Scope>, Error> {
+        let RunOptions { producer, dry_run, seen } = self;
+        if let Some(producer) = &producer
+            && (producer.is_empty() || producer.len() > PRODUCER_BYTES_MAX)
+        {
+            let size = producer.len();
+            return Err(Error::Request(format!("a producer has 1 to {PRODUCER_BYTES_MAX} bytes, not {size}")));
+        }
+        let seen_too_much = |seen: &Vec<(String, String)>| {
+            let is_long = |(kind, name): &(String, String)| kind.len().max(name.len()) > SEEN_BYTES_MAX;
+            seen.len() > SEEN_MAX || seen.iter().any(is_long)
+        };
+        if seen.as_ref().is_some_and(seen_too_much) {
+            return Err(Error::Request(format!(
+                "what is seen has at most {SEEN_MAX} names of at most {SEEN_BYTES_MAX} bytes each"
+            )));
+        }
+        match producer.filter(|_| !dry_run) {
+            Some(producer) if is_nested => Err(Error::NestedProducer { producer }),
+            None if seen.is_none() => Ok(None),
+            producer => Ok(Some(Scope::new(producer, seen))),
+        }
+    }
+}
