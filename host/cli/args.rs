@@ -1,11 +1,12 @@
 //! The command line, as types. What they mean is decided where they are used.
 
 mod kernel;
+mod lineage;
 mod names;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use cellar_engine::{config::RunOptions, results::OutputPolicy};
+use cellar_engine::results::OutputPolicy;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
@@ -16,6 +17,7 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 pub(crate) use self::{
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
+    lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments, OriginArguments},
     names::{GuestCode, LanguageCode},
 };
 
@@ -81,6 +83,10 @@ pub(crate) enum Command {
     Fork(ForkArguments),
     /// List, read, add and remove kept outputs: artifact:// and agent://
     Artifact(ArtifactArguments),
+    /// Publish, list, read and remove datasets: tables under a name, version by version
+    Dataset(DatasetArguments),
+    /// Tell where the names of a kept session come from
+    Origin(OriginArguments),
     /// Tell what is installed, what is in force and what is missing
     Doctor(DoctorArguments),
     /// Make guests ready to start, which `run` and `eval` do themselves when they must
@@ -132,32 +138,6 @@ pub(crate) struct RunArguments {
     pub(crate) images: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: PlaceArguments,
-}
-
-/// What a run says of itself.
-#[derive(Debug, Args)]
-pub(crate) struct LineageArguments {
-    /// Who makes the run, such as the path of a notebook: the names that its cells bind get an origin
-    #[arg(long, value_name = "NAME")]
-    pub(crate) producer: Option<String>,
-    /// Give no name an origin although there is a producer
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Let cells load this dataset, and no other that is not given too: `dataset:NAME`; repeatable
-    #[arg(long, value_name = "KIND:NAME", value_parser = seen)]
-    pub(crate) seen: Vec<(String, String)>,
-}
-
-impl LineageArguments {
-    pub(crate) fn options(self) -> RunOptions {
-        let LineageArguments { producer, dry_run, seen } = self;
-        RunOptions { producer, dry_run, seen: (!seen.is_empty()).then_some(seen) }
-    }
-}
-
-fn seen(text: &str) -> Result<(String, String), &'static str> {
-    let (kind, name) = text.split_once(':').ok_or("expected a kind and a name, as in `dataset:inflation_monthly`")?;
-    Ok((kind.to_owned(), name.to_owned()))
 }
 
 #[derive(Debug, Args)]

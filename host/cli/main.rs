@@ -3,6 +3,7 @@
 mod args;
 mod artifacts;
 mod bake;
+mod datasets;
 mod doctor;
 mod kernel;
 mod mcp;
@@ -109,6 +110,8 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Restore(arguments) => sessions::restore(&folders, &arguments),
         Command::Fork(arguments) => sessions::fork(&folders, &arguments),
         Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
+        Command::Dataset(arguments) => datasets::dataset(&folders, &arguments),
+        Command::Origin(arguments) => datasets::origin(&folders, &arguments),
         Command::Doctor(arguments) => on_runtime(doctor::doctor(&folders, &arguments)),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),
         Command::Schema { shape } => {

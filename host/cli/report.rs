@@ -7,7 +7,7 @@ use std::{error::Error as _, io, path::PathBuf, process::ExitCode, sync::Arc};
 use anstyle::{AnsiColor, Style};
 use cellar_engine::{
     Error, GuestName,
-    artifacts::ArtifactError,
+    artifacts::{ArtifactError, datasets::DatasetError},
     replay::ReplayError,
     snapshot::{FormatError, SnapshotError},
 };
@@ -44,6 +44,9 @@ pub(crate) enum CliError {
     /// The store of artifacts failed or refused.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+    /// The datasets of the store failed or refused.
+    #[error(transparent)]
+    Dataset(DatasetError),
     /// A document is not what it should be.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -172,6 +175,15 @@ impl From<ServeError> for CliError {
     }
 }
 
+impl From<DatasetError> for CliError {
+    fn from(error: DatasetError) -> CliError {
+        match error {
+            DatasetError::Artifact(error) => CliError::Artifact(error),
+            other => CliError::Dataset(other),
+        }
+    }
+}
+
 impl CliError {
     /// A command line that makes no sense.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> CliError {
@@ -183,6 +195,7 @@ impl CliError {
         match self {
             CliError::Engine(error) => error.code(),
             CliError::Artifact(error) => error.code(),
+            CliError::Dataset(error) => error.code(),
             CliError::Invalid(_) => Invalid::CODE,
             CliError::Usage { .. } => "usage",
             CliError::Read { .. } => "read",
@@ -218,6 +231,7 @@ impl CliError {
             CliError::Engine(error) if is_caller_fault(error) => EXIT_USAGE,
             CliError::Hub(error) if matches!(&**error, HubError::Engine(error) if is_caller_fault(error)) => EXIT_USAGE,
             CliError::Artifact(error) if !matches!(error, ArtifactError::Io { .. }) => EXIT_USAGE,
+            CliError::Dataset(_) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
@@ -244,7 +258,10 @@ impl CliError {
             CliError::Artifact(ArtifactError::Unknown(_) | ArtifactError::Ambiguous(_) | ArtifactError::NotAnId(_)) => {
                 "list them with `cellar artifact list`, those of runs without --session with --temporary"
             }
-            CliError::Artifact(_) => return None,
+            CliError::Dataset(DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. }) => {
+                "list them with `cellar dataset list`"
+            }
+            CliError::Artifact(_) | CliError::Dataset(_) => return None,
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
             CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",

@@ -22,6 +22,7 @@ mod memory;
 mod node;
 mod notebook;
 mod oracle;
+mod origins;
 mod outputs;
 mod parquet;
 mod processes;

@@ -9,6 +9,7 @@ use tikv_jemallocator::Jemalloc;
 mod artifact_reach;
 mod artifacts;
 mod audit;
+mod datasets;
 mod forged;
 mod guests;
 mod hub;

@@ -31,7 +31,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import documents, drawing, formats, tables
+    from _cellar_prelude import datasets, documents, drawing, formats, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
@@ -44,6 +44,7 @@ def names():
     modules["altair"].renderers.enable("mimetype")
     tables.begin()
     formats.begin()
+    datasets.begin()
     drawing.begin()
     _explain_absent_packages()
     return {
@@ -56,6 +57,9 @@ def names():
         "read_pdf_text": documents.read_pdf_text,
         "read_excel": documents.read_excel,
         "read_pptx_text": documents.read_pptx_text,
+        "load_dataset": datasets.load_dataset,
+        "publish_dataset": datasets.publish_dataset,
+        "LoadDatasetError": datasets.LoadDatasetError,
     }
 
 

@@ -6,7 +6,17 @@ CELLS = []
 
 def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
-    return {}
+    return {"load_dataset": load_dataset, "publish_dataset": publish_dataset}
+
+
+def load_dataset(name, /):
+    """Says where datasets can be loaded."""
+    raise NotImplementedError("load_dataset() gives a DataFrame, which this guest has not: use the guest python-data")
+
+
+def publish_dataset(name, frame, /):
+    """Says where datasets can be published."""
+    raise NotImplementedError("publish_dataset() takes a DataFrame, which this guest has not: use the guest python-data")
 
 
 def reseed(seed):

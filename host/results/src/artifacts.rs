@@ -6,6 +6,7 @@
 //!        /objects/<id>                 the bytes; the time of modification is that of the last use
 //!        /notes/<holder>/<id>          who refers to it, and what it is
 //!        /agents/<holder>/<label>      which artifact an agent's output is
+//!        /datasets/<name>/<number>     a version of a dataset
 //!        /totals/all, <holder>         how much there is, so that it need not be counted
 //!        /unfinished/                  what is being written, each file locked by its writer
 //! ```
@@ -24,6 +25,7 @@
 //! session of such a name reaches what is noted there, and the owner all of it.
 
 mod collect;
+pub mod datasets;
 mod keys;
 mod session;
 mod survey;
@@ -160,6 +162,12 @@ pub enum ArtifactError {
     /// It is larger than an artifact may be.
     #[error("an artifact has at most {max} bytes, this one has more")]
     TooLarge { max: u64 },
+    /// A dataset refers to it.
+    #[error("`{0}` is held by a dataset: remove that, or publish a version without it")]
+    Held(String),
+    /// What datasets hold leaves no room.
+    #[error("the store is full of what datasets hold, which makes no room for others")]
+    Full,
     /// The folder failed.
     #[error("cannot {doing} `{}`", path.display())]
     Io {
@@ -178,6 +186,8 @@ impl ArtifactError {
             ArtifactError::Ambiguous(_) => "artifact-ambiguous",
             ArtifactError::NotAnId(_) | ArtifactError::NotWhole(_) => "artifact-id",
             ArtifactError::TooLarge { .. } => "artifact-too-large",
+            ArtifactError::Held(_) => "artifact-held",
+            ArtifactError::Full => "artifacts-full",
             ArtifactError::Io { .. } => "artifact-store",
         }
     }
@@ -192,6 +202,9 @@ struct Note {
     /// When it was first kept, in nanoseconds since the Unix epoch.
     #[serde(default)]
     kept_at: u64,
+    /// A dataset refers to it: it makes no room for others.
+    #[serde(default)]
+    is_dataset: bool,
 }
 
 /// An agent's output, as it lies on disk.
@@ -303,8 +316,12 @@ impl ArtifactStore {
     /// # Errors
     /// `Io`.
     pub fn writer(&self, session: &str) -> Result<ArtifactWriter, ArtifactError> {
-        let keeper =
-            Keeper { key: self.inner.key.of_session(session), holder: key(session), session: session.to_owned() };
+        let keeper = Keeper {
+            key: self.inner.key.of_session(session),
+            holder: key(session),
+            session: session.to_owned(),
+            is_dataset: false,
+        };
         ArtifactWriter::new(self.clone(), Arc::new(keeper))
     }
 
@@ -387,6 +404,9 @@ impl ArtifactStore {
         let _lock = self.lock()?;
         let id = self.resolve(id)?;
         let Some(held) = self.survey(Some(&id))?.remove(&id) else { return Err(ArtifactError::Unknown(id)) };
+        if held.is_pinned {
+            return Err(ArtifactError::Held(id));
+        }
         self.forget_totals()?;
         self.remove(&held)?;
         Ok(held.artifact)

@@ -166,6 +166,7 @@ async fn route(call: Call, method: &Method, names: &[&str]) -> Answer {
         ("POST", ["sessions", session, "snapshots"]) => stores::take_snapshot(call, session).await,
         ("POST", ["sessions", session, "complete"]) => looks::complete(call, session).await,
         ("POST", ["sessions", session, "inspect"]) => looks::inspect(call, session).await,
+        ("GET", ["sessions", session, "origins"]) => looks::origins(call, session).await,
         ("GET", ["sessions", session, "variables"]) => looks::variables(call, session).await,
         ("GET", ["sessions", session, "variables", name]) => looks::value(call, session, name).await,
         ("GET", ["sessions", session, "files", path @ ..]) => files::read(call, session, path).await,

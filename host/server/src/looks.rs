@@ -1,7 +1,7 @@
 //! Questions about a session: its names, one value, completions and help.
 
 use cellar_engine::{Language, mime::MimeBundle};
-use cellar_wire::{CompletionsJson, VariableJson, bundle_value, language_of, look_body};
+use cellar_wire::{CompletionsJson, OriginJson, OriginsJson, VariableJson, bundle_value, language_of, look_body};
 use http::StatusCode;
 use serde_json::json;
 
@@ -31,6 +31,14 @@ pub(crate) async fn value(call: Call, name: &str, variable: &str) -> Answer {
     let value = call.tenant.session(name).await?.session.value(language, variable).await?;
     let value = value.ok_or_else(|| Problem::unknown("variable"))?;
     gate::json(StatusCode::OK, &json!({ "data": bundle_value(&value) }))
+}
+
+/// `GET /v1/sessions/{session}/origins`
+pub(crate) async fn origins(call: Call, name: &str) -> Answer {
+    let language = language(&call)?;
+    let origins = call.tenant.session(name).await?.session.origins(language).await?;
+    let named = origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin)));
+    gate::json(StatusCode::OK, &OriginsJson::new(named))
 }
 
 /// `POST /v1/sessions/{session}/complete`

@@ -147,6 +147,10 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         query: &[LANGUAGE],
         ..get("/v1/sessions/{session}/variables/{name}", "Show a value", Content::Json("Bundle"))
     },
+    Operation {
+        query: &[LANGUAGE],
+        ..get("/v1/sessions/{session}/origins", "Tell where the names of a session come from", Content::Json("Origins"))
+    },
     post(
         "/v1/sessions/{session}/complete",
         "Complete code at a cursor",

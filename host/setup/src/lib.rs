@@ -266,6 +266,7 @@ impl Granted {
             limits,
             input: arguments.input.then_some(input_timeout),
             artifacts: temporary_store(&config.artifacts)?,
+            publish_datasets: config.publish_datasets,
             audit: audit(arguments.audit.as_deref(), config.audit)?,
             output: arguments.output.unwrap_or(config.session.output_policy),
             seeds: config.session.seeds.into_iter().collect(),

@@ -86,6 +86,14 @@ impl Batches {
     }
 }
 
+/// Refuses the file.
+///
+/// # Errors
+/// [`TableError::Unsupported`], always.
+pub fn shape(_file: File) -> Result<crate::Shape, TableError> {
+    Err(TableError::Unsupported)
+}
+
 pub(crate) fn read(_file: File, _request: PageRequest) -> Result<Page, TableError> {
     Err(TableError::Unsupported)
 }

@@ -12,6 +12,7 @@ use parquet::{
 use serde_json::{Map, Value, json};
 
 use crate::{
+    Shape,
     decode::{encode, joined, value},
     error::TableError,
     frame::COLUMNS_MAX,
@@ -137,6 +138,17 @@ impl Batches {
         let batches = builder.build()?.collect::<Result<_, _>>()?;
         Ok(Batches { schema, batches })
     }
+}
+
+/// Reads how large the table in a Parquet file is, and none of its rows.
+///
+/// # Errors
+/// It is no Parquet file.
+pub fn shape(file: File) -> Result<Shape, TableError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+    let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default();
+    let columns = builder.schema().fields().iter();
+    Ok(Shape { rows, columns: columns.map(|field| (field.name().clone(), type_name(field.data_type()))).collect() })
 }
 
 fn push_head(out: &mut Vec<u8>, head: &Value) -> Result<(), TableError> {

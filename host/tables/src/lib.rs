@@ -35,13 +35,22 @@ use absent as files;
 #[cfg(not(feature = "parquet"))]
 use absent as rows;
 #[cfg(not(feature = "parquet"))]
-pub use absent::{Batches, Table};
+pub use absent::{Batches, Table, shape};
 #[cfg(feature = "parquet")]
-pub use batches::Batches;
+pub use batches::{Batches, shape};
 pub use error::TableError;
 #[cfg(feature = "parquet")]
 pub use frame::{COLUMNS_MAX, JSON_KEY, NAME_BYTES_MAX, Table};
 pub use page::{Page, PageRequest};
+
+/// How large a table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How many rows there are.
+    pub rows: u64,
+    /// The columns, each with its type in Arrow's words.
+    pub columns: Vec<(String, String)>,
+}
 
 /// The MIME type under which a guest hands over a table, in the form that [`Table::parse`] reads.
 pub const FRAME_TYPE: &str = "application/vnd.cellar.table";

@@ -63,6 +63,8 @@ pub struct Config {
     pub session: SessionTable,
     /// `[artifacts]`: how much of the outputs that results do not show whole is kept.
     pub artifacts: ArtifactsTable,
+    /// `[datasets]`: whether cells may publish datasets.
+    pub publish_datasets: bool,
     /// `[audit]`: where what sessions do is logged.
     pub audit: Option<AuditTable>,
     /// `[host]`: what the process itself may use. Only the file that the process was started with is asked.

@@ -17,8 +17,8 @@ use serde_json::{Map, Number, Value};
 mod fetch;
 mod origin;
 
-pub use fetch::FetchJson;
-pub use origin::OriginJson;
+pub(crate) use fetch::FetchJson;
+pub use origin::{DatasetJson, OriginJson, OriginsJson};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -25,7 +25,7 @@ mod stdio;
 
 pub use artifact::{ArtifactJson, CollectedJson};
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
-pub use event::{EventJson, OriginJson, StreamJson};
+pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};

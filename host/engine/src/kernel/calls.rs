@@ -28,7 +28,7 @@ use crate::{
     kernel::{
         hearer::Hearer,
         meter::{Spent, StopFlag},
-        origins::Scope,
+        origins::CellScope,
     },
 };
 
@@ -167,7 +167,7 @@ pub(crate) struct Site {
     /// What its processes have used; absent for code that outlived its cell.
     pub(crate) spent: Option<Arc<Spent>>,
     /// What the calling run says of itself.
-    pub(crate) scope: Option<Arc<Scope>>,
+    pub(crate) scope: Option<CellScope>,
     /// The reader of the cell's run, for what the call has to say before it is answered; absent for code that outlived its
     /// cell.
     pub(crate) hearer: Option<Hearer>,

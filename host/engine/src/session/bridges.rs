@@ -57,12 +57,12 @@ impl Answers for SessionBridges {
 
     fn call(&self, call: Call, site: Site) -> Result<Begun, CallError> {
         let spawned = if let Call::Agent(asked) = &call { Some(asked.agent_type.as_str()) } else { None };
-        let is_produced = site.scope.as_ref().is_some_and(|scope| scope.producer.is_some());
+        let is_produced = site.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some());
         let lineage = site.lineage.with(site.cell.0, site.call, spawned).within(is_produced);
         let Some(session) = self.session.upgrade(lineage) else { return Err(denied(&call)) };
         if let Call::Tool { name, arguments } = &call
             && let Some(own) = name.strip_prefix(OWN)
-            && let Some(answer) = session.call_own(own, arguments)
+            && let Some(answer) = session.call_own(own, arguments, &site)
         {
             return Ok(answer.into());
         }

@@ -62,6 +62,8 @@ pub struct SessionConfig {
     pub record: Option<PathBuf>,
     /// Where its long outputs and its agents' outputs are kept; when absent, a temporary place of this user's.
     pub artifacts: Option<ArtifactStore>,
+    /// Whether its cells may publish datasets into [`SessionConfig::artifacts`]. They may load those that are there in any case.
+    pub publish_datasets: bool,
     /// How much of a long output its results show.
     pub output: OutputPolicy,
     /// What adds to the values that its cells display.
@@ -89,6 +91,7 @@ impl Default for SessionConfig {
             kernel_mode: KernelMode::default(),
             record: None,
             artifacts: None,
+            publish_datasets: false,
             output: OutputPolicy::default(),
             renderers: Vec::new(),
             audit: None,

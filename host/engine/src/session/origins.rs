@@ -11,6 +11,7 @@ use cellar_core::{
 use super::Session;
 use crate::{
     contract::{config::RunOptions, error::Error},
+    formats::snapshot::Snapshot,
     kernel::{
         origins::{Origins, Scope},
         state::KernelLink,
@@ -57,6 +58,15 @@ impl Session {
     /// Cancel safe.
     pub async fn origin(&self, language: Language, name: &str) -> Result<Option<Arc<Origin>>, Error> {
         Ok(self.origins(language).await?.remove(name))
+    }
+}
+
+impl Snapshot {
+    /// Where the names of the session come from, each with its name. Names of several languages may be the same.
+    pub fn origins(&self) -> Vec<(String, Origin)> {
+        let states = self.kernels.iter().map(|image| &image.state);
+        let stamped = states.flat_map(|state| Origins::of(&state.origins).all());
+        stamped.map(|(name, origin)| (name, Origin::clone(&origin))).collect()
     }
 }
 

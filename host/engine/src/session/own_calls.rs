@@ -4,17 +4,28 @@
 
 use std::path::Path;
 
-use cellar_core::mime::{MimeBundle, MimeData};
+use cellar_core::{
+    cell::CellId,
+    mime::{MimeBundle, MimeData},
+    origin::DatasetRef,
+};
 use cellar_files::{Descriptor, FileError, Files, OpenHow, ROOT};
+use cellar_results::artifacts::{
+    ArtifactStore,
+    datasets::{DatasetError, DatasetVersion, Datasets, Publication},
+};
 use cellar_tables::{
     TableError,
-    convert::{Direction, Request, convert},
+    convert::{Compression, Direction, Format, Request, convert},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::contract::bridge::{CallError, CallErrorKind, CallFuture, Response};
+use crate::{
+    contract::bridge::{CallError, CallErrorKind, CallFuture, Response},
+    kernel::{calls::Site, origins::CellScope},
+};
 
 /// What names of the session's own calls begin with.
 pub(super) const OWN: &str = "cellar.";
@@ -31,6 +42,26 @@ struct Conversion {
     /// The file that is written.
     to: String,
     request: Request,
+}
+
+/// A dataset that a cell wants.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Load {
+    /// Its live name.
+    name: String,
+    /// The file that its columns are written to.
+    to: String,
+}
+
+/// A table that a cell publishes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publish {
+    /// The live name of the dataset.
+    name: String,
+    /// The file that has its columns.
+    from: String,
 }
 
 /// A chart that is to become a file.
@@ -55,6 +86,13 @@ struct Turn(tokio::sync::Mutex<()>);
 enum Fault {
     Table(TableError),
     File(FileError),
+    Dataset(DatasetError),
+}
+
+impl From<DatasetError> for Fault {
+    fn from(error: DatasetError) -> Fault {
+        Fault::Dataset(error)
+    }
 }
 
 impl From<TableError> for Fault {
@@ -71,10 +109,18 @@ impl From<FileError> for Fault {
 
 impl Session {
     /// Answers a call of a tool whose name goes on so behind [`OWN`]; `None` when the session knows no such call.
-    pub(super) fn call_own(&self, name: &str, arguments: &str) -> Option<CallFuture> {
+    pub(super) fn call_own(&self, name: &str, arguments: &str, site: &Site) -> Option<CallFuture> {
         let session = self.clone();
         Some(match name {
             "disk" => Box::pin(std::future::ready(Ok(session.disk()))),
+            "load" => {
+                let scope = site.scope.clone();
+                answer(name, arguments, move |asked| async move { session.load_dataset(asked, scope).await })
+            }
+            "publish" => {
+                let caller = (site.scope.clone(), site.cell, site.lineage.agent().map(str::to_owned));
+                answer(name, arguments, move |asked| async move { session.publish_dataset(asked, caller).await })
+            }
             "convert" if arguments.len() > CONVERSION_BYTES_MAX => {
                 let error = CallError::new(CallErrorKind::Limit, "the arguments are too large");
                 Box::pin(std::future::ready(Err(error)))
@@ -107,12 +153,95 @@ impl Session {
             Err(fault) => {
                 out.remove();
                 Err(match (fault, request.direction) {
+                    (Fault::Dataset(error), _) => refused(&error),
                     (Fault::File(error), _) => failed(&to, "written", &error),
                     (Fault::Table(error), Direction::Read) => failed(&from, "read", &error),
                     (Fault::Table(error), Direction::Write) => failed(&to, "written", &error),
                 })
             }
         }
+    }
+
+    /// The datasets that its cells reach.
+    fn datasets(&self) -> Result<Datasets, CallError> {
+        let store = self.inner.config.artifacts.as_ref().filter(|store| !store.is_temporary());
+        let store = store.map(ArtifactStore::datasets);
+        store.ok_or_else(|| {
+            let message = "this session has no store that datasets could be in; give it one, as --session does";
+            CallError::new(CallErrorKind::Denied, message)
+        })
+    }
+
+    /// Hands the latest version of a dataset to a cell, as columns in a file.
+    async fn load_dataset(&self, asked: Load, scope: Option<CellScope>) -> Result<Value, CallError> {
+        let Load { name, to } = asked;
+        let datasets = self.datasets()?;
+        let opened = tokio::task::spawn_blocking(move || datasets.open(&name, None)).await;
+        let (version, rows) = opened.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        let run = scope.as_ref().map(|scope| &scope.run);
+        if run.is_some_and(|run| run.seen.as_ref().is_some_and(|seen| !seen.iter().any(is(&version.name)))) {
+            let message = format!(
+                "dataset `{0}` was published elsewhere, and whoever made this run has not seen it: read it first, and say \
+                 so with the run (`seen`: `dataset`, `{0}`)",
+                version.name
+            );
+            return Err(CallError::new(CallErrorKind::Denied, message));
+        }
+        let turn = self.local::<Turn>();
+        let _mine = turn.0.lock().await;
+        let request = Request { direction: Direction::Read, format: Format::Parquet, columns: None, compression: None };
+        let mut out = Output { files: self.files(), path: &to, file: None, bytes: 0 };
+        if let Err(fault) = convert::<Fault>(&request, rows, |piece| Ok(out.write(piece)?)).await {
+            out.remove();
+            return Err(match fault {
+                Fault::File(error) => failed(&to, "written", &error),
+                Fault::Table(error) => failed(&version.name, "read", &error),
+                Fault::Dataset(error) => refused(&error),
+            });
+        }
+        let DatasetVersion { name, version, artifact, rows, .. } = version;
+        if let Some(run) = run {
+            run.note_dataset(DatasetRef { name: name.clone(), version, artifact: artifact.clone() });
+        }
+        Ok(json!({"name": name, "version": version, "artifact": artifact, "rows": rows}))
+    }
+
+    /// Publishes columns of a file as the next version of a dataset.
+    async fn publish_dataset(
+        &self,
+        asked: Publish,
+        (scope, cell, agent): (Option<CellScope>, CellId, Option<String>),
+    ) -> Result<Value, CallError> {
+        let Publish { name, from } = asked;
+        if !self.inner.config.publish_datasets {
+            let message = "cells of this session may not publish datasets; `publish = true` under [datasets] grants it";
+            return Err(CallError::new(CallErrorKind::Denied, message));
+        }
+        let datasets = self.datasets()?;
+        let turn = self.local::<Turn>();
+        let _mine = turn.0.lock().await;
+        let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
+        let mut files = self.files();
+        let input = files.open(ROOT, &from, read).and_then(|file| files.share(file));
+        let input = input.map_err(|error| failed(&from, "read", &error))?;
+        let begun = tokio::task::spawn_blocking(move || datasets.writer(&name)).await;
+        let mut writer = begun.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        let compression = Some(Compression::Snappy);
+        let request = Request { direction: Direction::Write, format: Format::Parquet, columns: None, compression };
+        convert::<Fault>(&request, input, |piece| Ok(writer.write(piece)?)).await.map_err(|fault| match fault {
+            Fault::Table(error) => failed(&from, "read", &error),
+            Fault::File(error) => failed(&from, "read", &error),
+            Fault::Dataset(error) => refused(&error),
+        })?;
+        let origin = scope.and_then(|scope| scope.run.origin(cell.0, scope.language));
+        let publisher = origin.as_ref().map(|origin| origin.producer.clone()).or(agent);
+        let publisher = publisher.unwrap_or_else(|| self.id().to_owned());
+        let publication = Publication { publisher, origin, keep: None };
+        let published = tokio::task::spawn_blocking(move || writer.publish(publication)).await;
+        let version = published.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        Ok(
+            json!({"name": version.name, "version": version.version, "artifact": version.artifact, "rows": version.rows}),
+        )
     }
 
     /// Draws a chart into a file.
@@ -158,6 +287,24 @@ where
             Box::pin(std::future::ready(Err(CallError::new(CallErrorKind::Invalid, message))))
         }
     }
+}
+
+/// Whether somebody has seen the dataset of this name.
+fn is(name: &str) -> impl Fn(&(String, String)) -> bool {
+    move |(kind, seen)| kind == "dataset" && seen == name
+}
+
+fn refused(error: &DatasetError) -> CallError {
+    let kind = match error {
+        DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. } => CallErrorKind::Unknown,
+        DatasetError::Name(_) => CallErrorKind::Invalid,
+        _ => CallErrorKind::Failed,
+    };
+    CallError::new(kind, cellar_core::text::describe(error))
+}
+
+fn lost() -> CallError {
+    CallError::new(CallErrorKind::Failed, "the store of datasets did not answer")
 }
 
 fn failed(path: &str, doing: &str, error: &dyn std::error::Error) -> CallError {

@@ -92,11 +92,12 @@ impl ArtifactStore {
         let mut collected = Collected::default();
         let is_old = is_unused_for(collection.unused_for);
         let goes = |artifact: &Artifact| (collection.unreferenced && artifact.sessions.is_empty()) || is_old(artifact);
-        for held in all.extract_if(.., |held| goes(&held.artifact)) {
+        for held in all.extract_if(.., |held| !held.is_pinned && goes(&held.artifact)) {
             self.take_away(&held, &mut collected)?;
         }
         if let Some(most) = collection.total_bytes {
             let mut total: u64 = all.iter().map(|held| held.artifact.size_bytes).sum();
+            all.retain(|held| !held.is_pinned);
             while total > most
                 && let Some(held) = all.pop()
             {
@@ -156,16 +157,18 @@ impl ArtifactStore {
         let mut others = self.by_use()?;
         let same: Vec<Held> = others.extract_if(.., |held| Some(held.artifact.id.as_str()) == coming.id).collect();
         let is_old = is_unused_for(self.quota().unused_for);
-        for held in others.extract_if(.., |held| is_old(&held.artifact)) {
+        for held in others.extract_if(.., |held| !held.is_pinned && is_old(&held.artifact)) {
             self.remove(&held)?;
         }
         // Those that nobody refers to come last, and go first.
         others.sort_by_key(|held| held.holders.is_empty());
+        // What datasets hold stays. It is counted, and so are its totals.
+        let pinned: Vec<Held> = others.extract_if(.., |held| held.is_pinned).collect();
         let own = |held: &Held| held.holders.iter().any(|name| name == holder);
         // What is stored already is not among the others, so that it counts as coming.
         let more = usize::from(coming.id.is_some());
         let bytes = coming.others.1.saturating_add(coming.bytes);
-        let mut left = sum(others.iter().filter(|held| own(held)));
+        let mut left = sum(others.iter().chain(&pinned).filter(|held| own(held)));
         if !of_holder.allows(&left, more, bytes) {
             let bound = of_holder.after();
             while !bound.allows(&left, more, bytes)
@@ -179,9 +182,12 @@ impl ArtifactStore {
                     self.remove(&others.remove(place))?;
                 }
             }
+            if !of_holder.allows(&left, more, bytes) {
+                return Err(ArtifactError::Full);
+            }
         }
         let bytes = coming.others.0.saturating_add(coming.bytes);
-        let mut left = sum(&others);
+        let mut left = sum(others.iter().chain(&pinned));
         if !of_store.allows(&left, more, bytes) {
             let bound = of_store.after();
             while !bound.allows(&left, more, bytes)
@@ -190,7 +196,11 @@ impl ArtifactStore {
                 left.subtract(held.artifact.size_bytes);
                 self.remove(&held)?;
             }
+            if !of_store.allows(&left, more, bytes) {
+                return Err(ArtifactError::Full);
+            }
         }
+        others.extend(pinned);
         let labels = names_in(&self.agents().join(holder))?.len();
         let all = sum(others.iter().chain(&same));
         Ok((all, Totals { labels, ..sum(others.iter().chain(&same).filter(|held| own(held))) }))

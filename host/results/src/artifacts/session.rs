@@ -33,7 +33,8 @@ impl ArtifactStore {
     /// The store as the session of this name and these keys sees it. It also reaches what callers have put into the store
     /// for a session of its name, unless the store is a temporary one, where names are anybody's.
     pub fn for_session(&self, session: &str, keys: Arc<ArtifactKeys>) -> SessionArtifacts {
-        let keeper = Keeper { key: keys.own.clone(), holder: keys.own.holder(), session: session.to_owned() };
+        let keeper =
+            Keeper { key: keys.own.clone(), holder: keys.own.holder(), session: session.to_owned(), is_dataset: false };
         SessionArtifacts { store: self.clone(), keeper: Arc::new(keeper), keys }
     }
 

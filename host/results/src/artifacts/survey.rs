@@ -12,6 +12,8 @@ pub(super) struct Held {
     pub(super) holders: Vec<String>,
     /// The files that name it as an agent's output.
     labels: Vec<PathBuf>,
+    /// Whether a dataset refers to it.
+    pub(super) is_pinned: bool,
 }
 
 impl ArtifactStore {
@@ -33,13 +35,14 @@ impl ArtifactStore {
                 used_at: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
                 path,
             };
-            found.insert(id, Held { artifact, holders: Vec::new(), labels: Vec::new() });
+            found.insert(id, Held { artifact, holders: Vec::new(), labels: Vec::new(), is_pinned: false });
         }
         for holder in names_in(&self.notes())? {
             let folder = self.notes().join(&holder);
             let ids = wanted.map_or_else(|| names_in(&folder), |id| Ok(vec![id.to_owned()]))?;
             for id in ids {
                 if let (Some(held), Some(note)) = (found.get_mut(&id), read_json::<Note>(&folder.join(&id))) {
+                    held.is_pinned |= note.is_dataset;
                     let artifact = &mut held.artifact;
                     artifact.mime_type = note.mime_type;
                     artifact.title = note.title.or(artifact.title.take());

@@ -32,6 +32,8 @@ pub(super) struct Keeper {
     pub(super) holder: String,
     /// What people call it.
     pub(super) session: String,
+    /// Whether it is a dataset, whose artifacts make no room for others.
+    pub(super) is_dataset: bool,
 }
 
 /// Bytes for which room was made and which are not stored yet, by store and by holder, of this whole process. What is
@@ -151,6 +153,11 @@ impl ArtifactWriter {
         Ok(())
     }
 
+    /// What was written so far, as a file.
+    pub(super) fn written(&self) -> Result<File, ArtifactError> {
+        self.file.reopen().map_err(failed(self.file.path(), "open"))
+    }
+
     /// Stores what was written. When this returns, no crash of the process or the machine loses it, unless the store is
     /// a temporary one.
     ///
@@ -198,6 +205,7 @@ impl ArtifactWriter {
             title: description.title.map(word),
             // Who was handed what was kept up to a moment has it still when it is kept again.
             kept_at: noted.map_or_else(wall_nanos, |noted| noted.kept_at),
+            is_dataset: keeper.is_dataset,
         };
         store.write_json(&notes, &id, &note)?;
         store.keep_all(of_all);

@@ -95,6 +95,7 @@ impl Parser<'_> {
             "environment",
             "session",
             "artifacts",
+            "datasets",
             "audit",
             "secrets",
             "server",
@@ -124,6 +125,7 @@ impl Parser<'_> {
             environment: self.environment(&fields),
             session,
             artifacts: fields.get("artifacts").and_then(|at| self.artifacts(&at)).unwrap_or_default(),
+            publish_datasets: fields.get("datasets").is_some_and(|at| self.datasets(&at)),
             audit: fields.get("audit").and_then(|at| self.audit(&at)),
             server: fields.get("server").and_then(|at| self.server(&at)).unwrap_or_default(),
             tenants: self.named(&fields, "tenants", Parser::tenant),
@@ -388,6 +390,11 @@ impl Parser<'_> {
             ],
         )?;
         Some(table)
+    }
+
+    fn datasets(&mut self, at: &At<'_>) -> bool {
+        let fields = at.fields(&["publish"], &mut self.problems);
+        fields.and_then(|fields| fields.get("publish")?.boolean(&mut self.problems)).unwrap_or_default()
     }
 
     fn limits(&mut self, at: &At<'_>) -> Option<LimitsTable> {

@@ -37,11 +37,11 @@ pub struct FetchJson {
 
 /// A column of what was fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct ColumnJson {
-    name: String,
+pub(super) struct ColumnJson {
+    pub(super) name: String,
     /// In Arrow's words: `int64`, `timestamp[us, UTC]`.
     #[serde(rename = "type")]
-    kind: String,
+    pub(super) kind: String,
 }
 
 impl From<&Fetch> for FetchJson {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use cellar_engine::{
     CellId, Language,
-    artifacts::ARTIFACT_SCHEME,
+    artifacts::{ARTIFACT_SCHEME, datasets::DatasetVersion},
     origin::{DatasetRef, FetchRef, Origin},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::{duration, milliseconds};
+use super::{duration, fetch::ColumnJson, milliseconds};
 
 /// Where a name comes from: the cell of a run with a producer that bound it last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,66 @@ pub(crate) struct FetchRefJson {
     fetch: String,
     /// Its rows, where they were kept: `artifact://` and an id.
     artifact: Option<String>,
+}
+
+/// Names, each with where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct OriginsJson {
+    origins: Vec<NamedOriginJson>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+struct NamedOriginJson {
+    name: String,
+    origin: OriginJson,
+}
+
+impl OriginsJson {
+    /// Of names with their origins.
+    pub fn new(named: impl IntoIterator<Item = (String, OriginJson)>) -> OriginsJson {
+        let named = named.into_iter().map(|(name, origin)| NamedOriginJson { name, origin });
+        OriginsJson { origins: named.collect() }
+    }
+}
+
+/// A version of a dataset.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DatasetJson {
+    /// The live name of the dataset.
+    name: String,
+    /// Number of the version, from 1.
+    version: u64,
+    /// Its rows, as Parquet: `artifact://` and an id.
+    artifact: String,
+    size_bytes: u64,
+    row_count: u64,
+    column_count: u64,
+    /// The first columns.
+    columns: Vec<ColumnJson>,
+    publisher: String,
+    /// In milliseconds since the Unix epoch.
+    published_at: Number,
+    /// Where the rows come from, as far as that is known.
+    origin: Option<OriginJson>,
+}
+
+impl From<&DatasetVersion> for DatasetJson {
+    fn from(version: &DatasetVersion) -> DatasetJson {
+        let column = |(name, kind): &(String, String)| ColumnJson { name: name.clone(), kind: kind.clone() };
+        DatasetJson {
+            name: version.name.clone(),
+            version: version.version,
+            artifact: uri(&version.artifact),
+            size_bytes: version.size_bytes,
+            row_count: version.rows,
+            column_count: version.column_count,
+            columns: version.columns.iter().map(column).collect(),
+            publisher: version.publisher.clone(),
+            published_at: milliseconds(Duration::from_nanos(version.published_at)),
+            origin: version.origin.as_ref().map(OriginJson::from),
+        }
+    }
 }
 
 fn uri(id: &String) -> String {

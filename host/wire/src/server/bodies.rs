@@ -15,7 +15,9 @@ use super::{
     CallJson, CompletionsJson, EXPIRES_AT_MAX, FileJson, IDLE_AFTER_MAX, RunJson, ServedSessionJson, SnapshotJson,
     VariableJson,
 };
-use crate::{EventJson, OutputJson, ProblemJson, ResultJson, ResultLine, request::CellJson, stdio::ToolJson};
+use crate::{
+    EventJson, OriginsJson, OutputJson, ProblemJson, ResultJson, ResultLine, request::CellJson, stdio::ToolJson,
+};
 
 /// A session to open.
 #[derive(JsonSchema)]
@@ -265,6 +267,7 @@ pub fn server_schemas() -> Map<String, Value> {
     written.subschema_for::<Snapshots>();
     written.subschema_for::<Calls>();
     written.subschema_for::<Variables>();
+    written.subschema_for::<OriginsJson>();
     written.subschema_for::<Bundle>();
     written.subschema_for::<Folder>();
     written.subschema_for::<CompletionsJson>();

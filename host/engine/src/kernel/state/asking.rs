@@ -51,7 +51,7 @@ impl StoreData {
             stop: live.map(|live| live.stop.clone()),
             fuel_left: live.and_then(LiveCell::fuel_unspent),
             spent: live.map(|live| live.spent.clone()),
-            scope: live.and_then(|live| Some(live.scope.as_ref()?.run.clone())),
+            scope: live.and_then(|live| live.scope.clone()),
             hearer: live.and_then(|live| live.gate.as_ref()).map(Gate::hearer),
         };
         self.binding.answers.call(call, site)

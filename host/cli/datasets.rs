@@ -1,0 +1,131 @@
+//! `cellar dataset` and `cellar origin`: tables that are published under a name, and where the names of a session come from.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use cellar_engine::{
+    artifacts::{
+        ArtifactQuota,
+        datasets::{DatasetVersion, Datasets, Publication},
+    },
+    origin::Origin,
+};
+use cellar_wire::{DatasetJson, OriginJson, OriginsJson, config::Config};
+
+use crate::{
+    args::{DatasetArguments, DatasetCommand, DatasetPublish, Folders, OriginArguments},
+    artifacts, output,
+    report::{CliError, EXIT_COMPLETE},
+    sessions::{self, age_text, size_text},
+    terminal::escaped,
+};
+
+/// Does what was asked with the datasets of the store.
+///
+/// # Errors
+/// The store fails, or has no such dataset.
+pub(crate) fn dataset(folders: &Folders, arguments: &DatasetArguments) -> Result<u8, CliError> {
+    let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let datasets = artifacts::store(folders, config.artifacts.quota(ArtifactQuota::default()))?.datasets();
+    match &arguments.command {
+        DatasetCommand::Publish(arguments) => publish(&datasets, arguments)?,
+        DatasetCommand::List { json } => tell(*json, &datasets.list()?)?,
+        DatasetCommand::Show { name, json } => tell(*json, &datasets.versions(name)?)?,
+        DatasetCommand::Get { name, file, version_number } => {
+            let (_, mut from) = datasets.open(name, *version_number)?;
+            if file == Path::new("-") {
+                output::copy(&mut from, false)?;
+            } else {
+                let mut save = || io::copy(&mut from, &mut File::create(file)?);
+                save().map_err(|source| CliError::Save { path: file.clone(), source })?;
+            }
+        }
+        DatasetCommand::Delete { names } => {
+            for name in names {
+                datasets.remove(name)?;
+            }
+        }
+    }
+    Ok(EXIT_COMPLETE)
+}
+
+fn publish(datasets: &Datasets, arguments: &DatasetPublish) -> Result<(), CliError> {
+    let cannot_read = |source| CliError::Read { path: arguments.file.clone(), source };
+    let mut from: Box<dyn io::Read> = match arguments.file.as_path() == Path::new("-") {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(&arguments.file).map_err(cannot_read)?),
+    };
+    let mut writer = datasets.writer(&arguments.name)?;
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        match from.read(&mut piece).map_err(cannot_read)? {
+            0 => break,
+            length => writer.write(&piece[..length])?,
+        }
+    }
+    let DatasetPublish { publisher, keep, .. } = arguments;
+    let version = writer.publish(Publication { publisher: publisher.clone(), origin: None, keep: *keep })?;
+    match arguments.json {
+        true => output::print_json(&DatasetJson::from(&version)),
+        false => output::print(&line(&version, SystemTime::now())),
+    }
+}
+
+fn tell(json: bool, versions: &[DatasetVersion]) -> Result<(), CliError> {
+    if json {
+        return output::print_json(&versions.iter().map(DatasetJson::from).collect::<Vec<_>>());
+    }
+    let now = SystemTime::now();
+    output::print(&versions.iter().map(|version| line(version, now)).collect::<String>())
+}
+
+fn line(version: &DatasetVersion, now: SystemTime) -> String {
+    let published_at = UNIX_EPOCH + Duration::from_nanos(version.published_at);
+    let age = age_text(now.duration_since(published_at).unwrap_or_default().as_secs());
+    let DatasetVersion { name, version: number, rows, column_count, size_bytes, publisher, .. } = version;
+    let (size, publisher) = (size_text(*size_bytes), escaped(publisher));
+    format!("{name}  version {number}  {age}  {size}  {rows} rows, {column_count} columns  {publisher}\n")
+}
+
+/// Tells where the names of a stored session come from.
+///
+/// # Errors
+/// The session is not there, or its state cannot be read; `Usage` for a name that has no origin.
+pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<u8, CliError> {
+    let snapshot = sessions::store(folders)?.load(&arguments.session)?;
+    let mut found = snapshot.map(|snapshot| snapshot.origins()).unwrap_or_default();
+    let language = arguments.language.map(cellar_engine::Language::from);
+    found.retain(|origin| language.is_none_or(|wanted| origin.1.language == wanted));
+    if let Some(name) = &arguments.name {
+        found.retain(|origin| origin.0 == *name);
+        if found.is_empty() {
+            let message = format!("`{name}` has no origin in session `{}`", arguments.session);
+            return Err(CliError::usage(message, "names get one in runs with --producer"));
+        }
+    }
+    match arguments.json {
+        true => {
+            let named = found.into_iter().map(|(name, origin)| (name, OriginJson::from(&origin)));
+            output::print_json(&OriginsJson::new(named))?;
+        }
+        false => output::print(&found.iter().map(told).collect::<String>())?,
+    }
+    Ok(EXIT_COMPLETE)
+}
+
+fn told((name, origin): &(String, Origin)) -> String {
+    let Origin { producer, cell, language, datasets, fetches, .. } = origin;
+    let mut text = format!("{}  {}  <cell {cell}> in {}", escaped(name), escaped(producer), language.title());
+    for dataset in datasets {
+        let _ = write!(text, "  {} version {}", escaped(&dataset.name), dataset.version);
+    }
+    for fetch in fetches {
+        let _ = write!(text, "  {}.{}", escaped(&fetch.connector), escaped(&fetch.fetch));
+    }
+    text + "\n"
+}

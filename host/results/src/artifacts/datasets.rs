@@ -1,0 +1,418 @@
+//! Datasets: tables that were published under a name, version by version.
+//!
+//! A dataset is a folder of the store with a file for each version, which never changes. The rows of a version are an artifact
+//! that the dataset holds: it makes no room for others while a version refers to it. Versions are numbered under the lock of
+//! the store, so that whoever publishes at the same time, in whatever process, gets a number of their own.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cellar_core::{origin::Origin, time::wall_nanos};
+use cellar_tables::{PARQUET_TYPE, TableError, shape};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Artifact, ArtifactError, ArtifactStore, ArtifactWriter, Description, Note, failed, key, make_folder, names_in,
+    open_file, remove_file, word, writer::Keeper,
+};
+
+/// Bytes of a dataset's name.
+const NAME_BYTES_MAX: usize = 100;
+/// Datasets of a store.
+const DATASETS_MAX: usize = 10_000;
+/// Versions of a dataset that are kept; the oldest make room.
+pub const VERSIONS_MAX: usize = 1_000;
+/// Columns that are told of a version.
+const COLUMNS_MAX: usize = 500;
+/// Bytes of what is said of a version, as a file.
+const VERSION_BYTES_MAX: u64 = 1 << 20;
+/// Names that are told when there is no dataset of a name.
+const NEAR_MAX: usize = 5;
+
+/// A version of a dataset. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DatasetVersion {
+    /// The live name of the dataset.
+    pub name: String,
+    /// Its number, from 1.
+    pub version: u64,
+    /// The artifact with its rows, a Parquet file.
+    pub artifact: String,
+    /// Bytes of that file.
+    pub size_bytes: u64,
+    /// How many rows there are.
+    pub rows: u64,
+    /// The first columns, each with its type in Arrow's words.
+    pub columns: Vec<(String, String)>,
+    /// How many columns there are.
+    pub column_count: u64,
+    /// Who published it.
+    pub publisher: String,
+    /// When, in nanoseconds since the Unix epoch.
+    pub published_at: u64,
+    /// Where the rows come from, as far as that is known.
+    pub origin: Option<Origin>,
+}
+
+/// What is said of a version when it is published.
+#[derive(Clone, Debug, Default)]
+pub struct Publication {
+    /// Who publishes it.
+    pub publisher: String,
+    /// Where the rows come from.
+    pub origin: Option<Origin>,
+    /// How many of the latest versions stay, this one among them; [`VERSIONS_MAX`] when absent.
+    pub keep: Option<usize>,
+}
+
+/// Why the datasets of a store did not do what they were asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are named in the messages")]
+pub enum DatasetError {
+    /// A dataset cannot be called so.
+    #[error(
+        "`{0}` cannot name a dataset: a name has 1 to {NAME_BYTES_MAX} small letters, digits, `_` and `-`, and begins with a letter or a digit"
+    )]
+    Name(String),
+    /// There is no such dataset.
+    #[error("no dataset `{name}` is published{}", did_you_mean(near))]
+    Unknown { name: String, near: Vec<String> },
+    /// A name that may be meant for several.
+    #[error("no dataset is called `{name}`, which may stand for any of {}", listed(near))]
+    Ambiguous { name: String, near: Vec<String> },
+    /// There is no such version of it, or none any more.
+    #[error("dataset `{name}` has no version {version}; its latest is {latest}")]
+    NoVersion { name: String, version: u64, latest: u64 },
+    /// There are so many that no more can be published.
+    #[error("{DATASETS_MAX} datasets are published, and no more can be")]
+    TooMany,
+    /// What was given is no Parquet file.
+    #[error("that cannot be published as a dataset, which is a Parquet file")]
+    NotATable(#[source] TableError),
+    /// The store failed or refused.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
+
+impl DatasetError {
+    /// A stable word for the error, for clients to match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            DatasetError::Name(_) => "dataset-name",
+            DatasetError::Unknown { .. } => "dataset-unknown",
+            DatasetError::Ambiguous { .. } => "dataset-ambiguous",
+            DatasetError::NoVersion { .. } => "dataset-version",
+            DatasetError::TooMany => "datasets-full",
+            DatasetError::NotATable(_) => "dataset-table",
+            DatasetError::Artifact(error) => error.code(),
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn did_you_mean(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", listed(names)) }
+}
+
+/// The datasets of a store. A cheap handle. Every method waits for the disk.
+#[derive(Clone, Debug)]
+pub struct Datasets {
+    store: ArtifactStore,
+}
+
+/// The rows of a version on their way in, as a Parquet file in pieces. Dropped before it is published, it leaves nothing.
+#[derive(Debug)]
+pub struct DatasetWriter {
+    name: String,
+    datasets: Datasets,
+    writer: ArtifactWriter,
+}
+
+impl ArtifactStore {
+    /// The datasets that were published into the store.
+    pub fn datasets(&self) -> Datasets {
+        Datasets { store: self.clone() }
+    }
+}
+
+impl Datasets {
+    /// Begins a version of a dataset, which is made with its first one.
+    ///
+    /// # Errors
+    /// `Name`, `TooMany`, `Artifact`.
+    pub fn writer(&self, name: &str) -> Result<DatasetWriter, DatasetError> {
+        check_name(name)?;
+        let folder = self.folder(name);
+        if !folder.exists() && names_in(&self.root())?.len() >= DATASETS_MAX {
+            return Err(DatasetError::TooMany);
+        }
+        let session = holder_name(name);
+        let key_of = self.store.inner.key.of_session(&session);
+        let keeper = Keeper { key: key_of, holder: key(&session), session, is_dataset: true };
+        let writer = ArtifactWriter::new(self.store.clone(), Arc::new(keeper))?;
+        Ok(DatasetWriter { name: name.to_owned(), datasets: self.clone(), writer })
+    }
+
+    /// The latest version of every dataset, by name.
+    ///
+    /// # Errors
+    /// `Artifact`.
+    pub fn list(&self) -> Result<Vec<DatasetVersion>, DatasetError> {
+        let mut latest = Vec::new();
+        for name in self.names()? {
+            // One whose last version goes meanwhile is not there.
+            latest.extend(self.log(&name)?.pop());
+        }
+        Ok(latest)
+    }
+
+    /// The versions of a dataset, the oldest first.
+    ///
+    /// # Errors
+    /// `Name`, `Unknown`, `Ambiguous`, `Artifact`.
+    pub fn versions(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
+        let versions = if check_name(name).is_ok() { self.log(name)? } else { Vec::new() };
+        if versions.is_empty() { Err(self.unknown(name)?) } else { Ok(versions) }
+    }
+
+    /// What is known of a version, the latest unless one is wanted.
+    ///
+    /// # Errors
+    /// As [`Datasets::versions`], and `NoVersion`.
+    pub fn get(&self, name: &str, version: Option<u64>) -> Result<DatasetVersion, DatasetError> {
+        let mut versions = self.versions(name)?;
+        let latest = versions.last().map_or(0, |latest| latest.version);
+        let wanted = version.unwrap_or(latest);
+        let place = versions.iter().position(|each| each.version == wanted);
+        let place = place.ok_or(DatasetError::NoVersion { name: name.to_owned(), version: wanted, latest })?;
+        Ok(versions.swap_remove(place))
+    }
+
+    /// Opens the rows of a version, a Parquet file; the latest unless one is wanted.
+    ///
+    /// # Errors
+    /// As [`Datasets::get`].
+    pub fn open(&self, name: &str, version: Option<u64>) -> Result<(DatasetVersion, File), DatasetError> {
+        let found = self.get(name, version)?;
+        let file = self.store.open_object(&found.artifact)?;
+        Ok((found, file))
+    }
+
+    /// Removes a dataset with all of its versions. What holds their rows besides goes on to.
+    ///
+    /// # Errors
+    /// As [`Datasets::versions`].
+    pub fn remove(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
+        self.versions(name)?;
+        let _lock = self.store.lock()?;
+        let versions = self.log(name)?;
+        let folder = self.folder(name);
+        for version in &versions {
+            remove_file(&folder.join(version.version.to_string()))?;
+        }
+        for version in &versions {
+            self.let_go(name, &version.artifact)?;
+        }
+        // Only goes when nothing is in it.
+        let _ = std::fs::remove_dir(&folder);
+        Ok(versions)
+    }
+
+    fn names(&self) -> Result<Vec<String>, DatasetError> {
+        let mut names = names_in(&self.root())?;
+        names.retain(|name| check_name(name).is_ok());
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The versions there are, the oldest first.
+    fn log(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
+        let folder = self.folder(name);
+        let mut numbers: Vec<u64> = names_in(&folder)?.iter().filter_map(|file| file.parse().ok()).collect();
+        numbers.sort_unstable();
+        let read = |number: u64| read_version(&folder.join(number.to_string()));
+        Ok(numbers.into_iter().filter_map(read).collect())
+    }
+
+    /// Adds a version. The rows are stored.
+    fn add(&self, version: DatasetVersion, artifact: &Artifact, keep: usize) -> Result<DatasetVersion, DatasetError> {
+        let name = version.name.clone();
+        let folder = self.folder(&name);
+        let _lock = self.store.lock()?;
+        if !artifact.path.exists() {
+            // Somebody removed them between the two.
+            return Err(ArtifactError::Unknown(artifact.id.clone()).into());
+        }
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        let known = self.log(&name)?;
+        let number = known.last().map_or(0, |latest| latest.version).saturating_add(1);
+        let version = DatasetVersion { version: number, ..version };
+        // A version that went meanwhile may have had the same rows, and taken the note along.
+        let notes = self.store.notes().join(key(&holder_name(&name)));
+        make_folder(&notes).map_err(failed(&notes, "make"))?;
+        self.store.write_json(&notes, &artifact.id, &note(&name, artifact))?;
+        self.store.write_json(&folder, &number.to_string(), &version)?;
+        let excess = known.len().saturating_add(1).saturating_sub(keep.clamp(1, VERSIONS_MAX));
+        for old in known.iter().take(excess) {
+            remove_file(&folder.join(old.version.to_string()))?;
+            self.let_go(&name, &old.artifact)?;
+        }
+        Ok(version)
+    }
+
+    /// Holds an artifact no more, unless a version refers to it. The store is locked.
+    fn let_go(&self, name: &str, artifact: &str) -> Result<(), DatasetError> {
+        if self.log(name)?.iter().any(|version| version.artifact == artifact) {
+            return Ok(());
+        }
+        self.store.forget_totals()?;
+        Ok(remove_file(&self.store.notes().join(key(&holder_name(name))).join(artifact))?)
+    }
+
+    /// Why there is no dataset of a name, and which may be meant.
+    fn unknown(&self, name: &str) -> Result<DatasetError, DatasetError> {
+        let names = self.names()?;
+        let plain = plain(name);
+        let (name, starts): (_, Vec<String>) =
+            (word(name), names.iter().filter(|known| self::plain(known).starts_with(&plain)).cloned().collect());
+        if starts.len() > 1 && !plain.is_empty() {
+            let near = starts.into_iter().take(NEAR_MAX).collect();
+            return Ok(DatasetError::Ambiguous { name, near });
+        }
+        let mut near: Vec<(usize, &String)> = names
+            .iter()
+            .filter(|known| known.len().abs_diff(name.len()) <= 3)
+            .map(|known| (distance(&self::plain(known), &plain), known))
+            .filter(|(distance, _)| *distance <= 3)
+            .collect();
+        near.sort();
+        let near = starts.iter().chain(near.into_iter().map(|(_, known)| known));
+        let mut found: Vec<String> = Vec::new();
+        for each in near {
+            if !found.contains(each) && found.len() < NEAR_MAX {
+                found.push(each.clone());
+            }
+        }
+        Ok(DatasetError::Unknown { name, near: found })
+    }
+
+    fn root(&self) -> PathBuf {
+        self.store.folder().join("datasets")
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+}
+
+impl DatasetWriter {
+    /// Adds bytes of the file.
+    ///
+    /// # Errors
+    /// `Artifact`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), DatasetError> {
+        Ok(self.writer.write(bytes)?)
+    }
+
+    /// Publishes what was written as the next version. When this returns, no crash of the process or the machine loses it,
+    /// unless the store is a temporary one.
+    ///
+    /// # Errors
+    /// `NotATable`, `Artifact`; then nothing is published.
+    pub fn publish(self, publication: Publication) -> Result<DatasetVersion, DatasetError> {
+        let DatasetWriter { name, datasets, writer } = self;
+        let shape = shape(writer.written()?).map_err(DatasetError::NotATable)?;
+        let title = format!("dataset {name}");
+        let artifact = writer.finish(Description { mime_type: PARQUET_TYPE, title: Some(&title) })?;
+        let Publication { publisher, origin, keep } = publication;
+        let version = DatasetVersion {
+            name,
+            version: 0,
+            artifact: artifact.id.clone(),
+            size_bytes: artifact.size_bytes,
+            rows: shape.rows,
+            column_count: u64::try_from(shape.columns.len()).unwrap_or(u64::MAX),
+            columns: shape
+                .columns
+                .into_iter()
+                .take(COLUMNS_MAX)
+                .map(|(name, kind)| (short(&name), short(&kind)))
+                .collect(),
+            publisher: short(&publisher),
+            published_at: wall_nanos(),
+            origin,
+        };
+        datasets.add(version, &artifact, keep.unwrap_or(VERSIONS_MAX))
+    }
+}
+
+/// What a file says of a version, if it does.
+fn read_version(path: &Path) -> Option<DatasetVersion> {
+    let mut bytes = Vec::new();
+    open_file(path).ok()?.take(VERSION_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// A text that leaves a version small enough to be read back.
+fn short(text: &str) -> String {
+    cellar_core::text::prefix(text, 100).to_owned()
+}
+
+fn note(name: &str, artifact: &Artifact) -> Note {
+    Note {
+        session: holder_name(name),
+        mime_type: artifact.mime_type.clone(),
+        title: artifact.title.clone(),
+        kept_at: wall_nanos(),
+        is_dataset: true,
+    }
+}
+
+/// What holds the artifacts of a dataset, among the names of sessions.
+fn holder_name(name: &str) -> String {
+    format!("dataset:{name}")
+}
+
+/// Checks that a dataset can be called so.
+///
+/// # Errors
+/// `Name`.
+pub fn check_name(name: &str) -> Result<(), DatasetError> {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().next().is_some_and(is_word)
+        && name.bytes().all(|byte| is_word(byte) || byte == b'_' || byte == b'-');
+    if is_name { Ok(()) } else { Err(DatasetError::Name(word(name))) }
+}
+
+/// A name without what people leave out or mix up.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(NAME_BYTES_MAX).collect()
+}
+
+/// How many letters must change to make one text of another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, a) in (1..).zip(one.chars()) {
+        let mut diagonal = std::mem::replace(&mut row[0], line);
+        for (place, b) in (1..).zip(&other) {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[place];
+            row[place] = changed.min(row[place] + 1).min(row[place - 1] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
