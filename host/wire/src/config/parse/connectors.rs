@@ -115,13 +115,15 @@ impl Parser<'_> {
             "sqlite" => {
                 let fetches = self.fetches(&fields, &["query"], Parser::query);
                 let file = fields.required("file", "the file of the database", &mut self.problems);
-                let file = self.path(file?.filled_text(&mut self.problems)?);
+                let file = file?.filled_text(&mut self.problems)?;
+                let file = self.path(file);
                 source(Kind::Sqlite { file, sql, fetches })
             }
             "files" => {
                 let fetches = self.fetches(&fields, &["path", "format", "select", "filters"], Parser::files);
                 let folder = fields.required("folder", "a folder", &mut self.problems);
-                let folder = self.path(folder?.filled_text(&mut self.problems)?);
+                let folder = folder?.filled_text(&mut self.problems)?;
+                let folder = self.path(folder);
                 source(Kind::Files { folder, fetches })
             }
             "http" => {
