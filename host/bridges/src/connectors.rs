@@ -15,7 +15,11 @@ use crate::{Connector, Sources, command, json_text, secrets};
 
 /// The connectors of a host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Connectors);
+pub(crate) struct Held {
+    connectors: Connectors,
+    /// What is said of each: every kernel that starts asks.
+    specs: Arc<[ConnectorSpec]>,
+}
 
 impl Held {
     /// Those that `options` describe. What is wrong with them is in the host's log: whoever read them from a file has checked
@@ -27,7 +31,7 @@ impl Held {
         });
         let made = made.collect::<Result<_, String>>().map_err(|problem| vec![problem]);
         match made.and_then(|options| Connectors::new(options, &secrets::learn)) {
-            Ok(connectors) => Held(connectors),
+            Ok(connectors) => Held { specs: specs(&connectors), connectors },
             Err(problems) => {
                 problems.iter().for_each(|problem| tracing::error!("{problem}"));
                 Held::default()
@@ -36,33 +40,22 @@ impl Held {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.0.names().map(str::to_owned).collect()
+        self.connectors.names().map(str::to_owned).collect()
     }
 
     pub(crate) fn specs(&self) -> Vec<ConnectorSpec> {
-        let fetch = |fetch: cellar_connectors::FetchSpec| FetchSpec {
-            schema: fetch.schema().to_string(),
-            columns: fetch.columns.into_iter().map(|column| (column.name, column.kind)).collect(),
-            name: fetch.name,
-            description: fetch.description,
-        };
-        let spec = |spec: cellar_connectors::ConnectorSpec| ConnectorSpec {
-            name: spec.name,
-            description: spec.description,
-            fetches: spec.fetches.into_iter().map(fetch).collect(),
-        };
-        self.0.specs().into_iter().map(spec).collect()
+        self.specs.to_vec()
     }
 
     pub(crate) fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, CallError> {
         let (connector, fetch) = name.split_once('.').unwrap_or((name, ""));
-        self.0.check(connector, fetch, arguments).map_err(refusal)
+        self.connectors.check(connector, fetch, arguments).map_err(refusal)
     }
 
     /// Rows without credentials.
     pub(crate) async fn fetch(self, name: String, arguments: Map<String, Value>) -> Result<Batches, CallError> {
         let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
-        let rows = self.0.fetch(connector, fetch, arguments).await.map_err(refusal)?;
+        let rows = self.connectors.fetch(connector, fetch, arguments).await.map_err(refusal)?;
         let cleaned = tokio::task::spawn_blocking(move || clean(rows)).await;
         cleaned.map_err(|_| CallError::new(CallErrorKind::Failed, "the rows could not be searched for credentials"))
     }
@@ -70,11 +63,27 @@ impl Held {
     /// Whether each can be reached, and what it is.
     pub(crate) async fn probe(&self) -> Vec<(String, Result<String, String>)> {
         let probes = self.names().into_iter().map(|name| async {
-            let probed = self.0.probe(&name).await;
+            let probed = self.connectors.probe(&name).await;
             (name, probed.map_err(|error| secrets::hide(&error.message).into_owned()))
         });
         futures::future::join_all(probes).await
     }
+}
+
+/// What is said of each connector.
+fn specs(connectors: &Connectors) -> Arc<[ConnectorSpec]> {
+    let fetch = |fetch: cellar_connectors::FetchSpec| FetchSpec {
+        schema: fetch.schema().to_string(),
+        columns: fetch.columns.into_iter().map(|column| (column.name, column.kind)).collect(),
+        name: fetch.name,
+        description: fetch.description,
+    };
+    let spec = |spec: cellar_connectors::ConnectorSpec| ConnectorSpec {
+        name: spec.name,
+        description: spec.description,
+        fetches: spec.fetches.into_iter().map(fetch).collect(),
+    };
+    connectors.specs().into_iter().map(spec).collect()
 }
 
 fn refusal(error: FetchError) -> CallError {

@@ -25,8 +25,8 @@ use crate::{
     Comparison, FetchOptions, FetchSpec, FileFormat, FilesFetch, Filter, Request, Source,
     error::{FetchError, FetchFault},
     json::rows_of_json,
-    rows::too_many_bytes,
-    tool::{as_text, spec},
+    rows::{too_many_bytes, too_many_rows},
+    tool::{Stop, as_text, spec},
 };
 
 /// Files of one fetch.
@@ -77,8 +77,8 @@ impl Source for Folder {
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
         let (folder, fetches) = (Arc::clone(&self.folder), Arc::clone(&self.fetches));
         Box::pin(async move {
-            let stop = Stop(Arc::default());
-            let is_stopped = Arc::clone(&stop.0);
+            let stop = Stop::default();
+            let is_stopped = stop.flag();
             let read = tokio::task::spawn_blocking(move || {
                 let Some((_, files)) = fetches.get(&request.fetch) else {
                     return Err(FetchError::new(FetchFault::Unknown, "there is no such fetch"));
@@ -104,15 +104,6 @@ impl Source for Folder {
             });
             looked.await.unwrap_or_else(|_| Err(FetchError::failed("the folder could not be read")))
         })
-    }
-}
-
-/// Stops a fetch that nobody waits for any more.
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -344,11 +335,7 @@ impl Gathered<'_> {
             batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum(),
         );
         if self.rows > self.request.bounds.rows {
-            let message = format!(
-                "there are more than {} rows, which is all that a fetch may have (`max_rows` of the connector); ask for fewer",
-                self.request.bounds.rows
-            );
-            return Err(FetchError::new(FetchFault::Limit, message));
+            return Err(too_many_rows(&self.request.bounds));
         }
         if self.bytes > self.request.bounds.bytes {
             return Err(too_many_bytes(&self.request.bounds));

@@ -20,7 +20,7 @@ use crate::{
     FetchOptions, FetchSpec, HttpFetch, Pages, Request, Source,
     error::{FetchError, FetchFault},
     json::{kind_of, rows_of_json},
-    rows::too_many_bytes,
+    rows::{too_many_bytes, too_many_rows},
     tool::{as_text, spec},
     unready,
 };
@@ -154,11 +154,7 @@ impl Server {
             let count = items.len();
             rows.extend(items.iter().cloned());
             if rows.len() > request.bounds.rows {
-                let message = format!(
-                    "there are more than {} rows, which is all that a fetch may have (`max_rows` of the connector); ask for fewer",
-                    request.bounds.rows
-                );
-                return Err(FetchError::new(FetchFault::Limit, message));
+                return Err(too_many_rows(&request.bounds));
             }
             let next = self.next_page(fetch, &url, &answer, &headers, page, rows.len(), count)?;
             let Some(next) = next else { return Ok(rows) };

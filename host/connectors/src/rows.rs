@@ -153,11 +153,7 @@ impl Rows {
     pub(crate) fn push(&mut self, values: impl IntoIterator<Item = Value>) -> Result<(), FetchError> {
         self.count = self.count.saturating_add(1);
         if self.count > self.bounds.rows {
-            let message = format!(
-                "there are more than {} rows, which is all that a fetch may have (`max_rows` of the connector); ask for fewer",
-                self.bounds.rows
-            );
-            return Err(FetchError::new(FetchFault::Limit, message));
+            return Err(too_many_rows(&self.bounds));
         }
         let mut values = values.into_iter();
         for (name, column) in &mut self.columns {
@@ -194,6 +190,14 @@ impl Rows {
         let batch = batch.map_err(|_| FetchError::failed("the source gave columns that do not fit together"))?;
         Ok(Batches { schema, batches: vec![batch] })
     }
+}
+
+pub(crate) fn too_many_rows(bounds: &Bounds) -> FetchError {
+    let message = format!(
+        "there are more than {} rows, which is all that a fetch may have (`max_rows` of the connector); ask for fewer",
+        bounds.rows
+    );
+    FetchError::new(FetchFault::Limit, message)
 }
 
 pub(crate) fn too_many_bytes(bounds: &Bounds) -> FetchError {
@@ -333,8 +337,7 @@ fn decimals(values: &[Option<(i128, u8)>]) -> ArrayRef {
         values.iter().map(|value| value.as_ref().map(|value| widened(value).ok_or(())).transpose().ok()).collect();
     if let Some(widened) = widened.filter(|_| scale <= DIGITS_MAX)
         && let Ok(scale) = i8::try_from(scale)
-        && let Ok(mut builder) =
-            Decimal128Builder::new().with_precision_and_scale(DIGITS_MAX, scale).map(|builder| builder)
+        && let Ok(mut builder) = Decimal128Builder::new().with_precision_and_scale(DIGITS_MAX, scale)
     {
         widened.into_iter().for_each(|value| builder.append_option(value));
         return Arc::new(builder.finish());
@@ -345,7 +348,7 @@ fn decimals(values: &[Option<(i128, u8)>]) -> ArrayRef {
 }
 
 /// A decimal number as it is written.
-pub(crate) fn decimal_text(digits: i128, scale: u8) -> String {
+fn decimal_text(digits: i128, scale: u8) -> String {
     let text = digits.unsigned_abs().to_string();
     let scale = usize::from(scale);
     let sign = if digits < 0 { "-" } else { "" };
@@ -361,16 +364,16 @@ pub(crate) fn decimal_text(digits: i128, scale: u8) -> String {
 fn kind_of(values: &[Value], hint: Hint) -> Option<ColumnKind> {
     let mut there = values.iter().filter(|value| **value != Value::Null).peekable();
     there.peek()?;
-    let all = |test: fn(&Value) -> bool| values.iter().all(|value| *value == Value::Null || test(value));
+    let all = |test: &dyn Fn(&Value) -> bool| values.iter().all(|value| *value == Value::Null || test(value));
     let hinted = match hint {
-        Hint::Boolean if all(|value| matches!(value, Value::Boolean(_) | Value::Integer(0 | 1))) => {
+        Hint::Boolean if all(&|value| matches!(value, Value::Boolean(_) | Value::Integer(0 | 1))) => {
             Some(ColumnKind::Boolean)
         }
-        Hint::Date if all(|value| day(value).is_some()) => Some(ColumnKind::Date),
-        Hint::Timestamp if all(|value| moment(value).is_some_and(|(_, zone)| zone)) => {
+        Hint::Date if all(&|value| day(value).is_some()) => Some(ColumnKind::Date),
+        Hint::Timestamp if all(&|value| moment(value).is_some_and(|(_, zone)| zone)) => {
             Some(ColumnKind::Timestamp(Some("UTC")))
         }
-        Hint::Timestamp if all(|value| moment(value).is_some_and(|(_, zone)| !zone)) => {
+        Hint::Timestamp if all(&|value| moment(value).is_some_and(|(_, zone)| !zone)) => {
             Some(ColumnKind::Timestamp(None))
         }
         _ => None,
@@ -378,16 +381,30 @@ fn kind_of(values: &[Value], hint: Hint) -> Option<ColumnKind> {
     if hinted.is_some() {
         return hinted;
     }
-    let tests: [(fn(&Value) -> bool, ColumnKind); 7] = [
-        (|value| matches!(value, Value::Boolean(_)), ColumnKind::Boolean),
-        (|value| matches!(value, Value::Integer(_)), ColumnKind::Int64),
-        (|value| matches!(value, Value::Integer(0..) | Value::Unsigned(_)), ColumnKind::UInt64),
-        (|value| matches!(value, Value::Integer(_) | Value::Unsigned(_) | Value::Float(_)), ColumnKind::Float64),
-        (|value| matches!(value, Value::Text(_)), ColumnKind::Text),
-        (|value| matches!(value, Value::Binary(_)), ColumnKind::Binary),
-        (|value| matches!(value, Value::Decimal(..)), ColumnKind::Decimal),
+    let kinds = [
+        ColumnKind::Boolean,
+        ColumnKind::Int64,
+        ColumnKind::UInt64,
+        ColumnKind::Float64,
+        ColumnKind::Text,
+        ColumnKind::Binary,
+        ColumnKind::Decimal,
     ];
-    Some(tests.into_iter().find(|(test, _)| all(*test)).map_or(ColumnKind::Json, |(_, kind)| kind))
+    Some(kinds.into_iter().find(|kind| all(&|value| native(*kind, value))).unwrap_or(ColumnKind::Json))
+}
+
+/// Whether a column of this kind holds the value as it is.
+fn native(kind: ColumnKind, value: &Value) -> bool {
+    match kind {
+        ColumnKind::Boolean => matches!(value, Value::Boolean(_)),
+        ColumnKind::Int64 => matches!(value, Value::Integer(_)),
+        ColumnKind::UInt64 => matches!(value, Value::Integer(0..) | Value::Unsigned(_)),
+        ColumnKind::Float64 => matches!(value, Value::Integer(_) | Value::Unsigned(_) | Value::Float(_)),
+        ColumnKind::Text => matches!(value, Value::Text(_)),
+        ColumnKind::Binary => matches!(value, Value::Binary(_)),
+        ColumnKind::Decimal => matches!(value, Value::Decimal(..)),
+        _ => false,
+    }
 }
 
 /// A value as one of a column of this kind.
@@ -399,14 +416,17 @@ fn fitted(value: Value, kind: ColumnKind) -> Value {
         (ColumnKind::Float64, Value::Integer(value)) => Value::Float(value as f64),
         #[allow(clippy::cast_precision_loss, reason = "the column has numbers with fractions too")]
         (ColumnKind::Float64, Value::Unsigned(value)) => Value::Float(value as f64),
-        (ColumnKind::Json, value) => json(value),
+        (ColumnKind::Json, Value::Null) => Value::Null,
+        (ColumnKind::Json, value) => Value::Json(json(value)),
         (_, value) => value,
     }
 }
 
-fn json(value: Value) -> Value {
-    Value::Json(match value {
-        Value::Null => return Value::Null,
+/// A value as JSON.
+pub(crate) fn json(value: Value) -> Json {
+    let moment = |micros: i64| chrono::DateTime::from_timestamp_micros(micros).map(|moment| moment.naive_utc());
+    match value {
+        Value::Null => Json::Null,
         Value::Boolean(value) => value.into(),
         Value::Integer(value) => value.into(),
         Value::Unsigned(value) => value.into(),
@@ -414,10 +434,16 @@ fn json(value: Value) -> Value {
         Value::Decimal(digits, scale) => decimal_text(digits, scale).into(),
         Value::Text(text) => text.into(),
         Value::Binary(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
-        Value::Date(value) => value.into(),
-        Value::Time(value) | Value::Timestamp(value) => value.into(),
+        Value::Date(day) => {
+            let day = chrono::NaiveDate::default().checked_add_signed(chrono::Duration::days(day.into()));
+            day.map(|day| day.to_string()).into()
+        }
+        Value::Time(micros) => moment(micros).map(|moment| moment.time().to_string()).into(),
+        Value::Timestamp(micros) => {
+            moment(micros).map(|moment| moment.format("%Y-%m-%dT%H:%M:%S%.f").to_string()).into()
+        }
         Value::Json(value) => value,
-    })
+    }
 }
 
 /// Days since 1970 of a text that is a date.

@@ -23,7 +23,7 @@ use crate::{
     error::{FetchError, FetchFault},
     rows::{ColumnKind, Hint, Rows, Value},
     sql,
-    tool::{Queries, as_text},
+    tool::{Queries, Stop, as_text},
 };
 
 /// Steps of SQLite's machine between two looks at the clock.
@@ -53,8 +53,8 @@ impl Source for Sqlite {
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
         let (file, queries) = (Arc::clone(&self.file), Arc::clone(&self.queries));
         Box::pin(async move {
-            let stop = Stop(Arc::default());
-            let is_stopped = Arc::clone(&stop.0);
+            let stop = Stop::default();
+            let is_stopped = stop.flag();
             let asked = tokio::task::spawn_blocking(move || {
                 let (statement, arguments) = queries.statement(&request)?;
                 let connection = open(&file, &is_stopped, request.deadline)?;
@@ -85,15 +85,6 @@ impl Source for Sqlite {
             });
             asked.await.unwrap_or_else(|_| Err(FetchError::failed("the file could not be read")))
         })
-    }
-}
-
-/// Stops a fetch that nobody waits for any more.
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,13 @@
 //! What the kinds share: named queries, and sources that are tools of the host.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use cellar_tables::Batches;
 use futures::future::BoxFuture;
@@ -104,6 +111,23 @@ pub(crate) fn spec<T>(name: &str, options: FetchOptions<T>) -> Result<(FetchSpec
         parameter.check().map_err(|what| format!("fetches.{name}.parameters.{}: {what}", parameter.name))?;
     }
     Ok((FetchSpec { name: name.to_owned(), description, parameters, columns }, asks))
+}
+
+/// Stops work on another thread when the fetch that it is done for is dropped.
+#[derive(Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// What is set then.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A value as a text.

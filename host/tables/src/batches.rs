@@ -3,7 +3,7 @@
 use std::{fs::File, io::Write, sync::Arc};
 
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, SchemaRef};
 use parquet::{
     arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
     basic::Compression,
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Shape,
-    decode::{encode, joined, value},
+    decode::{joined, value, word, write_column, write_head},
     error::TableError,
     frame::COLUMNS_MAX,
 };
@@ -86,7 +86,7 @@ impl Batches {
             return Err(TableError::TooMany { what: "columns", count, max: COLUMNS_MAX });
         }
         let mut out = Vec::new();
-        push_head(&mut out, &json!({"columns": count, "rows": self.rows(), "pandas": null}))?;
+        write_head(&mut out, &json!({"columns": count, "rows": self.rows(), "pandas": null}))?;
         for (place, field) in self.schema.fields().iter().enumerate() {
             let arrays: Vec<_> = self.batches.iter().map(|batch| Arc::clone(batch.column(place))).collect();
             let bytes = arrays.iter().map(|array| array.get_array_memory_size()).fold(0, usize::saturating_add);
@@ -95,18 +95,7 @@ impl Batches {
             }
             let array = joined(field.data_type(), &arrays)?;
             drop(arrays);
-            let encoded = encode(field, &array)?;
-            push_head(
-                &mut out,
-                &json!({
-                    "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
-                    "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
-                }),
-            )?;
-            drop(array);
-            for buffer in encoded.buffers {
-                out.extend(buffer);
-            }
+            write_column(&mut out, field, &array)?;
         }
         Ok(out)
     }
@@ -151,14 +140,6 @@ pub fn shape(file: File) -> Result<Shape, TableError> {
     Ok(Shape { rows, columns: columns.map(|field| (field.name().clone(), type_name(field.data_type()))).collect() })
 }
 
-fn push_head(out: &mut Vec<u8>, head: &Value) -> Result<(), TableError> {
-    let text = head.to_string();
-    let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
-    out.extend(length.to_le_bytes());
-    out.extend(text.into_bytes());
-    Ok(())
-}
-
 /// A value whose texts are not long.
 fn shortened(value: Value) -> Value {
     match value {
@@ -179,21 +160,15 @@ fn shortened(value: Value) -> Value {
 
 /// A type as people know it from other programs that use Arrow.
 fn type_name(kind: &DataType) -> String {
-    let unit = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    };
     match kind {
         DataType::Boolean => "bool".to_owned(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_owned(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             "binary".to_owned()
         }
-        DataType::Timestamp(of, None) => format!("timestamp[{}]", unit(of)),
-        DataType::Timestamp(of, Some(zone)) => format!("timestamp[{}, {zone}]", unit(of)),
-        DataType::Duration(of) => format!("duration[{}]", unit(of)),
+        DataType::Timestamp(of, None) => format!("timestamp[{}]", word(*of)),
+        DataType::Timestamp(of, Some(zone)) => format!("timestamp[{}, {zone}]", word(*of)),
+        DataType::Duration(of) => format!("duration[{}]", word(*of)),
         DataType::Date32 => "date".to_owned(),
         DataType::Time32(_) | DataType::Time64(_) => "time".to_owned(),
         DataType::Decimal32(precision, scale)

@@ -4,7 +4,7 @@
 //! times that are none are the lowest number instead, as NumPy has them. Text is one offset more than there are values, each
 //! of 32 bits, and then its bytes. A category is a number of 32 bits for each row, and then the categories as text is.
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray,
@@ -29,16 +29,40 @@ use crate::{column::NOT_A_TIME, error::TableError, frame::JSON_KEY};
 const DEPTH_MAX: usize = 32;
 
 /// A column as a guest takes it.
-pub(crate) struct Encoded {
+struct Encoded {
     /// What is said of its type.
-    pub(crate) kind: Value,
+    kind: Value,
     /// Whether the first buffer says where there are values.
-    pub(crate) nullable: bool,
-    pub(crate) buffers: Vec<Vec<u8>>,
+    nullable: bool,
+    buffers: Vec<Vec<u8>>,
+}
+
+/// Writes what is said of a table or of a column: JSON behind its length, of 32 bits.
+pub(crate) fn write_head(out: &mut impl Write, head: &Value) -> Result<(), TableError> {
+    let text = head.to_string();
+    let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
+    out.write_all(&length.to_le_bytes())?;
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// Writes a column: its head, then its buffers.
+pub(crate) fn write_column(out: &mut impl Write, field: &Field, array: &ArrayRef) -> Result<(), TableError> {
+    let encoded = encode(field, array)?;
+    write_head(
+        out,
+        &json!({
+            "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
+            "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
+        }),
+    )?;
+    for buffer in encoded.buffers {
+        out.write_all(&buffer)?;
+    }
+    Ok(())
 }
 
 /// The buffers of an array.
-pub(crate) fn encode(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
+fn encode(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
     match array.data_type() {
         DataType::Null => Ok(Encoded { kind: json!({"kind": "null"}), nullable: false, buffers: Vec::new() }),
         DataType::Boolean => Ok(flagged(json!({"kind": "boolean"}), array, flags(array.as_boolean()))),
@@ -99,7 +123,8 @@ fn integer(bits: u8, signed: bool) -> Value {
     json!({"kind": "integer", "bits": bits, "signed": signed})
 }
 
-fn word(unit: TimeUnit) -> &'static str {
+/// The word for a unit of time.
+pub(crate) fn word(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Second => "s",
         TimeUnit::Millisecond => "ms",

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     convert::{Compression, Direction, Format, Request},
-    decode::{encode, joined},
+    decode::{joined, write_column, write_head},
     error::TableError,
     frame::{COLUMNS_MAX, Table},
     pandas,
@@ -61,7 +61,7 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
         return Err(TableError::TooMany { what: "columns", count: wanted.len(), max: COLUMNS_MAX });
     }
     let pandas = schema.metadata().get(pandas::KEY);
-    head(out, &json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?;
+    write_head(out, &json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?;
     for place in wanted {
         let field = schema.field(place);
         let (mut arrays, mut bytes) = (Vec::new(), 0_usize);
@@ -72,17 +72,7 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
         })?;
         let array = joined(field.data_type(), &arrays)?;
         drop(arrays);
-        let encoded = encode(field, &array)?;
-        head(
-            out,
-            &json!({
-                "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
-                "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
-            }),
-        )?;
-        for buffer in encoded.buffers {
-            out.write_all(&buffer)?;
-        }
+        write_column(out, field, &array)?;
     }
     Ok(())
 }
@@ -121,13 +111,6 @@ fn write_feather(out: impl Write, batch: &RecordBatch, compression: Option<Compr
     }
     writer.finish()?;
     Ok(())
-}
-
-fn head(out: &mut impl Write, head: &serde_json::Value) -> Result<(), TableError> {
-    let text = head.to_string();
-    let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
-    out.write_all(&length.to_le_bytes())?;
-    Ok(out.write_all(text.as_bytes())?)
 }
 
 /// A file that is read a column at a time.

@@ -4,12 +4,12 @@
 
 use bytes::BytesMut;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tokio_postgres::types::{Kind, Type};
 
 use super::put;
 use crate::{
-    rows::{ColumnKind, Value, decimal_text},
+    rows::{ColumnKind, Value, json},
     tool::as_text,
 };
 
@@ -228,7 +228,7 @@ fn array(item: &Type, rest: &mut Reader<'_>) -> Result<Option<Json>, String> {
     };
     let Some(sizes) = header(rest) else { return Ok(None) };
     if sizes.is_empty() {
-        return Ok(Some(json!([])));
+        return Ok(Some(Json::Array(Vec::new())));
     }
     items(item, &sizes, rest)
 }
@@ -250,25 +250,9 @@ fn items(item: &Type, sizes: &[usize], rest: &mut Reader<'_>) -> Result<Option<J
 
 /// A value in a list.
 fn plain(value: Value) -> Json {
-    let moment = |micros: i64| DateTime::from_timestamp_micros(micros).map(|moment| moment.naive_utc());
     match value {
-        Value::Null => Json::Null,
-        Value::Boolean(value) => value.into(),
-        Value::Integer(value) => value.into(),
-        Value::Unsigned(value) => value.into(),
-        Value::Float(value) => value.into(),
-        Value::Decimal(digits, scale) => decimal_text(digits, scale).into(),
-        Value::Text(text) => text.into(),
         Value::Binary(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        Value::Date(day) => {
-            let day = NaiveDate::default().checked_add_signed(chrono::Duration::days(day.into()));
-            day.map(|day| day.to_string()).into()
-        }
-        Value::Time(micros) => moment(micros).map(|moment| moment.time().to_string()).into(),
-        Value::Timestamp(micros) => {
-            moment(micros).map(|moment| moment.format("%Y-%m-%dT%H:%M:%S%.f").to_string()).into()
-        }
-        Value::Json(value) => value,
+        other => json(other),
     }
 }
 

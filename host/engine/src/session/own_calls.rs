@@ -2,7 +2,7 @@
 //! reads for its cells within their own folders. The calls are those of tools whose names begin with `cellar.`; no list has
 //! them, for the guests' own libraries make them.
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use cellar_core::{
     cell::CellId,
@@ -142,10 +142,8 @@ impl Session {
         let Conversion { from, to, request } = asked;
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
-        let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
         let mut files = self.files();
-        let input = files.open(ROOT, &from, read).and_then(|file| files.share(file));
-        let input = input.map_err(|error| failed(&from, "read", &error))?;
+        let input = input(&mut files, &from)?;
         let mut out = Output { files, path: &to, file: None, bytes: 0 };
         let made = convert::<Fault>(&request, input, |piece| Ok(out.write(piece)?)).await;
         match made {
@@ -220,10 +218,7 @@ impl Session {
         let datasets = self.datasets()?;
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
-        let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
-        let mut files = self.files();
-        let input = files.open(ROOT, &from, read).and_then(|file| files.share(file));
-        let input = input.map_err(|error| failed(&from, "read", &error))?;
+        let input = input(&mut self.files(), &from)?;
         let begun = tokio::task::spawn_blocking(move || datasets.writer(&name)).await;
         let mut writer = begun.map_err(|_| lost())?.map_err(|error| refused(&error))?;
         let compression = Some(Compression::Snappy);
@@ -305,6 +300,13 @@ fn refused(error: &DatasetError) -> CallError {
 
 fn lost() -> CallError {
     CallError::new(CallErrorKind::Failed, "the store of datasets did not answer")
+}
+
+/// Opens a file of the session as its cells reach it.
+fn input(files: &mut Files, path: &str) -> Result<File, CallError> {
+    let read = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
+    let file = files.open(ROOT, path, read).and_then(|file| files.share(file));
+    file.map_err(|error| failed(path, "read", &error))
 }
 
 fn failed(path: &str, doing: &str, error: &dyn std::error::Error) -> CallError {
