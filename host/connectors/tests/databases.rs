@@ -1,5 +1,7 @@
 //! Connectors to real databases, which the tests start.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     collections::BTreeMap,
     fs,
