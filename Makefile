@@ -6,7 +6,7 @@ CARGO ?= cargo
 export CELLAR_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cellar
 CELLAR := target/release/cellar
 GUESTS := target/release/cellar-guests
-# What the example analyses: see fixtures/analysis/README.md.
+# What the examples read: see fixtures/analysis/README.md and fixtures/lineage/README.md.
 DATA := target/datasets
 # Packages that the guests are tried with: see fixtures/packages.
 PACKAGES := target/packages
@@ -57,8 +57,9 @@ packages: setup
 announce: setup
 	@.ci/announce $(CELLAR) $(CELLAR_CACHE)
 
-run: announce guests data-guest data ## Set everything up and run a real analysis
+run: announce guests data-guest data ## Set everything up and run a real analysis, and another with connectors and datasets
 	@fixtures/analysis/run $(CELLAR) $(DATA)
+	@fixtures/lineage/run $(CELLAR) $(DATA)
 
 suites: build
 	@$(GUESTS) suite python-library > /dev/null
