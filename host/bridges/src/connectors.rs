@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, cast::AsArray};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use cellar_connectors::{ConnectorOptions, Connectors, FetchError, FetchFault, Kind, ToolSource};
 use cellar_engine::{
     CellId,
@@ -147,15 +148,28 @@ fn failed(error: CallError) -> FetchError {
     FetchError::new(fault, error.message)
 }
 
-/// The rows without credentials in their texts.
-fn clean(mut rows: Batches) -> Batches {
-    for batch in &mut rows.batches {
+/// The rows without credentials in their texts, and in the names of their columns.
+fn clean(rows: Batches) -> Batches {
+    let schema = clean_schema(&rows.schema);
+    let batches = rows.batches.into_iter().map(|batch| {
         let columns: Vec<ArrayRef> = batch.columns().iter().map(clean_column).collect();
-        if let Ok(cleaned) = RecordBatch::try_new(batch.schema(), columns) {
-            *batch = cleaned;
-        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        // The types are as they were.
+        RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options).unwrap_or(batch)
+    });
+    Batches { batches: batches.collect(), schema }
+}
+
+fn clean_schema(schema: &SchemaRef) -> SchemaRef {
+    let is_clean = |field: &FieldRef| !secrets::is_found_in(field.name().as_bytes());
+    if schema.fields().iter().all(is_clean) {
+        return Arc::clone(schema);
     }
-    rows
+    let clean = |field: &FieldRef| field.as_ref().clone().with_name(secrets::hide(field.name()));
+    Arc::new(Schema::new_with_metadata(
+        schema.fields().iter().map(clean).collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
 }
 
 fn clean_column(column: &ArrayRef) -> ArrayRef {

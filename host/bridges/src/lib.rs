@@ -51,7 +51,7 @@ pub use options::{
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};
 pub use schema::Schema;
-pub use secrets::{Named, hide, is_too_short, learn_named};
+pub use secrets::{Named, hide, is_too_short, learn, learn_named};
 pub use text::{list, nearest, quote};
 pub use tools::{ToolFailure, Tools};
 

@@ -1,55 +1,66 @@
-//! Files of a folder: Parquet, CSV, JSON lines, several as one table.
+//! Files of a folder or an object store: Parquet, CSV, JSON lines, several as one table.
+
+mod groups;
+mod place;
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
-    io::{BufRead, BufReader, Seek},
-    path::{Path, PathBuf},
+    io::{self, BufRead, BufReader, Read},
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use cap_std::{ambient_authority, fs::Dir};
 use cellar_tables::Batches;
 use futures::future::BoxFuture;
 use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
 use serde_json::{Map, Value};
+use tokio::runtime::Handle;
 
 use crate::{
-    Comparison, FetchOptions, FetchSpec, FileFormat, FilesFetch, Filter, Request, Source,
+    Comparison, FetchOptions, FetchSpec, FileFormat, FilesFetch, FilesPlace, Filter, Request, Source,
     error::{FetchError, FetchFault},
     json::rows_of_json,
     rows::{too_many_bytes, too_many_rows},
     tool::{Stop, as_text, spec},
+    unready,
 };
+use place::{FileOf, Place, Reading};
 
-/// Files of one fetch.
-const FILES_MAX: usize = 10_000;
-/// Files and folders that are looked at to find them.
-const ENTRIES_MAX: usize = 100_000;
-/// How deep folders are looked into.
-const DEPTH_MAX: usize = 16;
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 1 << 16;
 /// Rows of CSV that are looked at to know the types of the columns.
 const INFERRED_ROWS: usize = 10_000;
 /// Bytes of a line of JSON.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+/// How long a place may take to tell what is in it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A folder.
-pub(crate) struct Folder {
-    folder: Arc<Path>,
+/// Files.
+pub(crate) struct Files {
+    /// Or why they cannot be read.
+    place: Result<Place, String>,
     fetches: Arc<BTreeMap<String, (FetchSpec, FilesFetch)>>,
 }
 
-impl Folder {
-    pub(crate) fn new(folder: PathBuf, fetches: BTreeMap<String, FetchOptions<FilesFetch>>) -> Result<Folder, String> {
+impl Files {
+    /// `learn` is told every credential.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    pub(crate) fn new(
+        place: FilesPlace,
+        fetches: BTreeMap<String, FetchOptions<FilesFetch>>,
+        learn: &dyn Fn(&str),
+    ) -> Result<Files, String> {
         let mut known = BTreeMap::new();
         for (name, options) in fetches {
             let (spec, files) = spec(&name, options)?;
@@ -65,25 +76,34 @@ impl Folder {
             }
             known.insert(name, (spec, files));
         }
-        Ok(Folder { folder: folder.into(), fetches: Arc::new(known) })
+        let place = match place {
+            FilesPlace::Folder(folder) => Ok(Place::Folder(folder.into())),
+            FilesPlace::Objects(options) => {
+                options.check()?;
+                options.open(learn).map(Place::Objects)
+            }
+        };
+        Ok(Files { place, fetches: Arc::new(known) })
     }
 }
 
-impl Source for Folder {
+impl Source for Files {
     fn fetches(&self) -> Vec<FetchSpec> {
         self.fetches.values().map(|(spec, _)| spec.clone()).collect()
     }
 
     fn fetch(&self, request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
-        let (folder, fetches) = (Arc::clone(&self.folder), Arc::clone(&self.fetches));
+        let (place, fetches) = (self.place.clone(), Arc::clone(&self.fetches));
         Box::pin(async move {
+            let place = place.map_err(|reason| unready(&reason))?;
+            let runtime = Handle::current();
             let stop = Stop::default();
             let is_stopped = stop.flag();
             let read = tokio::task::spawn_blocking(move || {
                 let Some((_, files)) = fetches.get(&request.fetch) else {
                     return Err(FetchError::new(FetchFault::Unknown, "there is no such fetch"));
                 };
-                read(&folder, files, &request, &is_stopped)
+                read((&place, &runtime), files, &request, &is_stopped)
             });
             let answer = read.await.unwrap_or_else(|_| Err(FetchError::failed("a file is damaged")));
             drop(stop);
@@ -92,13 +112,15 @@ impl Source for Folder {
     }
 
     fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
-        let (folder, fetches) = (Arc::clone(&self.folder), Arc::clone(&self.fetches));
+        let (place, fetches) = (self.place.clone(), Arc::clone(&self.fetches));
         Box::pin(async move {
+            let place = place.map_err(|reason| unready(&reason))?;
+            let runtime = Handle::current();
             let looked = tokio::task::spawn_blocking(move || {
-                let dir = open(&folder)?;
+                let mut opened = place.open(&runtime, Instant::now() + PROBE_TIMEOUT)?;
                 let mut counts = Vec::new();
                 for (name, (_, files)) in fetches.iter() {
-                    counts.push(format!("{name}: {} files", found(&dir, &files.path)?.len()));
+                    counts.push(format!("{name}: {} files", opened.find(&files.path)?.len()));
                 }
                 Ok(counts.join(", "))
             });
@@ -107,56 +129,14 @@ impl Source for Folder {
     }
 }
 
-fn open(folder: &Path) -> Result<Dir, FetchError> {
-    Dir::open_ambient_dir(folder, ambient_authority())
-        .map_err(|_| FetchError::failed("the folder of the connector cannot be opened"))
-}
-
-/// The files that a pattern names, in order.
-fn found(dir: &Dir, pattern: &str) -> Result<Vec<String>, FetchError> {
-    // A pattern was checked when the connector was made.
-    let pattern = glob::Pattern::new(pattern).map_err(|_| FetchError::failed("`path` is no pattern"))?;
-    let options = glob::MatchOptions {
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-        ..glob::MatchOptions::new()
-    };
-    let (mut found, mut folders, mut looked) = (Vec::new(), vec![(String::new(), 0_usize)], 0_usize);
-    while let Some((folder, depth)) = folders.pop() {
-        let inner = if folder.is_empty() { ".".to_owned() } else { folder.clone() };
-        let Ok(entries) = dir.read_dir(&inner) else { continue };
-        for entry in entries.flatten() {
-            looked = looked.saturating_add(1);
-            if looked > ENTRIES_MAX {
-                return Err(FetchError::new(
-                    FetchFault::Limit,
-                    format!("there are more than {ENTRIES_MAX} files in the folder"),
-                ));
-            }
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-            // Links are followed as far as they lead to within the folder; `Dir` refuses others.
-            let Ok(metadata) = dir.metadata(&path) else { continue };
-            if metadata.is_dir() && depth < DEPTH_MAX {
-                folders.push((path, depth.saturating_add(1)));
-            } else if metadata.is_file() && pattern.matches_with(&path, options) {
-                found.push(path);
-            }
-        }
-    }
-    if found.len() > FILES_MAX {
-        return Err(FetchError::new(
-            FetchFault::Limit,
-            format!("{} files are more than the {FILES_MAX} of a fetch", found.len()),
-        ));
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn read(folder: &Path, files: &FilesFetch, request: &Request, is_stopped: &AtomicBool) -> Result<Batches, FetchError> {
-    let dir = open(folder)?;
-    let paths = found(&dir, &files.path)?;
+fn read(
+    (place, runtime): (&Place, &Handle),
+    files: &FilesFetch,
+    request: &Request,
+    is_stopped: &AtomicBool,
+) -> Result<Batches, FetchError> {
+    let mut opened = place.open(runtime, request.deadline)?;
+    let paths = opened.find(&files.path)?;
     if paths.is_empty() {
         return Err(FetchError::failed(format!("there is no file `{}`", files.path)));
     }
@@ -168,14 +148,16 @@ fn read(folder: &Path, files: &FilesFetch, request: &Request, is_stopped: &Atomi
                 "`{path}` ends neither in .parquet, .csv, .tsv nor .jsonl; `format` says what it is"
             )));
         };
-        let opened = dir.open(path).map_err(|_| FetchError::failed(format!("`{path}` cannot be opened")))?;
+        let file = opened.file(path)?;
         let read = match format {
-            FileFormat::Parquet => gathered.parquet(opened.into_std()),
-            FileFormat::Csv => gathered.csv(opened.into_std(), if path.ends_with(".tsv") { b'\t' } else { b',' }),
-            FileFormat::JsonLines => gathered.json_lines(opened.into_std()),
+            FileFormat::Parquet => gathered.parquet(file),
+            FileFormat::Csv => gathered.csv(&file, if path.ends_with(".tsv") { b'\t' } else { b',' }),
+            FileFormat::JsonLines => gathered.json_lines(&file),
         };
-        read.map_err(|error| match error.fault {
-            FetchFault::Failed => FetchError::failed(format!("`{path}`: {}", error.message)),
+        read.map_err(|error| match (error.fault, opened.fault()) {
+            (FetchFault::Failed, _) if Instant::now() > request.deadline => FetchError::timeout(request.bounds.timeout),
+            (FetchFault::Failed, Some(fault)) => FetchError::failed(format!("`{path}`: {fault}")),
+            (FetchFault::Failed, None) => FetchError::failed(format!("`{path}`: {}", error.message)),
             _ => error,
         })?;
     }
@@ -203,13 +185,19 @@ struct Gathered<'a> {
 }
 
 impl Gathered<'_> {
-    fn parquet(&mut self, file: std::fs::File) -> Result<(), FetchError> {
+    fn parquet(&mut self, file: FileOf) -> Result<(), FetchError> {
         let broken = |_| FetchError::failed("it is no Parquet file, or damaged");
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(broken)?;
         let schema = Arc::clone(builder.schema());
         let wanted = self.wanted(&schema)?;
         let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
-        let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(broken)?;
+        let groups = groups::possible(&builder, &self.files.filters, &self.request.arguments)?;
+        let reader = builder
+            .with_row_groups(groups)
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(broken)?;
         for batch in reader {
             let batch = batch.map_err(|_| FetchError::failed("it is damaged"))?;
             self.add(&batch)?;
@@ -217,31 +205,40 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    fn csv(&mut self, mut file: std::fs::File, delimiter: u8) -> Result<(), FetchError> {
+    fn csv(&mut self, file: &FileOf, delimiter: u8) -> Result<(), FetchError> {
         let broken =
             |error: arrow_schema::ArrowError| FetchError::failed(format!("it is no CSV with a header: {error}"));
         let format = arrow_csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
-        let (schema, _) = format.infer_schema(BufReader::new(&file), Some(INFERRED_ROWS)).map_err(broken)?;
-        file.rewind().map_err(|_| FetchError::failed("it cannot be read"))?;
+        let (schema, _) =
+            format.infer_schema(BufReader::new(self.metered(file).0), Some(INFERRED_ROWS)).map_err(broken)?;
         let schema = Arc::new(schema);
         let wanted = self.wanted(&schema)?;
+        let (metered, left) = self.metered(file);
         let reader = arrow_csv::ReaderBuilder::new(Arc::clone(&schema))
             .with_format(format)
             .with_batch_size(BATCH_ROWS)
             .with_projection(wanted)
-            .build(BufReader::new(file))
+            .build(BufReader::new(metered))
             .map_err(broken)?;
         for batch in reader {
             let batch = batch.map_err(|error| {
                 FetchError::failed(format!("a row does not fit the types of those before: {error}"))
             })?;
             self.add(&batch)?;
+            left.set(self.request.bounds.bytes);
         }
         Ok(())
     }
 
-    fn json_lines(&mut self, file: std::fs::File) -> Result<(), FetchError> {
-        let mut reader = BufReader::new(file);
+    /// A reader of a file that gives no more bytes than a fetch may have until it is told to go on: rows are gathered before they
+    /// can be counted.
+    fn metered(&self, file: &FileOf) -> (Metered, Rc<Cell<usize>>) {
+        let left = Rc::new(Cell::new(self.request.bounds.bytes));
+        (Metered { reading: file.from(0), left: Rc::clone(&left) }, left)
+    }
+
+    fn json_lines(&mut self, file: &FileOf) -> Result<(), FetchError> {
+        let mut reader = BufReader::new(file.from(0));
         let (mut rows, mut bytes, mut number) = (Vec::new(), 0_usize, 0_u64);
         loop {
             let mut line = Vec::new();
@@ -252,8 +249,11 @@ impl Gathered<'_> {
             }
             number = number.saturating_add(1);
             bytes = bytes.saturating_add(length);
-            if bytes > self.request.bounds.bytes || rows.len() > self.request.bounds.rows {
+            if bytes > self.request.bounds.bytes {
                 return Err(too_many_bytes(&self.request.bounds));
+            }
+            if rows.len() > self.request.bounds.rows {
+                return Err(too_many_rows(&self.request.bounds));
             }
             self.check(number.is_multiple_of(1_024))?;
             if line.trim_ascii().is_empty() {
@@ -352,23 +352,31 @@ impl Gathered<'_> {
     }
 }
 
+struct Metered {
+    reading: Reading,
+    left: Rc<Cell<usize>>,
+}
+
+impl Read for Metered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reading.read(buffer)?;
+        match self.left.get().checked_sub(length) {
+            Some(left) => self.left.set(left),
+            None => return Err(io::Error::other("its rows have more bytes than the fetch may have")),
+        }
+        Ok(length)
+    }
+}
+
 /// The rows for which a test holds; nothing where its parameter is not given.
 fn mask(
     batch: &RecordBatch,
     filter: &Filter,
     arguments: &Map<String, Value>,
 ) -> Result<Option<BooleanArray>, FetchError> {
-    let value = match arguments.get(&filter.parameter) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(value) => as_text(value),
-    };
-    let unfit =
-        || FetchError::failed(format!("column `{}` cannot be compared with `{}`", filter.column, filter.parameter));
+    let unfit = || unfit(filter);
     let column = batch.column_by_name(&filter.column).ok_or_else(unfit)?;
-    let text: ArrayRef = Arc::new(StringArray::from(vec![value]));
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let value = cast_with_options(&text, column.data_type(), &options).map_err(|_| unfit())?;
-    let value = Scalar::new(value);
+    let Some(value) = given(filter, column.data_type(), arguments)? else { return Ok(None) };
     let compared = match filter.comparison {
         Comparison::Equal => arrow_ord::cmp::eq(column, &value),
         Comparison::NotEqual => arrow_ord::cmp::neq(column, &value),
@@ -378,4 +386,24 @@ fn mask(
         Comparison::GreaterOrEqual => arrow_ord::cmp::gt_eq(column, &value),
     };
     compared.map(Some).map_err(|_| unfit())
+}
+
+/// What a test compares with, as a value of a column; nothing where its parameter is not given.
+fn given(
+    filter: &Filter,
+    kind: &DataType,
+    arguments: &Map<String, Value>,
+) -> Result<Option<Scalar<ArrayRef>>, FetchError> {
+    let value = match arguments.get(&filter.parameter) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => as_text(value),
+    };
+    let text: ArrayRef = Arc::new(StringArray::from(vec![value]));
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let value = cast_with_options(&text, kind, &options).map_err(|_| unfit(filter))?;
+    Ok(Some(Scalar::new(value)))
+}
+
+fn unfit(filter: &Filter) -> FetchError {
+    FetchError::failed(format!("column `{}` cannot be compared with `{}`", filter.column, filter.parameter))
 }

@@ -25,12 +25,16 @@ use crate::{
     unready,
 };
 
+/// Bytes of one page. As values they take many times that.
+const PAGE_BYTES_MAX: usize = 64 << 20;
 /// Pages of one fetch.
 const PAGES_MAX: usize = 10_000;
 /// Tries of one request.
 const TRIES_MAX: u32 = 4;
 /// The first pause between two tries; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How long a server may take to say that it is there.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of what a server says of an error that is told.
 const SAID_BYTES_MAX: usize = 300;
 
@@ -102,8 +106,9 @@ impl Source for Endpoint {
         let server = self.server.clone();
         Box::pin(async move {
             let server = server.map_err(|reason| unready(&reason))?;
-            let answer = server.client.get(server.url.clone()).headers(server.headers.clone()).send().await;
-            let answer = answer.map_err(|error| unreachable(&error))?;
+            let answer = server.client.get(server.url.clone()).headers(server.headers.clone());
+            let answer = answer.timeout(PROBE_TIMEOUT).send().await;
+            let answer = answer.map_err(|error| unreachable(&error, PROBE_TIMEOUT))?;
             Ok(format!("it answers with {}", answer.status()))
         })
     }
@@ -142,8 +147,10 @@ impl Server {
             }
             let (body, headers) = self.ask(&url, request, bytes).await?;
             bytes = bytes.saturating_add(body.len());
-            let answer: Value = serde_json::from_slice(&body)
-                .map_err(|error| FetchError::failed(format!("the answer is no JSON: {error}")))?;
+            // A large one takes a while.
+            let read = tokio::task::spawn_blocking(move || serde_json::from_slice::<Value>(&body)).await;
+            let read = read.map_err(|_| FetchError::failed("the answer could not be read"))?;
+            let answer = read.map_err(|error| FetchError::failed(format!("the answer is no JSON: {error}")))?;
             let found = answer.pointer(&fetch.rows).ok_or_else(|| {
                 FetchError::failed(format!("the answer has nothing at `{}`, where the rows should be", fetch.rows))
             })?;
@@ -169,7 +176,13 @@ impl Server {
             let encoded: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
             encoded.replace('+', "%20").replace('.', "%2E")
         });
-        let path = path.ok_or_else(|| FetchError::new(FetchFault::Invalid, "a parameter of the path is not given"))?;
+        let invalid = |what: &str| FetchError::new(FetchFault::Invalid, what);
+        let path = path.ok_or_else(|| invalid("a parameter of the path is not given"))?;
+        // However they are written, addresses take these for the folder itself and the one above.
+        let steps = |part: &str| matches!(part.replace("%2E", ".").as_str(), "." | "..");
+        if path.split('/').any(steps) {
+            return Err(invalid("a part of the path would be `.` or `..`, which leads elsewhere"));
+        }
         let mut url = self.url.clone();
         if !path.is_empty() {
             let base = url.path().trim_end_matches('/').to_owned();
@@ -274,7 +287,9 @@ impl Server {
                     }
                     tokio::time::sleep(wait).await;
                 }
-                Err(error) if is_last || error.is_timeout() || pause >= left => return Err(unreachable(&error)),
+                Err(error) if is_last || error.is_timeout() || pause >= left => {
+                    return Err(unreachable(&error, request.bounds.timeout));
+                }
                 Err(_) => tokio::time::sleep(pause).await,
             }
             pause = pause.saturating_mul(2);
@@ -299,12 +314,18 @@ impl Server {
 async fn body(answer: reqwest::Response, request: &Request, before: usize) -> Result<(Vec<u8>, HeaderMap), FetchError> {
     let headers = answer.headers().clone();
     let room = request.bounds.bytes.saturating_sub(before);
+    let page = PAGE_BYTES_MAX.min(room);
     let mut body = Vec::new();
     let mut pieces = answer.bytes_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| unreachable(&error))?;
-        if body.len().saturating_add(piece.len()) > room {
-            return Err(too_many_bytes(&request.bounds));
+        let piece = piece.map_err(|error| unreachable(&error, request.bounds.timeout))?;
+        if body.len().saturating_add(piece.len()) > page {
+            return Err(match page < room {
+                true => {
+                    FetchError::new(FetchFault::Limit, format!("a page has more than {} MiB", PAGE_BYTES_MAX >> 20))
+                }
+                false => too_many_bytes(&request.bounds),
+            });
         }
         body.extend_from_slice(&piece);
     }
@@ -328,10 +349,11 @@ async fn refused(status: StatusCode, answer: reqwest::Response) -> FetchError {
 }
 
 /// What became of a request; the address is not in it.
-fn unreachable(error: &reqwest::Error) -> FetchError {
-    FetchError::failed(if error.is_timeout() {
-        "the server did not answer in time"
-    } else if error.is_connect() {
+fn unreachable(error: &reqwest::Error, timeout: Duration) -> FetchError {
+    if error.is_timeout() {
+        return FetchError::timeout(timeout);
+    }
+    FetchError::failed(if error.is_connect() {
         "the server cannot be reached"
     } else if error.is_body() || error.is_decode() {
         "the answer was cut short"

@@ -9,6 +9,7 @@ mod files;
 mod http;
 mod json;
 mod mysql;
+mod objects;
 mod options;
 mod parameters;
 mod postgres;
@@ -31,9 +32,10 @@ use tokio::sync::Semaphore;
 
 pub use error::{FetchError, FetchFault};
 pub use json::rows_of_json;
+pub use objects::{Objects, ObjectsOptions};
 pub use options::{
-    Bounds, Comparison, ConnectorOptions, Database, FetchOptions, FileFormat, FilesFetch, Filter, HttpFetch, Kind,
-    Pages, Secret, TableColumn,
+    Bounds, Comparison, ConnectorOptions, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace, Filter,
+    HttpFetch, Kind, Pages, Secret, TableColumn,
 };
 pub use parameters::{Parameter, ParameterKind};
 pub use tool::{ToolAnswer, ToolSource};
@@ -243,8 +245,8 @@ fn source(kind: Kind, learn: &dyn Fn(&str)) -> Result<Arc<dyn Source>, String> {
     Ok(match kind {
         Kind::Postgres(database) => {
             let queries = Queries::new(Dialect::Postgres, database.sql, database.fetches)?;
-            let url = database.url.resolve(learn);
-            Arc::new(postgres::Postgres::new(url.and_then(|url| postgres::Server::new(&url)), queries))
+            let server = database.url.resolve(learn).and_then(|url| postgres::Server::new(&url));
+            Arc::new(postgres::Postgres::new(server.inspect(|server| server.learn(learn)), queries))
         }
         Kind::Mysql(database) => {
             let queries = Queries::new(Dialect::Mysql, database.sql, database.fetches)?;
@@ -254,7 +256,7 @@ fn source(kind: Kind, learn: &dyn Fn(&str)) -> Result<Arc<dyn Source>, String> {
         Kind::Sqlite { file, sql, fetches } => {
             Arc::new(sqlite::Sqlite::new(file, Queries::new(Dialect::Sqlite, sql, fetches)?))
         }
-        Kind::Files { folder, fetches } => Arc::new(files::Folder::new(folder, fetches)?),
+        Kind::Files { place, fetches } => Arc::new(files::Files::new(place, fetches, learn)?),
         Kind::Http { url, headers, rate, fetches } => {
             let fetches = http::read(fetches)?;
             let headers: Result<Vec<_>, String> =

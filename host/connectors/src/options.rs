@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use url::Url;
 
-use crate::{Parameter, Source};
+use crate::{ObjectsOptions, Parameter, Source};
 
 /// What is not to be shown, and where it stands: a password, an address with one, a header.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,16 +69,25 @@ impl Secret {
     }
 }
 
-/// Makes the password of an address known, as it is written there and as it is.
+/// What the name of a part of an address has in it that is a credential.
+const CREDENTIALS: [&str; 6] = ["key", "token", "secret", "pass", "sig", "auth"];
+
+/// Makes the credentials of an address known, as they are written there and as they are: its password, and what behind it is called
+/// like one.
 fn learn_address(text: &str, learn: &dyn Fn(&str)) {
-    if let Ok(url) = Url::parse(text)
-        && let Some(password) = url.password()
-    {
+    let Ok(url) = Url::parse(text) else { return };
+    if let Some(password) = url.password() {
         learn(password);
         let plain: String = url::form_urlencoded::parse(format!("p={}", password.replace('+', "%2B")).as_bytes())
             .map(|(_, value)| value.into_owned())
             .collect();
         learn(&plain);
+    }
+    for (name, value) in url.query_pairs() {
+        let name = name.to_ascii_lowercase();
+        if CREDENTIALS.iter().any(|word| name.contains(word)) {
+            learn(&value);
+        }
     }
 }
 
@@ -122,8 +131,8 @@ pub enum Kind {
     Mysql(Database),
     /// A file of SQLite, opened read-only.
     Sqlite { file: PathBuf, sql: bool, fetches: BTreeMap<String, FetchOptions<String>> },
-    /// Parquet, CSV and JSON lines below a folder.
-    Files { folder: PathBuf, fetches: BTreeMap<String, FetchOptions<FilesFetch>> },
+    /// Parquet, CSV and JSON lines in a folder or an object store.
+    Files { place: FilesPlace, fetches: BTreeMap<String, FetchOptions<FilesFetch>> },
     /// An interface over HTTP whose answers are JSON.
     Http {
         url: Secret,
@@ -147,6 +156,15 @@ impl fmt::Debug for Kind {
             Kind::Source(_) => "Source",
         })
     }
+}
+
+/// Where files are.
+#[derive(Clone, Debug)]
+pub enum FilesPlace {
+    /// Below a folder.
+    Folder(PathBuf),
+    /// In an object store.
+    Objects(ObjectsOptions),
 }
 
 /// A server of databases.
@@ -182,10 +200,10 @@ pub struct TableColumn {
     pub kind: String,
 }
 
-/// Files of a folder as one table.
+/// Files as one table.
 #[derive(Clone, Debug)]
 pub struct FilesFetch {
-    /// Which files, below the folder: `orders/*.parquet`.
+    /// Which files, below the folder or the prefix: `orders/*.parquet`.
     pub path: String,
     /// What they are; by the end of their names unless it is said.
     pub format: Option<FileFormat>,

@@ -71,7 +71,8 @@ impl Source for Postgres {
                 Err(error) if error.fault != FetchFault::Failed => return Err(error),
                 rows => rows,
             };
-            let is_ended = client.batch_execute("ROLLBACK").await.is_ok();
+            // Locks that a statement took for itself outlive its transaction.
+            let is_ended = client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()").await.is_ok();
             asking.done();
             if is_ended {
                 server.put_back(client);
@@ -114,6 +115,13 @@ impl Server {
             }
         };
         Ok(Server { config, tls, idle: Mutex::default() })
+    }
+
+    /// Makes the password known, in whatever form the address was.
+    pub(crate) fn learn(&self, learn: &dyn Fn(&str)) {
+        if let Some(password) = self.config.get_password().and_then(|password| std::str::from_utf8(password).ok()) {
+            learn(password);
+        }
     }
 
     async fn client(&self) -> Result<Client, FetchError> {

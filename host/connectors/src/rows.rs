@@ -89,7 +89,7 @@ impl Value {
             Value::Binary(bytes) => bytes.len().saturating_add(4),
             Value::Decimal(..) => 16,
             Value::Json(value) => json_bytes(value),
-            Value::Null | Value::Boolean(_) => 1,
+            // One that is missing takes its place all the same.
             _ => 8,
         }
     }
@@ -202,7 +202,7 @@ pub(crate) fn too_many_rows(bounds: &Bounds) -> FetchError {
 
 pub(crate) fn too_many_bytes(bounds: &Bounds) -> FetchError {
     let message = format!(
-        "the rows have more than {} MiB, which is all that a fetch may have (`max_bytes` of the connector); ask for fewer rows or columns",
+        "the rows have more than {} MiB, which is all that a fetch may have (`max_mib` of the connector); ask for fewer rows or columns",
         bounds.bytes >> 20
     );
     FetchError::new(FetchFault::Limit, message)

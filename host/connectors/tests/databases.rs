@@ -281,7 +281,7 @@ async fn holds(connectors: &Connectors, slow: &str, writes: &[&str]) {
     let error = sql(connectors, "select a.id from orders a, orders b").await.expect_err("too many");
     assert!(error.fault == FetchFault::Limit && error.message.contains("max_rows"), "{error}");
     let error = sql(connectors, "select repeat('x', 1000000) as x from orders").await.expect_err("too large");
-    assert!(error.fault == FetchFault::Limit && error.message.contains("max_bytes"), "{error}");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("max_mib"), "{error}");
     // A statement that does not end costs its own time, and is ended at the server.
     let error = sql(connectors, slow).await.expect_err("slow");
     assert!(error.fault == FetchFault::Limit && error.message.contains("timeout"), "{error}");

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cellar_bridges::Connector;
 use cellar_connectors::{
-    Bounds, Comparison, ConnectorOptions, Connectors, Database, FetchOptions, FileFormat, FilesFetch, Filter,
-    HttpFetch, Kind, Pages, Parameter, ParameterKind, Secret, TableColumn,
+    Bounds, Comparison, ConnectorOptions, Connectors, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace,
+    Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, TableColumn,
 };
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ impl Parser<'_> {
         let own: &[&str] = match word {
             "postgres" | "mysql" => &["url", "url_env", "url_file", "password_env", "password_file", "sql", "fetches"],
             "sqlite" => &["file", "sql", "fetches"],
-            "files" => &["folder", "fetches"],
+            "files" => &["folder", "url", "options", "fetches"],
             "http" => &["url", "url_env", "headers_env", "rate", "fetches"],
             "command" => &["command", "environment", "inherit", "fetches"],
             "mcp" => &["fetches"],
@@ -121,10 +121,20 @@ impl Parser<'_> {
             }
             "files" => {
                 let fetches = self.fetches(&fields, &["path", "format", "select", "filters"], Parser::files);
-                let folder = fields.required("folder", "a folder", &mut self.problems);
-                let folder = folder?.filled_text(&mut self.problems)?;
-                let folder = self.path(folder);
-                source(Kind::Files { folder, fetches })
+                let objects = self.objects(&fields, ["url", "options"]).map(FilesPlace::Objects);
+                let folder = fields.get("folder").and_then(|at| at.filled_text(&mut self.problems));
+                let place = match (objects, folder) {
+                    (Some(objects), None) => objects,
+                    (None, Some(folder)) if fields.get("url").is_none() => FilesPlace::Folder(self.path(folder)),
+                    // What is wrong with it was said.
+                    (None, None) if fields.get("url").is_some() => return None,
+                    _ => {
+                        let expected = "expected either `folder` or `url`, the address of an object store";
+                        self.problems.add(&at.path, expected);
+                        return None;
+                    }
+                };
+                source(Kind::Files { place, fetches })
             }
             "http" => {
                 let fetches = self.fetches(&fields, &["path", "query", "rows", "pages"], Parser::http_fetch);
@@ -162,6 +172,36 @@ impl Parser<'_> {
             timeout: number("timeout", TIMEOUT_SECONDS_MAX)
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .map_or(usual.timeout, Duration::from_secs),
+        }
+    }
+
+    /// An object store: its address, and what is said of it besides. `NAME_env` and `NAME_file` say where the value of an
+    /// option stands that nobody must see.
+    pub(super) fn objects(&mut self, fields: &Fields<'_>, [url, options]: [&str; 2]) -> Option<ObjectsOptions> {
+        let Some(at) = fields.get(url) else {
+            if let Some(at) = fields.get(options) {
+                self.problems.add(&at.path, format_args!("is said of `{url}`, which is not there"));
+            }
+            return None;
+        };
+        let address = at.filled_text(&mut self.problems)?.to_owned();
+        let mut said = BTreeMap::new();
+        for (name, at) in fields.get(options).and_then(|at| at.entries(&mut self.problems)).unwrap_or_default() {
+            let Some(text) = at.filled_text(&mut self.problems) else { continue };
+            let (name, value) = match (name.strip_suffix("_env"), name.strip_suffix("_file")) {
+                (Some(name), _) => (name, Secret::Template(format!("${{{text}}}"))),
+                (_, Some(name)) => (name, Secret::File(self.path(text))),
+                _ => (name, Secret::Plain(text.to_owned())),
+            };
+            said.insert(name.to_owned(), value);
+        }
+        let found = ObjectsOptions { url: address, options: said };
+        match found.check() {
+            Ok(()) => Some(found),
+            Err(problem) => {
+                self.problems.add(&at.path, problem);
+                None
+            }
         }
     }
 

@@ -1,0 +1,401 @@
+//! Files, SQLite and interfaces over HTTP, of which some are out to do harm.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use cellar_connectors::{
+    Bounds, Comparison, ConnectorOptions, Connectors, FetchError, FetchFault, FetchOptions, FilesFetch, FilesPlace,
+    Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, SQL_FETCH, Secret,
+};
+use cellar_tables::Batches;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+fn bounds() -> Bounds {
+    Bounds { rows: 10_000, bytes: 4 << 20, timeout: Duration::from_secs(3), concurrency: 4 }
+}
+
+fn parameter(name: &str, kind: ParameterKind) -> Parameter {
+    Parameter {
+        name: name.to_owned(),
+        kind,
+        description: String::new(),
+        is_required: false,
+        default: Value::Null,
+        choices: Vec::new(),
+        min: None,
+        max: None,
+    }
+}
+
+fn options<T>(parameters: Vec<Parameter>, asks: T) -> FetchOptions<T> {
+    FetchOptions { description: String::new(), parameters, columns: Vec::new(), asks }
+}
+
+fn connector(kind: Kind, bounds: Bounds) -> Connectors {
+    let options = ConnectorOptions { description: String::new(), bounds, kind };
+    Connectors::new(BTreeMap::from([("c".to_owned(), options)]), &|_| ()).expect("a connector")
+}
+
+async fn fetch(connectors: &Connectors, name: &str, arguments: Value) -> Result<Batches, FetchError> {
+    let Value::Object(arguments) = arguments else { panic!("no object") };
+    let canonical = connectors.check("c", name, arguments)?;
+    connectors.fetch("c", name, canonical).await
+}
+
+fn all(rows: &Batches) -> Vec<Map<String, Value>> {
+    let (head, tail) = rows.sample(1_000).expect("rows");
+    let rows = |value: Value| serde_json::from_value::<Vec<Map<String, Value>>>(value).expect("objects");
+    rows(head).into_iter().chain(rows(tail)).collect()
+}
+
+/// What a server answers to a request for a path with its query, which it may also answer itself on the connection.
+type Answer = dyn Fn(&str, &mut TcpStream) -> Option<String> + Send + Sync;
+
+/// A server of HTTP that answers each request on a connection of its own, and how many there were.
+fn server(
+    answer: impl Fn(&str, &mut TcpStream) -> Option<String> + Send + Sync + 'static,
+) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (answer, count): (Arc<Answer>, _) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    let counted = count.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let answer = answer.clone();
+            thread::spawn(move || serve(stream, &*answer));
+        }
+    });
+    (format!("http://{address}/v1"), count)
+}
+
+fn serve(mut stream: TcpStream, answer: &Answer) -> Option<()> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let path = head.split(' ').nth(1)?.to_owned();
+    let body = answer(&path, &mut stream)?;
+    let length = body.len();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(answer.as_bytes()).ok()
+}
+
+/// A connector with one fetch `rows`.
+fn http(url: &str, path: &str, pages: Pages, bounds: Bounds) -> Connectors {
+    let asks = HttpFetch {
+        path: path.to_owned(),
+        query: vec![("q".to_owned(), "{q}".to_owned())],
+        rows: "/data".to_owned(),
+        pages,
+    };
+    let parameters = vec![parameter("name", ParameterKind::String), parameter("q", ParameterKind::String)];
+    let fetches = BTreeMap::from([("rows".to_owned(), options(parameters, asks))]);
+    let headers = vec![("authorization".to_owned(), Secret::Plain("Bearer s3cr3t-0f-th3-t3st".to_owned()))];
+    connector(Kind::Http { url: Secret::Plain(url.to_owned()), headers, rate: None, fetches }, bounds)
+}
+
+fn cursor() -> Pages {
+    Pages::Cursor { field: "/next".to_owned(), parameter: "cursor".to_owned() }
+}
+
+#[tokio::test]
+async fn pages_are_followed_and_parameters_stay_where_they_belong() {
+    let (url, _) = server(|path, _| {
+        let next = if path.contains("cursor=2") { Value::Null } else { json!("2") };
+        Some(json!({"data": [{"path": path, "n": 1}], "next": next}).to_string())
+    });
+    let connectors = http(&url, "users/{name}/x", cursor(), bounds());
+    let rows = fetch(&connectors, "rows", json!({"name": "a/b?c#d%2F", "q": "x&cursor=9"})).await.expect("rows");
+    let paths: Vec<Value> = all(&rows).into_iter().map(|mut row| row.remove("path").expect("a path")).collect();
+    assert_eq!(
+        paths,
+        ["/v1/users/a%2Fb%3Fc%23d%252F/x?q=x%26cursor%3D9", "/v1/users/a%2Fb%3Fc%23d%252F/x?q=x%26cursor%3D9&cursor=2"]
+    );
+    for name in ["..", ".", "%2e%2e"] {
+        let answer = fetch(&connectors, "rows", json!({"name": name})).await;
+        match answer {
+            Err(error) => assert_eq!((error.fault, name.contains('%')), (FetchFault::Invalid, false), "{error}"),
+            Ok(rows) => assert_eq!(all(&rows)[0]["path"], "/v1/users/%252e%252e/x", "{name}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_never_ends_costs_so_many_rows_pages_and_seconds() {
+    // Pages without end, each of them another one.
+    let number = AtomicUsize::new(0);
+    let (url, _) = server(move |_, _| {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let rows: Vec<Value> = (0..1_000).map(|n| json!({"n": n})).collect();
+        Some(json!({"data": rows, "next": number.to_string()}).to_string())
+    });
+    let error = fetch(&http(&url, "", cursor(), bounds()), "rows", json!({})).await.expect_err("endless");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("max_rows"), "{error}");
+    // The same page again and again.
+    let (url, count) = server(|_, _| Some(json!({"data": [], "next": "1"}).to_string()));
+    let error = fetch(&http(&url, "", cursor(), bounds()), "rows", json!({})).await.expect_err("a circle");
+    assert!(error.message.contains("leads to one before it"), "{error}");
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    // A gigabyte in one answer, of which little is read.
+    let (url, _) = server(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n{\"data\": [\"");
+        while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+        None
+    });
+    let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("large");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("max_mib"), "{error}");
+    // A byte now and then.
+    let (url, _) = server(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
+        while stream.write_all(b" ").is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        None
+    });
+    let began = Instant::now();
+    let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("slow");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("timeout"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_table_is_said_to_be_none() {
+    for (body, expected) in [
+        ("<html>", "no JSON"),
+        ("{\"data\": 1}", "a number where an array"),
+        ("{\"rows\": []}", "nothing at `/data`"),
+        ("{\"data\": [1, 2]}", "row 0 of the answer is a number"),
+        ("{\"data\": [{\"a\": 1}, null]}", "row 1 of the answer is null"),
+    ] {
+        let (url, _) = server(move |_, _| Some(body.to_owned()));
+        let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err(body);
+        assert!(error.message.contains(expected), "{error}");
+    }
+    // Values of all sorts in one column are JSON, and objects without any are rows all the same.
+    let (url, _) = server(|_, _| Some(json!({"data": [{"a": 1}, {"a": "x"}, {"a": [1]}, {}]}).to_string()));
+    let rows = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect("rows");
+    assert_eq!(rows.rows(), 4);
+    // Very many columns.
+    let row: Map<String, Value> = (0..5_000).map(|n| (format!("c{n}"), Value::from(n))).collect();
+    let body = json!({"data": [row]}).to_string();
+    let (url, _) = server(move |_, _| Some(body.clone()));
+    let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("wide");
+    assert_eq!(error.fault, FetchFault::Limit, "{error}");
+    // Very many rows of nothing, which take their place.
+    let body = format!("{{\"data\": [{}{{\"b\": 1}}]}}", "{},".repeat(9_000));
+    let wide: Map<String, Value> = (0..1_000).map(|n| (format!("c{n}"), Value::Null)).collect();
+    let body = body.replace("{\"b\": 1}", &Value::Object(wide).to_string());
+    let (url, _) = server(move |_, _| Some(body.clone()));
+    let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("sparse");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("max_mib"), "{error}");
+}
+
+#[tokio::test]
+async fn credentials_go_to_their_server_alone_and_into_no_error() {
+    let (other, elsewhere) = server(|_, _| Some("{\"data\": []}".to_owned()));
+    let link = other.clone();
+    let (url, _) = server(move |_, _| Some(json!({"data": [], "next": link}).to_string()));
+    let pages = Pages::Link { field: Some("/next".to_owned()) };
+    let error = fetch(&http(&url, "", pages, bounds()), "rows", json!({})).await.expect_err("another server");
+    assert!(error.message.contains("at another server"), "{error}");
+    let (url, _) = server(move |_, stream| {
+        let _ = write!(stream, "HTTP/1.1 302 Found\r\nlocation: {other}\r\ncontent-length: 0\r\n\r\n");
+        None
+    });
+    let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("a redirect");
+    assert!(error.message.contains("redirects are not followed"), "{error}");
+    assert_eq!(elsewhere.load(Ordering::Relaxed), 0);
+    let connectors = http("http://user:s3cr3t-0f-th3-t3st@127.0.0.1:1/", "", Pages::One, bounds());
+    let error = fetch(&connectors, "rows", json!({})).await.expect_err("nobody there");
+    assert!(!error.message.contains("s3cr3t") && !format!("{error:?}").contains("s3cr3t"), "{error}");
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again() {
+    let tries = AtomicUsize::new(0);
+    let (url, count) = server(move |_, stream| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 => {
+            let _ = stream.write_all(
+                b"HTTP/1.1 429 Too Many\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            );
+            None
+        }
+        1 => None,
+        _ => Some("{\"data\": [{\"a\": 1}]}".to_owned()),
+    });
+    let rows = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect("rows");
+    assert_eq!((rows.rows(), count.load(Ordering::Relaxed)), (1, 3));
+}
+
+fn files(place: FilesPlace, path: &str, select: Option<&[&str]>, bounds: Bounds) -> Connectors {
+    let asks = FilesFetch {
+        path: path.to_owned(),
+        format: None,
+        select: select.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        filters: vec![
+            Filter { column: "n".to_owned(), comparison: Comparison::GreaterOrEqual, parameter: "least".to_owned() },
+            Filter { column: "n".to_owned(), comparison: Comparison::Equal, parameter: "is".to_owned() },
+        ],
+    };
+    let parameters = vec![parameter("least", ParameterKind::Integer), parameter("is", ParameterKind::Integer)];
+    let fetches = BTreeMap::from([("rows".to_owned(), options(parameters, asks))]);
+    connector(Kind::Files { place, fetches }, bounds)
+}
+
+/// A Parquet file with the numbers of a range, in groups of 1,000 rows.
+fn parquet(file: &Path, numbers: std::ops::Range<i64>) {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(numbers.clone().map(|n| format!("row {n}"))));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+    let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).expect("a batch");
+    let properties = parquet::file::properties::WriterProperties::builder().set_max_row_group_row_count(Some(1_000));
+    let file = std::fs::File::create(file).expect("a file");
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.close().expect("closed");
+}
+
+fn lake() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let inner = folder.path().join("lake");
+    std::fs::create_dir_all(inner.join("events")).expect("made");
+    parquet(&inner.join("events/a.parquet"), 0..5_000);
+    parquet(&inner.join("events/b.parquet"), 5_000..6_000);
+    std::fs::write(inner.join("events/.hidden.parquet"), "no").expect("written");
+    std::fs::write(inner.join("more.csv"), "n,t\n1,a\n2,\"b,\nc\"\n3,\n").expect("written");
+    std::fs::write(inner.join("more.jsonl"), "{\"n\": 1, \"t\": [1]}\n\n{\"n\": 2}\n").expect("written");
+    std::fs::write(folder.path().join("secret.csv"), "n\n1\n").expect("written");
+    std::os::unix::fs::symlink("../secret.csv", inner.join("out.csv")).expect("a link");
+    folder
+}
+
+async fn holds_for_files(place: impl Fn() -> FilesPlace) {
+    let asked = files(place(), "events/*.parquet", Some(&["t"]), bounds());
+    let rows = fetch(&asked, "rows", json!({"least": 4_999})).await.expect("rows");
+    let found = all(&rows);
+    assert_eq!((rows.rows(), found[0]["t"].clone(), found[0].len()), (1_001, json!("row 4999"), 1));
+    assert_eq!(fetch(&asked, "rows", json!({"is": 7})).await.expect("a row").rows(), 1);
+    assert_eq!(fetch(&asked, "rows", json!({"is": -1})).await.expect("none").rows(), 0);
+    assert_eq!(fetch(&asked, "rows", json!({})).await.expect("rows").rows(), 6_000);
+    let few = Bounds { rows: 100, ..bounds() };
+    let error = fetch(&files(place(), "events/*", None, few), "rows", json!({})).await.expect_err("too many");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("max_rows"), "{error}");
+    let rows = fetch(&files(place(), "more.csv", None, bounds()), "rows", json!({"least": 2})).await.expect("rows");
+    assert_eq!(all(&rows)[0]["t"], "b,\nc");
+    let rows = fetch(&files(place(), "*.jsonl", None, bounds()), "rows", json!({})).await.expect("rows");
+    assert_eq!(rows.rows(), 2);
+    let error = fetch(&files(place(), "nothing/*", None, bounds()), "rows", json!({})).await.expect_err("no file");
+    assert!(error.message.contains("there is no file `nothing/*`"), "{error}");
+    assert_eq!(asked.probe("c").await.expect("there"), "rows: 2 files");
+}
+
+#[tokio::test]
+async fn files_of_a_folder_are_one_table_and_nothing_outside_of_it_is_read() {
+    let folder = lake();
+    let inner = folder.path().join("lake");
+    holds_for_files(|| FilesPlace::Folder(inner.clone())).await;
+    for path in ["out.csv", "../secret.csv", "/etc/passwd"] {
+        let asked = files(FilesPlace::Folder(inner.clone()), path, None, bounds());
+        fetch(&asked, "rows", json!({})).await.expect_err(path);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_an_object_store_are_read_as_those_of_a_folder() {
+    let folder = lake();
+    let url = format!("file://{}", folder.path().join("lake").display());
+    holds_for_files(|| FilesPlace::Objects(ObjectsOptions { url: url.clone(), options: BTreeMap::new() })).await;
+}
+
+#[tokio::test]
+async fn damaged_and_very_large_files_cost_their_own_fetch() {
+    let folder = TempDir::new().expect("a folder");
+    let inner = folder.path().to_owned();
+    parquet(&inner.join("a.parquet"), 0..5_000);
+    let whole = std::fs::read(inner.join("a.parquet")).expect("bytes");
+    let place = || FilesPlace::Folder(inner.clone());
+    for (place_of_fault, length) in [(10, whole.len()), (whole.len() - 40, whole.len()), (0, whole.len() / 2), (0, 3)] {
+        let mut bytes = whole.clone();
+        bytes[place_of_fault..].iter_mut().take(30).for_each(|byte| *byte = 0xff);
+        std::fs::write(inner.join("a.parquet"), &bytes[..length]).expect("written");
+        let error = fetch(&files(place(), "a.parquet", None, bounds()), "rows", json!({})).await.expect_err("damaged");
+        assert_eq!(error.fault, FetchFault::Failed, "{error}");
+    }
+    // One value that is larger than all that a fetch may have.
+    let mut csv = std::fs::File::create(inner.join("a.csv")).expect("a file");
+    csv.write_all(b"n,t\n1,\"").expect("written");
+    (0..64).for_each(|_| csv.write_all(&[b'x'; 1 << 20]).expect("written"));
+    csv.write_all(b"\"\n").expect("written");
+    let error = fetch(&files(place(), "a.csv", None, bounds()), "rows", json!({})).await.expect_err("large");
+    assert!(error.message.contains("more bytes than the fetch may have"), "{error}");
+}
+
+#[tokio::test]
+async fn sqlite_is_only_read_and_ends_in_time() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("ledger.db");
+    let made = rusqlite::Connection::open(&file).expect("a file");
+    made.execute_batch(
+        "create table t (id integer primary key, day date, seen timestamp, is_open boolean, note text, data blob);
+         insert into t values (1, '2026-01-31', '2026-01-31T12:00:00Z', 1, 'zażółć', x'00ff'), (2, null, null, 0, null, null);",
+    )
+    .expect("a table");
+    drop(made);
+    let query = "select * from t where id >= :least and (note = :note or :note is null) order by id".to_owned();
+    let parameters = vec![parameter("least", ParameterKind::Integer), parameter("note", ParameterKind::String)];
+    let fetches = BTreeMap::from([("t".to_owned(), options(parameters, query))]);
+    let connectors = connector(Kind::Sqlite { file: file.clone(), sql: true, fetches }, bounds());
+    let sql = |query: &str| {
+        let (connectors, query) = (connectors.clone(), query.to_owned());
+        async move { fetch(&connectors, SQL_FETCH, json!({"query": query})).await }
+    };
+    let rows = fetch(&connectors, "t", json!({"least": 1})).await.expect("rows");
+    let types: Vec<String> = rows.columns().into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!((rows.rows(), types[0].as_str(), types[3].as_str()), (2, "int64", "bool"));
+    assert!(types[1].starts_with("date") && types[2].starts_with("timestamp"), "{types:?}");
+    for note in ["' or 1=1 --", "zażółć'; drop table t; --"] {
+        assert_eq!(fetch(&connectors, "t", json!({"least": 1, "note": note})).await.expect("none").rows(), 0);
+    }
+    for query in [
+        "insert into t (id) values (3)",
+        "select 1; delete from t",
+        "with x as (select 1) delete from t",
+        "pragma journal_mode = delete",
+        "pragma writable_schema = 1",
+        "attach '/tmp/x' as y",
+        "vacuum into '/tmp/x'",
+    ] {
+        let error = sql(query).await.expect_err(query);
+        assert_eq!(error.fault, FetchFault::Denied, "{query}: {error}");
+    }
+    sql("select load_extension('x')").await.expect_err("no extension");
+    let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n";
+    let began = Instant::now();
+    let error = sql(endless).await.expect_err("endless");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("timeout"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(30));
+    let error = sql("with recursive n(i) as (select 1 union all select i + 1 from n) select i from n").await;
+    assert!(error.expect_err("many").message.contains("max_rows"));
+    let error = sql("select zeroblob(1000000000)").await.expect_err("large");
+    assert!(!error.message.contains(folder.path().to_str().expect("a path")), "{error}");
+    assert_eq!(sql("select count(*) as n from t").await.map(|rows| all(&rows)[0]["n"].clone()).expect("n"), 2);
+    let many = (0..100).map(|_| fetch(&connectors, "t", json!({"least": 1})));
+    for rows in futures::future::join_all(many).await {
+        assert_eq!(rows.expect("rows").rows(), 2);
+    }
+}
