@@ -18,6 +18,8 @@ JUPYTER := target/jupyter
 E2B := target/e2b
 # A validator of API descriptions, which a test holds that of the server to.
 OPENAPI := target/openapi
+# A server of S3, which tests keep artifacts in.
+MOTO := target/moto
 
 .DEFAULT_GOAL := help
 .PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz conformance conformance-python conformance-data conformance-javascript lint bless \
@@ -53,6 +55,7 @@ packages: setup
 	@.ci/jupyter $(JUPYTER)
 	@.ci/e2b $(E2B)
 	@.ci/openapi $(OPENAPI)
+	@.ci/moto $(MOTO)
 
 announce: setup
 	@.ci/announce $(CELLAR) $(CELLAR_CACHE)

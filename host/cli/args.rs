@@ -1,5 +1,6 @@
 //! The command line, as types. What they mean is decided where they are used.
 
+mod artifacts;
 mod kernel;
 mod lineage;
 mod names;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 
 pub(crate) use self::{
+    artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments, OriginArguments},
     names::{GuestCode, LanguageCode},
@@ -457,90 +459,6 @@ pub(crate) struct ForkArguments {
     /// Name of the session to make; it gets a copy of the private workspace
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ArtifactArguments {
-    #[command(subcommand)]
-    pub(crate) command: ArtifactCommand,
-    /// Use the place of runs without --session and --store, where nothing is kept for more than a day
-    #[arg(long, global = true)]
-    pub(crate) temporary: bool,
-    /// File whose `[artifacts]` says how much may be kept
-    #[arg(long, global = true, value_name = "cellar.toml")]
-    pub(crate) config: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ArtifactCommand {
-    /// List them, the most recently used first
-    List {
-        /// Only those that this session refers to
-        #[arg(long, value_name = "NAME")]
-        session: Option<String>,
-        /// Print the list as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print or save one
-    #[command(visible_alias = "show")]
-    Get {
-        /// Its id, the start of it, artifact://ID, or agent://NAME with --session
-        #[arg(value_name = "ID")]
-        id: String,
-        /// File to write; `-` for standard output
-        #[arg(value_name = "FILE|-", default_value = "-")]
-        file: PathBuf,
-        /// The session that called the agent
-        #[arg(long, value_name = "NAME")]
-        session: Option<String>,
-        /// Send it to a terminal as it is, with whatever in it steers terminals
-        #[arg(long)]
-        raw: bool,
-    },
-    /// Keep a file
-    Put(ArtifactPut),
-    /// Remove some, whoever refers to them
-    #[command(visible_alias = "rm")]
-    Delete {
-        /// Ids, or the starts of them
-        #[arg(value_name = "ID", required = true)]
-        ids: Vec<String>,
-    },
-    /// Remove what is not wanted any more [default: unused for 30 days, or of no session]
-    Gc {
-        /// What nobody has stored or read for so many days
-        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=36_500))]
-        unused_days: Option<u64>,
-        /// What no session refers to
-        #[arg(long)]
-        unreferenced: bool,
-        /// What was used longest ago, until the rest is no larger
-        #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..=1 << 30))]
-        max_mib: Option<u64>,
-        /// Print what went as JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ArtifactPut {
-    /// File to keep; `-` for standard input
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
-    /// The session that refers to it
-    #[arg(long, value_name = "NAME", default_value = "cli")]
-    pub(crate) session: String,
-    /// What it is [default: application/octet-stream]
-    #[arg(long = "type", value_name = "MIME")]
-    pub(crate) mime_type: Option<String>,
-    /// What it is of
-    #[arg(long)]
-    pub(crate) title: Option<String>,
-    /// Print what was kept as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -8,28 +8,47 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cellar_engine::artifacts::{AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collection, Description};
+use cellar_engine::artifacts::{
+    AGENT_SCHEME, Artifact, ArtifactQuota, ArtifactStore, Collection, Description, Verified,
+};
 
 use crate::{
     args::{ArtifactArguments, ArtifactCommand, ArtifactPut, Folders},
     output,
-    report::{CliError, EXIT_COMPLETE},
+    report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
     sessions::{age_text, size_text},
     terminal::escaped,
 };
-use cellar_wire::{ArtifactJson, CollectedJson, config::Config};
+use cellar_wire::{
+    ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson,
+    config::{ArtifactsTable, Config},
+};
 
 /// What `gc` removes when it is not told.
 const UNUSED_DAYS: u64 = 30;
 /// What `put` stores when it is not told.
 const MIME_TYPE: &str = "application/octet-stream";
 
+/// How long a command waits for the remote store to have what it kept. What it has not by then is sent by the next one.
+pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Waits, where that is no harm, until the remote store has what was kept, and says what it has not.
+pub(crate) async fn settle(wait: impl FnOnce() -> Option<usize> + Send + 'static) {
+    if let Ok(Some(left @ 1..)) = tokio::task::spawn_blocking(wait).await {
+        tell_left(left);
+    }
+}
+
+fn tell_left(left: usize) {
+    print_progress(&format!("{left} are still to be sent to the remote store: `cellar artifact push` waits for them"));
+}
+
 /// Opens the store of artifacts beside the stored sessions.
 ///
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
-pub(crate) fn store(folders: &Folders, quota: ArtifactQuota) -> Result<ArtifactStore, CliError> {
-    Ok(cellar_setup::Folders::from(folders).artifacts(quota)?)
+pub(crate) fn store(folders: &Folders, table: &ArtifactsTable) -> Result<ArtifactStore, CliError> {
+    Ok(cellar_setup::Folders::from(folders).artifacts(table)?)
 }
 
 /// Does what was asked with the store.
@@ -40,7 +59,7 @@ pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Resu
     let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let store = match arguments.temporary {
         true => ArtifactStore::temporary(config.artifacts.quota(ArtifactQuota::TEMPORARY))?,
-        false => store(folders, config.artifacts.quota(ArtifactQuota::default()))?,
+        false => store(folders, &config.artifacts)?,
     };
     match &arguments.command {
         ArtifactCommand::List { session, json } => list(&store, session.as_deref(), *json)?,
@@ -64,8 +83,53 @@ pub(crate) fn artifact(folders: &Folders, arguments: &ArtifactArguments) -> Resu
                 format!("removed {} artifacts, {size}\n", collected.count)
             })?;
         }
+        ArtifactCommand::Verify { ids, remote, json } => {
+            let verified = store.verify(ids, *remote)?;
+            tell(*json, &VerifiedJson::from(&verified), || verified_text(&verified))?;
+            return Ok(exit_code(&verified.lost));
+        }
+        ArtifactCommand::Push { ids, json } => {
+            let pushed = store.push(ids)?;
+            tell(*json, &PushedJson::from(pushed), || match pushed.queued {
+                0 => format!("sent {}\n", pushed.sent),
+                queued => format!("sent {}; another process is to send {queued}\n", pushed.sent),
+            })?;
+        }
+        ArtifactCommand::Pull { ids, all, json } => {
+            let pulled = store.pull(ids, *all)?;
+            tell(*json, &PulledJson::from(&pulled), || {
+                let text = format!("{} versions of datasets, {} artifacts\n", pulled.versions, pulled.artifacts);
+                text + &lost_text(&pulled.lost)
+            })?;
+            return Ok(exit_code(&pulled.lost));
+        }
     }
     Ok(EXIT_COMPLETE)
+}
+
+/// Something that is lost is a failure.
+fn exit_code(lost: &[String]) -> u8 {
+    if lost.is_empty() { EXIT_COMPLETE } else { EXIT_FAILURE }
+}
+
+fn verified_text(verified: &Verified) -> String {
+    let Verified { sound, unknown, healed, sent, lost, .. } = verified;
+    let mut text = format!("{sound} are sound");
+    for (count, what) in [
+        (*unknown, "have no digest"),
+        (healed.len(), "were fetched back"),
+        (sent.len(), "were sent again"),
+        (lost.len(), "are lost"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text + "\n" + &lost_text(lost)
+}
+
+fn lost_text(lost: &[String]) -> String {
+    lost.iter().map(|id| format!("{id}  is lost: there is no good copy\n")).collect()
 }
 
 fn list(store: &ArtifactStore, session: Option<&str>, json: bool) -> Result<(), CliError> {
@@ -124,7 +188,16 @@ fn put(store: &ArtifactStore, arguments: &ArtifactPut) -> Result<(), CliError> {
         mime_type: arguments.mime_type.as_deref().unwrap_or(MIME_TYPE),
         title: arguments.title.as_deref(),
     })?;
-    tell(arguments.json, &ArtifactJson::from(&artifact), || artifact.uri() + "\n")
+    tell(arguments.json, &ArtifactJson::from(&artifact), || artifact.uri() + "\n")?;
+    settled(store);
+    Ok(())
+}
+
+/// Gives the remote store a moment to get what was kept.
+pub(crate) fn settled(store: &ArtifactStore) {
+    if let Ok(left @ 1..) = store.settle(SETTLED_WITHIN) {
+        tell_left(left);
+    }
 }
 
 fn tell(json: bool, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {

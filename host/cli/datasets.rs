@@ -9,10 +9,7 @@ use std::{
 };
 
 use cellar_engine::{
-    artifacts::{
-        ArtifactQuota,
-        datasets::{DatasetVersion, Datasets, Publication},
-    },
+    artifacts::datasets::{DatasetVersion, Datasets, Publication},
     origin::Origin,
 };
 use cellar_wire::{DatasetJson, OriginJson, OriginsJson, config::Config};
@@ -31,9 +28,13 @@ use crate::{
 /// The store fails, or has no such dataset.
 pub(crate) fn dataset(folders: &Folders, arguments: &DatasetArguments) -> Result<u8, CliError> {
     let config = arguments.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-    let datasets = artifacts::store(folders, config.artifacts.quota(ArtifactQuota::default()))?.datasets();
+    let store = artifacts::store(folders, &config.artifacts)?;
+    let datasets = store.datasets();
     match &arguments.command {
-        DatasetCommand::Publish(arguments) => publish(&datasets, arguments)?,
+        DatasetCommand::Publish(arguments) => {
+            publish(&datasets, arguments)?;
+            artifacts::settled(&store);
+        }
         DatasetCommand::List { json } => tell(*json, &datasets.list()?)?,
         DatasetCommand::Show { name, json } => tell(*json, &datasets.versions(name)?)?,
         DatasetCommand::Get { name, file, version_number } => {
@@ -49,6 +50,7 @@ pub(crate) fn dataset(folders: &Folders, arguments: &DatasetArguments) -> Result
             for name in names {
                 datasets.remove(name)?;
             }
+            artifacts::settled(&store);
         }
     }
     Ok(EXIT_COMPLETE)
@@ -89,7 +91,12 @@ fn line(version: &DatasetVersion, now: SystemTime) -> String {
     let age = age_text(now.duration_since(published_at).unwrap_or_default().as_secs());
     let DatasetVersion { name, version: number, rows, column_count, size_bytes, publisher, .. } = version;
     let (size, publisher) = (size_text(*size_bytes), escaped(publisher));
-    format!("{name}  version {number}  {age}  {size}  {rows} rows, {column_count} columns  {publisher}\n")
+    let mut text = format!("{name}  version {number}  {age}  {size}  {rows} rows, {column_count} columns  {publisher}");
+    if let Some(origin) = &version.origin {
+        let _ = write!(text, "  <cell {}> in {}", origin.cell, origin.language.title());
+        sources(origin, &mut text);
+    }
+    text + "\n"
 }
 
 /// Tells where the names of a stored session come from.
@@ -119,13 +126,18 @@ pub(crate) fn origin(folders: &Folders, arguments: &OriginArguments) -> Result<u
 }
 
 fn told((name, origin): &(String, Origin)) -> String {
-    let Origin { producer, cell, language, datasets, fetches, .. } = origin;
+    let Origin { producer, cell, language, .. } = origin;
     let mut text = format!("{}  {}  <cell {cell}> in {}", escaped(name), escaped(producer), language.title());
-    for dataset in datasets {
+    sources(origin, &mut text);
+    text + "\n"
+}
+
+/// What the run had loaded and fetched.
+fn sources(origin: &Origin, text: &mut String) {
+    for dataset in &origin.datasets {
         let _ = write!(text, "  {} version {}", escaped(&dataset.name), dataset.version);
     }
-    for fetch in fetches {
+    for fetch in &origin.fetches {
         let _ = write!(text, "  {}.{}", escaped(&fetch.connector), escaped(&fetch.fetch));
     }
-    text + "\n"
 }

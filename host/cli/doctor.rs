@@ -4,9 +4,10 @@ use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Options, is_too_short, learn_named};
+use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, HostConfig, Limits,
-    artifacts::ArtifactQuota,
+    artifacts::{ArtifactQuota, RemoteStore},
     audit::AuditFile,
     config::{ALIASES, KernelMode, Seed},
     files::Access,
@@ -20,6 +21,7 @@ use crate::{
     setup,
     terminal::{Look, escaped},
 };
+use cellar_setup::ObjectRemote;
 use cellar_wire::{
     AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson, config::Config,
 };
@@ -38,6 +40,7 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let config = config.unwrap_or_default();
     let mut report = report(&host, arguments.config.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
+    ask_remote(&mut report, config.artifacts.remote).await;
     match arguments.json {
         true => output::print_json(&report)?,
         false => output::print(&text(&report, Look::of_stdout()))?,
@@ -126,6 +129,22 @@ async fn ask_servers(report: &mut DoctorJson, bridges: Options) {
     }
 }
 
+/// Asks the remote store of artifacts for something that it may well not have.
+async fn ask_remote(report: &mut DoctorJson, options: Option<ObjectsOptions>) {
+    let Some(options) = options else { return };
+    let url = options.url.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        let remote = ObjectRemote::open(&options)?;
+        remote.list("probe/").map(drop).map_err(|error| error.to_string())
+    });
+    let asked = asked.await.unwrap_or_else(|_| Err("what asks it has panicked".to_owned()));
+    report.config.artifacts_remote = Some(match &asked {
+        Ok(()) => url,
+        Err(_) => format!("{url} (out of reach)"),
+    });
+    report.problems.extend(asked.err().map(|reason| format!("artifacts.remote: {reason}")));
+}
+
 fn guest(status: &GuestStatus) -> GuestJson {
     let (state, reason) = match &status.state {
         GuestState::Missing => ("missing", None),
@@ -171,6 +190,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         seeds: config.session.seeds.iter().map(|(language, seed)| (language.title(), seed_parts(seed))).collect(),
         limits: limits_json(&config.limits.limits()),
         artifacts: config.artifacts.quota(ArtifactQuota::default()).into(),
+        artifacts_remote: None,
         audit: config.audit.as_ref().map(|audit| AuditJson {
             file: audit.file.clone(),
             sync: audit.sync,
@@ -357,6 +377,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
             kept.artifact_mib, kept.session_mib, kept.session_count, kept.total_mib, kept.total_count
         ),
     );
+    lines.item("remote store", config.artifacts_remote.as_deref().unwrap_or("none"));
     let audit = config.audit.as_ref().map_or("none; name a file with [audit] or --audit".to_owned(), |audit| {
         let tenant = audit.tenant.as_ref().map(|tenant| format!(", for {tenant}")).unwrap_or_default();
         let synced = if audit.sync { ", synced" } else { "" };

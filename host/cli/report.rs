@@ -230,7 +230,13 @@ impl CliError {
             CliError::Token(TokenError::NameFull { .. } | TokenError::Full | TokenError::Unknown(_)) => EXIT_USAGE,
             CliError::Engine(error) if is_caller_fault(error) => EXIT_USAGE,
             CliError::Hub(error) if matches!(&**error, HubError::Engine(error) if is_caller_fault(error)) => EXIT_USAGE,
-            CliError::Artifact(error) if !matches!(error, ArtifactError::Io { .. }) => EXIT_USAGE,
+            CliError::Artifact(
+                ArtifactError::Io { .. }
+                | ArtifactError::Damaged(_)
+                | ArtifactError::Remote { .. }
+                | ArtifactError::Full,
+            ) => EXIT_FAILURE,
+            CliError::Artifact(_) => EXIT_USAGE,
             CliError::Dataset(_) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
@@ -258,6 +264,10 @@ impl CliError {
             CliError::Artifact(ArtifactError::Unknown(_) | ArtifactError::Ambiguous(_) | ArtifactError::NotAnId(_)) => {
                 "list them with `cellar artifact list`, those of runs without --session with --temporary"
             }
+            CliError::Artifact(ArtifactError::NoRemote) => {
+                "say `remote` under [artifacts] in a cellar.toml, and name that with --config"
+            }
+            CliError::Artifact(ArtifactError::Damaged(_)) => "try its remote copy again with `cellar artifact pull ID`",
             CliError::Dataset(DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. }) => {
                 "list them with `cellar dataset list`"
             }

@@ -16,6 +16,7 @@ use tokio::{
 
 use crate::{
     args::{EvalArguments, Folders, OutputArguments, PlaceArguments, RunArguments},
+    artifacts::{self, SETTLED_WITHIN},
     output::{Follower, Form, Plain},
     render::{Options, Transcript},
     report::{CliError, print_progress},
@@ -154,6 +155,7 @@ async fn start(
         session.end_recording()?;
         if own.name.is_some() {
             session.save().await?;
+            artifacts::settle(move || session.artifacts().ok()?.settle(SETTLED_WITHIN).ok()).await;
         }
     }
     Ok(code)

@@ -9,7 +9,6 @@ use std::{
 
 use cellar_engine::{
     Error, Snapshot,
-    artifacts::ArtifactQuota,
     store::{SessionStore, StoredInfo},
 };
 
@@ -19,7 +18,7 @@ use crate::{
     report::{CliError, EXIT_COMPLETE},
     terminal::{Look, escaped, padded, width},
 };
-use cellar_wire::StoredSessionJson;
+use cellar_wire::{StoredSessionJson, config::ArtifactsTable};
 
 /// Opens the folder of stored sessions.
 ///
@@ -36,7 +35,7 @@ pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
 pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Result<u8, CliError> {
     let store = store(folders)?;
     if !arguments.delete.is_empty() {
-        let artifacts = artifacts::store(folders, ArtifactQuota::default())?;
+        let artifacts = artifacts::store(folders, &ArtifactsTable::default())?;
         for name in &arguments.delete {
             store.remove(name)?;
             artifacts.forget_session(name)?;

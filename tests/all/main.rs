@@ -18,6 +18,7 @@ mod introspection;
 mod kernels;
 mod malformed;
 mod output;
+mod remote;
 mod sessions;
 mod support;
 mod tidy;

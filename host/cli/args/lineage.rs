@@ -53,7 +53,7 @@ pub(crate) struct OriginArguments {
 pub(crate) struct DatasetArguments {
     #[command(subcommand)]
     pub(crate) command: DatasetCommand,
-    /// File whose `[artifacts]` says how much may be kept
+    /// File whose `[artifacts]` says how much may be kept, and where else
     #[arg(long, global = true, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -63,6 +63,9 @@ fn errors() -> Vec<CliError> {
         ArtifactError::Ambiguous(text("ba7816")),
         ArtifactError::Io { doing: "open", path: path(), source: not_found() },
         ArtifactError::NotAnId(text("abc")),
+        ArtifactError::Damaged(text("ba7816bf8f01cfea414140de5dae2223")),
+        ArtifactError::NoRemote,
+        ArtifactError::Remote { doing: "reach", source: not_found() },
         ArtifactError::TooLarge { max: 100 },
         ArtifactError::Unknown(text("ba7816")),
     ];

@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_bridges::Doors;
-use cellar_engine::{
-    Cell, Language, Session, artifacts::ArtifactQuota, config::RunOptions, made_up_id, store::check_name,
-};
+use cellar_engine::{Cell, Language, Session, config::RunOptions, made_up_id, store::check_name};
 use cellar_setup::{Folders, Progress, SessionRequest};
 
 use crate::{
@@ -48,11 +46,11 @@ impl OwnSession {
         let has_store = name.is_some() || folders.store.is_some();
         // Before anything is made.
         name.as_deref().map(check_name).transpose()?;
-        let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
+        let table = overrides.file()?.artifacts;
         let config = HubConfig {
             overrides,
             store: name.is_some().then(|| folders.sessions()).transpose()?,
-            artifacts: has_store.then(|| folders.artifacts(quota)).transpose()?,
+            artifacts: has_store.then(|| folders.artifacts(&table)).transpose()?,
             // Whoever opened the session says when it is saved.
             is_durable: false,
             progress,

@@ -9,6 +9,8 @@
 //!        /datasets/<name>/<number>     a version of a dataset
 //!        /totals/all, <holder>         how much there is, so that it need not be counted
 //!        /unfinished/                  what is being written, each file locked by its writer
+//!        /queue/                       what is still to be done at the remote, if there is one: `queue.rs`
+//!        /quarantine/                  what is damaged: `remote.rs`
 //! ```
 //!
 //! Artifacts are capabilities. Every session has a key of its own; an artifact's id is a part of the HMAC of its digest
@@ -27,11 +29,14 @@
 mod collect;
 pub mod datasets;
 mod keys;
+mod queue;
+mod remote;
 mod session;
 mod survey;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod upkeep;
 mod writer;
 
 use std::{
@@ -50,9 +55,12 @@ use sha2::{Digest, Sha256};
 
 pub use collect::{Collected, Collection};
 pub use keys::{ArtifactKey, ArtifactKeys};
+pub use remote::RemoteStore;
 pub use session::SessionArtifacts;
+pub use upkeep::{Pulled, Pushed, Verified};
 pub use writer::ArtifactWriter;
 
+use remote::Remote;
 use writer::Keeper;
 
 /// What an id begins with in a URI.
@@ -131,6 +139,8 @@ pub struct Artifact {
     pub used_at: SystemTime,
     /// Where its bytes are. The file must not be changed.
     pub path: PathBuf,
+    /// What its bytes must be, where that was noted: SHA-256, in hexadecimal digits.
+    digest: Option<String>,
 }
 
 /// What is said of an artifact when it is stored.
@@ -165,6 +175,19 @@ pub enum ArtifactError {
     /// A dataset refers to it.
     #[error("`{0}` is held by a dataset: remove that, or publish a version without it")]
     Held(String),
+    /// It is damaged, here and wherever else it is kept.
+    #[error("artifact `{0}` is damaged, and no good copy of it is found; what is left of it was put aside")]
+    Damaged(String),
+    /// The store has no remote.
+    #[error("the store of artifacts has no remote store")]
+    NoRemote,
+    /// The remote failed.
+    #[error("cannot {doing} the remote store of artifacts")]
+    Remote {
+        doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
     /// What datasets hold leaves no room.
     #[error("the store is full of what datasets hold, which makes no room for others")]
     Full,
@@ -188,13 +211,16 @@ impl ArtifactError {
             ArtifactError::TooLarge { .. } => "artifact-too-large",
             ArtifactError::Held(_) => "artifact-held",
             ArtifactError::Full => "artifacts-full",
+            ArtifactError::Damaged(_) => "artifact-damaged",
+            ArtifactError::NoRemote => "artifact-no-remote",
+            ArtifactError::Remote { .. } => "artifact-remote",
             ArtifactError::Io { .. } => "artifact-store",
         }
     }
 }
 
 /// Who refers to an artifact, as it lies on disk.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Note {
     session: String,
     mime_type: String,
@@ -205,6 +231,9 @@ struct Note {
     /// A dataset refers to it: it makes no room for others.
     #[serde(default)]
     is_dataset: bool,
+    /// SHA-256 of the bytes, in hexadecimal digits. Older programs kept none.
+    #[serde(default)]
+    digest: Option<String>,
 }
 
 /// An agent's output, as it lies on disk.
@@ -230,6 +259,16 @@ struct Inner {
     quota: ArtifactQuota,
     /// Whether nobody gave it: those who are told of an artifact must be told where it is.
     is_temporary: bool,
+    remote: Option<Remote>,
+    verified: remote::Verified,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(remote) = &self.remote {
+            remote.signal.end();
+        }
+    }
 }
 
 impl ArtifactStore {
@@ -238,7 +277,23 @@ impl ArtifactStore {
     /// # Errors
     /// `Io` when it cannot be made.
     pub fn open(folder: impl Into<PathBuf>, quota: ArtifactQuota) -> Result<ArtifactStore, ArtifactError> {
-        ArtifactStore::make(folder.into(), quota, false)
+        ArtifactStore::make(folder.into(), quota, None, false)
+    }
+
+    /// The same with a further place, to which all goes that is stored from now on, and that lost and damaged copies come
+    /// back from. What is stored is not held up: it is sent by a thread, as long as a handle of the store is there, and what
+    /// is left then is sent the next time. What was stored before goes there with [`ArtifactStore::push`].
+    ///
+    /// # Errors
+    /// `Io` when it cannot be made.
+    pub fn open_with(
+        folder: impl Into<PathBuf>,
+        quota: ArtifactQuota,
+        remote: Arc<dyn RemoteStore>,
+    ) -> Result<ArtifactStore, ArtifactError> {
+        let store = ArtifactStore::make(folder.into(), quota, Some(remote), false)?;
+        queue::start(&store.inner);
+        Ok(store)
     }
 
     /// The place for artifacts that nobody gave a store for: a folder of this user's among temporary files, shared by
@@ -255,7 +310,7 @@ impl ArtifactStore {
             let source = io::Error::other("it is not a folder that belongs to this user alone");
             return Err(failed(&folder, "use")(source));
         }
-        let store = ArtifactStore::make(folder, quota, true)?;
+        let store = ArtifactStore::make(folder, quota, None, true)?;
         store.collect(&Collection { unused_for: quota.unused_for, ..Collection::default() })?;
         Ok(store)
     }
@@ -273,11 +328,20 @@ impl ArtifactStore {
         }
     }
 
-    fn make(folder: PathBuf, quota: ArtifactQuota, is_temporary: bool) -> Result<ArtifactStore, ArtifactError> {
+    fn make(
+        folder: PathBuf,
+        quota: ArtifactQuota,
+        remote: Option<Arc<dyn RemoteStore>>,
+        is_temporary: bool,
+    ) -> Result<ArtifactStore, ArtifactError> {
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         let key = store_key(&folder)?;
-        let store = ArtifactStore { inner: Arc::new(Inner { folder, key, quota, is_temporary }) };
-        for folder in [store.objects(), store.notes(), store.agents(), store.totals(), store.unfinished()] {
+        let remote = remote.map(|place| Remote { place, signal: Arc::default() });
+        let inner = Inner { folder, key, quota, is_temporary, remote, verified: Mutex::default() };
+        let store = ArtifactStore { inner: Arc::new(inner) };
+        let queue = store.inner.remote.is_some().then(|| store.queue());
+        let folders = [store.objects(), store.notes(), store.agents(), store.totals(), store.unfinished()];
+        for folder in folders.into_iter().chain(queue) {
             make_folder(&folder).map_err(failed(&folder, "make"))?;
         }
         Ok(store)
@@ -366,26 +430,29 @@ impl ArtifactStore {
     /// `NotAnId`, `Ambiguous`, `Unknown`, `Io`.
     pub fn get(&self, id: &str) -> Result<Artifact, ArtifactError> {
         let id = self.resolve(id)?;
-        let found = self.survey(Some(&id))?.remove(&id);
-        found.map(|held| held.artifact).ok_or(ArtifactError::Unknown(id))
+        let find = || -> Result<Option<Artifact>, ArtifactError> {
+            Ok(self.survey(Some(&id))?.remove(&id).map(|held| held.artifact))
+        };
+        if let Some(found) = find()? {
+            return Ok(found);
+        }
+        if let Some(remote) = &self.inner.remote
+            && self.restore(&id, None, |_| true, remote)?
+            && let Some(found) = find()?
+        {
+            return Ok(found);
+        }
+        Err(ArtifactError::Unknown(id))
     }
 
-    /// Opens the bytes of an artifact, and notes that it was used.
+    /// Opens the bytes of an artifact, and notes that it was used. A copy that is missing or damaged is fetched back from the
+    /// remote, if there is one.
     ///
     /// # Errors
-    /// As [`ArtifactStore::get`].
+    /// As [`ArtifactStore::get`]; `Damaged`, `Remote`.
     pub fn read(&self, id: &str) -> Result<File, ArtifactError> {
-        self.open_object(&self.resolve(id)?)
-    }
-
-    fn open_object(&self, id: &str) -> Result<File, ArtifactError> {
-        let path = self.objects().join(id);
-        let file = open_file(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ArtifactError::Unknown(id.to_owned()),
-            _ => failed(&path, "open")(error),
-        })?;
-        touch(&file);
-        Ok(file)
+        let Artifact { id, digest, .. } = self.get(id)?;
+        self.open_object(&id, digest.as_deref())
     }
 
     /// All artifacts, the most recently used first.
@@ -409,6 +476,7 @@ impl ArtifactStore {
         }
         self.forget_totals()?;
         self.remove(&held)?;
+        self.forget_later(&held.artifact.id)?;
         Ok(held.artifact)
     }
 
@@ -423,7 +491,9 @@ impl ArtifactStore {
             let folder = self.notes().join(&holder);
             let mut forgotten = Vec::new();
             for id in names_in(&folder)? {
-                if read_json::<Note>(&folder.join(&id)).is_some_and(|note| note.session == session) {
+                // What datasets hold is noted under names that a session may have, too.
+                let is_its = |note: Note| note.session == session && !note.is_dataset;
+                if read_json::<Note>(&folder.join(&id)).is_some_and(is_its) {
                     remove_file(&folder.join(&id))?;
                     forgotten.push(id);
                 }

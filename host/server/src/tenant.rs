@@ -14,7 +14,7 @@ use cellar_bridges::Doors;
 use cellar_core::sync::lock;
 use cellar_engine::{
     Error, Host, HostConfig, Snapshot,
-    artifacts::{ArtifactQuota, ArtifactStore},
+    artifacts::ArtifactStore,
     store::{SessionStore, StoredInfo},
 };
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
@@ -42,7 +42,6 @@ const SNAPSHOTS: &str = ".snapshots";
 /// Where is kept which sessions are a sandbox of E2B's clients, likewise.
 const SANDBOXES: &str = ".sandboxes";
 /// Where artifacts are kept, likewise.
-const ARTIFACTS: &str = ".artifacts";
 /// Snapshots that a tenant may keep.
 const SNAPSHOTS_MAX: usize = 10_000;
 
@@ -126,8 +125,7 @@ impl Tenant {
     ) -> Result<Tenant, HubError> {
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
-        let quota = overrides.file()?.artifacts.quota(ArtifactQuota::default());
-        let artifacts = ArtifactStore::open(store.join(ARTIFACTS), quota)?;
+        let artifacts = cellar_setup::artifacts(&store, &overrides.file()?.artifacts)?;
         let offers = Offers::default();
         let sandboxes = Sandboxes::open(store.join(SANDBOXES));
         let mut hub_config = HubConfig::default();

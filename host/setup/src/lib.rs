@@ -1,6 +1,7 @@
 //! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
 //! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
 
+mod remote;
 mod room;
 
 use std::{
@@ -23,6 +24,7 @@ use cellar_engine::{
 };
 use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
 
+pub use remote::ObjectRemote;
 pub use room::{kernels_max, memory_bytes};
 
 /// Where artifacts lie in the folder of the sessions, by a name that no session can have.
@@ -113,10 +115,21 @@ impl Folders {
     /// Opens the store of artifacts beside the stored sessions. Blocks.
     ///
     /// # Errors
-    /// `Folder`, or it cannot be made.
-    pub fn artifacts(&self, quota: ArtifactQuota) -> Result<ArtifactStore, SetupError> {
-        Ok(ArtifactStore::open(self.store()?.join(ARTIFACTS), quota)?)
+    /// `Folder`, or it cannot be made; what is said of its remote store cannot be used.
+    pub fn artifacts(&self, table: &ArtifactsTable) -> Result<ArtifactStore, SetupError> {
+        artifacts(&self.store()?, table)
     }
+}
+
+/// Opens the store of artifacts beside the sessions of a folder. Blocks.
+///
+/// # Errors
+/// It cannot be made; what is said of its remote store cannot be used.
+pub fn artifacts(sessions: &Path, table: &ArtifactsTable) -> Result<ArtifactStore, SetupError> {
+    let (folder, quota) = (sessions.join(ARTIFACTS), table.quota(ArtifactQuota::default()));
+    let Some(options) = &table.remote else { return Ok(ArtifactStore::open(folder, quota)?) };
+    let unusable = |what| ArtifactError::Remote { doing: "use", source: io::Error::other(what) };
+    Ok(ArtifactStore::open_with(folder, quota, ObjectRemote::open(options).map_err(unusable)?)?)
 }
 
 /// `guests` beside the folder that the program is in, if it is there.
@@ -283,8 +296,8 @@ impl Granted {
 
 /// The place where things are kept that nobody gave a store for, if it is to have another quota than usual.
 fn temporary_store(table: &ArtifactsTable) -> Result<Option<ArtifactStore>, SetupError> {
-    let is_usual = *table == ArtifactsTable::default();
-    Ok((!is_usual).then(|| ArtifactStore::temporary(table.quota(ArtifactQuota::TEMPORARY))).transpose()?)
+    let quota = table.quota(ArtifactQuota::TEMPORARY);
+    Ok((quota != ArtifactQuota::TEMPORARY).then(|| ArtifactStore::temporary(quota)).transpose()?)
 }
 
 /// The audit log that the flag or the file names, in the name of whoever runs this process.

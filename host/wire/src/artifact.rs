@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::artifacts::{Artifact, Collected};
+use cellar_engine::artifacts::{Artifact, Collected, Pulled, Pushed, Verified};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -37,6 +37,61 @@ pub struct ArtifactJson {
 pub struct CollectedJson {
     pub count: usize,
     pub size_bytes: u64,
+}
+
+/// What came of holding artifacts to their digests.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifiedJson {
+    /// How many are what they were when they were stored.
+    pub sound: usize,
+    /// How many an older program kept no digest of.
+    pub unknown: usize,
+    /// Ids of those that were missing or damaged here, and were fetched back.
+    pub healed: Vec<String>,
+    /// Ids of those that were sent to the remote store again.
+    pub sent: Vec<String>,
+    /// Ids of those of which there is no good copy.
+    pub lost: Vec<String>,
+}
+
+/// What was sent to the remote store.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PushedJson {
+    pub sent: usize,
+    /// What another process is about to send.
+    pub queued: usize,
+}
+
+/// What came from the remote store.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PulledJson {
+    /// Versions of datasets that others published.
+    pub versions: usize,
+    pub artifacts: usize,
+    /// Ids of those of which there is no good copy.
+    pub lost: Vec<String>,
+}
+
+impl From<&Verified> for VerifiedJson {
+    fn from(verified: &Verified) -> VerifiedJson {
+        let Verified { sound, unknown, healed, sent, lost, .. } = verified.clone();
+        VerifiedJson { sound, unknown, healed, sent, lost }
+    }
+}
+
+impl From<Pushed> for PushedJson {
+    fn from(pushed: Pushed) -> PushedJson {
+        PushedJson { sent: pushed.sent, queued: pushed.queued }
+    }
+}
+
+impl From<&Pulled> for PulledJson {
+    fn from(pulled: &Pulled) -> PulledJson {
+        PulledJson { versions: pulled.versions, artifacts: pulled.artifacts, lost: pulled.lost.clone() }
+    }
 }
 
 impl From<&Artifact> for ArtifactJson {

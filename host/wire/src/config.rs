@@ -14,6 +14,7 @@ use std::{
 };
 
 use cellar_bridges::Options;
+use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, Language, Limits,
     artifacts::ArtifactQuota,
@@ -168,6 +169,9 @@ pub struct ArtifactsTable {
     pub total_count: Option<u64>,
     /// `unused_days`: how long one is kept after its last use, 1 to 36500.
     pub unused_days: Option<u64>,
+    /// `remote` and `remote_options`: an object store where all of them are kept as well, and come back from. Without a
+    /// store they are not.
+    pub remote: Option<ObjectsOptions>,
 }
 
 impl ArtifactsTable {

@@ -75,6 +75,8 @@ pub struct ConfigJson {
     pub seeds: BTreeMap<&'static str, Vec<String>>,
     pub limits: LimitsJson,
     pub artifacts: ArtifactQuotaJson,
+    /// Where they are kept as well, and whether it is out of reach.
+    pub artifacts_remote: Option<String>,
     pub audit: Option<AuditJson>,
 }
 

@@ -23,7 +23,7 @@ mod server;
 mod session;
 mod stdio;
 
-pub use artifact::{ArtifactJson, CollectedJson};
+pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};

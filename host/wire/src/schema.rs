@@ -6,7 +6,8 @@ use cellar_engine::audit::AuditEntry;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
-    ArtifactJson, CollectedJson, DoctorJson, EventJson, Line, OutputsJson, ResultJson, StoredSessionJson,
+    ArtifactJson, CollectedJson, DatasetJson, DoctorJson, EventJson, Line, OriginsJson, OutputsJson, PulledJson,
+    PushedJson, ResultJson, StoredSessionJson, VerifiedJson,
     request::RunJson,
     stdio::{Answer, RequestJson},
 };
@@ -38,6 +39,18 @@ pub enum Shape {
     Artifact,
     /// What `cellar artifact gc --json` prints.
     Collected,
+    /// What `cellar artifact verify --json` prints.
+    Verified,
+    /// What `cellar artifact push --json` prints.
+    Pushed,
+    /// What `cellar artifact pull --json` prints.
+    Pulled,
+    /// What `cellar dataset list --json` and `cellar dataset show --json` print.
+    Datasets,
+    /// What `cellar dataset publish --json` prints.
+    Dataset,
+    /// What `cellar origin --json` prints.
+    Origins,
     /// A line of an audit log.
     Audit,
 }
@@ -50,7 +63,7 @@ impl fmt::Display for Shape {
 
 impl Shape {
     /// Every shape.
-    pub const ALL: [Shape; 13] = [
+    pub const ALL: [Shape; 19] = [
         Shape::Run,
         Shape::Event,
         Shape::Result,
@@ -63,6 +76,12 @@ impl Shape {
         Shape::Artifacts,
         Shape::Artifact,
         Shape::Collected,
+        Shape::Verified,
+        Shape::Pushed,
+        Shape::Pulled,
+        Shape::Datasets,
+        Shape::Dataset,
+        Shape::Origins,
         Shape::Audit,
     ];
 
@@ -81,6 +100,12 @@ impl Shape {
             Shape::Artifacts => "artifacts",
             Shape::Artifact => "artifact",
             Shape::Collected => "collected",
+            Shape::Verified => "verified",
+            Shape::Pushed => "pushed",
+            Shape::Pulled => "pulled",
+            Shape::Datasets => "datasets",
+            Shape::Dataset => "dataset",
+            Shape::Origins => "origins",
             Shape::Audit => "audit",
         }
     }
@@ -105,6 +130,12 @@ impl Shape {
             Shape::Artifacts => "What `cellar artifact list --json` prints",
             Shape::Artifact => "What `cellar artifact put --json` prints",
             Shape::Collected => "What `cellar artifact gc --json` prints",
+            Shape::Verified => "What `cellar artifact verify --json` prints",
+            Shape::Pushed => "What `cellar artifact push --json` prints",
+            Shape::Pulled => "What `cellar artifact pull --json` prints",
+            Shape::Datasets => "What `cellar dataset list --json` and `cellar dataset show --json` print",
+            Shape::Dataset => "What `cellar dataset publish --json` prints",
+            Shape::Origins => "What `cellar origin --json` prints",
             Shape::Audit => "A line of an audit log",
         }
     }
@@ -124,6 +155,12 @@ impl Shape {
             Shape::Artifacts => written::<Vec<ArtifactJson>>(),
             Shape::Artifact => written::<ArtifactJson>(),
             Shape::Collected => written::<CollectedJson>(),
+            Shape::Verified => written::<VerifiedJson>(),
+            Shape::Pushed => written::<PushedJson>(),
+            Shape::Pulled => written::<PulledJson>(),
+            Shape::Datasets => written::<Vec<DatasetJson>>(),
+            Shape::Dataset => written::<DatasetJson>(),
+            Shape::Origins => written::<OriginsJson>(),
             Shape::Audit => written::<AuditEntry>(),
         };
         // The names of types are no business of whoever reads the schema.

@@ -121,6 +121,7 @@ impl ArtifactStore {
 
     fn take_away(&self, held: &Held, collected: &mut Collected) -> Result<(), ArtifactError> {
         self.remove(held)?;
+        self.forget_later(&held.artifact.id)?;
         collected.count += 1;
         collected.size_bytes += held.artifact.size_bytes;
         Ok(())

@@ -2,9 +2,12 @@
 //!
 //! A dataset is a folder of the store with a file for each version, which never changes. The rows of a version are an artifact
 //! that the dataset holds: it makes no room for others while a version refers to it. Versions are numbered under the lock of
-//! the store, so that whoever publishes at the same time, in whatever process, gets a number of their own.
+//! the store, so that whoever publishes at the same time, in whatever process, gets a number of their own. Stores that share a remote
+//! number on their own: what another one published comes with [`ArtifactStore::pull`], or when a name or a version is asked for that
+//! is not here, and gets the next number here if its own is taken.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
@@ -16,8 +19,8 @@ use cellar_tables::{PARQUET_TYPE, TableError, shape};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Artifact, ArtifactError, ArtifactStore, ArtifactWriter, Description, Note, failed, key, make_folder, names_in,
-    open_file, remove_file, word, writer::Keeper,
+    Artifact, ArtifactError, ArtifactStore, ArtifactWriter, Description, Note, failed, is_id, key, make_folder,
+    names_in, open_file, queue::entry_of, remote::remote_failed, remove_file, word, writer::Keeper,
 };
 
 /// Bytes of a dataset's name.
@@ -57,6 +60,9 @@ pub struct DatasetVersion {
     pub published_at: u64,
     /// Where the rows come from, as far as that is known.
     pub origin: Option<Origin>,
+    /// SHA-256 of the file, in hexadecimal digits, where that was noted.
+    #[serde(default)]
+    pub digest: Option<String>,
 }
 
 /// What is said of a version when it is published.
@@ -89,6 +95,11 @@ pub enum DatasetError {
     /// There is no such version of it, or none any more.
     #[error("dataset `{name}` has no version {version}; its latest is {latest}")]
     NoVersion { name: String, version: u64, latest: u64 },
+    /// Whoever made the run has not seen it.
+    #[error(
+        "dataset `{name}` was published elsewhere, and whoever made this run has not seen it: read it first, and say so with the run (`seen`: `dataset`, `{name}`)"
+    )]
+    Unseen { name: String },
     /// There are so many that no more can be published.
     #[error("{DATASETS_MAX} datasets are published, and no more can be")]
     TooMany,
@@ -108,6 +119,7 @@ impl DatasetError {
             DatasetError::Unknown { .. } => "dataset-unknown",
             DatasetError::Ambiguous { .. } => "dataset-ambiguous",
             DatasetError::NoVersion { .. } => "dataset-version",
+            DatasetError::Unseen { .. } => "dataset-unseen",
             DatasetError::TooMany => "datasets-full",
             DatasetError::NotATable(_) => "dataset-table",
             DatasetError::Artifact(error) => error.code(),
@@ -180,7 +192,13 @@ impl Datasets {
     /// # Errors
     /// `Name`, `Unknown`, `Ambiguous`, `Artifact`.
     pub fn versions(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
-        let versions = if check_name(name).is_ok() { self.log(name)? } else { Vec::new() };
+        if check_name(name).is_err() {
+            return Err(self.unknown(name)?);
+        }
+        let mut versions = self.log(name)?;
+        if versions.is_empty() && self.pull(name)? > 0 {
+            versions = self.log(name)?;
+        }
         if versions.is_empty() { Err(self.unknown(name)?) } else { Ok(versions) }
     }
 
@@ -190,6 +208,10 @@ impl Datasets {
     /// As [`Datasets::versions`], and `NoVersion`.
     pub fn get(&self, name: &str, version: Option<u64>) -> Result<DatasetVersion, DatasetError> {
         let mut versions = self.versions(name)?;
+        let is_newer = |versions: &[DatasetVersion]| versions.last().map(|last| last.version) < version;
+        if is_newer(&versions) && self.pull(name)? > 0 {
+            versions = self.versions(name)?;
+        }
         let latest = versions.last().map_or(0, |latest| latest.version);
         let wanted = version.unwrap_or(latest);
         let place = versions.iter().position(|each| each.version == wanted);
@@ -197,13 +219,14 @@ impl Datasets {
         Ok(versions.swap_remove(place))
     }
 
-    /// Opens the rows of a version, a Parquet file; the latest unless one is wanted.
+    /// Opens the rows of a version, a Parquet file; the latest unless one is wanted. Rows that are missing or damaged are
+    /// fetched back from the remote, if there is one.
     ///
     /// # Errors
-    /// As [`Datasets::get`].
+    /// As [`Datasets::get`]; `Artifact`.
     pub fn open(&self, name: &str, version: Option<u64>) -> Result<(DatasetVersion, File), DatasetError> {
         let found = self.get(name, version)?;
-        let file = self.store.open_object(&found.artifact)?;
+        let file = self.store.open_object(&found.artifact, found.digest.as_deref())?;
         Ok((found, file))
     }
 
@@ -213,11 +236,14 @@ impl Datasets {
     /// As [`Datasets::versions`].
     pub fn remove(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
         self.versions(name)?;
+        // What is not known here would come back.
+        self.pull(name)?;
         let _lock = self.store.lock()?;
         let versions = self.log(name)?;
         let folder = self.folder(name);
         for version in &versions {
             remove_file(&folder.join(version.version.to_string()))?;
+            self.store.forget_version_later(version)?;
         }
         for version in &versions {
             self.let_go(name, &version.artifact)?;
@@ -227,7 +253,7 @@ impl Datasets {
         Ok(versions)
     }
 
-    fn names(&self) -> Result<Vec<String>, DatasetError> {
+    pub(super) fn names(&self) -> Result<Vec<String>, DatasetError> {
         let mut names = names_in(&self.root())?;
         names.retain(|name| check_name(name).is_ok());
         names.sort_unstable();
@@ -235,12 +261,74 @@ impl Datasets {
     }
 
     /// The versions there are, the oldest first.
-    fn log(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
-        let folder = self.folder(name);
-        let mut numbers: Vec<u64> = names_in(&folder)?.iter().filter_map(|file| file.parse().ok()).collect();
+    pub(super) fn log(&self, name: &str) -> Result<Vec<DatasetVersion>, DatasetError> {
+        let numbers = self.numbers(name)?;
+        Ok(numbers.into_iter().filter_map(|number| self.version_here(name, number)).collect())
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<u64>, DatasetError> {
+        let mut numbers: Vec<u64> = names_in(&self.folder(name))?.iter().filter_map(|file| file.parse().ok()).collect();
         numbers.sort_unstable();
-        let read = |number: u64| read_version(&folder.join(number.to_string()));
-        Ok(numbers.into_iter().filter_map(read).collect())
+        Ok(numbers)
+    }
+
+    /// A version that is here.
+    pub(super) fn version_here(&self, name: &str, number: u64) -> Option<DatasetVersion> {
+        read_version(&self.folder(name).join(number.to_string()))
+    }
+
+    /// Takes over what other stores published under a name that have the same remote. Says how many versions are new here.
+    ///
+    /// # Errors
+    /// `Artifact`.
+    pub(super) fn pull(&self, name: &str) -> Result<usize, DatasetError> {
+        let Some(remote) = &self.store.inner.remote else { return Ok(0) };
+        let prefix = format!("datasets/{name}/");
+        let listed = remote.place.list(&prefix).map_err(remote_failed("list what is in"))?;
+        let mut keys: Vec<String> = listed.unwrap_or_default();
+        // By the time of publication, with which they begin.
+        keys.sort_unstable();
+        keys.dedup();
+        let surplus = keys.len().saturating_sub(VERSIONS_MAX);
+        keys.drain(..surplus);
+        let known: HashSet<String> = self.log(name)?.iter().map(version_key).collect();
+        let mut taken = 0;
+        for key in keys {
+            if known.contains(&key) || self.store.is_forgotten(&entry_of(&key)) {
+                continue;
+            }
+            let found: Option<DatasetVersion> = self.store.remote_json(&key, VERSION_BYTES_MAX, remote)?;
+            // The remote may have been given anything.
+            let is_it = |found: &DatasetVersion| {
+                found.name == name && is_id(&found.artifact) && found.version > 0 && version_key(found) == key
+            };
+            if let Some(found) = found.filter(is_it)
+                && self.take_over(found)?
+            {
+                taken += 1;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Makes a version known here. Its rows come when they are needed.
+    fn take_over(&self, version: DatasetVersion) -> Result<bool, DatasetError> {
+        let name = version.name.clone();
+        let folder = self.folder(&name);
+        let _lock = self.store.lock()?;
+        if !folder.exists() && names_in(&self.root())?.len() >= DATASETS_MAX {
+            return Err(DatasetError::TooMany);
+        }
+        let numbers = self.numbers(&name)?;
+        let is_here = self.log(&name)?.iter().any(|here| version_key(here) == version_key(&version));
+        if is_here || numbers.len() >= VERSIONS_MAX {
+            return Ok(false);
+        }
+        make_folder(&folder).map_err(failed(&folder, "make"))?;
+        let next = numbers.last().copied().unwrap_or_default().saturating_add(1);
+        let number = if numbers.contains(&version.version) { next } else { version.version };
+        self.store.write_json(&folder, &number.to_string(), &DatasetVersion { version: number, ..version })?;
+        Ok(true)
     }
 
     /// Adds a version. The rows are stored.
@@ -254,16 +342,19 @@ impl Datasets {
         }
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         let known = self.log(&name)?;
-        let number = known.last().map_or(0, |latest| latest.version).saturating_add(1);
+        // One that cannot be read has its number all the same.
+        let number = self.numbers(&name)?.last().copied().unwrap_or_default().saturating_add(1);
         let version = DatasetVersion { version: number, ..version };
         // A version that went meanwhile may have had the same rows, and taken the note along.
         let notes = self.store.notes().join(key(&holder_name(&name)));
         make_folder(&notes).map_err(failed(&notes, "make"))?;
         self.store.write_json(&notes, &artifact.id, &note(&name, artifact))?;
+        self.store.send_version_later(&version)?;
         self.store.write_json(&folder, &number.to_string(), &version)?;
         let excess = known.len().saturating_add(1).saturating_sub(keep.clamp(1, VERSIONS_MAX));
         for old in known.iter().take(excess) {
             remove_file(&folder.join(old.version.to_string()))?;
+            self.store.forget_version_later(old)?;
             self.let_go(&name, &old.artifact)?;
         }
         Ok(version)
@@ -275,6 +366,7 @@ impl Datasets {
             return Ok(());
         }
         self.store.forget_totals()?;
+        self.store.forget_later(artifact)?;
         Ok(remove_file(&self.store.notes().join(key(&holder_name(name))).join(artifact))?)
     }
 
@@ -291,7 +383,7 @@ impl Datasets {
         let mut near: Vec<(usize, &String)> = names
             .iter()
             .filter(|known| known.len().abs_diff(name.len()) <= 3)
-            .map(|known| (distance(&self::plain(known), &plain), known))
+            .map(|known| (strsim::levenshtein(&self::plain(known), &plain), known))
             .filter(|(distance, _)| *distance <= 3)
             .collect();
         near.sort();
@@ -350,6 +442,7 @@ impl DatasetWriter {
             publisher: short(&publisher),
             published_at: wall_nanos(),
             origin,
+            digest: artifact.digest.clone(),
         };
         datasets.add(version, &artifact, keep.unwrap_or(VERSIONS_MAX))
     }
@@ -374,7 +467,14 @@ fn note(name: &str, artifact: &Artifact) -> Note {
         title: artifact.title.clone(),
         kept_at: wall_nanos(),
         is_dataset: true,
+        digest: artifact.digest.clone(),
     }
+}
+
+/// What a version is called at the remote, whatever its number is here.
+pub(super) fn version_key(version: &DatasetVersion) -> String {
+    let DatasetVersion { name, published_at, artifact, .. } = version;
+    format!("datasets/{name}/{published_at:020}-{artifact}")
 }
 
 /// What holds the artifacts of a dataset, among the names of sessions.
@@ -397,21 +497,6 @@ pub fn check_name(name: &str) -> Result<(), DatasetError> {
 /// A name without what people leave out or mix up.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(NAME_BYTES_MAX).collect()
-}
-
-/// How many letters must change to make one text of another.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, a) in (1..).zip(one.chars()) {
-        let mut diagonal = std::mem::replace(&mut row[0], line);
-        for (place, b) in (1..).zip(&other) {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[place];
-            row[place] = changed.min(row[place] + 1).min(row[place - 1] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

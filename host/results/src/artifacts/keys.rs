@@ -36,8 +36,15 @@ impl ArtifactKey {
     }
 
     /// The id of what has this digest.
-    pub(super) fn id_of(&self, digest: Sha256) -> String {
-        digits(self.mac(b"artifact", &digest.finalize()))
+    pub(super) fn id_of(&self, digest: &[u8]) -> String {
+        digits(self.mac(b"artifact", digest))
+    }
+
+    /// Whether the id of what has this digest, in hexadecimal digits, is this one. Older programs made ids of the digest alone.
+    pub(super) fn makes(&self, id: &str, digest: &str) -> bool {
+        let byte = |place| digest.get(place..place + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..digest.len()).step_by(2).map(byte).collect();
+        bytes.is_some_and(|bytes| self.id_of(&bytes) == id) || digest.starts_with(id)
     }
 
     /// What the folder is called in which the owner of the key has its notes.
@@ -71,7 +78,12 @@ impl fmt::Debug for ArtifactKey {
 
 /// The start of some bytes, as long as an id.
 pub(super) fn digits(bytes: [u8; KEY_BYTES]) -> String {
-    bytes.iter().take(ID_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&bytes[..ID_DIGITS / 2])
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a session reaches: what is kept under its own key, and what was kept under others up to a moment.

@@ -4,12 +4,13 @@ use std::{
     fs::{self, File},
     io,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use super::{
-    AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKeys, ArtifactQuota, ArtifactStore, ArtifactWriter,
-    Description, Label, Note, failed, is_id, key, make_folder, names_in, read_json, word, writer::Keeper,
+    AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKey, ArtifactKeys, ArtifactQuota, ArtifactStore,
+    ArtifactWriter, Description, Label, Note, failed, is_id, key, make_folder, names_in, read_json, remote::RemoteNote,
+    word, writer::Keeper,
 };
 
 /// A store as a session sees it: what the session keeps in it, and what it was handed. Nothing else that is in the store
@@ -23,8 +24,10 @@ pub struct SessionArtifacts {
 }
 
 /// A place where notes are that a session reaches.
-struct Place {
+struct Place<'k> {
     holder: String,
+    /// What makes the ids there; nothing where they may have been made elsewhere.
+    key: Option<&'k ArtifactKey>,
     /// What was kept there later is not reached.
     until: u64,
 }
@@ -149,27 +152,61 @@ impl SessionArtifacts {
             let here = self.at(&place, &given)?;
             found = found.or(here);
         }
-        found.ok_or(ArtifactError::Unknown(given))
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        self.fetch_back(&given)?.ok_or(ArtifactError::Unknown(given))
     }
 
-    /// Opens the bytes of an artifact, and notes that it was used.
+    /// What the remote has of what the session reaches, once it is here.
+    fn fetch_back(&self, id: &str) -> Result<Option<Artifact>, ArtifactError> {
+        let Some(remote) = &self.store.inner.remote else { return Ok(None) };
+        let place_of = |holder: &str| self.places().find(|place| place.holder == holder);
+        let mut place = None;
+        let is_reached = |found: &RemoteNote| {
+            place = place_of(&found.holder).filter(|place| found.note.kept_at <= place.until);
+            // Whoever writes into the remote does not make ids, where the key is known.
+            let is_made = |key: &ArtifactKey| found.note.digest.as_deref().is_some_and(|digest| key.makes(id, digest));
+            place.as_ref().is_some_and(|place| place.key.is_none_or(is_made))
+        };
+        if !self.store.restore(id, None, is_reached, remote)? {
+            return Ok(None);
+        }
+        place.map_or(Ok(None), |place| self.at(&place, id))
+    }
+
+    /// Opens the bytes of an artifact, and notes that it was used. A copy that is missing or damaged is fetched back from the
+    /// remote, if there is one.
     ///
     /// # Errors
-    /// As [`SessionArtifacts::get`].
+    /// As [`SessionArtifacts::get`]; `Damaged`, `Remote`.
     pub fn read(&self, id: &str) -> Result<File, ArtifactError> {
-        self.store.open_object(&self.get(id)?.id)
+        let Artifact { id, digest, .. } = self.get(id)?;
+        self.store.open_object(&id, digest.as_deref())
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> {
-        let own = Place { holder: self.keeper.holder.clone(), until: u64::MAX };
-        let earlier = self.keys.earlier.iter().rev();
-        let earlier = earlier.map(|earlier| Place { holder: earlier.key.holder(), until: earlier.until });
-        let handed = (!self.is_temporary()).then(|| Place { holder: key(&self.keeper.session), until: u64::MAX });
+    /// Waits until nothing is queued for the remote any more, or for so long, and says how much still is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn settle(&self, most: Duration) -> Result<usize, ArtifactError> {
+        self.store.settle(most)
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        let own = Place { holder: self.keeper.holder.clone(), key: Some(&self.keys.own), until: u64::MAX };
+        let earlier = self.keys.earlier.iter().rev().map(|earlier| Place {
+            holder: earlier.key.holder(),
+            key: Some(&earlier.key),
+            until: earlier.until,
+        });
+        let handed = || Place { holder: key(&self.keeper.session), key: None, until: u64::MAX };
+        let handed = (!self.is_temporary()).then(handed);
         std::iter::once(own).chain(earlier).chain(handed)
     }
 
     /// An artifact that is noted in a place.
-    fn at(&self, place: &Place, id: &str) -> Result<Option<Artifact>, ArtifactError> {
+    fn at(&self, place: &Place<'_>, id: &str) -> Result<Option<Artifact>, ArtifactError> {
         let note = read_json::<Note>(&self.store.notes().join(&place.holder).join(id));
         let Some(note) = note.filter(|note| note.kept_at <= place.until) else { return Ok(None) };
         let path = self.store.objects().join(id);
@@ -187,6 +224,7 @@ impl SessionArtifacts {
             labels: Vec::new(),
             used_at: found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             path,
+            digest: note.digest,
         }))
     }
 }

@@ -34,6 +34,7 @@ impl ArtifactStore {
                 labels: Vec::new(),
                 used_at: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
                 path,
+                digest: None,
             };
             found.insert(id, Held { artifact, holders: Vec::new(), labels: Vec::new(), is_pinned: false });
         }
@@ -46,6 +47,7 @@ impl ArtifactStore {
                     let artifact = &mut held.artifact;
                     artifact.mime_type = note.mime_type;
                     artifact.title = note.title.or(artifact.title.take());
+                    artifact.digest = note.digest.or(artifact.digest.take());
                     artifact.sessions.push(note.session);
                     held.holders.push(holder.clone());
                 }
@@ -78,6 +80,10 @@ impl ArtifactStore {
         }
         for label in &held.labels {
             remove_file(label)?;
+        }
+        if self.inner.remote.is_some() {
+            // What is not there any more is not sent.
+            remove_file(&self.queue().join(&held.artifact.id))?;
         }
         remove_file(&held.artifact.path)
     }

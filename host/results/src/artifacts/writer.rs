@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use super::{
-    Artifact, ArtifactError, ArtifactKey, ArtifactStore, Description, Note, collect::Coming, failed, make_folder,
-    open_file, read_json, touch, word,
+    Artifact, ArtifactError, ArtifactKey, ArtifactStore, Description, Note, collect::Coming, failed, keys::hexadecimal,
+    make_folder, open_file, read_json, touch, word,
 };
 
 /// Bytes that an artifact may have before room is made for it.
@@ -164,7 +164,34 @@ impl ArtifactWriter {
     /// # Errors
     /// `TooLarge` when it is larger than all that its session may have, `Io`.
     pub fn finish(self, description: Description<'_>) -> Result<Artifact, ArtifactError> {
-        let ArtifactWriter { store, keeper, file, digest, size_bytes, claim } = self;
+        let digest = self.digest.clone().finalize();
+        let id = self.keeper.key.id_of(&digest);
+        let note = Note {
+            session: self.keeper.session.clone(),
+            mime_type: word(description.mime_type),
+            title: description.title.map(word),
+            kept_at: wall_nanos(),
+            is_dataset: self.keeper.is_dataset,
+            digest: Some(hexadecimal(&digest)),
+        };
+        self.store_as(id, note, true)
+    }
+
+    /// The digest of what was written, in hexadecimal digits.
+    pub(super) fn digest(&self) -> String {
+        hexadecimal(&self.digest.clone().finalize())
+    }
+
+    /// Stores what came back from the remote.
+    ///
+    /// # Errors
+    /// As [`ArtifactWriter::finish`].
+    pub(super) fn restore(self, id: &str, note: Note) -> Result<Artifact, ArtifactError> {
+        self.store_as(id.to_owned(), note, false)
+    }
+
+    fn store_as(self, id: String, note: Note, is_new: bool) -> Result<Artifact, ArtifactError> {
+        let ArtifactWriter { store, keeper, file, size_bytes, claim, .. } = self;
         let others = claim.of_others(&lock(&CLAIMED));
         let quota = store.quota();
         let max = quota.session_bytes.min(quota.total_bytes);
@@ -172,7 +199,6 @@ impl ArtifactWriter {
             return Err(ArtifactError::TooLarge { max });
         }
         store.sync(file.as_file()).map_err(failed(file.path(), "sync"))?;
-        let id = keeper.key.id_of(digest);
         let path = store.objects().join(&id);
         let notes = store.notes().join(&keeper.holder);
         let _lock = store.lock()?;
@@ -183,10 +209,15 @@ impl ArtifactWriter {
         let is_counted = noted.is_some() && found.as_ref().is_some_and(|(bytes, _)| *bytes == size_bytes);
         let coming = Coming { id: Some(&id), bytes: size_bytes, is_counted, others };
         let (mut of_all, mut of_held) = store.make_room(&keeper.holder, &coming)?;
+        // What was here whole and noted with its digest is at the remote, or queued for it.
+        let mut is_new = is_new;
         match found {
-            Some((bytes, same)) if bytes == size_bytes => touch(&same),
+            Some((bytes, same)) if bytes == size_bytes && store.is_sound(&id, &same, note.digest.as_deref())? => {
+                is_new &= noted.as_ref().is_none_or(|noted| noted.digest.is_none());
+                touch(&same);
+            }
             found => {
-                // One of another size was damaged by a crash of the machine.
+                // One that is there was damaged.
                 match found {
                     Some((bytes, _)) => of_all.bytes = of_all.bytes.saturating_sub(bytes).saturating_add(size_bytes),
                     None => of_all.add(size_bytes),
@@ -194,19 +225,19 @@ impl ArtifactWriter {
                 file.persist(&path).map_err(|error| failed(&path, "store")(error.error))?;
                 let folder = store.objects();
                 File::open(&folder).and_then(|folder| store.sync(&folder)).map_err(failed(&folder, "sync"))?;
+                store.forget_quarantined(&id)?;
             }
         }
         if !is_counted {
             of_held.add(size_bytes);
         }
-        let note = Note {
-            session: keeper.session.clone(),
-            mime_type: word(description.mime_type),
-            title: description.title.map(word),
-            // Who was handed what was kept up to a moment has it still when it is kept again.
-            kept_at: noted.map_or_else(wall_nanos, |noted| noted.kept_at),
-            is_dataset: keeper.is_dataset,
-        };
+        // Who was handed what was kept up to a moment has it still when it is kept again.
+        let kept_at = noted.as_ref().map_or(note.kept_at, |noted| noted.kept_at);
+        let note = Note { kept_at, ..note };
+        if is_new {
+            // Before anybody is told that it is stored.
+            store.send_later(&id, &keeper.holder)?;
+        }
         store.write_json(&notes, &id, &note)?;
         store.keep_all(of_all);
         store.keep_held(&keeper.holder, of_held);
@@ -219,6 +250,7 @@ impl ArtifactWriter {
             labels: Vec::new(),
             used_at: SystemTime::now(),
             path,
+            digest: note.digest,
         })
     }
 }

@@ -30,6 +30,8 @@ use crate::{
     json::Node,
 };
 
+/// Where the remote store of artifacts is, and what is said of it.
+const REMOTE: [&str; 2] = ["remote", "remote_options"];
 /// Tools that every session has.
 const OWN_TOOLS: [&str; 1] = ["read"];
 /// Seconds a command or a model may be given.
@@ -378,17 +380,18 @@ impl Parser<'_> {
 
     fn artifacts(&mut self, at: &At<'_>) -> Option<ArtifactsTable> {
         let mut table = ArtifactsTable::default();
-        self.numbers(
-            at,
-            [
-                ("artifact_mib", 1..=1 << 20, &mut table.artifact_mib),
-                ("session_mib", 1..=1 << 20, &mut table.session_mib),
-                ("session_count", 1..=1_000_000, &mut table.session_count),
-                ("total_mib", 1..=1 << 20, &mut table.total_mib),
-                ("total_count", 1..=1_000_000, &mut table.total_count),
-                ("unused_days", 1..=36_500, &mut table.unused_days),
-            ],
-        )?;
+        let numbers = [
+            ("artifact_mib", 1..=1 << 20, &mut table.artifact_mib),
+            ("session_mib", 1..=1 << 20, &mut table.session_mib),
+            ("session_count", 1..=1_000_000, &mut table.session_count),
+            ("total_mib", 1..=1 << 20, &mut table.total_mib),
+            ("total_count", 1..=1_000_000, &mut table.total_count),
+            ("unused_days", 1..=36_500, &mut table.unused_days),
+        ];
+        let known: Vec<&str> = numbers.each_ref().map(|(key, ..)| *key).into_iter().chain(REMOTE).collect();
+        let fields = at.fields(&known, &mut self.problems)?;
+        self.numbers_of(&fields, numbers);
+        table.remote = self.objects(&fields, REMOTE);
         Some(table)
     }
 
@@ -427,10 +430,18 @@ impl Parser<'_> {
     ) -> Option<()> {
         let known = slots.each_ref().map(|(key, ..)| *key);
         let fields = at.fields(&known, &mut self.problems)?;
+        self.numbers_of(&fields, slots);
+        Some(())
+    }
+
+    fn numbers_of<const N: usize>(
+        &mut self,
+        fields: &Fields<'_>,
+        slots: [(&str, RangeInclusive<u64>, &mut Option<u64>); N],
+    ) {
         for (key, range, slot) in slots {
             *slot = fields.get(key).and_then(|at| at.integer(range, &mut self.problems));
         }
-        Some(())
     }
 
     fn mounts(&mut self, at: &At<'_>) -> Vec<Mount> {

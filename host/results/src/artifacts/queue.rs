@@ -1,0 +1,334 @@
+//! What is still to be done at the remote, in a queue on the disk.
+//!
+//! ```text
+//! <store>/queue/<id>                    an artifact that is to be sent, or to be forgotten there
+//!              /datasets+<name>+<key>   a version of a dataset, likewise
+//!              /.claim                  held by the process that works on the queue
+//! ```
+//!
+//! An entry says what the remote is to come to, and a later one takes its place. It is written before whoever stores something is told
+//! that it is stored, and goes when the remote has it, so that a process that is killed in between loses nothing: another one, or the
+//! next, goes on. One thread of a process works on the queue of a store, several entries at a time, and waits longer each time that
+//! the remote fails.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cellar_core::{sync::lock, time::wall_nanos};
+use fs2::FileExt;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ArtifactError, ArtifactStore, Inner, Note,
+    datasets::{DatasetVersion, version_key},
+    failed, is_id, names_in, read_json,
+    remote::{Remote, RemoteNote, note_key, object_key, remote_failed},
+    remove_file,
+};
+
+/// Entries that are worked on at a time.
+const AT_ONCE: usize = 8;
+/// How often a queue is looked at that another process may have put something in.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long is waited after a failure; twice as long after each further one.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Failures in a row after which the rest waits as well.
+const FAILURES_MAX: usize = 3;
+
+/// What the remote is to come to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Wanted {
+    /// It has an artifact, which is noted in this folder.
+    Artifact { holder: String },
+    /// It has a version of a dataset.
+    Dataset { name: String, version: u64 },
+    /// It has nothing under these keys.
+    Nothing { keys: Vec<String> },
+}
+
+/// An entry, as it lies on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    wanted: Wanted,
+    /// Tells it from an earlier one that said the same. In nanoseconds since the Unix epoch.
+    at: u64,
+}
+
+/// Wakes the thread that works on a queue, and tells it to end.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_due: bool,
+    is_over: bool,
+}
+
+impl Signal {
+    fn wake(&self) {
+        lock(&self.state).is_due = true;
+        self.changed.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        lock(&self.state).is_over
+    }
+
+    pub(super) fn end(&self) {
+        lock(&self.state).is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until something is due, or for so long. Says whether to go on.
+    fn wait(&self, most: Duration, until_due: bool) -> bool {
+        let mut state = lock(&self.state);
+        let until = Instant::now() + most;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if state.is_over {
+                return false;
+            }
+            if left.is_zero() || (until_due && state.is_due) {
+                state.is_due = false;
+                return true;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Works on the queue of a store until it is closed.
+fn work(store: &Weak<Inner>, signal: &Signal) {
+    let mut pause = PAUSE;
+    loop {
+        let Some(inner) = store.upgrade() else { return };
+        let store = ArtifactStore { inner };
+        let done = store.work_off();
+        // Whoever closes the store need not wait for this.
+        drop(store);
+        let go_on = match done {
+            Ok(_) => {
+                pause = PAUSE;
+                signal.wait(LOOK_EVERY, true)
+            }
+            Err(error) => {
+                tracing::warn!(%error, seconds = pause.as_secs_f32(), "the remote store of artifacts fails; the queue waits");
+                let go_on = signal.wait(pause, false);
+                pause = pause.saturating_mul(2).min(PAUSE_MAX);
+                go_on
+            }
+        };
+        if !go_on {
+            return;
+        }
+    }
+}
+
+impl ArtifactStore {
+    /// Has an artifact sent. The store is locked, or will be told of the artifact later.
+    pub(super) fn send_later(&self, id: &str, holder: &str) -> Result<(), ArtifactError> {
+        self.enqueue(id, Wanted::Artifact { holder: holder.to_owned() })
+    }
+
+    /// Has a version of a dataset sent.
+    pub(super) fn send_version_later(&self, version: &DatasetVersion) -> Result<(), ArtifactError> {
+        let wanted = Wanted::Dataset { name: version.name.clone(), version: version.version };
+        self.enqueue(&entry_of(&version_key(version)), wanted)
+    }
+
+    /// Has an artifact forgotten by the remote.
+    pub(super) fn forget_later(&self, id: &str) -> Result<(), ArtifactError> {
+        self.enqueue(id, Wanted::Nothing { keys: vec![note_key(id), object_key(id)] })
+    }
+
+    /// Has a version of a dataset forgotten by the remote.
+    pub(super) fn forget_version_later(&self, version: &DatasetVersion) -> Result<(), ArtifactError> {
+        let key = version_key(version);
+        self.enqueue(&entry_of(&key), Wanted::Nothing { keys: vec![key] })
+    }
+
+    /// Whether the remote is still to forget what this entry is of.
+    pub(super) fn is_forgotten(&self, name: &str) -> bool {
+        let entry: Option<Entry> = read_json(&self.queue().join(name));
+        entry.is_some_and(|entry| matches!(entry.wanted, Wanted::Nothing { .. }))
+    }
+
+    fn enqueue(&self, name: &str, wanted: Wanted) -> Result<(), ArtifactError> {
+        let Some(remote) = &self.inner.remote else { return Ok(()) };
+        self.write_json(&self.queue(), name, &Entry { wanted, at: wall_nanos() })?;
+        remote.signal.wake();
+        Ok(())
+    }
+
+    /// How much is still to be done at the remote: artifacts and versions of datasets.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn queued(&self) -> Result<usize, ArtifactError> {
+        Ok(names_in(&self.queue())?.len())
+    }
+
+    /// Waits until nothing is queued for the remote any more, or for so long, and says how much still is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn settle(&self, most: Duration) -> Result<usize, ArtifactError> {
+        if self.inner.remote.is_none() {
+            return Ok(0);
+        }
+        let until = Instant::now() + most;
+        loop {
+            let left = self.queued()?;
+            if left == 0 || Instant::now() >= until {
+                return Ok(left);
+            }
+            thread::sleep(Duration::from_millis(20).min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Does what is queued, unless another process does. Says how much was done.
+    ///
+    /// # Errors
+    /// `Remote` when the remote fails several times in a row; the rest stays queued.
+    pub(super) fn work_off(&self) -> Result<usize, ArtifactError> {
+        let Some(remote) = &self.inner.remote else { return Ok(0) };
+        let path = self.queue().join(".claim");
+        let claim = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let claim = claim.map_err(failed(&path, "open"))?;
+        if claim.try_lock_exclusive().is_err() {
+            return Ok(0);
+        }
+        let mut names = names_in(&self.queue())?;
+        // One that the remote never takes must not hold up the others.
+        names.shuffle(&mut rand::rng());
+        // Rows first, then the versions that refer to them.
+        names.sort_by_key(|name| !is_id(name));
+        let (mut done, mut failures, mut last) = (0, 0, None);
+        for batch in names.chunks(AT_ONCE) {
+            let results: Vec<_> = thread::scope(|scope| {
+                let begun: Vec<_> = batch.iter().map(|name| scope.spawn(move || self.work_on(name, remote))).collect();
+                begun.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
+            });
+            for result in results {
+                match result {
+                    Ok(()) => (done, failures) = (done + 1, 0),
+                    Err(error) => {
+                        failures += 1;
+                        last = Some(error);
+                    }
+                }
+            }
+            if failures >= FAILURES_MAX || remote.signal.is_over() {
+                break;
+            }
+        }
+        last.map_or(Ok(done), Err)
+    }
+
+    /// Does what one entry says, and removes it unless it says something else by now.
+    fn work_on(&self, name: &str, remote: &Remote) -> Result<(), ArtifactError> {
+        let path = self.queue().join(name);
+        let Some(entry) = read_json::<Entry>(&path) else {
+            // A crash of the machine may leave half of one.
+            return remove_file(&path);
+        };
+        match &entry.wanted {
+            Wanted::Artifact { holder } => self.send(name, holder, remote)?,
+            Wanted::Dataset { name, version } => self.send_version(name, *version, remote)?,
+            Wanted::Nothing { keys } => {
+                for key in keys {
+                    remote.place.remove(key).map_err(remote_failed("remove from"))?;
+                }
+            }
+        }
+        let _lock = self.lock()?;
+        if read_json::<Entry>(&path).is_some_and(|now| now == entry) { remove_file(&path) } else { Ok(()) }
+    }
+
+    /// Sends an artifact, if it is still there.
+    pub(super) fn send(&self, id: &str, holder: &str, remote: &Remote) -> Result<(), ArtifactError> {
+        let note: Option<Note> = {
+            // Whoever stores it queues it first, and notes it under the same lock.
+            let _lock = self.lock()?;
+            read_json(&self.notes().join(holder).join(id))
+        };
+        let Some(note) = note else { return Ok(()) };
+        let path = self.objects().join(id);
+        if !path.exists() {
+            return Ok(());
+        }
+        let Some(note) = self.with_digest(id, note)? else {
+            tracing::warn!(id, "an artifact is damaged and is not sent");
+            return Ok(());
+        };
+        remote.place.upload(&object_key(id), &path).map_err(remote_failed("send an artifact to"))?;
+        // What has a note there is there whole.
+        self.send_json(&note_key(id), &RemoteNote { holder: holder.to_owned(), note }, remote)
+    }
+
+    fn send_version(&self, name: &str, number: u64, remote: &Remote) -> Result<(), ArtifactError> {
+        let version = {
+            // As with artifacts.
+            let _lock = self.lock()?;
+            self.datasets().version_here(name, number)
+        };
+        match version {
+            Some(version) => self.send_json(&version_key(&version), &version, remote),
+            None => Ok(()),
+        }
+    }
+
+    fn send_json(&self, key: &str, value: &impl Serialize, remote: &Remote) -> Result<(), ArtifactError> {
+        let file = self.scratch()?;
+        let write = || serde_json::to_writer(file.as_file(), value).map_err(io::Error::from);
+        write().map_err(failed(file.path(), "write"))?;
+        remote.place.upload(key, file.path()).map_err(remote_failed("write in"))
+    }
+
+    /// A note with the digest of an object that has it; older programs kept none, and what is there is taken for good then. Nothing when
+    /// the object is damaged.
+    fn with_digest(&self, id: &str, note: Note) -> Result<Option<Note>, ArtifactError> {
+        if let Some(digest) = &note.digest {
+            let file = super::open_file(&self.objects().join(id));
+            let is_sound = file.ok().map(|file| self.is_sound(id, &file, Some(digest.as_str()))).transpose()?;
+            return Ok(is_sound.unwrap_or(false).then_some(note));
+        }
+        let path = self.objects().join(id);
+        let digest = super::open_file(&path).and_then(|mut file| super::remote::digest_of(&mut file));
+        Ok(Some(Note { digest: Some(digest.map_err(failed(&path, "read"))?), ..note }))
+    }
+
+    pub(super) fn queue(&self) -> PathBuf {
+        self.folder().join("queue")
+    }
+}
+
+/// What the entry of a version is called.
+pub(super) fn entry_of(key: &str) -> String {
+    key.replace('/', "+")
+}
+
+fn panicked() -> ArtifactError {
+    remote_failed("use")(io::Error::other("what reaches it has panicked"))
+}
+
+/// Begins to work on the queue of a store.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let Some(remote) = &inner.remote else { return };
+    let (store, signal) = (Arc::downgrade(inner), Arc::clone(&remote.signal));
+    let begun = thread::Builder::new().name("artifacts-remote".to_owned()).spawn(move || work(&store, &signal));
+    if let Err(error) = begun {
+        tracing::error!(%error, "nothing is sent to the remote store of artifacts: there is no thread for it");
+    }
+}

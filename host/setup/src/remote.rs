@@ -1,0 +1,88 @@
+//! The remote store of artifacts that a configuration names: an object store.
+
+use std::{
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use cellar_connectors::{Objects, ObjectsOptions};
+use cellar_engine::artifacts::RemoteStore;
+use tokio::runtime::{Builder, Runtime};
+
+/// How long a file may take on its way, and everything else.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An object store, asked from threads that wait. What it is asked runs on threads of its own, so that it may be used from wherever
+/// blocking is no harm, with and without a runtime.
+#[derive(Debug)]
+pub struct ObjectRemote {
+    objects: Objects,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl ObjectRemote {
+    /// The store that these options describe. Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// What is wrong or missing, in words that tell no credential.
+    pub fn open(options: &ObjectsOptions) -> Result<Arc<ObjectRemote>, String> {
+        let objects = options.open(&cellar_bridges::learn)?;
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(2).thread_name("artifacts-objects").enable_all().build();
+        let runtime = runtime.map_err(|error| format!("its threads cannot be started: {error}"))?;
+        Ok(Arc::new(ObjectRemote { objects, runtime: Some(runtime) }))
+    }
+
+    /// Waits for something that the store is asked.
+    fn wait<T: Send + 'static>(
+        &self,
+        most: Duration,
+        asked: impl Future<Output = io::Result<T>> + Send + 'static,
+    ) -> io::Result<T> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time");
+        let (answer, answered) = mpsc::sync_channel(1);
+        let Some(runtime) = &self.runtime else { return Err(late()) };
+        runtime.spawn(async move {
+            let given = tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(late()));
+            // Whoever asked waits.
+            let _ = answer.send(given);
+        });
+        answered.recv().unwrap_or_else(|_| Err(io::Error::other("what reaches it has panicked")))
+    }
+}
+
+impl Drop for ObjectRemote {
+    fn drop(&mut self) {
+        // Waiting for its threads would block whoever drops this.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl RemoteStore for ObjectRemote {
+    fn upload(&self, key: &str, file: &Path) -> io::Result<()> {
+        let (objects, key, file) = (self.objects.clone(), key.to_owned(), PathBuf::from(file));
+        self.wait(TRANSFER_TIMEOUT, async move { objects.upload(&key, &file).await })
+    }
+
+    fn download(&self, key: &str, file: &Path, bytes_max: u64) -> io::Result<bool> {
+        let (objects, key, file) = (self.objects.clone(), key.to_owned(), PathBuf::from(file));
+        self.wait(TRANSFER_TIMEOUT, async move { objects.download(&key, &file, bytes_max).await })
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Option<Vec<String>>> {
+        let (objects, prefix) = (self.objects.clone(), prefix.to_owned());
+        self.wait(TIMEOUT, async move { objects.list(&prefix).await.map(Some) })
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        let (objects, key) = (self.objects.clone(), key.to_owned());
+        self.wait(TIMEOUT, async move { objects.remove(&key).await })
+    }
+}
