@@ -38,6 +38,8 @@ pub(crate) struct Scope {
 struct Used {
     datasets: Vec<DatasetRef>,
     fetches: Vec<FetchRef>,
+    /// The names of the datasets that the run has published itself.
+    published: Vec<String>,
 }
 
 /// What a cell has of the scope of its run.
@@ -63,6 +65,18 @@ impl Scope {
     /// Notes that a cell of the run was given a version of a dataset.
     pub(crate) fn note_dataset(&self, dataset: DatasetRef) {
         add(&mut lock(&self.used).datasets, dataset);
+    }
+
+    /// Notes that a cell of the run has published a dataset.
+    pub(crate) fn note_published(&self, name: &str) {
+        add(&mut lock(&self.used).published, name.to_owned());
+    }
+
+    /// Whether the cells of the run may load a dataset: its caller has seen it, or it is the run's own.
+    pub(crate) fn has_seen(&self, name: &str) -> bool {
+        let is_it = |(kind, seen): &(String, String)| kind == "dataset" && seen == name;
+        self.seen.as_ref().is_none_or(|seen| seen.iter().any(is_it))
+            || lock(&self.used).published.iter().any(|published| published == name)
     }
 
     /// The origin of what a cell has bound that ends now; `None` when nothing is to be stamped.

@@ -118,6 +118,10 @@ impl Session {
         });
         match kept {
             Ok(Ok(id)) => fetch.artifact = Some(id),
+            // What the host says may name a folder of the host.
+            Ok(Err(Fault::Artifact(ArtifactError::Io { source, .. }))) => {
+                fetch.notice = Some(format!("the rows were not kept: {}", source.kind()));
+            }
             Ok(Err(fault)) => fetch.notice = Some(format!("the rows were not kept: {}", describe(&fault))),
             Err(_) => fetch.notice = Some("the rows were not kept".to_owned()),
         }

@@ -11,7 +11,7 @@ use cellar_core::{
 };
 use cellar_files::{Descriptor, FileError, Files, OpenHow, ROOT};
 use cellar_results::artifacts::{
-    ArtifactStore,
+    ArtifactError, ArtifactStore,
     datasets::{DatasetError, DatasetVersion, Datasets, Publication},
 };
 use cellar_tables::{
@@ -174,17 +174,15 @@ impl Session {
     async fn load_dataset(&self, asked: Load, scope: Option<CellScope>) -> Result<Value, CallError> {
         let Load { name, to } = asked;
         let datasets = self.datasets()?;
-        let opened = tokio::task::spawn_blocking(move || datasets.open(&name, None)).await;
+        let run = scope.as_ref().map(|scope| scope.run.clone());
+        let is_seen = run.as_ref().is_none_or(|run| run.has_seen(&name));
+        let open = move || {
+            // A name that there is none of is told to be unknown, whoever has seen what.
+            let version = datasets.get(&name, None)?;
+            if is_seen { datasets.open(&name, Some(version.version)) } else { Err(DatasetError::Unseen { name }) }
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
         let (version, rows) = opened.map_err(|_| lost())?.map_err(|error| refused(&error))?;
-        let run = scope.as_ref().map(|scope| &scope.run);
-        if run.is_some_and(|run| run.seen.as_ref().is_some_and(|seen| !seen.iter().any(is(&version.name)))) {
-            let message = format!(
-                "dataset `{0}` was published elsewhere, and whoever made this run has not seen it: read it first, and say \
-                 so with the run (`seen`: `dataset`, `{0}`)",
-                version.name
-            );
-            return Err(CallError::new(CallErrorKind::Denied, message));
-        }
         let turn = self.local::<Turn>();
         let _mine = turn.0.lock().await;
         let request = Request { direction: Direction::Read, format: Format::Parquet, columns: None, compression: None };
@@ -228,12 +226,15 @@ impl Session {
             Fault::File(error) => failed(&from, "read", &error),
             Fault::Dataset(error) => refused(&error),
         })?;
-        let origin = scope.and_then(|scope| scope.run.origin(cell.0, scope.language));
+        let origin = scope.as_ref().and_then(|scope| scope.run.origin(cell.0, scope.language));
         let publisher = origin.as_ref().map(|origin| origin.producer.clone()).or(agent);
         let publisher = publisher.unwrap_or_else(|| self.id().to_owned());
         let publication = Publication { publisher, origin, keep: None };
         let published = tokio::task::spawn_blocking(move || writer.publish(publication)).await;
         let version = published.map_err(|_| lost())?.map_err(|error| refused(&error))?;
+        if let Some(scope) = scope {
+            scope.run.note_published(&version.name);
+        }
         Ok(
             json!({"name": version.name, "version": version.version, "artifact": version.artifact, "rows": version.rows}),
         )
@@ -284,18 +285,21 @@ where
     }
 }
 
-/// Whether somebody has seen the dataset of this name.
-fn is(name: &str) -> impl Fn(&(String, String)) -> bool {
-    move |(kind, seen)| kind == "dataset" && seen == name
-}
-
 fn refused(error: &DatasetError) -> CallError {
     let kind = match error {
         DatasetError::Unknown { .. } | DatasetError::Ambiguous { .. } => CallErrorKind::Unknown,
         DatasetError::Name(_) => CallErrorKind::Invalid,
+        DatasetError::Unseen { .. } => CallErrorKind::Denied,
         _ => CallErrorKind::Failed,
     };
-    CallError::new(kind, cellar_core::text::describe(error))
+    let message = match error {
+        // What the host says may name a folder of the host.
+        DatasetError::Artifact(ArtifactError::Io { source, .. }) => {
+            format!("the store of datasets cannot be used: {}", source.kind())
+        }
+        error => cellar_core::text::describe(error),
+    };
+    CallError::new(kind, message)
 }
 
 fn lost() -> CallError {
