@@ -57,3 +57,24 @@ fn the_example_runs_as_the_readme_shows() {
         assert!(ended.stdout.contains(expected), "no `{expected}` in\n{}", ended.stdout);
     }
 }
+
+#[test]
+fn the_example_of_lineage_tells_where_its_tables_come_from() {
+    let mut example = Command::new(root().join("fixtures/lineage/run"));
+    example.env("CELLAR_GUESTS", root().join("target/guests")).env("NO_COLOR", "1");
+    let cellar = env!("CARGO_BIN_EXE_cellar");
+    let ended = run(example.arg(cellar).arg(root().join("target/datasets")).current_dir(root()));
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    for expected in [
+        "market.prices: 255 rows, 3 columns in ",
+        "lake.employment: 120 rows, 3 columns in ",
+        "255 prices, 120 months of employment",
+        "[image/png, ",
+        "market.prices: 255 rows, 3 columns, cached in ",
+        "shares were lowest in July 2006, at 84%; construction fell to 72%",
+        "crisis  report.py  <cell 1> in Python  shares_and_jobs version 1\n",
+        "crisis  market.py  <cell 3> in Python  market.prices  lake.employment\n",
+    ] {
+        assert!(ended.stdout.contains(expected), "no `{expected}` in\n{}", ended.stdout);
+    }
+}

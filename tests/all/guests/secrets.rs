@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::support::{cellar_with_guests, config, root, run, run_with_input};
 
 /// The variables that hold them, and what they hold.
-const SECRETS: [(&str, &str); 7] = [
+const SECRETS: [(&str, &str); 13] = [
     ("TATTLED_LLM", "llm-7f3a/9c+QQ=mVt0x"),
     ("TATTLED_HTTP", "http-1d8e/5b+RR=kLs2w"),
     ("TATTLED_MCP_HTTP", "mcph-6a2c/4f+SS=nJd8e"),
@@ -23,6 +23,12 @@ const SECRETS: [(&str, &str); 7] = [
     ("TATTLED_TOOL", "tool-8c4d/2a+UU=qFk1y"),
     ("TATTLED_AGENT", "agnt-5b7f/6e+VV=sDj3u"),
     ("TATTLED_INHERITED", "inht-0a1b/2c+WW=dEf4g"),
+    ("TATTLED_ROWS", "rows-2b3c/4d+XX=gHi5j"),
+    ("TATTLED_FEED", "feed-4c5d/6e+YY=kLm6n"),
+    ("TATTLED_POSTGRES", "pgsq-6d7e/8f+ZZ=oPq7r"),
+    ("TATTLED_MYSQL", "mysq-8e9f/0a+AA=sTu8v"),
+    ("TATTLED_KEY", "s3ky-0f1a/2b+BB=wXy9z"),
+    ("TATTLED_TOKEN", "s3tk-2a3b/4c+CC=aBc0d"),
 ];
 
 const CONFIG: &str = r#"
@@ -62,6 +68,41 @@ timeout = 1
 command = ["python3", "SCRIPTS/tattler.py", "tool"]
 environment = { SECRET = "AGENT_VALUE" }
 timeout = 1
+[connectors.api]
+kind = "http"
+url = "http://127.0.0.1:PORT"
+headers_env = { Authorization = "Bearer ${TATTLED_ROWS}" }
+timeout = 2
+fetches.rows = { path = "rows", rows = "/data" }
+fetches.other = { path = "200" }
+fetches.refused = { path = "404" }
+fetches.broken = { path = "998" }
+[connectors.feed]
+kind = "command"
+command = ["python3", "SCRIPTS/tattler.py", "tool"]
+environment = { SECRET = "FEED_VALUE" }
+fetches.latest = {}
+[connectors.pg]
+kind = "postgres"
+url = "postgres://reader@127.0.0.1:PORT/shop"
+password_env = "TATTLED_POSTGRES"
+sql = true
+timeout = 1
+[connectors.my]
+kind = "mysql"
+url = "mysql://reader@127.0.0.1:PORT/shop"
+password_env = "TATTLED_MYSQL"
+sql = true
+timeout = 1
+[connectors.lake]
+kind = "files"
+url = "s3://bucket/lake"
+options = { endpoint = "http://127.0.0.1:PORT", allow_http = "true", access_key_id = "reader", secret_access_key_env = "TATTLED_KEY", session_token_env = "TATTLED_TOKEN" }
+timeout = 2
+fetches.files = { path = "*.csv" }
+[artifacts]
+remote = "s3://bucket/kept"
+remote_options = { endpoint = "http://127.0.0.1:PORT", allow_http = "true", access_key_id = "reader", secret_access_key_env = "TATTLED_KEY", session_token_env = "TATTLED_TOKEN" }
 "#;
 
 /// Every call, answered in every way, kept in memory and shown.
@@ -91,6 +132,10 @@ for each in (tool.own, tool.heir):
         keep(each, how=how)
 for how in ("tell", "fail", "malformed", "hang"):
     keep(agent, how)
+for each in (api.rows, api.other, api.refused, api.broken, feed.latest, lake.files, connectors):
+    keep(each)
+for each in (pg, my):
+    keep(each.sql, "select 1")
 open("kept.txt", "w").write("".join(kept))
 len(kept)
 "#;
@@ -121,6 +166,8 @@ for (const how of ["tell", "fail", "malformed"]) {
     for (const each of [tool.own, tool.heir]) await keep(() => each({ how }));
     await keep(() => agent(how));
 }
+for (const each of [api.rows, api.other, api.refused, api.broken, feed.latest, lake.files]) await keep(() => each());
+for (const each of [pg, my]) await keep(() => each.sql({ query: "select 1" }));
 await write("kept-too.txt", kept.join(""));
 kept.length
 "#;
@@ -214,7 +261,8 @@ fn no_credential_is_told_kept_or_logged() {
         .replace("PORT", &tattler.1)
         .replace("MCP_VALUE", value("TATTLED_MCP"))
         .replace("TOOL_VALUE", value("TATTLED_TOOL"))
-        .replace("AGENT_VALUE", value("TATTLED_AGENT"));
+        .replace("AGENT_VALUE", value("TATTLED_AGENT"))
+        .replace("FEED_VALUE", value("TATTLED_FEED"));
     let (_folder, path) = config(&text);
     let kept = tempfile::tempdir().expect("a folder");
     let inside = |name: &str| kept.path().join(name).display().to_string();
