@@ -19,8 +19,9 @@ use rmcp::{
     ErrorData, ServerHandler, ServiceExt,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
-        InputResponses, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, Tool,
+        JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+        ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+        Tool,
     },
     service::{RequestContext, RoleServer},
 };
@@ -72,35 +73,17 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
 /// A tool's answer, or what the model is told in its place.
 type Told = Result<CallToolResult, Problem>;
 
-/// A request to run cells that its client may have to make again.
-struct Asked {
-    /// Fingerprint of its arguments.
-    what: u64,
-    /// What the client brings when it makes it again: the name of the run that waits, and answers.
-    again: Option<(String, InputResponses)>,
-}
-
 impl Mcp {
     pub(crate) fn new(tenant: Arc<Tenant>) -> Mcp {
         Mcp { tenant, waiting: Arc::default() }
     }
 
-    /// Runs cells, or goes on with a run that waited for its client.
-    async fn eval(
+    /// Follows a run to its end, or to where its client is asked.
+    async fn follow(
         &self,
-        session: Option<String>,
-        cells: Vec<Cell>,
-        asked: Asked,
+        mut following: Following,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Problem> {
-        let tenant = &self.tenant;
-        let mut following = match asked.again {
-            Some((name, answers)) => self.waiting.take(&name, asked.what, &answers).ok_or_else(|| {
-                let detail = "the run that this answers has ended, or has waited for too long; run the cells again";
-                Problem::new(http::StatusCode::GONE, "run-gone", detail)
-            })?,
-            None => self.begin(session, cells, asked.what, Asking::of(context)).await?,
-        };
         while following.go_on(context).await == Came::ToAQuestion {
             following = match self.waiting.keep(following) {
                 Ok(required) => return Ok(required.into()),
@@ -112,9 +95,10 @@ impl Mcp {
         }
         let Following { run, is_new, .. } = following;
         let result = run.result().await?;
-        Ok(answers::of_run(tenant, run.session_name(), is_new, &result).await?.into())
+        Ok(answers::of_run(&self.tenant, run.session_name(), is_new, &result).await?.into())
     }
 
+    /// Begins to run cells.
     async fn begin(
         &self,
         session: Option<String>,
@@ -177,15 +161,33 @@ impl ServerHandler for Mcp {
         let call = call.ok_or_else(|| ErrorData::invalid_params(format!("no tool `{}`", request.name), None))?;
         let told = match call {
             Ok(McpCall::Eval { session, cells }) => {
-                let answers = request.input_responses.unwrap_or_default();
-                let again = request.request_state.map(|name| (name, answers));
-                self.eval(session, cells, Asked { what: fingerprint(&arguments), again }, &context).await
+                let what = fingerprint(&arguments);
+                let begun = match request.request_state {
+                    Some(name) => {
+                        let answers = request.input_responses.unwrap_or_default();
+                        Ok(self.waiting.take(&name, what, &answers).ok_or_else(gone)?)
+                    }
+                    None => self.begin(session, cells, what, Asking::of(&context)).await,
+                };
+                match begun {
+                    Ok(following) => self.follow(following, &context).await,
+                    Err(problem) => Err(problem),
+                }
             }
             Ok(call) => other(&self.tenant, call).await.map(CallToolResponse::from),
             Err(invalid) => Err(invalid.into()),
         };
         // A model can mend what it is told of; an error of the protocol it does not see.
         Ok(told.unwrap_or_else(|problem| CallToolResult::error(vec![ContentBlock::text(problem.words())]).into()))
+    }
+
+    /// There are none, and clients are told of none.
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
     async fn list_resources(
@@ -211,6 +213,12 @@ impl ServerHandler for Mcp {
     ) -> Result<ReadResourceResponse, ErrorData> {
         Ok(resources::read(&self.tenant, request.uri).await?.into())
     }
+}
+
+/// What a client is told that answers a run which does not wait for it. Models have no part in that.
+fn gone() -> ErrorData {
+    let detail = "the run that this answers has ended, or has waited for too long; run the cells again";
+    ErrorData::invalid_params(detail, None)
 }
 
 /// Carries out what is no run.

@@ -1,8 +1,14 @@
 //! The protocol over HTTP, for one tenant.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use cellar_core::sync::lock;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body_util::{Full, combinators::BoxBody};
 use rmcp::transport::streamable_http_server::{
@@ -15,6 +21,8 @@ use super::Mcp;
 
 /// Sessions of the protocol that are open at once; whoever comes when there are as many does without.
 const SESSIONS_MAX: usize = 1_024;
+/// Sessions that are known to have been ended by their clients, the latest.
+const ENDED_MAX: usize = 1_024;
 /// How long one stays open of which nothing is heard.
 const SESSION_IDLE: Duration = Duration::from_secs(3_600);
 /// The pages that may ask: those of this machine. A page has no token, so this is a second lock behind the first.
@@ -34,10 +42,11 @@ const SESSION_HEADER: &str = "mcp-session-id";
 /// Clients of the protocols before 2026-07-28 say once what they can, and send their answers to the server's requests and
 /// what they cancel in requests of their own. A session of the protocol holds these together. Nothing else needs one: a
 /// request with no session, or with one that is not known any more, is answered by itself, without what only a session can
-/// do.
+/// do. Whoever names a session that its client has ended is told so.
 pub(crate) struct Endpoint {
     with_sessions: StreamableHttpService<Mcp, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    ended: Mutex<VecDeque<String>>,
     alone: StreamableHttpService<Mcp, NeverSessionManager>,
 }
 
@@ -59,6 +68,7 @@ impl Endpoint {
         Endpoint {
             with_sessions: StreamableHttpService::new(move || Ok(own.clone()), sessions.clone(), config),
             sessions,
+            ended: Mutex::default(),
             alone: StreamableHttpService::new(move || Ok(served.clone()), Arc::default(), alone_config),
         }
     }
@@ -66,6 +76,7 @@ impl Endpoint {
     pub(crate) async fn answer(&self, parts: Parts, body: Bytes) -> Response<BoxBody<Bytes, Infallible>> {
         let has_session = self.has_session(&parts, &body).await;
         let is_end = parts.method == Method::DELETE;
+        let ended = named(&parts).filter(|_| is_end).map(str::to_owned);
         let request = Request::from_parts(parts, Full::new(body));
         let mut response = match has_session {
             true => self.with_sessions.handle(request).await,
@@ -75,18 +86,30 @@ impl Endpoint {
         if is_end && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
+        if let Some(session) = ended.filter(|_| has_session && response.status().is_success()) {
+            let mut ended = lock(&self.ended);
+            ended.push_back(session);
+            let excess = ended.len().saturating_sub(ENDED_MAX);
+            ended.drain(..excess);
+        }
         response
     }
 
-    /// Whether a request belongs to a session, or begins one.
+    /// Whether a request belongs to a session, also to one that was ended, or begins one.
     async fn has_session(&self, parts: &Parts, body: &Bytes) -> bool {
-        if let Some(session) = parts.headers.get(SESSION_HEADER) {
-            let Ok(session) = session.to_str() else { return false };
-            return self.sessions.has_session(&session.into()).await.unwrap_or(false);
+        if parts.headers.contains_key(SESSION_HEADER) {
+            let Some(session) = named(parts) else { return false };
+            let is_ended = lock(&self.ended).iter().any(|ended| ended == session);
+            return is_ended || self.sessions.has_session(&session.into()).await.unwrap_or(false);
         }
         let said = || serde_json::from_slice::<Said>(body).ok()?.method;
         parts.method == Method::POST
             && said().is_some_and(|method| method == "initialize")
             && self.sessions.sessions.read().await.len() < SESSIONS_MAX
     }
+}
+
+/// The session that a request names.
+fn named(parts: &Parts) -> Option<&str> {
+    parts.headers.get(SESSION_HEADER)?.to_str().ok()
 }

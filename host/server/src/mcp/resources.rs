@@ -7,6 +7,7 @@ use rmcp::{
     ErrorData,
     model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate},
 };
+use serde_json::json;
 use url::form_urlencoded;
 
 use super::{READ_BYTES_MAX, answers};
@@ -67,7 +68,7 @@ fn agent_uri(session: &str, name: &str) -> String {
 /// Reads one, as far as clients take it.
 pub(super) async fn read(tenant: &Tenant, uri: String) -> Result<ReadResourceResult, ErrorData> {
     let store = tenant.artifacts.clone();
-    let unknown = ErrorData::resource_not_found(format!("there is no `{uri}`"), None);
+    let unknown = ErrorData::resource_not_found(format!("there is no `{uri}`"), Some(json!({ "uri": uri })));
     let asked = uri.clone();
     let read = on_a_thread(move || {
         let artifact = find(&store, &asked).ok_or(None)?;

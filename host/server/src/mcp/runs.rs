@@ -25,7 +25,7 @@ use rmcp::model::{
 use rmcp::{
     model::{
         ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, InputRequest,
-        InputRequests, InputRequiredResult, InputResponses, ProgressNotificationParam, ServerRequest,
+        InputRequests, InputRequiredResult, InputResponses, ProgressNotificationParam, ProgressToken, ServerRequest,
     },
     service::{PeerRequestOptions, RequestContext, RequestHandle, RoleServer},
 };
@@ -36,6 +36,8 @@ use crate::tenant::minted;
 
 /// How often a client hears of a run that goes on.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// How soon it hears of a line that is new.
+const NEWS: Duration = Duration::from_secs(1);
 /// Characters of the last line that it hears.
 const LINE_CHARACTERS: usize = 200;
 /// Characters of a prompt that it is shown.
@@ -239,6 +241,34 @@ impl Open {
     }
 }
 
+/// What a client that asked for it hears of a run.
+struct Telling {
+    token: Option<ProgressToken>,
+    count: f64,
+    /// What it heard last, and when.
+    message: String,
+    at: Instant,
+}
+
+impl Telling {
+    fn new(context: &RequestContext<RoleServer>) -> Telling {
+        let token = context.meta.get_progress_token();
+        Telling { token, count: 0.0, message: String::new(), at: Instant::now() }
+    }
+
+    /// Tells it this, if it has not just heard the same.
+    async fn tell(&mut self, context: &RequestContext<RoleServer>, message: &str) {
+        let Some(token) = &self.token else { return };
+        if self.message == message && self.at.elapsed() < PROGRESS {
+            return;
+        }
+        self.count += 1.0;
+        (self.message, self.at) = (message.to_owned(), Instant::now());
+        let told = ProgressNotificationParam::new(token.clone(), self.count).with_message(message);
+        let _ = context.peer.notify_progress(told).await;
+    }
+}
+
 /// Where a run is that was followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
@@ -276,10 +306,10 @@ impl Following {
     /// run, which still comes to an end.
     pub(super) async fn go_on(&mut self, context: &RequestContext<RoleServer>) -> Came {
         let asking = Asking::of(context);
-        let token = context.meta.get_progress_token();
-        let (mut count, mut is_cancelled) = (0.0, false);
+        let mut telling = Telling::new(context);
+        let mut is_cancelled = false;
         let mut open: Option<Open> = None;
-        let mut tick = tokio::time::interval(PROGRESS);
+        let mut tick = tokio::time::interval(NEWS);
         tick.tick().await;
         loop {
             // People answer one question at a time.
@@ -322,16 +352,11 @@ impl Following {
                     is_cancelled = true;
                     self.run.cancel();
                 }
-                _ = tick.tick() => if let Some(token) = &token {
-                    count += 1.0;
-                    let message = match (&open, self.line.as_str()) {
-                        (Some(Open { asked: Asked::Line { .. }, .. }), _) => "waiting for input",
-                        (_, "") => "running",
-                        (_, line) => line,
-                    };
-                    let told = ProgressNotificationParam::new(token.clone(), count).with_message(message);
-                    let _ = context.peer.notify_progress(told).await;
-                }
+                _ = tick.tick() => telling.tell(context, match (&open, self.line.as_str()) {
+                    (Some(Open { asked: Asked::Line { .. }, .. }), _) => "waiting for input",
+                    (_, "") => "running",
+                    (_, line) => line,
+                }).await,
             }
         }
         if let Some(open) = open {
@@ -460,7 +485,7 @@ impl Waiting {
     }
 
     /// The run that is kept by this name, if the same request began it, with the answers that its client brings. What it
-    /// asked and is not answered reads the end of its input.
+    /// asked and is not answered, or not by what could be an answer, is asked again.
     pub(super) fn take(&self, name: &str, what: u64, answers: &InputResponses) -> Option<Following> {
         let mut held = self.held();
         if held.get(name)?.following.what != what {
@@ -476,7 +501,10 @@ impl Waiting {
                     serde_json::from_value(said.clone()).ok().map(ClientResult::CreateMessageResult)
                 }
             });
-            asked.answer(said, following.run.session());
+            match said {
+                Some(said) => asked.answer(Some(said), following.run.session()),
+                None => following.asked.push_front(asked),
+            }
         }
         Some(following)
     }
