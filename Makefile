@@ -16,6 +16,8 @@ MCP := target/mcp
 JUPYTER := target/jupyter
 # The SDKs of E2B, which a test drives the server with.
 E2B := target/e2b
+# Node 22, with the conformance suite and the inspector of MCP, and a driver of browsers.
+NODE := target/node
 # A validator of API descriptions, which a test holds that of the server to.
 OPENAPI := target/openapi
 # A server of S3, which tests keep artifacts in.
@@ -54,6 +56,7 @@ packages: setup
 	@.ci/mcp $(MCP)
 	@.ci/jupyter $(JUPYTER)
 	@.ci/e2b $(E2B)
+	@.ci/node $(NODE)
 	@.ci/openapi $(OPENAPI)
 	@.ci/moto $(MOTO)
 

@@ -55,6 +55,13 @@ pub(crate) fn check_shape(shape: &str, value: &Value) {
     assert!(faults.is_empty(), "no {shape}: {value}\n{}", faults.join("\n"));
 }
 
+/// Node as the clients need it that are written for it.
+pub(crate) fn node() -> PathBuf {
+    let node = root().join("target/node/node");
+    assert!(node.exists(), "no Node at `{}`; run `make packages` first", node.display());
+    node
+}
+
 /// What a command came to.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -88,10 +95,15 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
     child.wait_with_output().expect("cellar ends").into()
 }
 
+/// The folder where guests are baked, and other things are kept.
+pub(crate) fn cache() -> PathBuf {
+    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
+    cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder")
+}
+
 /// A folder with the Python packages that a file of requirements pins, installed unless the cache has it.
 pub(crate) fn python_packages(name: &str, requirements: &str) -> PathBuf {
-    let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder");
+    let cache = cache();
     let requirements = root().join(requirements);
     let digest = format!("{:x}", Sha256::digest(std::fs::read(&requirements).expect("requirements")));
     let folder = cache.join("oracle").join(format!("{name}-{}", &digest[..16]));

@@ -1,6 +1,7 @@
 //! Cellar as an MCP server, used by the official Python SDK over both transports.
 
 use super::*;
+use crate::support::{cache, node};
 
 pub(super) fn client(arguments: &[&str], case: &str) {
     let python = root().join("target/mcp/bin/python");
@@ -12,6 +13,41 @@ pub(super) fn client(arguments: &[&str], case: &str) {
     let output = output.expect("Python starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains(&format!("ok {case}")), "{said}");
+}
+
+impl Served {
+    /// Sends a request of the newest protocol, and returns the message that answers it.
+    fn message(&self, token: &str, method: &str, mut params: Value) -> Value {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut headers = vec![
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+        ];
+        headers.extend((!name.is_empty()).then_some(("Mcp-Name", name.as_str())));
+        let text = self.ask_as(token, "POST", "/mcp", &headers, body.as_bytes()).text();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).find(|line| line.contains("\"id\""));
+        serde_json::from_str::<Value>(data.unwrap_or(&text)).unwrap_or_else(|_| panic!("{text}"))
+    }
+
+    /// Calls a tool, and returns the first text of its answer, or the error of the protocol.
+    fn told(&self, token: &str, tool: &str, arguments: Value) -> String {
+        let answer = self.message(token, "tools/call", json!({"name": tool, "arguments": arguments}));
+        words(&answer)
+    }
+}
+
+/// The first text of an answer, or the error that it is.
+fn words(answer: &Value) -> String {
+    let text = answer["result"]["content"][0]["text"].as_str();
+    text.or(answer["error"]["message"].as_str()).unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
 fn check(case: &str) {
@@ -80,6 +116,57 @@ fn outputs_of_agents_are_resources() {
     check_with("agents", &["--config", path.to_str().expect("text")]);
 }
 
+/// Its scenarios, of the newest protocol and of the last one with sessions.
+#[test]
+fn the_conformance_suite_finds_what_is_noted_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let served = Served::start(&folder.path().join("store"), &[]);
+    let mut command = Command::new(node());
+    command.arg(root().join("fixtures/mcp/conformance.mjs")).arg(format!("http://{}/mcp", served.address));
+    let ended = run(command.arg(&served.token).arg(folder.path()));
+    assert!(ended.code == 0 && ended.stdout.ends_with("ok\n"), "{}{}", ended.stdout, ended.stderr);
+}
+
+/// What the inspector says from its command line, which has a home of its own, and its exit code.
+fn inspect(home: &Path, flags: &[&str]) -> (i32, Value) {
+    let script = "target/node/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+    let mut command = Command::new(node());
+    let ended = run(command.arg(root().join(script)).args(["--cli", "--format", "json"]).args(flags).env("HOME", home));
+    let said = serde_json::from_str(&ended.stdout);
+    (ended.code, said.unwrap_or_else(|_| json!(ended.stdout + &ended.stderr)))
+}
+
+#[test]
+fn the_inspector_lists_calls_and_reads_over_both_transports() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |path: std::path::PathBuf| path.display().to_string();
+    let program = cellar_with_guests(["--version"]).get_program().to_str().expect("text").to_owned();
+    let [store, guests, cache] = [folder.path().join("stdio"), root().join("target/guests"), cache()].map(place);
+    let served = Served::start(&folder.path().join("http"), &[]);
+    let (url, token) = (format!("http://{}/mcp", served.address), format!("Authorization: Bearer {}", served.token));
+    let stdio: [&str; 8] = [&program, "mcp", "--store", &store, "--guests", &guests, "--cache", &cache];
+    let http = ["--transport", "http", "--server-url", &url, "--header", &token];
+    for (server, era) in [(&stdio[..], "legacy"), (&stdio[..], "modern"), (&http[..], "legacy"), (&http[..], "modern")]
+    {
+        let ask = |flags: &[&str]| inspect(folder.path(), &[flags, &["--protocol-era", era], server].concat());
+        let call = |code: &str| {
+            let arguments = json!({"language": "py", "code": code}).to_string();
+            ask(&["--method", "tools/call", "--tool-name", "eval", "--tool-args-json", &arguments])
+        };
+        // It finds nothing in the schemas that some client would not understand.
+        let (code, listed) = ask(&["--method", "tools/list", "--strict"]);
+        assert_eq!((code, &listed["result"]["tools"][0]["name"]), (0, &json!("eval")), "{era} {server:?}: {listed}");
+        let (code, answer) = call("print(6 * 7)\nfor n in range(100_000): print(n)");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(code == 0 && text.starts_with("42"), "{era} {server:?}: {answer}");
+        assert_eq!(call("1 / 0").0, 5, "{era} {server:?}: an answer that is an error");
+        let uri = text.split_whitespace().find(|word| word.starts_with("artifact://")).expect("a resource");
+        let (code, read) = ask(&["--method", "resources/read", "--uri", uri]);
+        let whole = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}"));
+        assert!(code == 0 && whole.starts_with("42\n0\n1\n"), "{era} {server:?}: {whole:.100}");
+    }
+}
+
 #[test]
 fn a_token_comes_before_the_protocol() {
     let store = tempfile::tempdir().expect("a folder");
@@ -133,43 +220,107 @@ fn a_run_that_waits_is_gone_on_with_by_its_own_tenant_and_by_the_same_request() 
     let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
     let served = tenants.serve();
     let ask = |token: &str, code: &str, again: Option<(&Value, Value)>| -> Value {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-        });
-        let mut params = json!({"_meta": meta, "name": "eval", "arguments": {"language": "py", "code": code}});
+        let mut params = json!({"name": "eval", "arguments": {"language": "py", "code": code}});
         if let Some((state, answer)) = again {
             params["requestState"] = state.clone();
             params["inputResponses"] = json!({"input-1": answer});
         }
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-        let headers = [
-            ("Accept", "application/json, text/event-stream"),
-            ("Content-Type", "application/json"),
-            ("MCP-Protocol-Version", "2026-07-28"),
-            ("Mcp-Method", "tools/call"),
-            ("Mcp-Name", "eval"),
-        ];
-        let answer = served.ask_as(token, "POST", "/mcp", &headers, body.as_bytes());
-        let text = answer.text();
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).find(|line| line.contains("\"id\""));
-        serde_json::from_str::<Value>(data.unwrap_or(&text)).unwrap_or_else(|_| panic!("{text}"))["result"].clone()
+        served.message(token, "tools/call", params)
     };
     let code = "print(input('who? '))";
-    let waits = ask(&red, code, None);
+    let waits = ask(&red, code, None)["result"].clone();
     assert_eq!(waits["resultType"], "input_required", "{waits}");
     let asked = &waits["inputRequests"]["input-1"];
     assert_eq!((&asked["method"], &asked["params"]["message"]), (&json!("elicitation/create"), &json!("who?")));
     let state = &waits["requestState"];
     let answer = json!({"action": "accept", "content": {"line": "Ada"}});
-    let told = |result: Value| result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
     let gone = "waited for too long";
     // Nothing tells a name of another tenant from one that never was.
-    let others = told(ask(&blue, code, Some((state, answer.clone()))));
-    assert_eq!(others, told(ask(&blue, code, Some((&json!("wait-of-nobody"), answer.clone())))));
+    let others = ask(&blue, code, Some((state, answer.clone())));
+    assert_eq!(others["error"]["code"], -32602, "{others}");
+    let others = words(&others);
+    assert_eq!(others, words(&ask(&blue, code, Some((&json!("wait-of-nobody"), answer.clone())))));
     assert!(others.contains(gone), "{others}");
-    assert!(told(ask(&red, "print(1)", Some((state, answer.clone())))).contains(gone));
-    assert!(told(ask(&red, code, Some((state, answer.clone())))).starts_with("Ada"));
-    assert!(told(ask(&red, code, Some((state, answer)))).contains(gone), "it is gone on with once");
+    assert!(words(&ask(&red, "print(1)", Some((state, answer.clone())))).contains(gone));
+    // What is no answer is asked again.
+    let again = ask(&red, code, Some((state, json!("Ada"))))["result"].clone();
+    assert_eq!(again["inputRequests"], waits["inputRequests"], "{again}");
+    let state = &again["requestState"];
+    assert!(words(&ask(&red, code, Some((state, answer.clone())))).starts_with("Ada"));
+    assert!(words(&ask(&red, code, Some((state, answer)))).contains(gone), "it is gone on with once");
+}
+
+/// Whatever a tool or a resource can be asked for is answered to another tenant as what does not exist.
+#[test]
+fn tenants_see_nothing_of_each_other() {
+    let tenants = tenants::Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");
+    let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
+    let served = tenants.serve();
+    let code = "open('f', 'w').write('of red')\nsecret = 1\nfor n in range(100_000): print(n)";
+    let first = served.told(&red, "eval", json!({"language": "py", "code": code}));
+    let found = |text: &str, begin: &str| -> String {
+        let rest = &text[text.find(begin).unwrap_or_else(|| panic!("no {begin}: {text}"))..];
+        rest.chars().take_while(|character| character.is_ascii_alphanumeric() || "-:/".contains(*character)).collect()
+    };
+    let session = found(&first, "ses-");
+    let session = session.trim_end_matches(':');
+    let artifact = found(&first, "artifact://");
+    let snapshot = served.told(&red, "snapshot", json!({"session": session}));
+    let snapshot = snapshot.split([' ', ';']).nth(1).expect("an id");
+    let asks = [
+        ("eval", json!({"session": session, "language": "py", "code": "secret"})),
+        ("reset", json!({"session": session})),
+        ("snapshot", json!({"session": session})),
+        ("fork", json!({"session": session})),
+        ("fork", json!({"snapshot": snapshot})),
+        ("files", json!({"session": session, "action": "list"})),
+        ("files", json!({"session": session, "action": "read", "path": "f"})),
+        ("files", json!({"session": session, "action": "write", "path": "f", "text": "of blue"})),
+        ("files", json!({"session": session, "action": "remove", "path": "f"})),
+    ];
+    let made_up = |id: &str| -> String {
+        let turned: String = id.chars().rev().collect();
+        id.split_once('-').map_or(turned.clone(), |(kind, _)| format!("{kind}-{}", &turned[..22]))
+    };
+    for (tool, arguments) in asks {
+        let others = served.told(&blue, tool, arguments.clone());
+        let mut none = arguments.clone();
+        for (member, id) in [("session", session), ("snapshot", snapshot)] {
+            if none.get(member).is_some() {
+                none[member] = made_up(id).into();
+            }
+        }
+        assert_eq!(others, served.told(&blue, tool, none), "{tool} {arguments}");
+        assert!(others.contains("no such"), "{tool} {arguments}: {others}");
+    }
+    let listed = |token: &str| served.message(token, "resources/list", json!({}))["result"]["resources"].clone();
+    assert!(listed(&red).to_string().contains(&artifact));
+    assert_eq!(listed(&blue), json!([]));
+    let read = |token: &str, uri: &str| served.message(token, "resources/read", json!({"uri": uri}));
+    assert!(read(&red, &artifact)["result"]["contents"][0]["text"].as_str().is_some_and(|text| text.starts_with('0')));
+    assert_eq!(words(&read(&blue, &artifact)), format!("there is no `{artifact}`"));
+    assert_eq!(served.told(&red, "files", json!({"session": session, "action": "read", "path": "f"})), "of red");
+    assert_eq!(served.told(&red, "eval", json!({"session": session, "language": "py", "code": "secret"})), "1");
+}
+
+/// A session of the protocol is its own tenant's. Whoever ended it is told so afterwards.
+#[test]
+fn a_session_of_the_protocol_is_ended_by_its_tenant_alone() {
+    let tenants = tenants::Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");
+    let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
+    let served = tenants.serve();
+    let accept = [("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")];
+    let about =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).to_string();
+    let begun = served.ask_as(&red, "POST", "/mcp", &accept, begin.as_bytes());
+    let session = begun.header("mcp-session-id").expect("a session").to_owned();
+    let named = [&accept[..], &[("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", "2025-11-25")]].concat();
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    assert_eq!(served.ask_as(&red, "POST", "/mcp", &named, ready.as_bytes()).status, 202);
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}).to_string();
+    let asked = |token: &str, method: &str| served.ask_as(token, method, "/mcp", &named, list.as_bytes()).status;
+    assert_ne!(asked(&blue, "DELETE"), 204);
+    assert_ne!(asked(&blue, "GET"), 200);
+    assert_eq!((asked(&red, "POST"), asked(&red, "DELETE"), asked(&red, "POST")), (200, 204, 404));
 }
