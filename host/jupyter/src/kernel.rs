@@ -216,9 +216,9 @@ impl Kernel {
         }
     }
 
-    /// Begins afresh: what runs is stopped, names go, files stay. Clients are told.
+    /// Begins afresh: what runs is stopped, names go, files stay. Clients are told when it has begun; `restarting` is what they
+    /// are told of a kernel that has died.
     pub(crate) async fn restart(&self) {
-        self.status(&json!({}), "restarting").await;
         self.interrupt();
         if let Ok(own) = self.own().await {
             own.session().reset(self.language);
@@ -226,6 +226,7 @@ impl Kernel {
             lock(&self.history).restart(own.session().next_cell());
         }
         self.status(&json!({}), "starting").await;
+        self.status(&json!({}), "idle").await;
     }
 
     /// Comes when the kernel is interrupted from now on.

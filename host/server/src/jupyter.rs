@@ -30,6 +30,8 @@ use crate::{
 
 /// What the paths of this door begin with.
 pub(crate) const PREFIX: &str = "/jupyter/";
+/// What a path goes on with in which a client says its token, as `token/TOKEN/api/kernels`: some can say it nowhere else.
+const TOKEN: &str = "token/";
 /// The name by which notebooks and programs ask for whatever Python there is.
 const ANY_PYTHON: &str = "python3";
 /// Bytes of the body of a request.
@@ -38,13 +40,18 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 /// Answers a request.
 pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response {
     let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/').to_owned();
+    let (token, path) = match path.strip_prefix(TOKEN).and_then(|rest| rest.split_once('/')) {
+        Some((token, path)) => (Some(token), path),
+        None => (None, path.as_str()),
+    };
     // Whoever looks at whether there is a gateway has no token yet.
     if path == "api" && parts.method == Method::GET {
         let about = gate::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
         return about.unwrap_or_else(Problem::into_response);
     }
     let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
-    let tenant = match caller(&server, &parts, if is_looked_at { Scope::Read } else { Scope::Run }) {
+    let scope = if is_looked_at { Scope::Read } else { Scope::Run };
+    let tenant = match token.map_or_else(|| caller(&server, &parts, scope), |token| server.bearer(Some(token), scope)) {
         Ok(tenant) => tenant,
         Err(problem) => {
             let response = refused(&problem);
@@ -57,7 +64,7 @@ pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response
         false => Ok(()),
     });
     let answered = match admitted {
-        Ok(()) => route(&server, &tenant, &path, parts, body).await,
+        Ok(()) => route(&server, &tenant, path, parts, body).await,
         Err(problem) => Err(problem),
     };
     let response = answered.unwrap_or_else(|problem| refused(&problem));
@@ -129,7 +136,8 @@ fn refused(problem: &Problem) -> Response {
     response
 }
 
-/// The tenant whose token a request carries: in a header, as Jupyter or as others say it, or behind `?`.
+/// The tenant whose token a request carries that has none in its path: in a header, as Jupyter or as others say it, or behind
+/// `?`.
 fn caller(server: &Server, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
     let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let is_kind = |kind: &str| ["token", "bearer"].iter().any(|known| kind.eq_ignore_ascii_case(known));

@@ -1,10 +1,14 @@
 //! The kernel for Jupyter, used by real clients: Jupyter's own tests of kernels, its client library, nbclient and papermill.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use tempfile::TempDir;
 
-use crate::support::{Ended, cellar, cellar_with_guests, root, run};
+use crate::support::{Ended, cellar, cellar_with_guests, node, root, run};
 
 /// Kernels that clients find in a folder of their own, and nowhere else.
 struct Installed(TempDir);
@@ -30,18 +34,23 @@ impl Installed {
 
     /// Runs a script of `fixtures/jupyter` to its end.
     fn play(&self, script: &str, arguments: &[&str]) -> Ended {
-        let python = root().join("target/jupyter/bin/python");
-        assert!(python.exists(), "no clients of Jupyter at `{}`; run `make packages` first", python.display());
-        let folder = self.0.path();
-        let mut command = Command::new(python);
-        command.arg(root().join("fixtures/jupyter").join(script)).args(arguments);
-        command.env("JUPYTER_PATH", folder.join("prefix/share/jupyter")).env("JUPYTER_PLATFORM_DIRS", "1");
-        for variable in ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"] {
-            command.env(variable, folder.join(variable));
-        }
+        let mut command = client(script, self.0.path());
+        command.args(arguments).env("JUPYTER_PATH", self.0.path().join("prefix/share/jupyter"));
         command.env("CELLAR", env!("CARGO_BIN_EXE_cellar")).env("CELLAR_GUESTS", root().join("target/guests"));
         run(self.with_folders(&mut command))
     }
+}
+
+/// What runs a script of `fixtures/jupyter`, which finds and keeps nothing of Jupyter's but in this folder.
+pub(crate) fn client(script: &str, folder: &Path) -> Command {
+    let python = root().join("target/jupyter/bin/python");
+    assert!(python.exists(), "no clients of Jupyter at `{}`; run `make packages` first", python.display());
+    let mut command = Command::new(python);
+    command.arg(root().join("fixtures/jupyter").join(script)).env("JUPYTER_PLATFORM_DIRS", "1");
+    for variable in ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"] {
+        command.env(variable, folder.join(variable));
+    }
+    command
 }
 
 fn check(script: &str, arguments: &[&str]) {
@@ -86,6 +95,22 @@ fn notebooks_run_with_parameters() {
     let installed = Installed::new();
     let ended = installed.play("parameters.py", &[&installed.0.path().display().to_string()]);
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+}
+
+/// Pictures of what was seen are in `target/pictures`.
+#[test]
+fn a_notebook_is_used_in_jupyterlab() {
+    let installed = Installed::new();
+    let node = node().display().to_string();
+    let ended = installed.play("lab.py", &[&node, "cellar-python-data", &pictures("kernel").display().to_string()]);
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+}
+
+/// An empty folder for pictures.
+pub(crate) fn pictures(of: &str) -> PathBuf {
+    let folder = root().join("target/pictures").join(of);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
 }
 
 fn spec(folder: &Path, name: &str) -> serde_json::Value {
