@@ -94,6 +94,15 @@ fn an_agent_runs_its_code_in_sandboxes() {
     assert!(said.contains("ok agent"), "{said}");
 }
 
+/// The same agent by the protocol of Jupyter, as its executors speak it that start a gateway of their own.
+#[test]
+fn an_agent_runs_its_code_in_a_kernel() {
+    let door = Door::open();
+    let gateway = format!("http://{}/jupyter", door.served.address);
+    let said = door.client("python", &["fixtures/e2b/smol.py", &gateway, &door.red]);
+    assert!(said.contains("ok agent"), "{said}");
+}
+
 /// The examples of the manual, as they stand there.
 #[test]
 fn the_manual_is_right() {
