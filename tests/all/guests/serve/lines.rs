@@ -141,6 +141,41 @@ fn who_comes_over_the_network_names_no_files_and_grants_nothing() {
 }
 
 #[test]
+fn tenants_find_nothing_of_each_other_over_websockets() {
+    let tenants = tenants::Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");
+    let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
+    let mut served = tenants.serve();
+    served.token = red;
+    let session = served.session(json!({}));
+    served.run(&session, "py", "secret = 1");
+    let snapshot = served.post(&format!("/v1/sessions/{session}/snapshots"), json!({})).json()["snapshot"].clone();
+    served.token = blue;
+    assert_eq!(served.socket(&served.token, &format!("/v1/sessions/{session}/stdio")).map(drop), Err(404));
+    let mut talk = served.talk("/v1/stdio");
+    talk.line(r#"{"type": "sessions", "id": "list"}"#);
+    talk.expect(&json!({"type": "sessions", "id": "list", "sessions": []}));
+    // What is another's is refused as what does not exist.
+    let nobodys = json!("snap-0123456789abcdefghijkl");
+    let told: Vec<String> = [(&snapshot, "theirs"), (&nobodys, "nobodys")]
+        .into_iter()
+        .map(|(snapshot, id)| {
+            talk.line(&json!({"type": "open", "id": id, "snapshot": snapshot}).to_string());
+            let mut answer = talk.answer().expect("an answer");
+            while answer["id"] != id {
+                answer = talk.answer().expect("an answer");
+            }
+            assert_eq!(answer["type"], "error", "{answer}");
+            answer["error"].to_string().replace(snapshot.as_str().expect("a name"), "it")
+        })
+        .collect();
+    assert_eq!(told[0], told[1]);
+    let run = json!({"type": "run", "id": "r", "session": session, "cells": [{"language": "py", "code": "secret"}]});
+    talk.line(&run.to_string());
+    talk.expect(&json!({"type": "error", "id": "r", "error": {}}));
+    talk.end();
+}
+
+#[test]
 fn a_client_that_goes_away_leaves_nothing_behind() {
     let store = tempfile::tempdir().expect("a folder");
     let served = Served::start(store.path(), &[]);

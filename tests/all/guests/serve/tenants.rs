@@ -29,6 +29,24 @@ impl Tenants {
     }
 }
 
+/// What may be asked under `/v1`, as it is described: methods with paths.
+fn operations() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(root().join("fixtures/openapi/openapi.json")).expect("the description");
+    let described: Value = serde_json::from_str(&text).expect("JSON");
+    let paths = described["paths"].as_object().expect("paths");
+    let methods = ["get", "put", "post", "patch", "delete"];
+    let of_path = |(path, operations): (&String, &Value)| {
+        let named = methods.iter().filter(|method| operations.get(**method).is_some());
+        named.map(|method| (method.to_uppercase(), path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(of_path).collect()
+}
+
+/// The id in a path.
+fn id(path: &str) -> &str {
+    path.split('/').nth(3).expect("an id")
+}
+
 #[test]
 fn neither_sees_anything_of_the_other() {
     let tenants = Tenants::new("[tenants.red]\n[tenants.blue]\nconfig = \"blue.toml\"\n");
@@ -58,40 +76,31 @@ fn neither_sees_anything_of_the_other() {
     let artifact = format!("/v1/artifacts/{}", artifacts["artifacts"][0]["id"].as_str().expect("an id"));
     assert!(!artifacts.to_string().contains(tenants.store.path().to_str().expect("text")), "{artifacts}");
     assert_eq!(ask(&red, "PUT", &format!("{place}/files/f"), json!("x")).status, 201);
-    // What is another's is answered exactly as what does not exist.
-    let looks = [
-        ("GET", place.clone(), json!({})),
-        ("DELETE", place.clone(), json!({})),
-        ("POST", format!("{place}/runs"), cell("py", "1")),
-        ("POST", format!("{place}/fork"), json!({})),
-        ("POST", format!("{place}/reset"), json!({})),
-        ("POST", format!("{place}/hibernate"), json!({})),
-        ("POST", format!("{place}/snapshots"), json!({})),
-        ("GET", format!("{place}/variables"), json!({})),
-        ("GET", format!("{place}/files"), json!({})),
-        ("GET", format!("{place}/files/f"), json!({})),
-        ("PUT", format!("{place}/files/f"), json!("y")),
-        ("DELETE", format!("{place}/files/f"), json!({})),
-        ("GET", run.clone(), json!({})),
-        ("GET", format!("{run}/events"), json!({})),
-        ("POST", format!("{run}/cancel"), json!({})),
-        ("POST", format!("{run}/input"), json!({"request_id": "r", "value": null})),
-        ("GET", snapshot.clone(), json!({})),
-        ("DELETE", snapshot.clone(), json!({})),
-        ("GET", artifact.clone(), json!({})),
-    ];
-    for (method, path, body) in looks {
-        let others = ask(&blue, method, &path, body.clone());
-        let id = path.split('/').nth(3).expect("an id");
-        let made_up: String = id.chars().rev().collect();
-        let made_up = if id.contains('-') {
-            format!("{}-{}", id.split('-').next().expect("a kind"), &made_up[..22])
-        } else {
-            made_up
+    // What is another's is answered exactly as what does not exist, whatever is asked of it.
+    let ids =
+        [("{session}", id(&place)), ("{run}", id(&run)), ("{snapshot}", id(&snapshot)), ("{artifact}", id(&artifact))];
+    for (method, template) in operations() {
+        let Some((_, id)) = ids.iter().find(|(name, _)| template.contains(name)) else { continue };
+        let body = match template.rsplit('/').next().expect("a segment") {
+            "runs" => cell("py", "1"),
+            "input" => json!({"request_id": "r", "value": null}),
+            "{call}" => json!({"result": 1}),
+            "rewind" => json!({"snapshot": ids[2].1}),
+            "complete" | "inspect" => json!({"language": "py", "code": "x"}),
+            _ => json!({}),
         };
-        let none = ask(&blue, method, &path.replace(id, &made_up), body);
-        assert_eq!((others.status, others.text()), (none.status, none.text()), "{method} {path}");
-        assert_eq!(others.status, 404, "{method} {path}: {}", others.text());
+        let filled = |id: &str| {
+            let path = ids.iter().fold(template.clone(), |path, (name, _)| path.replace(name, id));
+            [("{path}", "f"), ("{name}", "x"), ("{call}", "call-x"), ("{output}", "0")]
+                .iter()
+                .fold(path, |path, (name, value)| path.replace(name, value))
+        };
+        let others = ask(&blue, &method, &filled(id), body.clone());
+        let turned: String = id.chars().rev().collect();
+        let made_up = id.split_once('-').map_or(turned.clone(), |(kind, _)| format!("{kind}-{}", &turned[..22]));
+        let none = ask(&blue, &method, &filled(&made_up), body);
+        assert_eq!((others.status, others.text()), (none.status, none.text()), "{method} {template}");
+        assert_eq!(others.status, 404, "{method} {template}: {}", others.text());
     }
     for list in ["sessions", "snapshots", "artifacts"] {
         assert_eq!(ask(&blue, "GET", &format!("/v1/{list}"), json!({})).json()[list], json!([]), "{list}");
