@@ -163,6 +163,8 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
     let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };
     let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::spare(limits, files)));
     store.limiter(|data| &mut data.limiter);
+    // The memory of the guest is read at once, as the result of one call.
+    store.set_hostcall_fuel(usize::MAX);
     let mut wizer = wasmtime_wizer::Wizer::new();
     // The export must stay: the component aliases it.
     wizer.init_func("init").keep_init_func(true);

@@ -43,6 +43,7 @@ use crate::{
     kernel::{
         bindings::{WORLD_PACKAGE, WORLD_VERSION},
         manifest::Manifest,
+        meter::TABLE_ELEMENTS_MAX,
         state::StoreData,
     },
 };
@@ -59,6 +60,9 @@ pub(super) const HOST_STACK_BYTES: usize = 1 << 20;
 const KEEP_RESIDENT_BYTES: usize = 16 << 20;
 /// Largest linear memory of any kernel: what a wasm32 guest can address.
 const MEMORY_BYTES_MAX: usize = 4 << 30;
+
+/// Largest record that the engine keeps of a module instance: 32 bytes for each function that the table refers to.
+const CORE_INSTANCE_BYTES_MAX: usize = 4 << 20;
 
 /// Native stacks that kernels with threads may hold besides one for each kernel and each thread: one that was left is given
 /// back a little later.
@@ -116,7 +120,9 @@ fn wasm_config(flavour: Flavour) -> wasmtime::Config {
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
         .memory_init_cow(true)
-        .memory_guaranteed_dense_image_size(1 << 30);
+        .memory_guaranteed_dense_image_size(1 << 30)
+        // Guests that throw exceptions make them on a heap of the engine, which starts empty.
+        .collector(wasmtime::Collector::DeferredReferenceCounting);
     set_threads(&mut config, flavour.has_threads);
     config
 }
@@ -136,13 +142,14 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
     let mut pool = wasmtime::PoolingAllocationConfig::new();
     pool.total_component_instances(kernels_max)
         .total_core_instances(kernels_max.saturating_mul(8))
-        .total_memories(kernels_max)
+        // A guest that has exceptions has a second memory, for those that were thrown.
+        .total_memories(kernels_max.saturating_mul(2))
         .total_tables(kernels_max.saturating_mul(4))
         .total_stacks(if flavour.has_threads { stacks_max(kernels_max) } else { kernels_max })
-        .total_gc_heaps(0)
-        .table_elements(20_000)
+        .total_gc_heaps(kernels_max)
+        .table_elements(TABLE_ELEMENTS_MAX)
         .max_component_instance_size(1 << 20)
-        .max_core_instance_size(1 << 20)
+        .max_core_instance_size(CORE_INSTANCE_BYTES_MAX)
         .max_memory_size(MEMORY_BYTES_MAX)
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(64 << 10)

@@ -276,8 +276,8 @@ impl Drop for MemoryLimiter {
     }
 }
 
-/// Largest table of a guest, in elements. Guests do not grow theirs.
-const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Largest table of a guest, in elements: one for each function whose address is taken. Guests do not grow theirs.
+pub(crate) const TABLE_ELEMENTS_MAX: usize = 100_000;
 
 impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
