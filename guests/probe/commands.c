@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,42 @@ static uint64_t deeper(volatile uint64_t *depth) {
 static flow_t do_recurse(cell_t *cell, char *argument) {
     volatile uint64_t depth = 0;
     return deeper(&depth) == 0 ? GO_ON : ENDED;
+}
+
+// ---- Exceptions
+
+static jmp_buf landing;
+
+// Leaves `depth` calls at once.
+static void leap(unsigned depth) {
+    volatile unsigned left = depth;
+    if (left == 0)
+        longjmp(landing, 1);
+    leap(left - 1);
+    left = 0;
+}
+
+// `longjmp` throws, and `setjmp` catches.
+static flow_t do_leap(cell_t *cell, char *argument) {
+    unsigned long depth = strtoul(argument, &argument, 10);
+    unsigned long times = *argument == '\0' ? 1 : strtoul(argument, NULL, 10);
+    for (volatile unsigned long i = 1; i <= times; i++) {
+        if (setjmp(landing) == 0)
+            leap((unsigned)depth);
+        if (i % ROUNDS_PER_POLL == 0 && must_stop(cell))
+            return ENDED;
+    }
+    return do_emit(cell, "landed");
+}
+
+static void mark_landing(void) {
+    (void)setjmp(landing);
+}
+
+// Throws what nothing catches: the function that would have is over.
+static flow_t do_throw(cell_t *cell, char *argument) {
+    mark_landing();
+    longjmp(landing, 1);
 }
 
 // ---- Time
@@ -363,7 +400,8 @@ static const struct {
     {"emit", do_emit},           {"err", do_err},         {"put", do_put},
     {"display", do_display},     {"status", do_status},   {"clear", do_clear},
     {"raise", do_raise},         {"exit", do_exit},       {"trap", do_trap},
-    {"recurse", do_recurse},     {"sleep", do_sleep},     {"block", do_block},
+    {"recurse", do_recurse},     {"leap", do_leap},       {"throw", do_throw},
+    {"sleep", do_sleep},         {"block", do_block},
     {"spin", do_spin},           {"spin-hard", do_spin_hard}, {"flood", do_flood},
     {"grow", do_grow},           {"set", do_set},         {"get", do_get},
     {"read", do_read},           {"write", do_write},     {"list", do_list},

@@ -8,6 +8,7 @@ mod cache;
 mod component;
 mod debian;
 mod deno;
+mod exceptions;
 mod guest;
 mod inputs;
 mod javascript;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::cache::Bench;
+use crate::exceptions;
 use crate::guest::{Built, Guest};
 use crate::inputs::Inputs;
 use crate::link::Module;
@@ -29,6 +30,7 @@ impl Guest for Probe {
     }
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+        exceptions::record(inputs);
         inputs.tree("guests/probe", &workshop.root.join("guests/probe"))?;
         Ok(())
     }
@@ -38,6 +40,9 @@ impl Guest for Probe {
         let module = Module {
             own: vec![folder.join("shim.c"), folder.join("commands.c"), folder.join("lies.c")],
             includes: vec![folder],
+            // It leaves functions by the engine's exceptions.
+            flags: exceptions::JUMP_FLAGS.iter().map(|&flag| flag.to_owned()).collect(),
+            objects: vec![exceptions::jumps(workshop)?],
             stack_bytes: STACK_BYTES,
             ..Module::default()
         };

@@ -86,6 +86,16 @@ impl Toolchain {
         command
     }
 
+    /// The archiver.
+    pub(crate) fn ar(&self) -> Command {
+        self.tool("ar")
+    }
+
+    /// Where a file or folder lies among the sources and headers that come with the compiler.
+    pub(crate) fn source(&self, path: &str) -> PathBuf {
+        self.zig.with_file_name("lib").join(path)
+    }
+
     /// Tells a program that runs the compiler, by way of `guests/python-data/build/compiler.py`, where it is.
     pub(crate) fn give_to(&self, command: &mut Command) {
         command.env("CELLAR_ZIG", &self.zig).env("CELLAR_TARGET", TARGET);
