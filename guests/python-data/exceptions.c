@@ -1,20 +1,16 @@
-/* C++ code is compiled without exceptions: what throws ends the kernel, and says why. NumPy throws only where memory for
-   a Fourier transform or a list runs out. */
-#include <stddef.h>
-#include <stdint.h>
+/* What C++ code keeps of a thread. Threads take turns, so `thread_local` would be one variable for all of them. */
+#include "threads.h"
 
-#include "glue.h"
-
-/* Where an exception is made; nobody ever catches it. */
-static max_align_t thrown[64];
-
-void *__cxa_allocate_exception(size_t size) {
-    return size <= sizeof thrown ? thrown : NULL;
+/* The exceptions that a thread has caught and not done with, as the C++ library keeps them. */
+void *__cxa_get_globals(void) {
+    return &cellar_running->exceptions;
 }
 
-/* The second word of a type's description is its name, as the compiler writes it. */
-_Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *)) {
-    glue_log("a C++ exception ended the kernel:");
-    glue_log(type != NULL ? ((const char **)type)[1] : "of no type");
-    __builtin_trap();
+void *__cxa_get_globals_fast(void) {
+    return &cellar_running->exceptions;
+}
+
+/* Where pybind11 keeps what lives as long as the call at hand. */
+void **cellar_thread_slot(void) {
+    return &cellar_running->call_frame;
 }

@@ -41,6 +41,13 @@ struct thread {
     struct cellar_poll_state poll;
     bool is_prelude;
     const void *keys[PTHREAD_KEYS_MAX];
+    /* What C++ code has of its own, where there is such code: exceptions that were caught, and those that were not yet; and
+       the call at hand. */
+    struct {
+        void *caught;
+        unsigned uncaught;
+    } exceptions;
+    void *call_frame;
 };
 
 extern struct thread cellar_main_thread;

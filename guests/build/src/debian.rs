@@ -81,7 +81,7 @@ fn fetch_from(original: &Original, mirror: &Mirror, folder: &Path, target: &Path
     };
     run(apt().arg("update"), &folder.join("update.log"))?;
     let wanted = format!("{}/{}", original.package, original.suite);
-    run(apt().args(["source", "--download-only", &wanted]), &folder.join("source.log"))?;
+    run(apt().args(["source", "--download-only", "--tar-only", &wanted]), &folder.join("source.log"))?;
     fs::copy(folder.join("download").join(original.archive), target)
         .with_context(|| format!("the source package holds no `{}`: the suite has moved on", original.archive))?;
     Ok(())

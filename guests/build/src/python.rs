@@ -108,7 +108,6 @@ pub(crate) struct Additions {
     pub(crate) library: Vec<PathBuf>,
     /// A folder with an `additions.py` in the place of the prelude's own, and with what that uses.
     pub(crate) prelude: Option<PathBuf>,
-    pub(crate) link_flags: Vec<String>,
 }
 
 /// Libraries of the toolchain that CPython needs.
@@ -178,8 +177,6 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let mut own = c_files(&folder)?;
     own.extend(additions.own.iter().cloned());
     let includes = ["include", "include/internal", "include/internal/mimalloc"].map(|name| libraries.join(name));
-    let mut link_flags: Vec<String> = LINK_FLAGS.iter().map(|&flag| flag.to_owned()).collect();
-    link_flags.extend(additions.link_flags.iter().cloned());
     let module = Module {
         own,
         foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
@@ -193,7 +190,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
             .map(str::to_owned)
             .to_vec(),
         objects,
-        link_flags,
+        link_flags: LINK_FLAGS.iter().map(|&flag| flag.to_owned()).collect(),
         stack_bytes: STACK_BYTES,
         ..Module::default()
     };

@@ -1,12 +1,14 @@
-//! The data guest: the Python guest with NumPy and pandas linked in, and packages for documents and charts beside the
-//! standard library.
+//! The data guest: the Python guest with NumPy, pandas, Matplotlib and Pillow linked in, and packages for documents and charts
+//! beside the standard library.
 //!
-//! NumPy and pandas are built by their own build system, meson, with the guests' compiler behind a script that writes
-//! down what would have been linked. All of it is then linked into the one module that CPython is.
+//! What is compiled is built by meson, with the guests' compiler behind a script that writes down what would have been
+//! linked. All of it is then linked into the one module that CPython is.
 
 mod meson;
 mod native;
 mod packages;
+mod pictures;
+mod recipes;
 pub(crate) mod suite;
 
 pub(crate) use native::native;
@@ -39,7 +41,7 @@ impl Guest for PythonData {
 
     fn inputs(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
         python::inputs(workshop, inputs)?;
-        inputs.value("packages", meson::inputs(workshop)?.digest());
+        inputs.value("packages", recipes::inputs(workshop)?.digest());
         inputs.value("pure packages", packages::inputs(workshop)?.digest());
         inputs.tree("guests/python-data", &folder(workshop))?;
         Ok(())
@@ -52,14 +54,15 @@ impl Guest for PythonData {
             includes: vec![folder.join("include")],
             library: vec![packages::pure(workshop)?],
             prelude: Some(folder.join("prelude")),
-            link_flags: vec!["-lc++".to_owned()],
             ..Additions::default()
         };
-        for package in meson::packages(workshop)? {
+        let compiled = recipes::compiled(workshop)?;
+        for package in compiled.packages {
             additions.extensions.extend(package.extensions()?);
             additions.objects.extend(package.objects()?);
             additions.library.push(package.library());
         }
+        additions.objects.extend(compiled.archives);
         python::build(workshop, bench, &additions)
     }
 }

@@ -9,6 +9,9 @@ numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.p
 numpy.strings numpy.testing pandas pandas.api.types pandas.plotting pandas.testing pandas.tseries.offsets
 dateutil dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz pytz
 altair openpyxl pypdf
+PIL.Image PIL.ImageDraw PIL.ImageFont PIL.ImageFilter PIL.ImageOps PIL.ImageEnhance PIL.PngImagePlugin PIL.JpegImagePlugin
+matplotlib matplotlib.pyplot matplotlib.dates matplotlib.backends.backend_svg matplotlib.animation mpl_toolkits.mplot3d
+pandas.plotting._matplotlib
 """.split()
 
 # Cells that are run while the guest is baked, so that the code of a first such cell has run before.
@@ -23,6 +26,11 @@ CELLS = [
     "import io\npd.read_csv(io.StringIO(frame.to_csv(index=False)))",
     "pd.Series(pd.date_range('2024-01-01', periods=3)).dt.day_name()",
     "alt.Chart(frame).mark_bar().encode(x='a', y='b')",
+    "plt.plot([1, 2, 3], label='a')\nplt.title('t')\nplt.xlabel('x')\nplt.legend()\nplt.show()",
+    "fig, axes = plt.subplots(1, 2, figsize=(6, 3))\naxes[0].bar(['a', 'b'], [1, 2])\naxes[1].hist(np.arange(9), bins=3)\nfig.tight_layout()\nplt.show()",
+    "plt.scatter([1, 2], [3, 4], c=[0, 1])\nplt.colorbar()\nplt.grid(True)",
+    "plt.imshow(np.eye(3))\nplt.show()",
+    "frame.plot(x='b', y='a', kind='bar')",
     "alt.Chart(frame).mark_line().encode(alt.X('a:Q').title('a'), alt.Y('sum(c):Q'), color='b:N').properties(title='c')",
 ]
 
@@ -31,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, tables
+    from _cellar_prelude import datasets, documents, drawing, formats, plots, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
@@ -46,11 +54,13 @@ def names():
     formats.begin()
     datasets.begin()
     drawing.begin()
+    plots.begin()
     _explain_absent_packages()
     return {
         "np": modules["numpy"],
         "pd": modules["pandas"],
         "alt": modules["altair"],
+        "plt": modules["matplotlib.pyplot"],
         "datetime": datetime,
         "timedelta": timedelta,
         "timezone": timezone,
@@ -84,20 +94,6 @@ def _explain_absent_packages():
                 raise
             raise ImportError(f"`{name}` is needed for this: {remedy}", name=name) from None
 
-    plotting = sys.modules["pandas.plotting._core"]
-    load = plotting._load_backend
-
-    def _load_backend(backend):
-        """Finds what draws for pandas, or says what there is instead."""
-        try:
-            return load(backend)
-        except ImportError:
-            remedy = lacks.remedy(backend)
-            if remedy is None:
-                raise
-            raise ImportError(f"`{backend}` is needed for this: {remedy}", name=backend) from None
-
-    plotting._load_backend = _load_backend
     for module in list(sys.modules.values()):
         if getattr(module, "import_optional_dependency", None) is own:
             module.import_optional_dependency = import_optional_dependency

@@ -23,6 +23,9 @@ _Task = asyncio.Task
 main = sys.modules["__main__"]
 names = main.__dict__
 
+# Shows what a cell has made and not shown, at its end, where the image has such things.
+show_left = None
+
 # What the namespace began with.
 _first_names = {}
 
@@ -160,6 +163,8 @@ def _run_now(cell, body, last, silenced):
         value = _cellar.run(last, names)
         if value is not None:
             _show(cell, value, silenced)
+    if show_left is not None:
+        show_left()
     magics.end(cell)
     _cellar.enable_stop(False)
 
@@ -175,6 +180,8 @@ async def _run_waiting(cell, body, last, silenced):
         if last.co_flags & _COROUTINE:
             value = await value
         _show(cell, value, silenced)
+    if show_left is not None:
+        show_left()
     magics.end(cell)
 
 
@@ -201,9 +208,23 @@ def _in_cell(cell, function, *args):
     return function(*args)
 
 
+def _show_left_of_failed():
+    """Shows what a cell has made before it failed. That may be stopped too: then there is nothing more to show."""
+    _cellar.enable_stop(True)
+    try:
+        show_left()
+    except BaseException as error:  # noqa: BLE001 - the cell has ended, by something else
+        _cellar.enable_stop(False)
+        streams.tell(f"what the cell has made cannot be shown: {type(error).__name__}")
+    finally:
+        _cellar.enable_stop(False)
+
+
 def _end(cell, outcome):
     """Notes that a cell ended."""
     if outcome is not None:
+        if show_left is not None:
+            _contexts[0].run(_in_cell, cell, _show_left_of_failed)
         magics.end(cell)
     binding.end(cell, names, outcome is None)
     live.discard(cell)

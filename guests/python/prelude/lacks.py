@@ -50,8 +50,8 @@ _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 # guest, and so is what some remedies name.
 _OF_DATA = {
     "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz", "anyio", "bs4", "certifi", "html5lib", "httpx",
-    "idna", "jinja2", "jsonschema", "markdown", "mpmath", "networkx", "patsy", "plotly", "pygments", "requests", "rich",
-    "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
+    "idna", "jinja2", "jsonschema", "markdown", "matplotlib", "mpmath", "networkx", "patsy", "PIL", "plotly", "pygments",
+    "requests", "rich", "seaborn", "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
 }
 _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
@@ -59,7 +59,7 @@ _INSTEAD = {
     "bs4": "use html.parser, or display(HTML(text)), which is shown as Markdown too",
     "catboost": _NUMBERS,
     "cryptography": "use hashlib, hmac and secrets",
-    "cv2": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
+    "cv2": "use PIL and NumPy for pictures",
     "duckdb": "use sqlite3, or pandas",
     "fastparquet": "pandas reads and writes Parquet and Feather without it: pd.read_parquet, frame.to_parquet, pd.read_feather, frame.to_feather",
     "httpx": _HTTP,
@@ -67,10 +67,8 @@ _INSTEAD = {
     "keras": _NUMBERS,
     "lightgbm": _NUMBERS,
     "lxml": "use xml.etree.ElementTree for XML, and html.parser for HTML",
-    "matplotlib": _CHARTS,
     "numba": "use NumPy's functions of whole arrays",
     "orjson": "use json",
-    "PIL": "use NumPy for arrays of pixels, and display(Image(data)) to show an image",
     "polars": _FRAMES,
     "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
     "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
@@ -79,10 +77,9 @@ _INSTEAD = {
     "pyspark": _FRAMES,
     "requests": _HTTP,
     "scipy": _NUMBERS,
-    "seaborn": _CHARTS,
     "selenium": f"there is no browser in this sandbox: {TOOLS}",
     "sklearn": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
-    "skimage": "use NumPy for arrays of pixels",
+    "skimage": "use PIL and NumPy for pictures",
     "sqlalchemy": "use sqlite3",
     "statsmodels": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
     "sympy": "use fractions, decimal and math",

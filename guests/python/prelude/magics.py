@@ -99,7 +99,7 @@ def _call(line):
     if match["sign"] != "%":
         return f"{indent}{target}{_CALL}({'!!' if target or match['sign'] == '!!' else '!'!r}, {text!r})"
     name, _, rest = text.partition(" ")
-    if name not in _LINE_MAGICS:
+    if name not in LINE_MAGICS:
         return None
     return f"{indent}{target}{_CALL}({'%' + name!r}, {rest.strip()!r})"
 
@@ -115,7 +115,7 @@ def explain(error, source, filename):
         match = _MAGIC.match(line)
         if match is None or match["sign"][0] != "%" or (number != error.lineno and match["sign"] != "%%"):
             continue
-        known = _CELL_MAGICS if match["sign"] == "%%" else _LINE_MAGICS
+        known = _CELL_MAGICS if match["sign"] == "%%" else LINE_MAGICS
         if (match["name"] or "") in known:
             return
         error.msg = f"there is no magic `{match['sign']}{match['name'] or ''}`; there are {', '.join(sorted(known))}"
@@ -157,7 +157,7 @@ def magic(name, text, body=None):
         return program.main()
     if name.startswith("%%"):
         return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
-    return _LINE_MAGICS[name[1:]](_filled(text))
+    return LINE_MAGICS[name[1:]](_filled(text))
 
 
 def _filled(text):
@@ -401,7 +401,7 @@ def _command(name):
     return lambda text: _shell(f"{name} {text}", False)
 
 
-_LINE_MAGICS = {
+LINE_MAGICS = {
     **dict.fromkeys(
         "autoreload colors config load_ext matplotlib pylab precision reload_ext aimport unload_ext autosave xmode".split(),
         _nothing,
@@ -421,7 +421,7 @@ _LINE_MAGICS = {
     "who_ls": lambda _text: _interesting(),
     "whos": _whos,
 }
-_LINE_MAGICS["conda"] = _LINE_MAGICS["uv"] = _LINE_MAGICS["pip"]
+LINE_MAGICS["conda"] = LINE_MAGICS["uv"] = LINE_MAGICS["pip"]
 _AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
 _CELL_MAGICS = {
     "!": _bash,
@@ -464,7 +464,7 @@ class Shell:
 
     def run_line_magic(self, name, line, _stack_depth=1):
         """Runs a magic, or raises when there is none of this name."""
-        return self._find(_LINE_MAGICS, name)(line)
+        return self._find(LINE_MAGICS, name)(line)
 
     def run_cell_magic(self, name, line, cell):
         """Runs a cell magic, or raises when there is none of this name."""

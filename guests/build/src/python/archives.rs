@@ -12,8 +12,14 @@ use crate::process::run;
 /// Answers in place of the backends that build the packages.
 const SOURCE_ARCHIVE: &str = include_str!("source_archive.py");
 /// The modules of those backends. One that is missing here fails the fetch: `pip` finds no module of its name.
-const BACKENDS: &[&str] =
-    &["flit_core/buildapi", "hatchling/build", "mesonpy", "setuptools/build_meta", "poetry/core/masonry/api"];
+const BACKENDS: &[&str] = &[
+    "flit_core/buildapi",
+    "hatchling/build",
+    "mesonpy",
+    "poetry/core/masonry/api",
+    "scikit_build_core/build",
+    "setuptools/build_meta",
+];
 
 /// Fetches the archives that `requirements` names, each checked against its hash.
 pub(crate) fn fetch(requirements: &str, work: &Path, archives: &Path) -> Result<()> {
@@ -44,6 +50,10 @@ pub(crate) fn unpack(archives: &Path, folder: &Path, log: &Path) -> Result<()> {
         let name = archive.file_name().and_then(OsStr::to_str).context("an archive without a name")?;
         let (name, _) = name.rsplit_once('-').with_context(|| format!("`{name}` has no version"))?;
         let folder = folder.join(name);
+        // What an interrupted attempt has left may have been changed by patches.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
         fs::create_dir_all(&folder)?;
         let mut tar = Command::new("tar");
         tar.arg("xf").arg(&archive).args(["--strip-components=1", "--no-same-owner", "-C"]).arg(&folder);

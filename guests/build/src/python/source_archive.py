@@ -18,8 +18,13 @@ def prepare_metadata_for_build_wheel(folder, *_):
     return name
 
 
-def build_wheel(*_):
-    raise NotImplementedError("it is fetched for its tests, and not built")
+class _Backend:
+    def build_wheel(self, *_):
+        raise NotImplementedError("it is fetched for its sources, and not built here")
+
+
+# A package may have a backend of its own that derives from the class of this method's object.
+build_wheel = _Backend().build_wheel
 
 
 # What packages without a `pyproject.toml` ask for.

@@ -1,4 +1,4 @@
-//! NumPy and pandas for the guest's target, by their own build system.
+//! Packages with extension modules for the guest's target, by their own build system.
 //!
 //! meson believes that it builds shared libraries for another machine. A script in the compiler's place writes lists of
 //! objects instead; see `guests/python-data/build/compiler.py`.
@@ -11,7 +11,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::packages;
+use super::recipes::Recipe;
 use crate::cache::Bench;
+use crate::exceptions::{CPP_FLAGS, JUMP_FLAGS};
 use crate::inputs::{Inputs, files_below, sha256_hex};
 use crate::process::run;
 use crate::python::{self, Extension, build_python, compile};
@@ -30,6 +32,8 @@ const COMPILE_FLAGS: &[&str] = &[
     "-g0",
     "-msimd128",
     "-w",
+    // Sizes that are not signed stand among others that are.
+    "-Wno-c++11-narrowing",
     // A pointer to one kind of index where another is meant would be wrong silently: see the patches.
     "-Werror=incompatible-function-pointer-types",
     "-Werror=incompatible-pointer-types",
@@ -38,51 +42,12 @@ const COMPILE_FLAGS: &[&str] = &[
 /// Where meson installs packages.
 const SITE: &str = "usr/lib/python3.13/site-packages";
 
-/// A package that meson builds. Each is a product of its own, so that a change to one does not compile the other.
-#[derive(Debug)]
-struct Recipe {
-    name: &'static str,
-    /// One source archive with its hash.
-    source: &'static str,
-    /// How Python runs meson in the package's folder.
-    meson: &'static [&'static str],
-    options: &'static [&'static str],
-    /// Modules that are not linked.
-    left_out: &'static [&'static str],
-}
-
-const NUMPY: Recipe = Recipe {
-    name: "numpy",
-    source: packages::NUMPY,
-    // It brings a meson of its own, with modules that the released one lacks.
-    meson: &["vendored-meson/meson/meson.py"],
-    options: &["-Dallow-noblas=true", "-Dblas=none", "-Dlapack=none", "-Dcpu-baseline=none", "-Dcpu-dispatch=none"],
-    // What only tests of its kernels for other processors use.
-    left_out: &["numpy._core._simd"],
-};
-
-const PANDAS: Recipe = Recipe {
-    name: "pandas",
-    source: packages::PANDAS,
-    meson: &["-m", "mesonbuild.mesonmain"],
-    options: &[],
-    left_out: &[],
-};
-
-/// What decides how the packages come out, besides the headers of what they are compiled against.
-pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
-    let mut inputs = common_inputs(workshop)?;
-    for recipe in [&NUMPY, &PANDAS] {
-        recipe.record(workshop, &mut inputs)?;
-    }
-    Ok(inputs)
-}
-
-/// What decides how either comes out.
-fn common_inputs(workshop: &Workshop) -> Result<Inputs> {
+/// What decides how a package comes out, besides what is its own and the headers of what it is compiled against.
+pub(super) fn common_inputs(workshop: &Workshop) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     Workshop::record_toolchain(&mut inputs);
-    inputs.text("recipe", include_str!("meson.rs"));
+    inputs.text("recipe", include_str!("meson.rs")).value("exceptions", CPP_FLAGS.join(" "));
+    inputs.value("jumps", JUMP_FLAGS.join(" "));
     packages::record_tools(workshop, &mut inputs)?;
     Ok(inputs)
 }
@@ -109,39 +74,34 @@ impl Package {
     }
 
     /// Headers and declarations, as what is compiled against the package finds them.
-    fn declarations(&self) -> PathBuf {
+    pub(super) fn declarations(&self) -> PathBuf {
         self.0.join("declarations")
     }
 }
 
-/// The compiled packages, made unless the cache has them.
-pub(super) fn packages(workshop: &Workshop) -> Result<[Package; 2]> {
-    let numpy = NUMPY.product(workshop, None)?;
-    let pandas = PANDAS.product(workshop, Some(&numpy.declarations()))?;
-    Ok([numpy, pandas])
-}
-
 impl Recipe {
     /// Records what is the package's own.
-    fn record(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
-        inputs.text(self.name, self.source);
+    pub(super) fn record(&self, workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
+        inputs.value(self.name, format!("{self:?}"));
         packages::record_changes(workshop, self.name, inputs)
     }
 
-    /// The package in the cache, compiled against CPython's headers and those of another package.
+    /// The package in the cache, compiled against CPython's headers and those of what it uses.
     ///
     /// The headers are what counts, and not what CPython itself was made from: a change to one of its C files leaves
     /// the packages as they are. What else meson asks of the target's Python follows from its version.
-    fn product(&self, workshop: &Workshop, declarations: Option<&Path>) -> Result<Package> {
+    pub(super) fn product(&self, workshop: &Workshop, uses: &Uses) -> Result<Package> {
         let mut inputs = common_inputs(workshop)?;
         self.record(workshop, &mut inputs)?;
         inputs.tree("headers of CPython", &python::headers(workshop)?.join("include"))?;
-        if let Some(declarations) = declarations {
+        if let Some(declarations) = &uses.declarations {
             inputs.tree("declarations", declarations)?;
         }
+        for (number, folder) in uses.includes.iter().enumerate() {
+            inputs.tree(&format!("headers {number}"), folder)?;
+        }
         let folder = workshop.cache.product("libraries", self.name, &inputs, |bench| {
-            let kit = Kit::new(workshop, bench, self, declarations)?;
-            bench.step("install meson and Cython", || packages::install_tools(&kit.tools, &bench.work))?;
+            let kit = Kit::new(workshop, bench, self, uses)?;
             let unpack = || packages::unpack(workshop, (self.name, self.source), &kit.sources, &bench.work);
             bench.step("unpack the sources", unpack)?;
             kit.write_scripts(workshop)?;
@@ -153,6 +113,15 @@ impl Recipe {
         })?;
         Ok(Package(folder))
     }
+}
+
+/// What a package is compiled against, besides CPython.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    /// Where Python and Cython look for another package.
+    pub(super) declarations: Option<PathBuf>,
+    /// Folders of headers.
+    pub(super) includes: Vec<PathBuf>,
 }
 
 /// Where things lie while a package is built.
@@ -169,21 +138,24 @@ struct Kit<'a> {
     target: PathBuf,
     /// Where Python and Cython look for the packages that this one is compiled against: nowhere, if there are none.
     declarations: PathBuf,
+    /// Folders of headers that it is compiled against.
+    includes: &'a [PathBuf],
     /// CPython's headers and configuration for the guest.
     headers: PathBuf,
 }
 
 impl<'a> Kit<'a> {
-    fn new(workshop: &Workshop, bench: &'a Bench, recipe: &'a Recipe, declarations: Option<&Path>) -> Result<Self> {
+    fn new(workshop: &Workshop, bench: &'a Bench, recipe: &'a Recipe, uses: &'a Uses) -> Result<Self> {
         Ok(Self {
             bench,
             recipe,
             toolchain: workshop.toolchain(&bench.work)?,
             python: build_python::find(workshop)?,
-            tools: bench.work.join("tools"),
+            tools: packages::tools(workshop)?,
             sources: bench.work.join("sources"),
             target: bench.work.join("target"),
-            declarations: declarations.map_or_else(|| bench.work.join("declarations"), Path::to_owned),
+            declarations: uses.declarations.clone().unwrap_or_else(|| bench.work.join("declarations")),
+            includes: &uses.includes,
             headers: python::headers(workshop)?,
         })
     }
@@ -217,24 +189,40 @@ impl<'a> Kit<'a> {
         )?;
         let compiler = ours.join("build/compiler.py");
         let tool = |language: &str| format!("['{python}', '-I', '{}', '{language}']", compiler.display());
-        let include = format!("-I{}", ours.join("include").display());
-        let flags: Vec<String> =
-            COMPILE_FLAGS.iter().copied().chain([&*include]).map(|flag| format!("'{flag}'")).collect();
-        let flags = flags.join(", ");
+        let flags = self.flags(&ours.join("include"));
+        self.write_script("bin/pybind11-config", &self.pybind11_config())?;
         let cross = format!(
             "[binaries]\nc = {cc}\ncpp = {cpp}\nar = {ar}\nranlib = {ranlib}\nstrip = 'true'\npkg-config = 'false'\n\
-             python = '{target}/python'\npython3 = '{target}/python'\ncython = '{target}/bin/cython'\n\n\
+             python = '{target}/python'\npython3 = '{target}/python'\ncython = '{target}/bin/cython'\n\
+             pybind11-config = '{target}/bin/pybind11-config'\n\n\
              [host_machine]\nsystem = 'wasi'\ncpu_family = 'wasm32'\ncpu = 'wasm32'\nendian = 'little'\n\n\
              [properties]\nskip_sanity_check = true\nneeds_exe_wrapper = true\nlongdouble_format = 'IEEE_QUAD_LE'\n\n\
-             [built-in options]\nc_args = [{flags}]\ncpp_args = [{flags}]\n",
+             [built-in options]\nc_args = [{c_flags}]\ncpp_args = [{cpp_flags}]\n",
             cc = tool("cc"),
             cpp = tool("c++"),
             ar = tool("ar"),
             ranlib = tool("ranlib"),
             target = self.target.display(),
+            c_flags = list(&flags, if self.recipe.jumps { JUMP_FLAGS } else { &[] }),
+            cpp_flags = list(&flags, CPP_FLAGS),
         );
         fs::write(self.target.join("cross.ini"), cross)?;
         Ok(())
+    }
+
+    /// Flags for both languages.
+    fn flags(&self, own_headers: &Path) -> Vec<String> {
+        let includes = [own_headers].into_iter().chain(self.includes.iter().map(PathBuf::as_path));
+        let includes = includes.map(|folder| format!("-I{}", folder.display()));
+        COMPILE_FLAGS.iter().map(|&flag| flag.to_owned()).chain(includes).collect()
+    }
+
+    /// What answers meson when it asks where pybind11 is. Its headers are in one of the folders that all flags name.
+    fn pybind11_config(&self) -> String {
+        let includes =
+            self.includes.iter().map(|folder| format!("-I{}", folder.display())).collect::<Vec<_>>().join(" ");
+        let version = packages::version(packages::PYBIND11);
+        format!("case \"$1\" in --version) echo '{version}' ;; --includes) echo '{includes}' ;; esac\n")
     }
 
     fn write_script(&self, name: &str, text: &str) -> Result<()> {
@@ -323,7 +311,9 @@ impl<'a> Kit<'a> {
     /// NumPy itself cannot be imported: it is the guest's.
     fn collect_declarations(&self, site: &Path) -> Result<()> {
         let (from, to) = (site.join(self.recipe.name), self.bench.out.join("declarations").join(self.recipe.name));
-        for file in files_below(&from)? {
+        // Not every package is installed under its name.
+        let files = if from.exists() { files_below(&from)? } else { Vec::new() };
+        for file in files {
             if file.extension().is_some_and(|end| end == "pxd" || end == "h") {
                 let copy = to.join(file.strip_prefix(&from)?);
                 fs::create_dir_all(copy.parent().unwrap_or(&to))?;
@@ -360,6 +350,12 @@ impl<'a> Kit<'a> {
     fn ninja(&self) -> PathBuf {
         self.tools.join("bin/ninja")
     }
+}
+
+/// A list as meson's files have it.
+fn list(flags: &[String], more: &[&str]) -> String {
+    let flags = flags.iter().map(String::as_str).chain(more.iter().copied());
+    flags.map(|flag| format!("'{flag}'")).collect::<Vec<_>>().join(", ")
 }
 
 /// `numpy/random/mtrand.cpython-313-wasm32-wasi.so` as it is imported.

@@ -1,5 +1,5 @@
-//! What the data guest is made of besides CPython: source archives that are compiled, wheels that are copied, and the
-//! programs that compile.
+//! What the data guest is made of besides CPython and C libraries: source archives that are compiled, wheels that are copied,
+//! and the programs that compile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,19 @@ use crate::process::run;
 use crate::python::{archives, build_python, compile, copy_tree};
 use crate::workshop::Workshop;
 
-/// NumPy's source archive.
+/// Source archives of what is compiled.
+pub(super) const CONTOURPY: &str = include_str!("contourpy.txt");
+pub(super) const KIWISOLVER: &str = include_str!("kiwisolver.txt");
+pub(super) const MATPLOTLIB: &str = include_str!("matplotlib.txt");
 pub(super) const NUMPY: &str = include_str!("numpy.txt");
-/// That of pandas.
 pub(super) const PANDAS: &str = include_str!("pandas.txt");
+pub(super) const PILLOW: &str = include_str!("pillow.txt");
+/// Those of headers that C++ is bound to Python with.
+const CPPY: &str = include_str!("cppy.txt");
+pub(super) const PYBIND11: &str = include_str!("pybind11.txt");
+/// Where they lie in those.
+const BINDINGS: &[(&str, &str, &str)] =
+    &[("cppy", CPPY, "cppy/include/cppy"), ("pybind11", PYBIND11, "include/pybind11")];
 /// Packages in pure Python, and one whose machine code is left behind.
 const PURE: &str = include_str!("requirements.txt");
 /// Those of them that we change.
@@ -74,9 +83,13 @@ fn changes(workshop: &Workshop, kind: &str, package: &str) -> PathBuf {
     super::folder(workshop).join(kind).join(package)
 }
 
-/// Puts the programs that compile into a folder: Python packages, and programs in `bin`.
-pub(super) fn install_tools(folder: &Path, work: &Path) -> Result<()> {
-    install_for_this_machine(TOOLS, folder, work)
+/// A folder with the programs that compile, made unless the cache has it: Python packages, and programs in `bin`.
+pub(super) fn tools(workshop: &Workshop) -> Result<PathBuf> {
+    let mut inputs = Inputs::default();
+    inputs.text("tools", TOOLS);
+    workshop.cache.product("toolchains", "meson", &inputs, |bench| {
+        bench.step("install meson and Cython", || install_for_this_machine(TOOLS, &bench.out, &bench.work))
+    })
 }
 
 /// Puts wheels for this machine into a folder, as the guest's version of Python would get them.
@@ -98,7 +111,36 @@ pub(super) fn unpack(workshop: &Workshop, package: (&str, &str), folder: &Path, 
     if added.exists() {
         copy_tree(&added, &folder.join(name))?;
     }
-    patches::apply(&changes(workshop, "patches", name), &folder.join(name), work)
+    let series = changes(workshop, "patches", name);
+    if series.exists() { patches::apply(&series, &folder.join(name), work) } else { Ok(()) }
+}
+
+/// The version of the package that a list of one names.
+pub(super) fn version(requirement: &str) -> &str {
+    let named = requirement.split_once("==").map_or("", |(_, rest)| rest);
+    named.split_whitespace().next().unwrap_or_default()
+}
+
+/// What the headers of [`bindings`] are made from.
+pub(super) fn binding_inputs(workshop: &Workshop) -> Result<Inputs> {
+    let mut inputs = Inputs::default();
+    inputs.text("recipe", include_str!("packages.rs"));
+    for (name, source, _) in BINDINGS {
+        inputs.text(name, source);
+        record_changes(workshop, name, &mut inputs)?;
+    }
+    Ok(inputs)
+}
+
+/// A folder with the headers that C++ is bound to Python with, made unless the cache has it.
+pub(super) fn bindings(workshop: &Workshop) -> Result<PathBuf> {
+    workshop.cache.product("libraries", "python-bindings", &binding_inputs(workshop)?, |bench| {
+        let sources = bench.work.join("sources");
+        BINDINGS.iter().try_for_each(|(name, source, headers)| {
+            bench.step(&format!("fetch {name}"), || unpack(workshop, (name, source), &sources, &bench.work))?;
+            copy_tree(&sources.join(name).join(headers), &bench.out.join(name))
+        })
+    })
 }
 
 /// Puts wheels into a folder: those that the guest's version of Python would get on Linux.

@@ -1,0 +1,169 @@
+//! The packages with extension modules: where each comes from, and what it is compiled against.
+
+use std::path::PathBuf;
+use std::thread::ScopedJoinHandle;
+
+use anyhow::{Result, bail};
+
+use super::meson::{Package, Uses};
+use super::{packages, pictures};
+use crate::exceptions;
+use crate::inputs::{Inputs, files_below};
+use crate::workshop::Workshop;
+
+/// A package that meson builds. Each is a product of its own, so that a change to one does not compile another.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub(super) name: &'static str,
+    /// One source archive with its hash.
+    pub(super) source: &'static str,
+    /// How Python runs meson in the package's folder.
+    pub(super) meson: &'static [&'static str],
+    pub(super) options: &'static [&'static str],
+    /// Modules that are not linked.
+    pub(super) left_out: &'static [&'static str],
+    /// Whether its C calls `setjmp`.
+    pub(super) jumps: bool,
+    /// What it is compiled against.
+    uses: &'static [Needed],
+}
+
+/// What a package may be compiled against.
+#[derive(Debug, PartialEq, Eq)]
+enum Needed {
+    /// NumPy's headers and declarations.
+    Numpy,
+    /// What binds C++ to Python.
+    Bindings,
+    /// The libraries of [`pictures`].
+    Pictures,
+}
+
+/// meson, as its own archive has it.
+const MESON: &[&str] = &["-m", "mesonbuild.mesonmain"];
+
+const NUMPY: Recipe = Recipe {
+    name: "numpy",
+    source: packages::NUMPY,
+    // It brings a meson of its own, with modules that the released one lacks.
+    meson: &["vendored-meson/meson/meson.py"],
+    options: &["-Dallow-noblas=true", "-Dblas=none", "-Dlapack=none", "-Dcpu-baseline=none", "-Dcpu-dispatch=none"],
+    // What only tests of its kernels for other processors use.
+    left_out: &["numpy._core._simd"],
+    jumps: false,
+    uses: &[],
+};
+
+const PANDAS: Recipe = Recipe {
+    name: "pandas",
+    source: packages::PANDAS,
+    meson: MESON,
+    options: &[],
+    left_out: &[],
+    jumps: false,
+    uses: &[Needed::Numpy],
+};
+
+const PILLOW: Recipe = Recipe {
+    name: "pillow",
+    source: packages::PILLOW,
+    meson: MESON,
+    options: &[],
+    left_out: &[],
+    jumps: true,
+    uses: &[Needed::Pictures],
+};
+
+const KIWISOLVER: Recipe = Recipe {
+    name: "kiwisolver",
+    source: packages::KIWISOLVER,
+    meson: MESON,
+    options: &[],
+    left_out: &[],
+    jumps: false,
+    uses: &[Needed::Bindings],
+};
+
+const CONTOURPY: Recipe = Recipe {
+    name: "contourpy",
+    source: packages::CONTOURPY,
+    meson: MESON,
+    options: &["-Dwerror=false"],
+    left_out: &[],
+    jumps: false,
+    uses: &[Needed::Bindings],
+};
+
+const MATPLOTLIB: Recipe = Recipe {
+    name: "matplotlib",
+    source: packages::MATPLOTLIB,
+    meson: MESON,
+    options: &["-Db_lto=false"],
+    left_out: &[],
+    jumps: false,
+    uses: &[Needed::Bindings, Needed::Pictures],
+};
+
+/// Those that need nothing of NumPy's to be compiled, or only what pybind11 knows of it.
+const OTHERS: &[&Recipe] = &[&PILLOW, &KIWISOLVER, &CONTOURPY, &MATPLOTLIB];
+
+/// What decides how the packages come out, besides the headers of what they are compiled against.
+pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
+    let mut inputs = super::meson::common_inputs(workshop)?;
+    exceptions::record(&mut inputs);
+    for recipe in [&NUMPY, &PANDAS].into_iter().chain(OTHERS.iter().copied()) {
+        recipe.record(workshop, &mut inputs)?;
+    }
+    inputs.value("bindings", packages::binding_inputs(workshop)?.digest());
+    inputs.value("pictures", pictures::inputs(workshop)?.digest());
+    Ok(inputs)
+}
+
+/// What is linked with the guest.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) packages: Vec<Package>,
+    /// Archives of the libraries that the packages use.
+    pub(super) archives: Vec<PathBuf>,
+}
+
+/// What is compiled, made unless the cache has it. What does not wait for something else is made side by side: each has
+/// stretches in which it keeps one core busy.
+pub(super) fn compiled(workshop: &Workshop) -> Result<Compiled> {
+    std::thread::scope(|scope| {
+        let libraries = scope.spawn(|| pictures::libraries(workshop));
+        let runtime = scope.spawn(|| Ok(vec![exceptions::cpp_library(workshop)?, exceptions::jumps(workshop)?]));
+        let others =
+            OTHERS.iter().map(|recipe| scope.spawn(|| recipe.product(workshop, &recipe.uses(workshop, None)?)));
+        let others: Vec<_> = others.collect();
+        let numpy = NUMPY.product(workshop, &Uses::default())?;
+        let pandas = PANDAS.product(workshop, &PANDAS.uses(workshop, Some(&numpy))?)?;
+        let mut packages = vec![numpy, pandas];
+        for other in others {
+            packages.push(joined(other)?);
+        }
+        let mut archives = files_below(&joined(libraries)?.join("lib"))?;
+        archives.extend(joined(runtime)?);
+        Ok(Compiled { packages, archives })
+    })
+}
+
+/// What a thread has made.
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| bail!("a thread of the builder panicked"))
+}
+
+impl Recipe {
+    /// What it is compiled against; `numpy` where it needs that.
+    fn uses(&self, workshop: &Workshop, numpy: Option<&Package>) -> Result<Uses> {
+        let mut uses = Uses::default();
+        for needed in self.uses {
+            match needed {
+                Needed::Numpy => uses.declarations = numpy.map(Package::declarations),
+                Needed::Bindings => uses.includes.push(packages::bindings(workshop)?),
+                Needed::Pictures => uses.includes.push(pictures::libraries(workshop)?.join("include")),
+            }
+        }
+        Ok(uses)
+    }
+}
