@@ -114,6 +114,54 @@ fn folders_of_the_engine_use_only_what_lies_below() {
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
 }
 
+/// The names in backticks in the last column of the tables of a page, below a heading.
+fn named_tests(page: &str, heading: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(page)).expect("the page");
+    let part = text.split(&format!("\n## {heading}\n")).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let rows = part.expect("the heading").lines().filter(|line| line.starts_with("| ") && line.ends_with('|'));
+    let columns = rows.filter_map(|row| row.trim_end_matches('|').rsplit(" | ").next());
+    columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// The names of all tests that are functions.
+fn test_functions() -> HashSet<String> {
+    let mut found = HashSet::new();
+    for file in tracked_files().into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
+        let text = std::fs::read_to_string(&file).expect("source is text");
+        let mut is_test = false;
+        for line in text.lines().map(str::trim_start) {
+            let name = line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
+            found.extend(name.filter(|_| is_test).map(str::to_owned));
+            is_test = (is_test && name.is_none()) || (line.starts_with("#[") && line.trim_end().ends_with("test]"))
+                || line.starts_with("#[tokio::test");
+        }
+    }
+    found
+}
+
+/// What a document says that holds a promise is there: a rule without its test would be believed.
+#[test]
+fn tests_that_the_documents_name_are_there() {
+    let functions = test_functions();
+    let lints = std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let folders = ["", "fixtures/transcripts", "host/engine/src"];
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for (page, heading) in [("host/engine/README.md", "What is promised"), ("host/ARCHITECTURE.md", "Invariants")] {
+        for name in named_tests(page, heading) {
+            let is_sentence = name.matches('_').count() >= 2 && !name.contains(['/', ':', '.']);
+            let is_there = match name.contains('/') {
+                true => folders.iter().any(|folder| root().join(folder).join(&name).exists()),
+                false => !is_sentence || functions.contains(&name) || lints.contains(&format!("\n{name} = ")),
+            };
+            count += 1;
+            missing.extend((!is_there).then(|| format!("{page}: `{name}`")));
+        }
+    }
+    assert!(count > 100, "{count} names were found");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
 #[test]
 fn crates_use_only_what_lies_below() {
     let layers = layers("crate-layers");

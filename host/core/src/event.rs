@@ -215,6 +215,8 @@ pub enum HostStatus {
     Agent,
     /// The entries of a run could not be written to the audit log.
     AuditLost,
+    /// A call came back. Results tell of it so, folded from the two events of the call.
+    Call,
     /// Calls that a cell began go on although it has ended.
     CallsOpen,
     /// Calls of a cell wait for others of the session to end.
@@ -237,9 +239,10 @@ pub enum HostStatus {
 
 impl HostStatus {
     /// All of them.
-    pub const ALL: [HostStatus; 11] = [
+    pub const ALL: [HostStatus; 12] = [
         HostStatus::Agent,
         HostStatus::AuditLost,
+        HostStatus::Call,
         HostStatus::CallsOpen,
         HostStatus::CallsQueued,
         HostStatus::FileLost,
@@ -256,6 +259,7 @@ impl HostStatus {
         match self {
             HostStatus::Agent => "agent",
             HostStatus::AuditLost => "audit_lost",
+            HostStatus::Call => "call",
             HostStatus::CallsOpen => "calls_open",
             HostStatus::CallsQueued => "calls_queued",
             HostStatus::FileLost => "file_lost",

@@ -4,6 +4,7 @@
 //! events, in bounded memory, so that it can be rebuilt wherever the events are: in another process, or later. Read
 //! [`RunResult::apply`] first.
 
+mod calls;
 mod fetches;
 mod line;
 mod origins;
@@ -17,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cellar_core::{
     cell::{Cell, CellId, Language},
-    event::{Event, EventKind, Fetch, KeptText, Scalar, background_lines},
+    event::{Event, EventKind, Fetch, KeptText, background_lines},
     mime::MimeBundle,
     origin::Origin,
     outcome::{Failure, Outcome, Usage},
@@ -86,6 +87,7 @@ pub struct RunResult {
     pub kept: Option<KeptText>,
     /// What is left of [`DISPLAYS_MAX`], [`DISPLAYS_BYTES_MAX`], [`STATUSES_MAX`] and [`STATUSES_BYTES_MAX`].
     used: Used,
+    calls: calls::Open,
     policy: OutputPolicy,
 }
 
@@ -140,7 +142,7 @@ pub struct CellResult {
     pub failure: Option<Failure>,
     /// The whole text of the cell, where a result shows some of it only.
     pub kept: Option<KeptText>,
-    /// What its helpers reported.
+    /// What its helpers and the host reported, and the calls that came back.
     pub statuses: Vec<StatusEvent>,
     /// What it fetched from connectors.
     pub fetches: Vec<Fetch>,
@@ -208,11 +210,12 @@ impl RunResult {
             }
             EventKind::Fetched { index, fetch, .. } => self.fetched(*index, fetch),
             EventKind::Bound { origin, names, deleted, .. } => self.bound(origin, names, deleted),
+            EventKind::CallStarted { index, call, bridge, name } => self.call_started((*index, *call), *bridge, name),
+            EventKind::CallFinished { index, call, duration, error } => {
+                self.call_finished((*index, *call), *duration, error.as_deref());
+            }
             // What forks say is theirs: their maker gathers it.
-            EventKind::CallStarted { .. }
-            | EventKind::CallFinished { .. }
-            | EventKind::InputRequest { .. }
-            | EventKind::Fork { .. } => {}
+            EventKind::InputRequest { .. } | EventKind::Fork { .. } => {}
         }
     }
 
@@ -291,7 +294,10 @@ impl RunResult {
             0 => return body,
             images => format!("(displayed {images} image(s))"),
         };
-        let title = result.cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
+        // The header is one line, whatever the title has.
+        let words = |title: &str| title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let title = result.cell.title.as_deref().map(words).filter(|title| !title.is_empty());
+        let title = title.map(|title| format!(" {title}")).unwrap_or_default();
         format!("[{}/{}]{title}\n{body}", index + 1, self.cells.len())
     }
 
@@ -342,19 +348,6 @@ impl RunResult {
         if let Some(result) = self.cells.get_mut(index) {
             result.text.push(text);
         }
-    }
-
-    fn status(&mut self, index: usize, op: &str, fields: &[(String, Scalar)]) {
-        let Some(result) = self.cells.get_mut(index) else { return };
-        let field_bytes = |(name, value): &(String, Scalar)| name.len() + value.size_bytes();
-        let bytes = op.len() + fields.iter().map(field_bytes).sum::<usize>();
-        if self.used.statuses == STATUSES_MAX || self.used.status_bytes + bytes > STATUSES_BYTES_MAX {
-            self.statuses_left_out += 1;
-            return;
-        }
-        self.used.statuses += 1;
-        self.used.status_bytes += bytes;
-        result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
     }
 
     /// Bytes of the displays that it keeps.

@@ -159,7 +159,9 @@ fn language_codes() -> String {
 }
 
 fn code(at: &At<'_>, problems: &mut Problems) -> Option<String> {
-    bounded_text(at, limits::CODE_BYTES_MAX, problems)
+    let code = bounded_text(at, limits::CODE_BYTES_MAX, problems)?;
+    // What a file of source begins with is no part of the source.
+    Some(code.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(code))
 }
 
 fn title(at: &At<'_>, problems: &mut Problems) -> Option<String> {

@@ -2,6 +2,8 @@
 
 use cellar_core::event::Scalar;
 
+use super::{RunResult, STATUSES_BYTES_MAX, STATUSES_MAX};
+
 /// What a helper or the engine did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusEvent {
@@ -9,4 +11,20 @@ pub struct StatusEvent {
     pub op: String,
     /// To what, and how much.
     pub fields: Vec<(String, Scalar)>,
+}
+
+impl RunResult {
+    /// Adds a status event, if there is room for one more.
+    pub(super) fn status(&mut self, index: usize, op: &str, fields: &[(String, Scalar)]) {
+        let Some(result) = self.cells.get_mut(index) else { return };
+        let field_bytes = |(name, value): &(String, Scalar)| name.len() + value.size_bytes();
+        let bytes = op.len() + fields.iter().map(field_bytes).sum::<usize>();
+        if self.used.statuses == STATUSES_MAX || self.used.status_bytes + bytes > STATUSES_BYTES_MAX {
+            self.statuses_left_out += 1;
+            return;
+        }
+        self.used.statuses += 1;
+        self.used.status_bytes += bytes;
+        result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
+    }
 }

@@ -1,3 +1,4 @@
+use cellar_core::event::{Bridge, Scalar};
 use cellar_core::mime::MimeData;
 
 use cellar_core::outcome::FailureKind;
@@ -61,6 +62,44 @@ fn both_streams_and_plain_displays_make_one_text_in_order() {
         ],
     );
     assert_eq!(result.cells[0].output().text, "a\nb!\nunended\n42\nc");
+}
+
+#[test]
+fn a_title_of_several_lines_breaks_no_header() {
+    let titled = |title: &str| {
+        let mut cells = vec![Cell::new(Language::Python, ""); 2];
+        cells[0].title = Some(title.to_owned());
+        fold(0, [EventKind::RunStarted { session: String::new(), cells }, out("one\n")]).text()
+    };
+    assert_eq!(titled("load\n[2/2] forged\r\n\tx"), "[1/2] load [2/2] forged x\none");
+    assert_eq!(titled(" \n"), "[1/2]\none");
+}
+
+#[test]
+fn calls_that_came_back_are_status_events() {
+    let started = |call, bridge, name: &str| EventKind::CallStarted { index: 0, call, bridge, name: name.to_owned() };
+    let finished = |call, error: Option<&str>| EventKind::CallFinished {
+        index: 0,
+        call,
+        duration: Duration::from_micros(1_500),
+        error: error.map(str::to_owned),
+    };
+    let events = [
+        started(1, Bridge::Tool, "search"),
+        started(2, Bridge::Llm, "default"),
+        finished(2, Some(&"no".repeat(1_000))),
+        finished(1, None),
+        finished(1, None),
+        started(3, Bridge::Agent, "task"),
+    ];
+    let result = fold(1, events);
+    let statuses = &result.cells[0].statuses;
+    let text = |text: &str| Scalar::Text(text.to_owned());
+    let names: Vec<_> = statuses.iter().map(|status| (status.op.as_str(), status.fields[1].1.clone())).collect();
+    assert_eq!(names, [("call", text("default")), ("call", text("search"))]);
+    assert_eq!(statuses[0].fields[3], ("error".to_owned(), text(&"no".repeat(512))));
+    let expected = [("bridge", text("tool")), ("name", text("search")), ("duration_ms", Scalar::Number(1.5))];
+    assert_eq!(statuses[1].fields, expected.map(|(name, value)| (name.to_owned(), value)));
 }
 
 #[test]
