@@ -1,11 +1,11 @@
 // node:child_process. A process is a further kernel of the session, which runs Node's programs, Python's, or the shell
-// commands that the Python guest has. One call of the host runs it from its beginning to its end, and brings all that it has
-// printed: pipes are not live. It ends with the cell that started it.
+// commands that the Python guest has. One call of the host runs it from its beginning to its end, and brings what it has
+// printed that went into no pipe. It ends with the cell that started it.
 const { EventEmitter } = kit.requireBuiltin("events");
 const { Readable, Writable } = kit.requireBuiltin("stream");
 const { Buffer } = kit.requireBuiltin("buffer");
 const { promisify } = kit.requireBuiltin("util");
-const { bytesOf, textOf } = require("deno/process_text.js");
+const { bytesOf, channel, channelNow, textOf } = require("deno/process_text.js");
 
 // The cells that read an order, by language; the Python guest has the same.
 const ENTRIES = { py: "%%process", js: 'await require("node:cellar").main()' };
@@ -43,7 +43,7 @@ const isFolder = (path) => {
 };
 
 // What the host is asked to run.
-function asked(file, values, options, input, pid) {
+function asked(file, values, options, input, pid, pipes = {}) {
   const order = orderOf(file, values, options);
   const language = order.program === "node" ? "js" : "py";
   const folder = kit.requireBuiltin("path").resolve(String(options.cwd?.pathname ?? options.cwd ?? host.workingDirectory()));
@@ -51,9 +51,10 @@ function asked(file, values, options, input, pid) {
   const environment = Object.entries(options.env ?? process.env).filter(([, value]) => value !== undefined);
   return {
     language, code: ENTRIES[language],
-    order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), pid, ppid: process.pid }),
+    order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), input: pipes.input, pid, ppid: process.pid }),
     environment: environment.map(([name, value]) => [name, String(value)]),
     timeout: options.timeout > 0 ? Math.ceil(options.timeout) : null,
+    pipes,
   };
 }
 
@@ -150,22 +151,67 @@ function execSync(command, options = {}) {
 
 // ---- Processes that run besides
 
+// Bytes that are written to a pipe by one call.
+const PIECE = 1 << 19;
+
 class Stdin extends Writable {
-  pieces = [];
-  used = false;
-  constructor(begin) {
+  constructor(pipe) {
     super({ decodeStrings: true });
-    this.begin = begin;
-    this.on("pipe", () => (this.used = true));
+    this.pipe = pipe;
   }
   _write(chunk, _encoding, done) {
-    this.used = true;
-    this.pieces.push(chunk);
-    done();
+    this.#send(chunk).then(() => done(), done);
   }
-  _final(done) {
-    this.begin();
-    done();
+  async #send(chunk) {
+    for (let at = 0; at < chunk.length; at += PIECE) {
+      for (let rest = textOf(chunk.subarray(at, at + PIECE)); rest !== "";) {
+        const answer = await channel({ do: "transfer", write: [this.pipe, rest] });
+        if (answer.broken) throw Object.assign(new Error("write EPIPE"), { errno: -32, code: "EPIPE", syscall: "write" });
+        rest = answer.rest;
+      }
+    }
+  }
+  _destroy(error, done) {
+    // Also when all was written.
+    try {
+      channelNow({ do: "close", pipe: this.pipe, reading: false });
+    } catch {
+      // The process has ended, and the pipe with it.
+    }
+    done(error);
+  }
+}
+
+class Source extends Readable {
+  #asked = false;
+  // What is being read.
+  pending;
+  constructor(pipe) {
+    super();
+    this.pipe = pipe;
+  }
+  _read() {
+    if (this.#asked || this.destroyed) return;
+    this.#asked = true;
+    this.pending = channel({ do: "transfer", read: [this.pipe] }).then(({ read: [[, text, hasEnded]] }) => {
+      this.#asked = false;
+      this.pending = undefined;
+      if (text !== "") this.push(bytesOf(text));
+      if (hasEnded) this.push(null);
+      else if (text === "") this._read();
+    }, (error) => {
+      this.pending = undefined;
+      if (error.kind === "cancelled") this.push(null);
+      else this.destroy(error);
+    });
+  }
+  _destroy(error, done) {
+    try {
+      if (!this.readableEnded) channelNow({ do: "close", pipe: this.pipe, reading: true });
+    } catch {
+      // The process has ended, and the pipe with it.
+    }
+    done(error);
   }
 }
 
@@ -180,25 +226,37 @@ class ChildProcess extends EventEmitter {
     this.spawnargs = [file, ...values];
     this.pid = process.pid + ++count;
     const stdio = stdioOf(options.stdio, ["pipe", "pipe", "pipe"]);
-    const source = () => new Readable({ read() {} });
-    this.stdin = stdio[0] === "pipe" ? new Stdin(() => this.#begin(file, values, options, stdio)) : null;
-    this.stdout = stdio[1] === "pipe" ? source() : null;
-    this.stderr = stdio[2] === "pipe" ? source() : null;
+    // What says that there is no such command is read when it has ended.
+    const isCommand = !options.shell && kindOf(file) === "command";
+    const names = ["input", "out", "err"].filter((name, at) => stdio[at] === "pipe" && !(isCommand && name === "err"));
+    const numbers = names.length > 0 ? channelNow({ do: "pipes", count: names.length }).pipes : [];
+    const pipes = Object.fromEntries(names.map((name, at) => [name, numbers[at]]));
+    this.#pipes = pipes;
+    this.stdin = pipes.input === undefined ? null : new Stdin(pipes.input);
+    this.stdout = pipes.out === undefined ? null : new Source(pipes.out);
+    this.stderr = pipes.err !== undefined ? new Source(pipes.err) : stdio[2] === "pipe" ? new Readable({ read() {} }) : null;
     this.stdio = [this.stdin, this.stdout, this.stderr];
     options.signal?.addEventListener("abort", () => this.kill(options.killSignal), { once: true });
-    // Whoever writes to it has this turn to say so.
-    queueMicrotask(() => {
-      if (this.stdin === null || !this.stdin.used) this.#begin(file, values, options, stdio);
-    });
+    // Whoever starts it has this turn to listen.
+    queueMicrotask(() => this.#begin(file, values, options, stdio, pipes));
   }
-  #begun = false;
   #call;
-  #begin(file, values, options, stdio) {
-    if (this.#begun || this.killed) return;
-    this.#begun = true;
+  #pipes = {};
+  // Closes the ends that were the process's: it may never have begun, and then nobody else does.
+  #closePipes() {
+    for (const [name, pipe] of Object.entries(this.#pipes)) {
+      try {
+        channelNow({ do: "close", pipe, reading: name === "input" });
+      } catch {
+        // The cell is being stopped, and everything with it.
+      }
+    }
+  }
+  #begin(file, values, options, stdio, pipes) {
+    if (this.killed) return;
     let request;
     try {
-      request = asked(file, values, options, Buffer.concat(this.stdin?.pieces ?? []), this.pid);
+      request = asked(file, values, options, new Uint8Array(0), this.pid, pipes);
       this.#call = kit.callPrimitive("process.run", request);
     } catch (error) {
       this.#fail(error);
@@ -206,11 +264,14 @@ class ChildProcess extends EventEmitter {
     }
     this.emit("spawn");
     this.#call.answer.then(
-      (answer) => {
+      async (answer) => {
+        // What it has printed last comes before its end, for whoever reads it.
+        for (const stream of [this.stdout, this.stderr]) while (stream?.pending !== undefined) await stream.pending;
         if (this.signalCode === null) this.#finish(ended(request, file, values, answer, options.killSignal), stdio);
       },
       (error) => {
         if (this.signalCode !== null) return;
+        this.#closePipes();
         if (error.kind === "cancelled") this.#finish({ out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: "SIGKILL" }, stdio);
         else this.#fail(Object.assign(error, { code: "EAGAIN" }));
       },
@@ -218,16 +279,9 @@ class ChildProcess extends EventEmitter {
   }
   #fail(error) {
     this.pid = undefined;
-    this.#close(Buffer.alloc(0), Buffer.alloc(0));
+    for (const stream of this.stdio) stream?.destroy();
     this.emit("error", error);
     this.emit("close", error.errno ?? -1, null);
-  }
-  #close(out, err) {
-    for (const [stream, data] of [[this.stdout, out], [this.stderr, err]]) {
-      if (stream === null || stream.destroyed) continue;
-      if (data.length > 0) stream.push(data);
-      stream.push(null);
-    }
   }
   #finish({ out, err, error, status, signal, timedOut }, stdio) {
     if (error !== undefined) {
@@ -238,9 +292,13 @@ class ChildProcess extends EventEmitter {
     [this.exitCode, this.signalCode] = [status, signal];
     if (this.stdout === null) pass(stdio[1], 1, out);
     if (this.stderr === null) pass(stdio[2], 2, err);
-    this.#close(out, err);
+    else if (!(this.stderr instanceof Source)) {
+      if (err.length > 0) this.stderr.push(err);
+      this.stderr.push(null);
+    }
+    this.stdin?.destroy();
     this.emit("exit", status, signal);
-    const open = [this.stdout, this.stderr].filter((stream) => stream !== null && !stream.readableEnded && !stream.destroyed);
+    const open = [this.stdout, this.stderr].filter((stream) => stream !== null && !stream.closed);
     let left = open.length;
     const closed = () => {
       if (left-- <= 1) this.emit("close", status, signal);
@@ -259,6 +317,7 @@ class ChildProcess extends EventEmitter {
     this.killed = true;
     this.signalCode = name;
     this.#call?.giveUp();
+    this.#closePipes();
     setImmediate(() => {
       this.signalCode = null;
       this.#finish({ out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: name }, ["ignore", "ignore", "ignore"]);

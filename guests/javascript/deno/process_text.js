@@ -1,4 +1,5 @@
-// What processes print and read, as texts that cross the host: bytes that are no UTF-8 are characters of private use.
+// What processes print and read, as texts that cross the host: bytes that are no UTF-8 are characters of private use. And
+// the way to the channels of the host that such texts go through; see `session/channels.rs`.
 const { Buffer } = kit.requireBuiltin("buffer");
 
 const BASE = 0x10ff00;
@@ -41,4 +42,8 @@ function textOf(bytes) {
   }
 }
 
-module.exports = { bytesOf, textOf };
+const CHANNEL = "process.channel";
+const channel = (asked) => kit.callPrimitive(CHANNEL, asked).answer;
+const channelNow = (asked) => kit.callPrimitiveNow(CHANNEL, asked);
+
+module.exports = { bytesOf, channel, channelNow, textOf };

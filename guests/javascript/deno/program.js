@@ -77,7 +77,8 @@ async function main() {
   const order = kit.callPrimitiveNow("process.order", {});
   [process.pid, process.ppid] = [order.pid, order.ppid];
   host.changeDirectory(order.cwd);
-  kit.platform("stdin").give(bytesOf(order.stdin));
+  if (order.input === undefined) kit.platform("stdin").give(bytesOf(order.stdin));
+  else kit.platform("stdin").givePipe(order.input);
   try {
     await run(order.argv.slice(1));
   } catch (error) {

@@ -1,14 +1,29 @@
 // The input of the session, which is asked of whoever watches the run, a line at a time and none in advance. What was asked
 // for and is not yet read stays for the next reader.
 const { Readable } = kit.requireBuiltin("stream");
+const { bytesOf, channel, channelNow } = require("deno/process_text.js");
 
 let rest = new Uint8Array(0);
 // Of a process, whose input was given to it: there is no more.
 let isWhole = false;
 
+// Of a process whose input is a pipe: its number.
+let pipe;
+
 // Gives the process its input.
 function give(bytes) {
   [rest, isWhole] = [bytes, true];
+}
+
+// Has the process read a pipe.
+function givePipe(number) {
+  pipe = number;
+}
+
+// What came out of the pipe; nothing at its end.
+function fromPipe({ read: [[, text, hasEnded]] }) {
+  isWhole = hasEnded;
+  return bytesOf(text);
 }
 
 const encode = (line) => host.encodeText(`${line}\n`);
@@ -25,6 +40,7 @@ function taken() {
 // The next bytes: a line, or what is left of one; none at the end.
 function nextSync() {
   if (rest.length > 0 || isWhole) return taken();
+  if (pipe !== undefined) return fromPipe(channelNow({ do: "transfer", read: [pipe] }));
   try {
     return encode(kit.input.sync(""));
   } catch (error) {
@@ -35,6 +51,7 @@ function nextSync() {
 
 async function next() {
   if (rest.length > 0 || isWhole) return taken();
+  if (pipe !== undefined) return fromPipe(await channel({ do: "transfer", read: [pipe] }));
   try {
     return encode(await kit.input(""));
   } catch (error) {
@@ -93,4 +110,4 @@ function stream() {
   return current;
 }
 
-module.exports = { give, readSync, readWhole, stream };
+module.exports = { give, givePipe, readSync, readWhole, stream };

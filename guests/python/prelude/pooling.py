@@ -1,4 +1,5 @@
-"""`multiprocessing` and `ProcessPoolExecutor`: functions that are called in processes; see `processes`.
+"""`multiprocessing` and `ProcessPoolExecutor`: functions that are called in processes; see `processes`, and `sharing` for what
+these have in common.
 
 A process is no copy of this kernel: functions and arguments are pickled, as the library does it, and what they name in the
 namespace of cells goes with them. Definitions are run again from their source, modules are imported, values are pickled.
@@ -20,15 +21,13 @@ import time
 import types
 
 import _cellar
-from _cellar_prelude import absent, bridges, faults, processes, program
+from _cellar_prelude import absent, bridges, channels, faults, processes, program
 from _cellar_prelude.sandbox import SandboxError
 
 # Processes that a pool has at once, whatever it asks for: as many as the host runs.
 WORKERS_MAX = 8
 # Calls that are handed to one process together, when there are many.
 _BATCH_MAX = 100
-# How often a queue looks for what processes have put into it, in seconds.
-_LOOK = 0.02
 
 
 # --- What goes with a function
@@ -58,6 +57,9 @@ class _ByValue(_Noting):
             cells = None if value.__closure__ is None else tuple(cell.cell_contents for cell in value.__closure__)
             parts = marshal.dumps(value.__code__), value.__name__, value.__defaults__, cells, value.__kwdefaults__
             return _make_function, parts
+        if isinstance(value, type) and "<locals>" in value.__qualname__ and value.__module__ == "__main__":
+            body = {name: each for name, each in vars(value).items() if name not in ("__dict__", "__weakref__")}
+            return _make_class, (type(value), value.__name__, value.__bases__, body)
         return super().reducer_override(value)
 
 
@@ -84,8 +86,12 @@ def _make_function(code, name, defaults, cells, keywords):
     return made
 
 
-_make_function.__module__ = "multiprocessing.spawn"
-_make_function.__qualname__ = "_make_function"
+def _make_class(kind, name, bases, body):
+    return kind(name, bases, body)
+
+
+for _each in (_make_function, _make_class):
+    _each.__module__ = "multiprocessing.spawn"
 
 
 def _definitions():
@@ -150,10 +156,10 @@ def _shipped(needed):
     return files, steps
 
 
-def pack(value):
+def pack(value, pickler=_Noting):
     """A text that `unpack` makes the value of, in another kernel."""
     needed, file = set(), io.BytesIO()
-    _Noting(file, needed).dump(value)
+    pickler(file, needed).dump(value)
     return base64.b64encode(pickle.dumps((_shipped(needed), file.getvalue()))).decode("ascii")
 
 
@@ -194,7 +200,7 @@ def _reply(value):
 
 def _show(output):
     for stream, text in output:
-        (sys.stdout if stream == 1 else sys.stderr).write(processes.bytes_of(text).decode("utf-8", "replace"))
+        (sys.stdout if stream == 1 else sys.stderr).write(channels.bytes_of(text).decode("utf-8", "replace"))
 
 
 def call_all(initializer, initargs, calls):
@@ -219,6 +225,7 @@ def _run_calls(more):
     """What a process does with calls."""
     from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 
+    _is_process[0] = True
     initializer, initargs, calls = unpack(more["data"])
     if initializer is not None:
         initializer(*initargs)
@@ -260,11 +267,14 @@ class _Popen:
 
         context.set_spawning_popen(self)
         try:
-            data = pack(process)
+            # As with a fork, functions without names go too.
+            data = pack(process, _ByValue)
         finally:
             context.set_spawning_popen(None)
         self.returncode = None
-        self._running = processes.start(["python", "-"], more={"kind": "process", "data": data})
+        self._readers = [(channels.PipeReader(pipe), name) for pipe, name in zip(channels.make_pipes(2), ("stdout", "stderr"))]
+        pipes = dict(zip(("out", "err"), (reader.pipe for reader, _ in self._readers)))
+        self._running = processes.start(["python", "-"], pipes=pipes, more={"kind": "process", "data": data})
         self.pid = self.sentinel = self._running.pid
         _started.append(self)
 
@@ -275,19 +285,44 @@ class _Popen:
     def wait(self, timeout=None):
         """Waits for its end; its exit status, or None."""
         if self.returncode is None:
-            running = self._running
-            ended = running.poll() if timeout == 0 else running.wait(None if timeout is None else time.monotonic() + timeout)
-            if ended:
+            until = None if timeout is None else time.monotonic() + timeout
+            # While somebody waits, what it prints is shown.
+            while not self.has_ended() and (until is None or time.monotonic() < until):
+                self.show(time.monotonic() + 0.05 if until is None else min(until, time.monotonic() + 0.05))
+            if self.has_ended() or self._running.poll():
                 self._end()
         return self.returncode
+
+    def has_ended(self):
+        """Whether it has, as far as is known."""
+        for completion in _cellar.take_completions():
+            bridges.complete(*completion)
+        return self._running.done()
+
+    def open_readers(self):
+        """What it prints to, by the numbers of the pipes."""
+        return {reader.pipe: (reader, name) for reader, name in self._readers if not reader.has_ended()}
+
+    def show(self, until):
+        """Shows what it has printed, once there is something; whether that goes on."""
+        readers = self.open_readers()
+        if not readers:
+            self._running.wait(until)
+            return False
+        _, found = channels.transfer(out_of=list(readers), until=until)
+        for pipe, data, has_ended in found:
+            readers[pipe][0].take_in(b"", has_ended)
+            if data:
+                getattr(sys, readers[pipe][1]).write(data.decode("utf-8", "replace"))
+        return bool(found)
 
     def _end(self):
         if self in _started:
             _started.remove(self)
-        self.returncode, output, reply = self._running.result()
+        while self.open_readers() and self.show(time.monotonic()):
+            pass
+        self.returncode, output, _ = self._running.result()
         _show(output)
-        for name, items in pickle.loads(base64.b64decode(reply)) if reply else ():
-            _queues[name]._take_in(items)
 
     def terminate(self):
         """Ends it."""
@@ -310,110 +345,36 @@ class _Popen:
 
 # Those that have not ended, as far as is known.
 _started = []
+_is_process = [False]
+
+
+def started():
+    """Those that have not ended, as far as is known."""
+    return list(_started)
+
+
+def has_processes():
+    """Whether one runs."""
+    return bool(_started)
+
+
+def is_process():
+    """Whether this kernel is one."""
+    return _is_process[0]
+
+
+def collect():
+    """Shows what processes have printed, and takes in which have ended."""
+    for each in started():
+        each.show(time.monotonic())
+        if each.has_ended():
+            each.wait(0)
 
 
 def _run_process(more):
     """What a process does with a `multiprocessing.Process`."""
-    process = unpack(more["data"])
-    status = process._bootstrap()
-    _reply([(name, each._put_here) for name, each in _queues.items() if each._put_here])
-    return status
-
-
-# --- Queues
-
-
-# By their names, which are the same in a kernel and in its processes.
-_queues = {}
-
-
-class Queue:
-    """A queue of `multiprocessing`. A process gets what is in it when it starts; what a process puts into it is there when
-    that has ended."""
-
-    def __init__(self, maxsize=0, *, ctx=None):
-        self._name = f"{len(_queues)}"
-        self._items, self._put_here, self._unfinished = [], [], 0
-        _queues[self._name] = self
-
-    def __reduce__(self):
-        return _find_queue, (self._name, list(self._items))
-
-    def _take_in(self, items):
-        self._items += items
-
-    def put(self, item, block=True, timeout=None):
-        """Adds an item."""
-        item = pickle.loads(pickle.dumps(item))
-        self._items.append(item)
-        self._put_here.append(item)
-
-    def put_nowait(self, item):
-        """Adds an item."""
-        self.put(item)
-
-    def get(self, block=True, timeout=None):
-        """Takes the first item, when need be after some process has ended."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while not self._items:
-            _collect()
-            if self._items:
-                break
-            if not block or (end is not None and time.monotonic() >= end):
-                raise queue.Empty
-            if not _started and end is None:
-                raise RuntimeError("deadlock: the queue is empty, and no process runs that could put something into it")
-            time.sleep(_LOOK)
-        item = self._items.pop(0)
-        for at, each in enumerate(self._put_here):
-            if each is item:
-                del self._put_here[at]
-                break
-        return item
-
-    def get_nowait(self):
-        """Takes the first item."""
-        return self.get(False)
-
-    def empty(self):
-        """Whether nothing is in it now."""
-        _collect()
-        return not self._items
-
-    def full(self):
-        """It never is."""
-        return False
-
-    def qsize(self):
-        """How many items are in it now."""
-        _collect()
-        return len(self._items)
-
-    def task_done(self):
-        """Nobody waits for it."""
-
-    def close(self):
-        """Nothing is held."""
-
-    join = join_thread = cancel_join_thread = close
-
-
-def _find_queue(name, items):
-    made = _queues.get(name)
-    if made is None:
-        made = Queue()
-        del _queues[made._name]
-        made._name, made._items = name, items
-        _queues[name] = made
-    return made
-
-
-_find_queue.__module__ = "multiprocessing.spawn"
-
-
-def _collect():
-    for each in list(_started):
-        each.poll()
+    _is_process[0] = True
+    return unpack(more["data"])._bootstrap()
 
 
 # --- Pools
@@ -478,23 +439,17 @@ def change_pool(module):
 
 
 def change_context(module):
-    """Makes the processes and queues of `multiprocessing` those of kernels, and refuses what kernels cannot share."""
+    """Makes the processes of `multiprocessing` kernels."""
     for name in ("Process", "ForkProcess", "SpawnProcess", "ForkServerProcess"):
         if hasattr(module, name):
             getattr(module, name)._Popen = staticmethod(_Popen)
-    base = module.BaseContext
-    base.Queue = base.JoinableQueue = lambda self, maxsize=0: Queue(maxsize)
-    base.SimpleQueue = lambda self: Queue()
-    names = "Array Barrier BoundedSemaphore Condition Event Lock Manager Pipe RLock RawArray RawValue Semaphore Value".split()
-    for name in names:
-        setattr(base, name, _refusing(name))
 
 
 def _refusing(name):
     def refuse(*_args, **_kwargs):
         raise SandboxError(
-            f"multiprocessing.{name} cannot be used: processes are kernels that share files and nothing else; return values "
-            "from Pool.map, put them into a multiprocessing.Queue, or use threading, whose threads share all"
+            f"multiprocessing.{name} cannot be used: processes are kernels, which have no memory in common; use "
+            "multiprocessing.Value, Array, Queue or Manager, or threading, whose threads share all"
         )
 
     return refuse
@@ -555,7 +510,6 @@ def _shared_memory_part():
 
 absent.CHANGED.update({
     "concurrent.futures.process": change_executor,
-    "multiprocessing.context": change_context,
     "multiprocessing.pool": change_pool,
 })
 sys.modules["_multiprocessing"] = _native_part()
@@ -566,7 +520,5 @@ def install():
     """Lets processes be what these are."""
     import multiprocessing.spawn
 
-    multiprocessing.spawn._make_function = _make_function
-    multiprocessing.spawn._find_queue = _find_queue
-    Queue.__module__ = "multiprocessing.queues"
+    multiprocessing.spawn._make_function, multiprocessing.spawn._make_class = _make_function, _make_class
     program.MORE.update(calls=_run_calls, process=_run_process)

@@ -1,57 +1,18 @@
-"""`subprocess.Popen`, on which the rest of `subprocess` is built; see `processes`.
-
-Pipes are not live: what is written to `stdin` is read when it is closed, and what a process prints is there when it has
-ended. A process whose `stdin` is a pipe begins when that is closed, or when somebody waits for what it says.
-"""
+"""`subprocess.Popen`, on which the rest of `subprocess` is built; see `processes` and, for its pipes, `channels`."""
 
 import io
-import locale
 import os
 import subprocess
 import sys
 import time
 import types
 
-from _cellar_prelude import processes
-from _cellar_prelude.sandbox import SandboxError
+from _cellar_prelude import channels, processes
+from _cellar_prelude.sandbox import CellStopped, SandboxError
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
-
-
-class _Input(io.BytesIO):
-    """What is written to a process. It begins when this is closed."""
-
-    def __init__(self, begin):
-        super().__init__()
-        self._begin = begin
-
-    def close(self):
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._begin(data)
-
-
-class _Output(io.RawIOBase):
-    """What a process has printed, once it has ended."""
-
-    def __init__(self, settle):
-        self._settle, self._data, self._at = settle, None, 0
-
-    def fill(self, data):
-        """Takes in all of it."""
-        self._data = data
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        if self._data is None:
-            self._settle()
-        piece = (self._data or b"")[self._at : self._at + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+# How long a process mostly takes to end once its output has, in seconds.
+_ENDS_WITHIN = 0.05
 
 
 class Popen:
@@ -63,7 +24,7 @@ class Popen:
         start_new_session=False, pass_fds=(), *, user=None, group=None, extra_groups=None, encoding=None, errors=None,
         text=None, umask=-1, pipesize=-1, process_group=None,
     ):
-        self._running = self._kept = self.returncode = None
+        self._running = self._kept = self._left = self._raw_out = self._raw_err = self.returncode = None
         self.stdin = self.stdout = self.stderr = None
         if preexec_fn is not None:
             raise SandboxError("preexec_fn cannot be used: a process is a kernel of its own, and no copy of this one")
@@ -85,49 +46,61 @@ class Popen:
             raise FileNotFoundError(2, "No such file or directory", os.fsdecode(cwd))
         # What cannot be run is told at once.
         processes.order_of(arguments, shell, self._folder)
-        self._begin_with = lambda data: processes.start(
-            arguments, shell=shell, folder=self._folder, environment=environment, data=data
+        pipes, data = self._open_pipes(bufsize, stdin), b""
+        if stdin != PIPE:
+            lent = _lent_pipe(stdin)
+            if lent is None:
+                data = _all_of(stdin)
+            else:
+                pipes["input"] = lent
+        self._running = processes.start(
+            arguments, shell=shell, folder=self._folder, environment=environment, data=data, pipes=pipes
         )
-        if stdout == PIPE:
-            self._raw_out = _Output(self._settle)
-            self.stdout = self._reader(self._raw_out)
-        if stderr == PIPE:
-            self._raw_err = _Output(self._settle)
-            self.stderr = self._reader(self._raw_err)
-        if stdin == PIPE:
-            self.stdin = _Input(self._begin)
-            if self.text_mode:
-                self.stdin = io.TextIOWrapper(self.stdin, self._encoding(), errors, write_through=True)
-        else:
-            self._begin(_all_of(stdin))
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
+    def _open_pipes(self, bufsize, stdin):
+        """Makes the streams that are pipes; returns the ends that are the process's."""
+        wanted = [("input", stdin == PIPE), ("out", self._out == PIPE), ("err", self._err == PIPE)]
+        names = [name for name, is_wanted in wanted if is_wanted]
+        pipes = dict(zip(names, channels.make_pipes(len(names)))) if names else {}
+        if "input" in pipes:
+            raw = channels.PipeWriter(pipes["input"])
+            self.stdin = raw if bufsize == 0 else io.BufferedWriter(raw, bufsize if bufsize > 1 else io.DEFAULT_BUFFER_SIZE)
+            if self.text_mode:
+                is_by_line = bufsize == 1
+                self.stdin = io.TextIOWrapper(
+                    self.stdin, self._encoding(), self.errors, write_through=True, line_buffering=is_by_line
+                )
+        if "out" in pipes:
+            self._raw_out = channels.PipeReader(pipes["out"], at_end=self._look)
+            self.stdout = self._reader(self._raw_out)
+        if "err" in pipes:
+            self._raw_err = channels.PipeReader(pipes["err"], at_end=self._look)
+            self.stderr = self._reader(self._raw_err)
+        if self._err == STDOUT and "out" in pipes:
+            pipes["err"] = pipes["out"]
+        return pipes
+
+    def _look(self):
+        """A pipe has ended, and mostly the process as well: it is known to have before somebody asks."""
+        self._running.wait(time.monotonic() + _ENDS_WITHIN)
+
     def _encoding(self):
-        return self.encoding or locale.getencoding()
+        return self.encoding or "utf-8"
 
     def _reader(self, raw):
         buffered = io.BufferedReader(raw)
         return io.TextIOWrapper(buffered, self._encoding(), self.errors) if self.text_mode else buffered
 
-    def _begin(self, data):
-        if self._running is None:
-            self._running = self._begin_with(data)
-
-    def _started(self):
-        """The running process, which gets what was written to it so far when it has not begun."""
-        if self._running is None:
-            self.stdin.close()
-        return self._running
-
     @property
     def pid(self):
         """Its number."""
-        return self._started().pid
+        return self._running.pid
 
     def _settle(self, until=None):
         """Waits for its end, and hands out what it has printed; whether it has ended."""
-        if self.returncode is None and self._started().wait(until):
+        if self.returncode is None and self._running.wait(until):
             self._deliver()
         return self.returncode is not None
 
@@ -136,26 +109,18 @@ class Popen:
             self.returncode, output, _ = self._running.result()
         except OSError:
             self.returncode = -9
-            self._hand_out(b"", b"")
             raise
         if self._err == STDOUT:
             output = [[1, text] for _, text in output]
-        if PIPE in (self._out, self._err) or self._out is not None or self._err is not None:
-            self._hand_out(*(b"".join(processes.bytes_of(text) for to, text in output if to == each) for each in (1, 2)))
-        else:
+        if self._out is None and self._err is None:
             for to, text in output:
-                (sys.stdout if to == 1 else sys.stderr).write(processes.bytes_of(text).decode("utf-8", "replace"))
-
-    def _hand_out(self, out, err):
-        for target, data, raw, own in (
-            (self._out, out, getattr(self, "_raw_out", None), sys.stdout),
-            (self._err, err, getattr(self, "_raw_err", None), sys.stderr),
-        ):
-            if raw is not None:
-                raw.fill(data)
-            elif target is None:
+                (sys.stdout if to == 1 else sys.stderr).write(channels.bytes_of(text).decode("utf-8", "replace"))
+            return
+        for number, target, own in ((1, self._out, sys.stdout), (2, self._err, sys.stderr)):
+            data = b"".join(channels.bytes_of(text) for to, text in output if to == number)
+            if target is None:
                 own.write(data.decode("utf-8", "replace"))
-            elif target not in (DEVNULL, STDOUT) and data:
+            elif target not in (PIPE, DEVNULL, STDOUT) and data:
                 _write_all(target, data)
 
     def poll(self):
@@ -174,12 +139,14 @@ class Popen:
         """Gives it its input, waits for its end, and returns what it has printed."""
         if self._kept is not None:
             return tuple(self._kept)
-        if self.stdin is not None and not self.stdin.closed:
-            if input:
-                self.stdin.write(input)
-            self.stdin.close()
-        if not self._settle(None if timeout is None else time.monotonic() + timeout):
-            raise subprocess.TimeoutExpired(self.args, timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            self._exchange(input, until, timeout)
+        except CellStopped:
+            self._running.kill(9)
+            raise
+        if not self._settle(until):
+            raise subprocess.TimeoutExpired(self.args, timeout, self._said_by("_raw_out"), self._said_by("_raw_err"))
         said = [None if stream is None else b"" if stream.closed else stream.read() for stream in (self.stdout, self.stderr)]
         for stream in (self.stdout, self.stderr):
             if stream is not None:
@@ -187,10 +154,53 @@ class Popen:
         self._kept = said
         return tuple(said)
 
+    def _exchange(self, given, until, timeout):
+        """Writes what is given to its pipe while it takes in all that comes out of the others."""
+        data = self._left
+        if self.stdin is not None and not self.stdin.closed and data is None:
+            data = b""
+            if given:
+                data = given.encode(self._encoding(), self.errors or "strict") if self.text_mode else bytes(given)
+            try:
+                self.stdin.flush()
+            except BrokenPipeError:
+                pass
+        raws = {raw.pipe: raw for raw in (self._raw_out, self._raw_err) if raw is not None and not raw.closed}
+        while True:
+            open_pipes = [pipe for pipe, raw in raws.items() if not raw.has_ended()]
+            if data == b"":
+                data = None
+                self._close_input()
+            if data is None and not open_pipes:
+                break
+            found = []
+            try:
+                pipe = None if data is None else _raw_of(self.stdin).pipe
+                left, found = channels.transfer(data, pipe, open_pipes, until)
+                data = None if data is None else left
+            except BrokenPipeError:
+                data = b""
+            self._left = data
+            for pipe, piece, has_ended in found:
+                raws[pipe].take_in(piece, has_ended)
+            if until is not None and time.monotonic() >= until:
+                raise subprocess.TimeoutExpired(self.args, timeout, self._said_by("_raw_out"), self._said_by("_raw_err"))
+        self._left = None
+
+    def _close_input(self):
+        try:
+            self.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def _said_by(self, name):
+        raw = getattr(self, name)
+        return None if raw is None else raw.kept() or None
+
     def send_signal(self, sig):
         """Ends it, whatever the signal is; 0 does nothing."""
         if self.returncode is None and sig:
-            self._started().kill(int(sig))
+            self._running.kill(int(sig))
 
     def terminate(self):
         """Ends it."""
@@ -207,13 +217,29 @@ class Popen:
         for stream in (self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
-        if self.stdin is not None:
-            self.stdin.close()
-        self.wait()
+        try:
+            if self.stdin is not None:
+                self._close_input()
+        finally:
+            self.wait()
 
     def __repr__(self):
         text = f"<{type(self).__name__}: returncode: {self.returncode} args: {self.args!r}>"
         return text[:76] + "...>" if len(text) > 80 else text
+
+
+def _raw_of(stream):
+    """What is below the layers of a stream."""
+    for name in ("buffer", "raw"):
+        stream = getattr(stream, name, stream)
+    return stream
+
+
+def _lent_pipe(source):
+    """The pipe of another process's output that nobody has read yet; None when it is something else."""
+    if isinstance(source, (io.TextIOWrapper, io.BufferedReader)) and isinstance(_raw_of(source), channels.PipeReader):
+        return _raw_of(source).lend()
+    return None
 
 
 def _all_of(source):
@@ -237,6 +263,10 @@ def _write_all(target, data):
     """Writes to a file that a process was given, by its number or as an object."""
     if target is sys.stdout or target is sys.stderr:
         target.write(data.decode("utf-8", "replace"))
+        return
+    if isinstance(_raw_of(target), channels.PipeWriter):
+        target.flush()
+        _raw_of(target).write(data)
         return
     if not isinstance(target, int):
         target.flush()

@@ -1,7 +1,8 @@
 """Processes: further kernels of the session, which run Python, Node and the shell commands that there are.
 
 What a process is to do is its order, which the host hands on to it; see `program`. One call of the host runs it from its
-beginning to its end, and brings all that it has printed. It ends with the cell that started it.
+beginning to its end, and brings what it has printed that went into no pipe; see `channels`. It ends with the cell that
+started it.
 """
 
 import errno
@@ -15,17 +16,14 @@ import time
 import _thread
 
 import _cellar
-from _cellar_prelude import bridges, commands, lacks
+from _cellar_prelude import bridges, channels, commands, lacks
+from _cellar_prelude.channels import bytes_of, escape, text_of
 from _cellar_prelude.sandbox import CallError, CellStopped, SandboxError
 
 # The cells that read an order, by language.
 ENTRIES = {"py": "%%process", "js": 'await require("node:cellar").main()'}
 # Where `sys.executable` says that Python is.
 PYTHON = "/usr/bin/python3"
-
-# Bytes that are no UTF-8 cross the host as characters of private use.
-_BYTE_BASE = 0x10FF00
-_BYTES = re.compile("[\U0010ff80-\U0010ffff]")
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d(?:\.\d+)?)?t?\Z")
 _NODE = frozenset(("node", "nodejs"))
@@ -39,27 +37,6 @@ _KILLED, _TERMINATED = 9, 15
 _last = [0]
 # Those that run, by their numbers.
 _running = {}
-
-
-def bytes_of(text):
-    """The bytes that a text from a process stands for."""
-    if not _BYTES.search(text):
-        return text.encode("utf-8", "surrogatepass")
-    pieces = re.split("([\U0010ff80-\U0010ffff]+)", text)
-    return b"".join(
-        bytes(ord(each) - _BYTE_BASE for each in piece) if number % 2 else piece.encode("utf-8", "surrogatepass")
-        for number, piece in enumerate(pieces)
-    )
-
-
-def escape(error):
-    """The error handler of a codec that lets bytes cross which are no UTF-8."""
-    return "".join(chr(_BYTE_BASE + byte) for byte in error.object[error.start : error.end]), error.end
-
-
-def text_of(data):
-    """A text that stands for these bytes."""
-    return bytes(data).decode("utf-8", "cellar.bytes")
 
 
 # --- What to run
@@ -132,12 +109,15 @@ def _plain_words(line):
 class Running:
     """A process that was started. It stands among the calls that the kernel has begun; see `bridges.complete`."""
 
-    def __init__(self, language, order, folder, environment, data):
+    def __init__(self, language, order, folder, environment, data, pipes):
         _last[0] += 1
         self.pid = os.getpid() + _last[0]
         order = {**order, "cwd": folder, "stdin": text_of(data), "pid": self.pid, "ppid": os.getpid()}
+        if "input" in pipes:
+            order["input"] = pipes["input"]
         pairs = [[str(name), str(value)] for name, value in environment.items()]
         asked = {"language": language, "code": ENTRIES[language], "order": json.dumps(order), "environment": pairs}
+        asked["pipes"] = self._pipes = pipes
         self._ended = self._killed = None
         self._waits = _thread.allocate_lock()
         self._heard = []
@@ -157,6 +137,8 @@ class Running:
         """Takes in why the host has ended it, or did not start it."""
         kind, message = error.args
         self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": kind, "message": message})
+        # It may never have begun, and then nobody else closes its ends.
+        channels.close_all(self._pipes)
 
     def _end(self, ended):
         if self._ended is None:
@@ -206,6 +188,7 @@ class Running:
             self._end({"status": None, "output": [], "failure": None, "reply": None, "kind": "cancelled"})
             bridges._pending.pop(self._number, None)
             _cellar.cancel(self._number)
+            channels.close_all(self._pipes)
 
     def result(self):
         """(exit status, pieces of output, reply) of one that has ended. A status below 0 is that of a signal.
@@ -226,8 +209,8 @@ class Running:
         return -(self._killed or _KILLED) if status is None else status, output, ended["reply"]
 
 
-def start(arguments, *, shell=False, folder=None, environment=None, data=b"", more=None):
-    """Starts a process."""
+def start(arguments, *, shell=False, folder=None, environment=None, data=b"", pipes=None, more=None):
+    """Starts a process. `pipes` are those that are its `input`, `out` and `err`, as far as there are any."""
     folder = os.getcwd() if folder is None else os.path.abspath(folder)
     if not os.path.isdir(folder):
         raise FileNotFoundError(2, "No such file or directory", folder)
@@ -235,14 +218,20 @@ def start(arguments, *, shell=False, folder=None, environment=None, data=b"", mo
     if more is not None:
         order["more"] = more
     try:
-        return Running(language, order, folder, os.environ if environment is None else environment, data)
+        return Running(language, order, folder, os.environ if environment is None else environment, data, pipes or {})
     except CallError as error:
         raise OSError(_AGAIN, f"Resource temporarily unavailable ({error.args[1]})") from None
 
 
 def run_in_line(arguments, stdin, out, err):
     """Runs a program as a command of a line; see `commands`."""
-    running = start(arguments, data=stdin.read().encode("utf-8", "surrogatepass"))
+    raw = getattr(getattr(stdin, "buffer", None), "raw", None)
+    if isinstance(raw, channels.PipeReader):
+        # It reads what this process would have read.
+        pipe = raw.lend()
+        running = start(arguments, pipes=None if pipe is None else {"input": pipe})
+    else:
+        running = start(arguments, data=stdin.read().encode("utf-8", "surrogatepass"))
     running.wait()
     status, output, _ = running.result()
     for stream, text in output:
@@ -331,7 +320,7 @@ def install():
     """Makes the library start processes as they are here."""
     import codecs
 
-    from _cellar_prelude import asyncprocesses, popen, pooling
+    from _cellar_prelude import asyncprocesses, popen, pooling, sharing
 
     codecs.register_error("cellar.bytes", escape)
     sys.executable = sys._base_executable = PYTHON
@@ -345,3 +334,4 @@ def install():
     popen.install()
     asyncprocesses.install()
     pooling.install()
+    sharing.install()

@@ -15,7 +15,7 @@ import sys
 import threading
 
 import _cellar
-from _cellar_prelude import bridges, commands, faults, processes, streams
+from _cellar_prelude import bridges, channels, commands, faults, processes, streams
 from _cellar_prelude.sandbox import CellStopped
 
 # Options of Python's command line that change nothing here, and those that have a value.
@@ -35,8 +35,11 @@ def main():
     os.environ["PWD"] = order["cwd"]
     for stream in (streams.OUT, streams.ERR):
         stream.buffer._decoder = codecs.getincrementaldecoder("utf-8")("cellar.bytes")
-    data = io.BytesIO(processes.bytes_of(order["stdin"]))
-    data.name = "<stdin>"
+    if "input" in order:
+        data = channels.PipeReader(order["input"], "<stdin>")
+    else:
+        data = io.BytesIO(channels.bytes_of(order["stdin"]))
+        data.name = "<stdin>"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(data), encoding="utf-8", errors="surrogateescape")
     loop = asyncio.events._get_running_loop()
     # There is none until the program makes one.

@@ -62,6 +62,13 @@ pub const PROCESSES_MAX: usize = 8;
 pub const PROCESSES_OF_CELL_MAX: u32 = 1_000;
 /// Bytes that a process may print, on both of its streams together. Escaped as JSON they are an answer of a call.
 pub const PROCESS_OUTPUT_BYTES_MAX: usize = 16 << 20;
+/// Pipes, queues, locks and shared values between the processes of a session.
+pub const CHANNELS_MAX: usize = 4_096;
+/// Bytes that wait in a pipe between processes: as much as a process may print, so that one who waits for its end before
+/// reading what it printed waits in vain no sooner than before.
+pub const CHANNEL_BYTES_MAX: usize = PROCESS_OUTPUT_BYTES_MAX;
+/// Bytes that wait in all channels between the processes of a session.
+pub const CHANNELS_BYTES_MAX: usize = 64 << 20;
 /// Cells whose processes are counted: more than can be live in the kernels of a session.
 pub const PROCESS_COUNTS_MAX: usize = 1_024;
 /// Cells of a kernel that have started and not ended. Guests keep tables of them.

@@ -59,6 +59,7 @@ use crate::{
 
 mod auditing;
 mod bridges;
+mod channels;
 mod checkpoint;
 mod fetches;
 mod folders;

@@ -126,11 +126,13 @@ pub(crate) struct Begun {
     pub(crate) kept: Option<KeptSlot>,
     /// It is a process, which ends with the cell that started it.
     pub(crate) is_process: bool,
+    /// It waits for other calls of the session, so that it must not take the place of one.
+    pub(crate) is_free: bool,
 }
 
 impl From<CallFuture> for Begun {
     fn from(future: CallFuture) -> Begun {
-        Begun { future, kept: None, is_process: false }
+        Begun { future, kept: None, is_process: false, is_free: false }
     }
 }
 
@@ -271,6 +273,7 @@ struct OpenCall {
     task: AbortHandle,
     kept: Option<KeptSlot>,
     is_process: bool,
+    is_unheard: bool,
 }
 
 /// The bridge calls of one kernel that have not been handed to its guest. Dropping this aborts those that run.
@@ -353,9 +356,9 @@ impl Calls {
         (self.open.len() + self.ended.len()).max(self.running.len()) >= CALLS_QUEUED_MAX
     }
 
-    /// Calls of a cell that have not ended.
+    /// Calls of a cell that its run was told of and that have not ended.
     pub(crate) fn open_of(&self, cell: u32) -> usize {
-        self.open.values().filter(|open| open.cell == cell).count()
+        self.open.values().filter(|open| open.cell == cell && !open.is_unheard).count()
     }
 
     /// Calls that have not ended.
@@ -373,12 +376,14 @@ impl Calls {
                 let what = "the bridge calls that wait for an answer have more than";
                 limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
             }
-            Ok(Begun { future, kept, is_process }) => {
-                let task = self.running.spawn(answered(self.permits.at(depth), self.answer_bytes.clone(), future));
+            Ok(Begun { future, kept, is_process, is_free }) => {
+                let permits = self.permits_of(depth, is_free);
+                let task = self.running.spawn(answered(permits, self.answer_bytes.clone(), future));
                 self.by_task.insert(task.id(), call);
                 self.open_bytes += size_bytes;
                 let began = Instant::now();
-                self.open.insert(call, OpenCall { cell, bridge, size_bytes, began, task, kept, is_process });
+                let open = OpenCall { cell, bridge, size_bytes, began, task, kept, is_process, is_unheard };
+                self.open.insert(call, open);
                 return;
             }
         };
@@ -390,10 +395,15 @@ impl Calls {
     ///
     /// # Cancel safety
     /// Dropping the future aborts the call.
-    pub(crate) fn block_on(&self, depth: u32, future: CallFuture) -> impl Future<Output = CallResult> + Send + 'static {
+    pub(crate) fn block_on(&self, depth: u32, begun: Begun) -> impl Future<Output = CallResult> + Send + 'static {
         let mut task = JoinSet::new();
-        task.spawn(with_permit(self.permits.at(depth), future));
+        task.spawn(with_permit(self.permits_of(depth, begun.is_free), begun.future));
         async move { task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed)) }
+    }
+
+    /// What a call by code at this depth needs one of.
+    fn permits_of(&self, depth: u32, is_free: bool) -> Arc<Semaphore> {
+        if is_free { Arc::new(Semaphore::new(1)) } else { self.permits.at(depth) }
     }
 
     /// Gives up a call. No completion comes; the end is to be reported.
@@ -421,6 +431,7 @@ impl Calls {
     /// Cancels the processes of a cell that have not ended. Returns their ends, to be reported and given to
     /// [`Calls::deliver`].
     pub(crate) fn cancel_processes(&mut self, cell: u32) -> Vec<CallEnd> {
+        self.reap();
         let is_its = |(_, open): &(&u64, &OpenCall)| open.cell == cell && open.is_process;
         let mut calls: Vec<u64> = self.open.iter().filter(is_its).map(|(call, _)| *call).collect();
         calls.sort_unstable();
@@ -485,7 +496,7 @@ impl Calls {
         let open = self.open.remove(&call)?;
         self.open_bytes -= open.size_bytes;
         let end = CallEnd::new(call, open.cell, open.began.elapsed(), result);
-        Some(CallEnd { kept: open.kept, _room: room, ..end })
+        Some(CallEnd { kept: open.kept, reported: open.is_unheard, _room: room, ..end })
     }
 }
 

@@ -46,7 +46,7 @@ mod gathered;
 mod lending;
 mod sending;
 
-pub(crate) use asking::COMPLETIONS_MAX;
+pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
 use gathered::Gathered;
 use lending::Lent;
 
@@ -445,13 +445,15 @@ impl StoreData {
     }
 
     /// Why the code that runs for `cell` must stop, if it must. Code that belongs to no live cell has the session's
-    /// default timeout, counted from the entry.
+    /// default timeout, counted from the entry, and no longer than a live cell has that it holds up.
     pub(crate) fn stop_reason(&self, cell: u32, fuel_left: Option<u64>) -> Option<StopReason> {
         if self.binding.link.closing.load(Ordering::Relaxed) {
             return Some(StopReason::Interrupted);
         }
         let Some(live) = self.live(cell) else {
-            return (self.entered.elapsed() > self.unowned_timeout()).then_some(StopReason::Timeout);
+            let now = Instant::now();
+            let holds_up = self.cells.values().any(|live| now >= live.deadline);
+            return (holds_up || self.entered.elapsed() > self.unowned_timeout()).then_some(StopReason::Timeout);
         };
         if live.stop.is_set() {
             Some(StopReason::Interrupted)

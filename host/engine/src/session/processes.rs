@@ -2,7 +2,8 @@
 //!
 //! A process is a session of one cell: it has the folders, bridges and budgets of the session that started it, names of its
 //! own, and a kernel that nobody else has. What it is to do, its *order*, is made and read by guests; the host hands it on. It
-//! ends with the call that runs it, and that call with the cell that made it.
+//! ends with the call that runs it, and that call with the cell that made it. What it prints goes into pipes, which can be
+//! read meanwhile, or into the answer of that call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,17 +31,17 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Origin, Session, SessionConfig, folders::Folders, forks::Kin};
+use super::{Origin, Session, SessionConfig, channels::Channels, folders::Folders, forks::Kin};
 use crate::{
     contract::{
-        bridge::{CallError, CallErrorKind, Response},
+        bridge::{CallError, CallErrorKind, CallFuture, Response},
         config::KernelMode,
         error::Error,
     },
     kernel::{
         calls::{Begun, Permits, Site},
         meter::{MemoryPool, Spent},
-        state::KernelLink,
+        state::{CHANNEL_PRIMITIVE, KernelLink},
     },
     storage::vault::StoredSession,
 };
@@ -49,6 +50,8 @@ use crate::{
 const PROCESS: &str = "process.";
 /// Bytes that a piece of output counts besides its text.
 const PIECE_BYTES: usize = 64;
+/// The status of a process whose output nobody reads any more: it is ended as by SIGPIPE.
+const STATUS_BROKEN_PIPE: i32 = -13;
 /// Environment variables of a process.
 const ENVIRONMENT_MAX: usize = 10_000;
 
@@ -60,6 +63,7 @@ pub(super) struct Processes {
     /// How many each cell has started, the latest last. A cell is known by its session and its number.
     started: Mutex<VecDeque<((String, u32), u32)>>,
     count: AtomicU32,
+    channels: Channels,
 }
 
 impl Processes {
@@ -70,6 +74,7 @@ impl Processes {
             memory: Arc::new(MemoryPool::new(limits.memory_bytes)),
             started: Mutex::default(),
             count: AtomicU32::new(0),
+            channels: Channels::default(),
         }
     }
 
@@ -117,6 +122,19 @@ struct Start {
     /// Milliseconds after which it is ended.
     #[serde(default)]
     timeout: Option<u64>,
+    #[serde(default)]
+    pipes: Pipes,
+}
+
+/// The pipes of a process. Their other ends are its starter's, and these ends are closed when it has ended.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Pipes {
+    /// What it reads.
+    input: Option<u64>,
+    /// Where what it prints goes, by the number of the stream, in the place of the answer.
+    out: Option<u64>,
+    err: Option<u64>,
 }
 
 /// What a process came to.
@@ -137,6 +155,22 @@ struct Told<'a> {
     output: &'a [(u8, String)],
     failure: Option<Value>,
     reply: Option<String>,
+}
+
+/// Closes a process's ends of its pipes when it goes, and forgets the channels that it made.
+struct Ends<'a> {
+    session: &'a Session,
+    pipes: &'a Pipes,
+    child: Option<String>,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let channels = &self.session.inner.processes.channels;
+        self.pipes.input.into_iter().for_each(|pipe| channels.close(pipe, true));
+        self.pipes.out.into_iter().chain(self.pipes.err).for_each(|pipe| channels.close(pipe, false));
+        self.child.iter().for_each(|child| channels.forget_of(child));
+    }
 }
 
 impl Start {
@@ -182,10 +216,18 @@ impl Session {
         site: &Site,
         link: &Arc<KernelLink>,
     ) -> Option<Begun> {
+        let is_channel = name == CHANNEL_PRIMITIVE;
         let name = name.strip_prefix(PROCESS)?;
         let session = self.clone();
         let (arguments, site) = (arguments.to_owned(), site.clone());
         let begun = match name {
+            _ if is_channel => {
+                let asked = async move {
+                    let answer = session.inner.processes.channels.ask(&arguments, session.id()).await?;
+                    Ok(Response::Json(answer.to_string()))
+                };
+                Begun { is_free: true, ..Begun::from(Box::pin(asked) as CallFuture) }
+            }
             "run" => {
                 // What its processes have burned until now is taken off `fuel_left` already.
                 let burned = site.spent.as_ref().map_or(0, |spent| spent.fuel());
@@ -194,16 +236,16 @@ impl Session {
                     let _waits = link.process();
                     session.run_process(&arguments, site, burned).await
                 };
-                Begun { future: Box::pin(future), kept: None, is_process: true }
+                Begun { is_process: true, ..Begun::from(Box::pin(future) as CallFuture) }
             }
             "order" => {
                 let order = session.process().map(|process| Response::Json(process.order.clone()));
-                Begun { future: Box::pin(std::future::ready(order)), kept: None, is_process: false }
+                Begun::from(Box::pin(std::future::ready(order)) as CallFuture)
             }
             "reply" => {
                 let said = session.process().map(|process| *lock(&process.reply) = Some(arguments));
                 let said = said.map(|()| Response::Json(Value::Null.to_string()));
-                Begun { future: Box::pin(std::future::ready(said)), kept: None, is_process: false }
+                Begun::from(Box::pin(std::future::ready(said)) as CallFuture)
             }
             _ => return None,
         };
@@ -223,10 +265,77 @@ impl Session {
     async fn run_process(&self, arguments: &str, site: Site, burned: u64) -> Result<Response, CallError> {
         let start: Start = serde_json::from_str(arguments)
             .map_err(|error| refused(CallErrorKind::Invalid, format!("the arguments do not fit: {error}")))?;
+        // However it ends, or if it never begins.
+        let mut ends = Ends { session: self, pipes: &start.pipes, child: None };
         let Some(language) = Language::from_code(&start.language) else {
             return Err(refused(CallErrorKind::Invalid, "`/language`: expected \"py\" or \"js\""));
         };
         start.check()?;
+        let depth = site.depth + 1;
+        let (process, fuel_left) = self.process_of(&start, site, burned).await?;
+        let process = Arc::new(process);
+        let child = self.process_session(process.clone(), start.environment, fuel_left);
+        let child = child.map_err(|error| not_started(&error, language))?;
+        ends.child = Some(child.id().to_owned());
+        let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, start.code) };
+        let run = child.for_agent(depth).run(vec![cell]);
+        let mut run = run.map_err(|error| not_started(&error, language))?;
+        let mut ended = Ended::default();
+        let goes_on = async {
+            while let Some(event) = run.next().await {
+                if !self.pass_on(&start.pipes, &mut ended, event.kind).await {
+                    break;
+                }
+            }
+        };
+        let last = start.timeout.map(|timeout| later(Instant::now(), Duration::from_millis(timeout).min(TIMEOUT_MAX)));
+        let is_late = match last {
+            Some(last) => tokio::time::timeout_at(last.into(), goes_on).await.is_err(),
+            None => {
+                goes_on.await;
+                false
+            }
+        };
+        if is_late {
+            let message = "the process ran past the time that it was given";
+            ended.failure = Some(Failure::new(FailureKind::Timeout, "CellTimeout", message));
+        } else if let (Some(failure), Some(pipe)) = (&ended.failure, start.pipes.err) {
+            self.inner.processes.channels.write(pipe, &format!("Killed: {}\n", failure.message)).await;
+        }
+        // What goes on in it goes no further.
+        drop((run, child));
+        let reply = lock(&process.reply).take();
+        Ok(Response::Json(ended.to_json(reply.as_deref())))
+    }
+
+    /// Takes in an event of a process, and writes what it prints to its pipes; whether it may go on.
+    async fn pass_on(&self, pipes: &Pipes, ended: &mut Ended, kind: EventKind) -> bool {
+        let (pipe, text) = match &kind {
+            EventKind::Stdout { text, .. } => (pipes.out, Some(text.as_str())),
+            EventKind::Stderr { text, .. } => (pipes.err, Some(text.as_str())),
+            EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => (pipes.out, data.visible_text()),
+            _ => (None, None),
+        };
+        let channels = &self.inner.processes.channels;
+        let (Some(pipe), Some(text)) = (pipe, text) else {
+            let may_go_on = ended.take_in(kind);
+            // What is said of its failure goes where its errors go.
+            let said = pipes.err.map(|pipe| (pipe, ended.take_errors()));
+            if let Some((pipe, said)) = said.filter(|(_, said)| !said.is_empty()) {
+                channels.write(pipe, &said).await;
+            }
+            return may_go_on;
+        };
+        let is_line = matches!(kind, EventKind::Display { .. } | EventKind::UpdateDisplay { .. }) && !text.ends_with('\n');
+        let is_read = channels.write(pipe, text).await && (!is_line || channels.write(pipe, "\n").await);
+        if !is_read {
+            ended.status = Some(STATUS_BROKEN_PIPE);
+        }
+        is_read
+    }
+
+    /// What makes a session the process that a cell asks for, once there is a place for it; and the fuel that it may burn.
+    async fn process_of(&self, start: &Start, site: Site, burned: u64) -> Result<(Process, Option<u64>), CallError> {
         let Some(spent) = site.spent else {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
             return Err(refused(CallErrorKind::Failed, message));
@@ -259,44 +368,14 @@ impl Session {
         }
         let process = Process {
             root,
-            order: start.order,
+            order: start.order.clone(),
             reply: Mutex::default(),
             bill: spent,
             memory: inner.processes.memory.clone(),
             place,
             home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };
-        let process = Arc::new(process);
-        let child = self.process_session(process.clone(), start.environment, fuel_left);
-        let child = child.map_err(|error| not_started(&error, language))?;
-        let cell = Cell { timeout: Some(child.limits().timeout_max), ..Cell::new(language, start.code) };
-        let run = child.for_agent(depth).run(vec![cell]);
-        let mut run = run.map_err(|error| not_started(&error, language))?;
-        let mut ended = Ended::default();
-        let last = start.timeout.map(|timeout| later(Instant::now(), Duration::from_millis(timeout).min(TIMEOUT_MAX)));
-        loop {
-            let event = match last {
-                Some(last) => tokio::time::timeout_at(last.into(), run.next()).await,
-                None => Ok(run.next().await),
-            };
-            match event {
-                Ok(Some(event)) => {
-                    if !ended.take_in(event.kind) {
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    let message = "the process ran past the time that it was given";
-                    ended.failure = Some(Failure::new(FailureKind::Timeout, "CellTimeout", message));
-                    break;
-                }
-            }
-        }
-        // What goes on in it goes no further.
-        drop((run, child));
-        let reply = lock(&process.reply).take();
-        Ok(Response::Json(ended.to_json(reply.as_deref())))
+        Ok((process, fuel_left))
     }
 
     /// The session of a process.
@@ -368,6 +447,13 @@ impl Ended {
             self.failure = Some(Failure::new(FailureKind::Output, "CellOutputLimit", message));
         }
         fits
+    }
+
+    /// What it has printed to its second stream.
+    fn take_errors(&mut self) -> String {
+        let (said, rest) = std::mem::take(&mut self.output).into_iter().partition(|(stream, _)| *stream == 2);
+        self.output = rest;
+        Vec::<(u8, String)>::into_iter(said).map(|(_, text)| text).collect()
     }
 
     fn finish(&mut self, outcome: &Outcome) {

@@ -147,7 +147,7 @@ impl Session {
             }
             Ok(response)
         });
-        Begun { future, kept: Some(kept), is_process: false }
+        Begun { future, kept: Some(kept), is_process: false, is_free: false }
     }
 
     /// Answers a call of the tool.

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use super::{LiveCell, StoreData, word};
 use crate::{
     audit::CalledAs,
-    contract::bridge::{Call, CallError, CallErrorKind, CallFuture, CallResult},
+    contract::bridge::{Call, CallError, CallErrorKind, CallResult},
     kernel::{
         bindings::types,
         calls::{Begun, Block, CallEnd, CallOrigin, Site},
@@ -28,6 +28,8 @@ use crate::{
 pub(crate) const COMPLETIONS_MAX: usize = 256;
 /// What `start-call` answers when so many calls wait for an answer that none can be begun.
 const NO_CALL: u64 = 0;
+/// The primitive by which processes reach their channels.
+pub(crate) const CHANNEL_PRIMITIVE: &str = "process.channel";
 /// Bytes of the prompt of a request for input.
 const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -72,6 +74,7 @@ impl StoreData {
         let is_live = !self.binding.tape.is_replaying();
         let (bridge, name) = (call.bridge(), word(call.name()));
         let span = self.trace(cell, number, &call);
+        let is_told = !is_between_processes(&call);
         let refusal = self.binding.open_calls.refusal();
         let asked = match (&call, &self.binding.input) {
             (Call::Input { prompt }, Some((requests, idle_timeout))) if refusal.is_none() && self.is_heard(cell) => {
@@ -91,7 +94,11 @@ impl StoreData {
             }
             future => future,
         };
-        self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await;
+        match is_told {
+            true => self.send(cell, |index| EventKind::CallStarted { index, call: number, bridge, name }).await,
+            // What was printed before a message is there before the message.
+            false => self.flush_text().await,
+        }
         let request = if is_input { self.taped(Import::InputRequest, cell, |_| Ok(request))? } else { None };
         if let Some((request_id, prompt, idle_timeout)) = request {
             self.send(cell, |index| EventKind::InputRequest { index, request_id, prompt, idle_timeout }).await;
@@ -101,7 +108,8 @@ impl StoreData {
 
     /// Notes that a call begins, for the audit log and the host's trace. Returns its span.
     fn trace(&mut self, cell: u32, number: u64, call: &Call) -> Span {
-        if self.is_looking || self.binding.tape.is_replaying() || !self.binding.open_calls.is_on() {
+        let is_untold = self.is_looking || is_between_processes(call);
+        if is_untold || self.binding.tape.is_replaying() || !self.binding.open_calls.is_on() {
             return Span::none();
         }
         let live = self.cells.get(&cell);
@@ -119,6 +127,7 @@ impl StoreData {
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
         let (bridge, size) = (call.bridge(), call_bytes(&call));
         let asked = self.mark_of(&call);
+        let is_told = !is_between_processes(&call);
         // A replay has no calls: whether there was room for one more is in the recording.
         let number = self.taped(Import::StartCall, (cell, asked), |data| {
             let calls = &mut data.binding.calls;
@@ -133,7 +142,7 @@ impl StoreData {
             live.asks.insert(number);
         }
         if let Some(future) = future {
-            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking);
+            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking || !is_told);
             let from = CallOrigin { call: number, cell, bridge, depth, size_bytes: size, is_unheard };
             self.binding.calls.start(from, future);
         }
@@ -159,14 +168,19 @@ impl StoreData {
         let bridge = call.bridge();
         let began = Instant::now();
         let asked = self.mark_of(&call);
+        let is_told = !is_between_processes(&call);
         let future = self.announce(cell, number, call).await?;
         let (result, kept) = match future {
-            Some(Ok(begun)) => (self.block_on(cell, number, bridge, begun.future).await, begun.kept),
+            Some(Ok(mut begun)) => {
+                let kept = begun.kept.take();
+                (self.block_on(cell, number, bridge, begun).await, kept)
+            }
             Some(Err(error)) => (Err(error), None),
             None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
         };
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
         end.kept = kept;
+        end.reported = !is_told;
         self.binding.open_calls.ended(number, end.duration, &mut end.result).await;
         self.lend(&mut end);
         if let Tape::Recording(record) = &self.binding.tape {
@@ -182,10 +196,10 @@ impl StoreData {
     }
 
     /// Waits for a call, its cell's deadline or its cancellation.
-    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, future: CallFuture) -> CallResult {
+    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, begun: Begun) -> CallResult {
         let link = self.binding.link.clone();
         lock(&link.blocks).extend(Block::of(bridge, (cell, number)));
-        let future = self.binding.calls.block_on(self.depth_of(cell), future);
+        let future = self.binding.calls.block_on(self.depth_of(cell), begun);
         let began = Instant::now();
         if bridge == Bridge::Input {
             self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
@@ -288,6 +302,11 @@ impl StoreData {
         }
         self.tell(end.cell, |index| EventKind::CallFinished { index, call, duration, error }).await;
     }
+}
+
+/// Whether it is what processes say to each other, of which there may be thousands, and which is nobody's concern.
+fn is_between_processes(call: &Call) -> bool {
+    matches!(call, Call::Primitive { name, .. } if name == CHANNEL_PRIMITIVE)
 }
 
 fn call_bytes(call: &Call) -> usize {
