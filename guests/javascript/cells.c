@@ -1,6 +1,7 @@
 // Cells from their start to their end; see cells.h.
 #include "cells.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,14 @@ cell_t *add_cell(uint32_t id) {
 cell_t *find_cell(uint32_t id) {
     for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
         if (cell->live && cell->id == id)
+            return cell;
+    }
+    return NULL;
+}
+
+cell_t *next_cell(cell_t *before) {
+    for (cell_t *cell = before == NULL ? cells : before + 1; cell < cells + CELL_COUNT; cell++) {
+        if (cell->live)
             return cell;
     }
     return NULL;
@@ -178,6 +187,13 @@ static void describe_stop(uint32_t id, JSValueConst error, cellar_kernel_types_f
 // An error that stands where a cell waits; undefined when that is not known.
 static JSValue error_where_it_waits(const cell_t *cell) {
     JSValue stack = waiting_place(cell->promise);
+    if (!JS_IsString(stack) && cell->waits_at_line > 0) {
+        char file[24] = "<seed>", text[80];
+        if (cell->id != SEED_CELL)
+            snprintf(file, sizeof file, "<cell %u>", (unsigned)cell->id);
+        snprintf(text, sizeof text, "    at %s:%d:%d\n", file, cell->waits_at_line, cell->waits_at_column);
+        stack = JS_NewString(ctx, text);
+    }
     if (!JS_IsString(stack))
         return JS_UNDEFINED;
     JSValue error = JS_NewError(ctx);

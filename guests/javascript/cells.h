@@ -9,10 +9,12 @@
 #define SEED_CELL UINT32_MAX
 
 // A cell that has not ended; `promise` settles when it does, to `{value}` or, when `is_bare`, to the value itself.
-// `traces_names`: the host is told what it has bound.
+// `traces_names`: the host is told what it has bound. `waits_at_line` is where it waits for what nothing can settle any more,
+// or 0.
 typedef struct {
     bool live, is_bare, traces_names;
     uint32_t id;
+    int waits_at_line, waits_at_column;
     JSValue promise;
 } cell_t;
 
@@ -21,6 +23,9 @@ cell_t *add_cell(uint32_t id);
 
 // A cell in flight; null when it has ended.
 cell_t *find_cell(uint32_t id);
+
+// The first cell in flight, or the next one behind another; null when there is none.
+cell_t *next_cell(cell_t *before);
 
 // Was the cell stopped, or did it fail before its time? What it left behind does not run any more.
 bool was_stopped(uint32_t id);

@@ -1,5 +1,6 @@
 // What a stack says beyond the functions that are being called: see stacks.h. Part of engine.c, since it looks into
 // QuickJS's promises and suspended functions.
+#include "cells.h"
 #include "stacks.h"
 
 // Promises that are followed from one function that awaits to the next.
@@ -198,6 +199,22 @@ JSValue waiting_place(JSValueConst promise) {
     return stack;
 }
 
+static void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function) {
+    // While cycles are collected, what the function refers to may have gone before it.
+    if (!function->is_active || rt->gc_phase == JS_GC_PHASE_REMOVE_CYCLES)
+        return;
+    const JSPromiseData *promise = settled_by(function->resolving_funcs[0]);
+    const JSStackFrame *frame = &function->func_state.frame;
+    if (promise == NULL || frame->cur_pc == NULL || !js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id))
+        return;
+    for (cell_t *cell = next_cell(NULL); cell != NULL; cell = next_cell(cell)) {
+        if (JS_GetOpaque(cell->promise, JS_CLASS_PROMISE) == promise) {
+            JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
+            cell->waits_at_line = find_line_num(ctx, code, frame->cur_pc - code->byte_code_buf - 1, &cell->waits_at_column);
+        }
+    }
+}
+
 // ---- What is not a function
 
 #define CALLEE_BYTES 100
@@ -207,8 +224,8 @@ static bool in_name(char c) {
            c == '#' || (c & 0x80) != 0;
 }
 
-// The source of the function that runs, and where in it the call is that it makes; false when that is not known.
-static bool find_call(JSContext *c, const char **start, const char **call, const char **end) {
+// The source of the function that runs, and where in it that is; false when that is not known.
+static bool find_place(JSContext *c, const char **start, const char **call, const char **end) {
     JSStackFrame *frame = c->rt->current_stack_frame;
     if (frame == NULL || frame->cur_pc == NULL || !js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id))
         return false;
@@ -233,7 +250,12 @@ static bool find_call(JSContext *c, const char **start, const char **call, const
         return false;
     at += line == code->line_num ? column - code->col_num : column - 1;
     *call = at;
-    return at >= *start && at < *end && in_name(*at);
+    return at >= *start && at < *end;
+}
+
+// The same where a function is called by its name.
+static bool find_call(JSContext *c, const char **start, const char **call, const char **end) {
+    return find_place(c, start, call, end) && in_name(**call);
 }
 
 static JSValue cellar_throw_not_function(JSContext *c) {
@@ -261,4 +283,147 @@ static JSValue cellar_throw_not_function(JSContext *c) {
         first = name;
     }
     return JS_ThrowTypeError(c, "%.*s is not a function", (int)(last - first), first);
+}
+
+// ---- What cannot be iterated over, taken apart or written as JSON
+
+// The expression in a line of source that a loop goes over or that is taken apart into a list; its length, or 0.
+static size_t iterated(const char *at, const char *end, const char **expression) {
+    static const char *const before[] = {" of ", "] = ", "]="};
+    const char *line = memchr(at, '\n', (size_t)(end - at));
+    if (line != NULL)
+        end = line;
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        size_t length = strlen(before[i]);
+        const char *first = at;
+        while (first + length < end && memcmp(first, before[i], length) != 0)
+            first++;
+        if (first + length >= end)
+            continue;
+        first += length;
+        const char *last = first;
+        while (last < end && (in_name(*last) || *last == '.'))
+            last++;
+        if (end - first > 2 && memcmp(first, "{}", 2) == 0)
+            last = first + 2;
+        if (last > first && last - first <= CALLEE_BYTES && (last == end || strchr(");,\r ", *last) != NULL)) {
+            *expression = first;
+            return (size_t)(last - first);
+        }
+    }
+    return 0;
+}
+
+static JSValue cellar_throw_not_iterable(JSContext *c, JSValueConst value) {
+    const char *start, *call, *end, *expression;
+    size_t length = find_place(c, &start, &call, &end) ? iterated(call, end, &expression) : 0;
+    if (length > 0)
+        return JS_ThrowTypeError(c, "%.*s is not iterable", (int)length, expression);
+    if (JS_IsUndefined(value) || JS_IsNull(value)) {
+        const char *word = JS_IsNull(value) ? "null" : "undefined";
+        return JS_ThrowTypeError(c, "%s is not iterable (cannot read property Symbol(Symbol.iterator))", word);
+    }
+    const char *kind = JS_IsFunction(c, value) ? "function"
+                       : JS_IsObject(value)    ? "object"
+                       : JS_IsBool(value)      ? "boolean"
+                       : JS_IsNumber(value)    ? "number"
+                       : JS_IsSymbol(value)    ? "symbol"
+                                               : "bigint";
+    if (JS_IsObject(value) || JS_IsSymbol(value))
+        return JS_ThrowTypeError(c, "%s is not iterable (cannot read property Symbol(Symbol.iterator))", kind);
+    const char *text = JS_ToCString(c, value);
+    if (text == NULL)
+        return JS_EXCEPTION;
+    JS_ThrowTypeError(c, "%s %.100s is not iterable (cannot read property Symbol(Symbol.iterator))", kind, text);
+    JS_FreeCString(c, text);
+    return JS_EXCEPTION;
+}
+
+static JSValue cellar_throw_not_destructured(JSContext *c, JSValueConst value, const uint8_t *pc) {
+    const char *word = JS_IsNull(value) ? "null" : "undefined";
+    char name[ATOM_GET_STR_BUF_SIZE];
+    if (*pc == OP_get_field2) {
+        JS_AtomGetStr(c, name, sizeof name, get_u32(pc + 1));
+        return JS_ThrowTypeError(c, "Cannot destructure property '%s' of '%s' as it is %s.", name, word, word);
+    }
+    return JS_ThrowTypeError(c, "Cannot destructure '%s' as it is %s.", word, word);
+}
+
+static void cellar_throw_class_called(JSContext *c, JSValueConst function) {
+    const char *name = get_func_name(c, function);
+    JS_ThrowTypeError(c, "Class constructor %s cannot be invoked without 'new'", name == NULL ? "" : name);
+    JS_FreeCString(c, name);
+}
+
+// Longest way around a circle that is told, in objects.
+#define CIRCLE_MAX 10
+
+// Puts how an object has another: by its index or by the name of a property, found without running code.
+static void put_way(JSContext *c, JSValueConst from, JSValueConst to, DynBuf *out) {
+    JSObject *p = JS_VALUE_GET_OBJ(from), *wanted = JS_VALUE_GET_OBJ(to);
+    if (p->class_id == JS_CLASS_ARRAY && p->fast_array) {
+        for (uint32_t i = 0; i < p->u.array.count; i++) {
+            if (JS_IsObject(p->u.array.u.values[i]) && JS_VALUE_GET_OBJ(p->u.array.u.values[i]) == wanted) {
+                dbuf_printf(out, "index %u", i);
+                return;
+            }
+        }
+    }
+    JSShapeProperty *shape = get_shape_prop(p->shape);
+    for (int i = 0; p->class_id != JS_CLASS_PROXY && i < p->shape->prop_count; i++, shape++) {
+        if (shape->atom == JS_ATOM_NULL || (shape->flags & JS_PROP_TMASK) != JS_PROP_NORMAL)
+            continue;
+        JSValueConst value = p->prop[i].u.value;
+        if (JS_IsObject(value) && JS_VALUE_GET_OBJ(value) == wanted) {
+            char name[ATOM_GET_STR_BUF_SIZE];
+            dbuf_printf(out, "property '%s'", JS_AtomGetStr(c, name, sizeof name, shape->atom));
+            return;
+        }
+    }
+    dbuf_putstr(out, "a property");
+}
+
+// Puts the name of an object's class, found without running code.
+static void put_class(JSContext *c, JSValueConst object, DynBuf *out) {
+    JSObject *p = JS_VALUE_GET_OBJ(object)->shape->proto;
+    JSProperty *property;
+    JSShapeProperty *shape = p == NULL || p->class_id == JS_CLASS_PROXY ? NULL : find_own_property(&property, p, JS_ATOM_constructor);
+    JSValueConst name = JS_UNDEFINED;
+    if (shape != NULL && (shape->flags & JS_PROP_TMASK) == JS_PROP_NORMAL)
+        name = plain_string(property->u.value, JS_ATOM_name);
+    dbuf_putstr(out, "object with constructor '");
+    if (!put_string(c, name, out))
+        dbuf_putstr(out, "Object");
+    dbuf_putc(out, '\'');
+}
+
+static void cellar_throw_circular(JSContext *c, JSValueConst stack, JSValueConst value) {
+    JSObject *list = JS_VALUE_GET_OBJ(stack);
+    JSValue *objects = list->u.array.u.values;
+    uint32_t count = list->fast_array ? list->u.array.count : 0, first = 0;
+    while (first < count && JS_VALUE_GET_PTR(objects[first]) != JS_VALUE_GET_PTR(value))
+        first++;
+    DynBuf text;
+    js_dbuf_init(c, &text);
+    dbuf_putstr(&text, "Converting circular structure to JSON");
+    if (first < count) {
+        dbuf_putstr(&text, "\n    --> starting at ");
+        put_class(c, value, &text);
+        for (uint32_t i = first; i + 1 < count; i++) {
+            if (i - first >= CIRCLE_MAX) {
+                dbuf_putstr(&text, "\n    |     ...");
+                break;
+            }
+            dbuf_putstr(&text, "\n    |     ");
+            put_way(c, objects[i], objects[i + 1], &text);
+            dbuf_putstr(&text, " -> ");
+            put_class(c, objects[i + 1], &text);
+        }
+        dbuf_putstr(&text, "\n    --- ");
+        put_way(c, objects[count - 1], value, &text);
+        dbuf_putstr(&text, " closes the circle");
+    }
+    dbuf_putc(&text, '\0');
+    JS_ThrowTypeError(c, "%s", dbuf_error(&text) ? "Converting circular structure to JSON" : (char *)text.buf);
+    dbuf_free(&text);
 }

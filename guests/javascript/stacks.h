@@ -16,5 +16,20 @@ static void cellar_throw_no_export(JSContext *ctx, JSAtom message);
 // Throws that a value is not a function, and names the expression that gave it when the source has it.
 static JSValue cellar_throw_not_function(JSContext *ctx);
 
+// Throws that a value cannot be iterated over, and names the expression that gave it when the source has it.
+static no_inline JSValue cellar_throw_not_iterable(JSContext *ctx, JSValueConst value);
+
+// Throws that nothing can be taken out of undefined or null. `pc` is the code behind the attempt, which says what was wanted.
+static no_inline JSValue cellar_throw_not_destructured(JSContext *ctx, JSValueConst value, const uint8_t *pc);
+
+// Throws that a class was called without `new`.
+static no_inline void cellar_throw_class_called(JSContext *ctx, JSValueConst function);
+
+// Throws that a value has no JSON because it is among `stack`, an array of the objects that it lies in.
+static no_inline void cellar_throw_circular(JSContext *ctx, JSValueConst stack, JSValueConst value);
+
+// An asynchronous function goes that waits for what nobody can settle any more: notes where, for the cell it belongs to.
+static no_inline void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function);
+
 // Forgets where the last exception came from, so that the next one tells where it does.
 static void cellar_forget_place(JSContext *ctx);

@@ -4,6 +4,10 @@
 
   const CAUSES = 5;
   const ERRORS = 10;
+  const EXTRAS = 10;
+  const EXTRA_CHARACTERS = 500;
+  // Properties of errors that have a place of their own.
+  const USUAL = ["name", "message", "stack", "cause", "errors"];
   const CELL_FILE = /^<(?:cell (\d+)|seed)>$/;
   // The number of the cell that makes the names a session begins with.
   const SEED = 0xffffffff;
@@ -142,7 +146,7 @@
   function messageOf(error) {
     const message = peek(error, "message");
     try {
-      return message === undefined ? "" : cut(String(message));
+      return message === undefined ? "" : cut(kit.explainExport(String(message)));
     } catch {
       return describe(message);
     }
@@ -171,9 +175,23 @@
     return lines;
   }
 
+  // What a program has put on an error besides what every error has, a line each.
+  function extras(error) {
+    // An error of the platform's says it all in its message.
+    if (typeof peek(error, "code") === "string") return [];
+    let names;
+    try {
+      names = Object.keys(error).filter((name) => !USUAL.includes(name));
+    } catch {
+      return []; // a proxy that throws
+    }
+    const line = (name) => `  ${name}: ${describe(peek(error, name)).slice(0, EXTRA_CHARACTERS).replaceAll("\n", "\n  ")}`;
+    return names.slice(0, EXTRAS).map(line);
+  }
+
   // The traceback: headline, frames, then the causes. `above` are the errors that led here: they may go in circles.
   function traceback(error, frames, above) {
-    const lines = [headline(error), ...frameLines(frames)];
+    const lines = [headline(error), ...frameLines(frames), ...extras(error)];
     const nested = (label, value) => {
       const deeper = [...above, error];
       let text;

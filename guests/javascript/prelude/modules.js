@@ -9,6 +9,7 @@
   const SOURCE_BYTES_MAX = 32 << 20;
   const MODULES_MAX = 50000;
   const TYPESCRIPT = /\.[cm]?ts$/;
+  const NO_EXPORT = /^The requested module '(.*)' does not provide an export named '(.*)'$/;
 
   // Everything loaded, by path and query, `data:` URL, or `node:` name. A record is
   //   kind: "module", "commonjs", "json", "builtin"    key, path: its own    stamp: what its file was like
@@ -330,6 +331,25 @@
     const record = load(kit.resolveImport(specifier, importerOf(importer)), attributes, specifier);
     await host.evaluateModule(record.handle);
     return host.moduleNamespace(record.handle);
+  };
+
+  // The message of an import that asks a module for what it does not export, with what to write when that is CommonJS, whose
+  // names cannot all be known before it runs.
+  kit.explainExport = (message) => {
+    const [, specifier, name] = NO_EXPORT.exec(message) ?? [];
+    if (specifier === undefined) return message;
+    try {
+      const { path } = kit.resolveImport(specifier, cellFile());
+      if (cache.get(path)?.kind !== "commonjs") return message;
+    } catch {
+      return message;
+    }
+    return `Named export '${name}' not found. The requested module '${specifier}' is a CommonJS module, which may not support all module.exports as named exports.
+CommonJS modules can always be imported via the default export, for example using:
+
+import pkg from '${specifier}';
+const { ${name} } = pkg;
+`;
   };
 
   // Every ES module below a record that has not been evaluated.

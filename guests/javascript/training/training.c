@@ -32,6 +32,25 @@ static JSValue cellar_throw_not_function(JSContext *ctx) {
     return JS_ThrowTypeError(ctx, "not a function");
 }
 
+static JSValue cellar_throw_not_iterable(JSContext *ctx, JSValueConst value) {
+    return JS_ThrowTypeError(ctx, "not iterable");
+}
+
+static JSValue cellar_throw_not_destructured(JSContext *ctx, JSValueConst value, const uint8_t *pc) {
+    return JS_ThrowTypeError(ctx, "cannot be destructured");
+}
+
+static void cellar_throw_class_called(JSContext *ctx, JSValueConst function) {
+    JS_ThrowTypeError(ctx, "called without new");
+}
+
+static void cellar_throw_circular(JSContext *ctx, JSValueConst stack, JSValueConst value) {
+    JS_ThrowTypeError(ctx, "circular");
+}
+
+static void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function) {
+}
+
 static void cellar_forget_place(JSContext *ctx) {
 }
 
