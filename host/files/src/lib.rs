@@ -274,8 +274,7 @@ impl Files {
     }
 
     /// Opens a regular file that is there, in as few calls as can be; `None` for whatever else the path may name, which
-    /// takes a closer look. A file that the host has put there is looked at before it is opened: to open a FIFO would
-    /// wake who waits for it.
+    /// takes a closer look.
     fn open_straight(&self, base: &str, path: &str, how: OpenHow) -> Result<Option<Slot>, FileError> {
         if how.directory || (how.create && how.exclusive) {
             return Ok(None);
@@ -286,13 +285,9 @@ impl Files {
         if how.changes() && right != Right::Write {
             return Ok(None);
         }
-        let (folder, names) = (mount.dir(), straight.names());
-        if !mount.is_own() && !host::stat(folder, names).is_ok_and(|stat| stat.kind == FileKind::RegularFile) {
-            return Ok(None);
-        }
         let removals = open_files::removals();
         let access = (how.read || !how.changes(), how.changes());
-        let Ok(file) = host::open_below(folder, names, access) else { return Ok(None) };
+        let Ok(file) = mount.open_below(straight.names(), access) else { return Ok(None) };
         let mut stat = Stat::of(&file)?;
         if stat.kind != FileKind::RegularFile || mount::is_foreign(mount, &stat, &file) {
             return Ok(None);

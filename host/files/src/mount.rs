@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
 
+use super::error::FileError;
+use super::host;
 use super::quota::FileId;
-use super::stat::Stat;
+use super::stat::{FileKind, Stat};
 use super::tree;
 
 /// What a guest may do in a granted folder.
@@ -189,8 +191,22 @@ impl OpenMount {
         self.opened.access == Access::ReadWrite
     }
 
-    pub(super) fn is_own(&self) -> bool {
-        self.opened.is_own
+    /// Opens what is thought to be a regular file below the folder, over several names, none of them a link. What the host
+    /// has put there is held and looked at before it is opened: to open a FIFO would wake who waits for it.
+    ///
+    /// # Errors
+    /// What the host says; it may be unable, and then the names are to be walked one by one. `NotPermitted` for what was
+    /// seen to be no regular file.
+    pub(super) fn open_below(&self, names: &str, access: (bool, bool)) -> Result<OwnedFd, FileError> {
+        let dir = self.dir();
+        if self.opened.is_own {
+            return host::open_below(dir, names, access);
+        }
+        let seen = host::see_below(dir, names)?;
+        match seen.stat.kind {
+            FileKind::RegularFile => host::open_file(&seen, Some((dir, names)), access),
+            _ => Err(FileError::NotPermitted),
+        }
     }
 }
 

@@ -47,6 +47,12 @@ pub(super) fn push_names(to: &mut String, path: &str) {
     }
 }
 
+/// What the root of every machine has. Here it is there for nobody, and programs are told so.
+const ROOT_FOLDERS: [&str; 20] = [
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
+    "sys", "tmp", "usr", "var",
+];
+
 fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty() && *name != ".")
 }
@@ -282,7 +288,8 @@ impl Tree {
     /// `..` after a symbolic link means the parent of what the link leads to, as everywhere.
     ///
     /// # Errors
-    /// `NotCapable` when it leads out of every mount; `NotFound` and the like when a folder on the way is missing.
+    /// `NotCapable` when it leads out of every mount; `NotFound` for a path that no machine has, and the like when a folder on
+    /// the way is missing.
     pub(super) fn resolve(&self, base: &str, path: &str, follow: bool, seek: Seek) -> Result<Place, FileError> {
         check(path)?;
         let base = if path.starts_with('/') { "" } else { base };
@@ -293,7 +300,10 @@ impl Tree {
         if let Some(spot) = self.shortcut(base, path, ask)? {
             return Ok(Place::Mounted(spot));
         }
-        self.walk(base, path, ask)
+        match self.walk(base, path, ask) {
+            Err(FileError::NotCapable) if self.is_absent(path, seek) => Err(FileError::NotFound),
+            found => found,
+        }
     }
 
     /// A path that the host can go all the way in one call: it has no `..` and no mount point lies below its mount.
@@ -412,6 +422,14 @@ impl Tree {
         let mut plain = String::with_capacity(path.len());
         push_names(&mut plain, path);
         path.starts_with('/') && names(path).all(|name| name != "..") && self.mount_of(&plain).is_none()
+    }
+
+    /// Is this a path that no machine has, so that nobody refuses it? A name in the root may not be made all the same.
+    fn is_absent(&self, path: &str, seek: Seek) -> bool {
+        let mut names = names(path);
+        let is_usual = names.next().is_none_or(|first| ROOT_FOLDERS.contains(&first));
+        let is_made = matches!(seek, Seek::Name | Seek::Write) && names.next().is_none();
+        !is_usual && !is_made && self.is_nowhere(path)
     }
 
     /// Does a mount point lie below `path`?

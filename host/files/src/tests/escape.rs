@@ -21,10 +21,22 @@ fn secret_is_untouched(bed: &Bed) {
 fn plain_paths_to_what_is_not_granted() {
     let mut bed = Bed::new();
     let host = bed.host.path().join("secret.txt").to_str().unwrap().to_owned();
-    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/workspaces", "/usr/lib/words2", &host]
+    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/srv/x", "/usr/lib/words2", &host]
     {
         check_denied(&mut bed, path, FileError::NotCapable, FileError::NotFound);
     }
+}
+
+#[test]
+fn paths_that_no_machine_has_are_not_there_and_cannot_be_made() {
+    let mut bed = Bed::new();
+    for path in ["/workspaces", "/path/to/file.csv", "/no/such/folder/"] {
+        assert_eq!(bed.files.open(ROOT, path, READ), Err(FileError::NotFound), "{path}");
+        assert_eq!(bed.files.stat_at(ROOT, path, true), Err(FileError::NotFound), "{path}");
+    }
+    assert_eq!(bed.files.create_directory(ROOT, "/output"), Err(FileError::NotCapable));
+    assert_eq!(bed.files.create_directory(ROOT, "/output/more"), Err(FileError::NotFound));
+    assert_eq!(bed.files.get("/x/../etc/passwd"), Err(FileError::NotCapable));
 }
 
 #[test]

@@ -256,3 +256,43 @@ fn fifos_of_the_host_are_not_woken() {
         let _ = fs::remove_file(bed.granted("fifo"));
     }
 }
+
+/// The host swaps a file and a FIFO that somebody waits at, whenever it likes. Nobody in a kernel may wake them.
+#[test]
+fn fifos_that_the_host_swaps_for_files_are_not_woken() {
+    let bed = Bed::with(FileLimits::default(), &[]);
+    let (file, fifo) = (bed.granted("file"), bed.granted("fifo"));
+    fs::write(&file, KEPT).unwrap();
+    escape::make_fifo(&fifo);
+    // A second name by which the test ends the wait.
+    let end = bed.host.path().join("end");
+    fs::hard_link(&fifo, &end).unwrap();
+    let waiting = std::thread::spawn({
+        let end = end.clone();
+        move || fs::OpenOptions::new().write(true).open(end).unwrap()
+    });
+    let mut files =
+        Files::new(vec![mount(&bed.granted(""), "/workspace", Access::ReadOnly)], Arc::clone(&bed.quota));
+    let over = AtomicBool::new(false);
+    let (mut turns, mut opened) = (0_u64, 0_u64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &file, CWD, &fifo, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let begin = Instant::now();
+        while begin.elapsed() < duration() && !waiting.is_finished() {
+            turns += 1;
+            if let Ok(one) = files.open(ROOT, "/workspace/file", READ) {
+                opened += 1;
+                files.close(one).unwrap();
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(!waiting.is_finished(), "the host's writer was woken after {turns} turns");
+    assert!(opened > 10 && turns > opened, "{opened} of {turns}");
+    let reader = fs::File::open(&end).unwrap();
+    drop((waiting.join().unwrap(), reader));
+}
