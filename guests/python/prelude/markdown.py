@@ -47,6 +47,25 @@ with _visible():
 bs4.builder.DetectsXMLParsedAsHTML._warn = classmethod(lambda cls, stacklevel=0: None)
 
 
+# How pages name the language of a block of code.
+_LANGUAGE = re.compile(r"(?:language|lang|highlight-source|brush:)[-_ ]?([\w+#.-]+)\Z")
+# Classes of blocks that are no languages.
+_NO_LANGUAGES = ("highlight", "codehilite", "code", "hljs", "sourceCode", "literal-block", "prettyprint", "notranslate")
+
+
+def _language(block):
+    """The language of a block of code, as its class or that of the element in it says; empty when neither does."""
+    for each in (block.find("code"), block, block.parent):
+        classes = [] if each is None else each.get("class") or []
+        for name in classes:
+            found = _LANGUAGE.match(name)
+            if found:
+                return found[1]
+        if "sourceCode" in classes:
+            return next((name for name in classes if name not in _NO_LANGUAGES), "")
+    return ""
+
+
 class _Converter(MarkdownConverter):
     class Options(MarkdownConverter.DefaultOptions):
         heading_style = "atx"
@@ -54,6 +73,7 @@ class _Converter(MarkdownConverter):
         escape_asterisks = escape_underscores = False
         # Every table has a head in Markdown.
         table_infer_header = True
+        code_language_callback = staticmethod(lambda el: _language(el))
 
     def _nothing(self, el, text, parent_tags):
         return ""

@@ -58,7 +58,7 @@ const LEFT_OUT: &[&str] = &[
     "turtledemo",
     "venv",
 ];
-const FILES_LEFT_OUT: &[&str] = &["ssl.py", "turtle.py", "antigravity.py", "this.py", "__hello__.py"];
+const FILES_LEFT_OUT: &[&str] = &["ssl.py", "turtle.py", "antigravity.py", "__hello__.py"];
 
 /// What the library is made from.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
