@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
+use cellar_worker::{Input, Process};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::Child,
     time::Instant,
 };
 
@@ -33,8 +33,6 @@ const REFUSED: u8 = 1;
 /// First byte of what is to be drawn: a chart of the guest's, or what a cell has displayed.
 const CHART: u8 = b'c';
 const PICTURE: u8 = b'p';
-/// What fonts are looked for by. A process gets nothing else of the environment.
-const FONT_VARIABLES: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "FONTCONFIG_FILE", "FONTCONFIG_PATH"];
 
 /// The name of the job.
 pub const JOB: &str = "draw-chart";
@@ -91,10 +89,8 @@ pub(crate) async fn in_process(
     timeout: Duration,
     deadline: Instant,
 ) -> Option<Result<Vec<u8>, ChartError>> {
-    let mut command = cellar_worker::command(JOB, timeout.as_secs().saturating_add(1))?;
-    command.envs(FONT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Without a process it is drawn here.
-    let child = cellar_worker::start(&mut command)?;
+    let child = cellar_worker::start_job(JOB, timeout.as_secs().saturating_add(1), None, Input::Pipe).await?;
     Some(match tokio::time::timeout_at(deadline, ask(child, kind, svg)).await {
         Ok(answered) => answered.unwrap_or_else(|error| Err(ChartError::Crash(error.to_string()))),
         // The process was killed with the future that waited for it.
@@ -102,7 +98,7 @@ pub(crate) async fn in_process(
     })
 }
 
-async fn ask(mut child: Child, kind: Kind, svg: &str) -> io::Result<Result<Vec<u8>, ChartError>> {
+async fn ask(mut child: Process, kind: Kind, svg: &str) -> io::Result<Result<Vec<u8>, ChartError>> {
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the process has no streams"));
     };

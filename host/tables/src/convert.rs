@@ -9,10 +9,10 @@ use std::{
     io::{self, Write},
     os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
-    process::Stdio,
     time::Duration,
 };
 
+use cellar_worker::Input;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -100,8 +100,7 @@ pub async fn convert<E: From<TableError>>(
         return Err(TableError::TooLarge.into());
     }
     let _turn = TURNS.acquire().await.map_err(|_| TableError::Unsupported)?;
-    let mut command = cellar_worker::command(JOB, SECONDS).ok_or(TableError::NoProcess)?;
-    let child = cellar_worker::start(command.arg(text).stdin(Stdio::from(input)));
+    let child = cellar_worker::start_job(JOB, SECONDS, Some(text), Input::File(input)).await;
     let mut child = child.ok_or(TableError::NoProcess)?;
     let Some(mut stdout) = child.stdout.take() else { return Err(TableError::NoProcess.into()) };
     let mut piece = Vec::new();
