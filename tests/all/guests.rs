@@ -7,6 +7,7 @@ mod bridges;
 mod charts;
 mod cli;
 mod completion;
+mod components;
 mod connectors;
 mod continuity;
 mod corpus;

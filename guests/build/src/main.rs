@@ -20,6 +20,7 @@ mod patches;
 mod probe;
 mod process;
 mod profile;
+mod program;
 mod progress;
 mod prune;
 mod python;
@@ -78,6 +79,11 @@ enum Command {
         /// Whose interpreter.
         guest: native::Interpreter,
     },
+    /// Print the path of a WASI program that is compiled from a C file, compiled unless the cache has it: a tool.
+    Program {
+        /// The C file.
+        source: PathBuf,
+    },
     /// Remove from the cache what was not used for some time: what older recipes and older engines left.
     Prune(prune::Prune),
     /// Print the path of a test-suite that a guest must pass, fetched and unpacked when it is not there.
@@ -114,6 +120,10 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Native { guest } => {
             let path = native::find(&Workshop::open()?, guest)?;
+            writeln!(std::io::stdout(), "{}", path.display())?;
+        }
+        Command::Program { source } => {
+            let path = program::find(&Workshop::open()?, &source)?;
             writeln!(std::io::stdout(), "{}", path.display())?;
         }
         Command::Prune(options) => prune::prune(&Workshop::open()?.cache, options, &mut std::io::stdout())?,

@@ -3,20 +3,19 @@
 //! Each command has its own process group, a bare environment, a deadline, and a bound on what it may print. Whatever
 //! way the call ends, the group is killed: a command leaves nothing running behind it, unless it left its group.
 
-use std::{
-    io,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
-};
+use std::{ffi::OsString, io, process::ExitStatus};
 
 use cellar_engine::bridges::{CallError, CallErrorKind};
-use rustix::process::{Pid, Signal, kill_process_group};
+use cellar_worker::{Input, Process, Recipe};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin},
+    process::ChildStdin,
 };
 
-use crate::{options::Command, secrets};
+use crate::{
+    options::{AgentTransport, Command, Connector, McpTransport, Options, Program},
+    secrets,
+};
 
 /// Bytes a command may print as its result.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
@@ -43,16 +42,13 @@ pub(crate) async fn run(
     extra: &[(&str, &str)],
 ) -> Result<Vec<u8>, CallError> {
     let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
-    let mut child = start(command, extra).map_err(|error| failed(format!("cannot be started: {error}")))?;
-    let mut group = Group::of(&child);
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let started = start(command, extra).await;
+    let mut process = started.map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let work = async {
-        tokio::try_join!(
-            feed(stdin, &input),
-            read_all(stdout, OUTPUT_BYTES_MAX),
-            read_tail(stderr),
-            wait(&mut child, &mut group)
-        )
+        tokio::try_join!(feed(stdin, &input), read_all(stdout, OUTPUT_BYTES_MAX), read_tail(stderr), async {
+            process.wait().await.map_err(Fault::from)
+        })
     };
     let ended = tokio::time::timeout(command.timeout, work).await.map_err(|_| {
         let seconds = command.timeout.as_secs();
@@ -71,52 +67,64 @@ pub(crate) async fn run(
     Err(failed(format!("{}{}", ending(status), last_lines(&errors))))
 }
 
-pub(crate) fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Child> {
-    let (program, arguments) =
-        command.argv.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no program"))?;
-    let program = if program.contains('/') { command.folder.join(program) } else { PathBuf::from(program) };
-    let inherited = ENVIRONMENT.into_iter().chain(command.inherit.iter().map(String::as_str));
-    let inherited = inherited.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+/// Starts `command`. `extra` are variables for this process, whose names begin with `CELLAR_`.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) async fn start(command: &Command, extra: &[(&str, &str)]) -> io::Result<Process> {
+    // What is a credential is known from here on.
+    inherited(&command.inherit, &command.environment);
+    let extra: Vec<_> = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    cellar_worker::start(&recipe(command), &[], &extra, Input::Pipe).await
+}
+
+/// How a configured command is run.
+fn recipe(command: &Command) -> Recipe {
+    Recipe {
+        argv: command.argv.clone(),
+        folder: Some(command.folder.clone()),
+        environment: command.environment.clone(),
+        inherit: ENVIRONMENT.into_iter().map(str::to_owned).chain(command.inherit.iter().cloned()).collect(),
+        is_open: false,
+        is_quiet: false,
+    }
+}
+
+/// How all commands of some options are run.
+pub fn recipes(options: &Options) -> Vec<Recipe> {
+    let programs = options
+        .tools
+        .values()
+        .chain(options.runtime.values().flat_map(|pack| pack.primitives.values().map(|primitive| &primitive.tool)));
+    let programs = programs.filter_map(|tool| match &tool.program {
+        Program::Command(command) => Some(command),
+        Program::Component(_) => None,
+    });
+    let servers = options.mcp.values().filter_map(|server| match &server.transport {
+        McpTransport::Command(command) => Some(command),
+        McpTransport::Http { .. } => None,
+    });
+    let agents = options.agents.values().filter_map(|agent| match &agent.transport {
+        AgentTransport::Command(command) => Some(command),
+        _ => None,
+    });
+    let connectors = options.connectors.values().filter_map(|connector| match connector {
+        Connector::Command { command, .. } => Some(command),
+        _ => None,
+    });
+    programs.chain(servers).chain(agents).chain(connectors).map(recipe).collect()
+}
+
+/// The variables of Cellar's own environment that have these names. Those, and what is set beside them, are known as
+/// credentials from here on.
+pub(crate) fn inherited(names: &[String], beside: &[(String, String)]) -> Vec<(String, OsString)> {
+    let inherited = names.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
     let inherited: Vec<_> = inherited.collect();
     for (name, value) in inherited.iter().filter(|(name, _)| !ENVIRONMENT.contains(&name.as_str())) {
         secrets::learn_variable(name, &value.to_string_lossy(), true);
     }
-    command.environment.iter().for_each(|(name, value)| secrets::learn_variable(name, value, false));
-    tokio::process::Command::new(program)
-        .args(arguments)
-        .current_dir(&command.folder)
-        .env_clear()
-        .envs(inherited)
-        .envs(command.environment.iter().map(|(name, value)| (name, value)))
-        .envs(extra.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-}
-
-/// A command's process group; killed when dropped, once: the number may pass to others afterwards.
-pub(crate) struct Group(Option<Pid>);
-
-impl Group {
-    pub(crate) fn of(child: &Child) -> Group {
-        Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
-    }
-
-    fn kill(&mut self) {
-        if let Some(leader) = self.0.take() {
-            // The group may be gone already.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
+    beside.iter().for_each(|(name, value)| secrets::learn_variable(name, value, false));
+    inherited
 }
 
 enum Fault {
@@ -159,13 +167,6 @@ async fn read_tail(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, Faul
         let excess = tail.len().saturating_sub(ERROR_BYTES_MAX);
         tail.drain(..excess);
     }
-}
-
-/// Waits for the command, then ends what it left running, which would hold its pipes open.
-async fn wait(child: &mut Child, group: &mut Group) -> Result<ExitStatus, Fault> {
-    let status = child.wait().await?;
-    group.kill();
-    Ok(status)
 }
 
 pub(crate) fn ending(status: ExitStatus) -> String {

@@ -1,4 +1,4 @@
-//! Answers the calls of cells: tools are functions, commands or on MCP servers, agents are functions, commands or
+//! Answers the calls of cells: tools are functions, commands, components or on MCP servers, agents are functions, commands or
 //! services, models are behind an OpenAI-compatible endpoint.
 //!
 //! [`Options`] say what is granted; [`HostBridges`] answer for a session. Credentials stay on this side: they go into a
@@ -9,6 +9,7 @@ mod agent;
 mod arguments;
 mod client;
 mod command;
+mod component;
 mod connectors;
 mod http;
 mod llm;
@@ -42,11 +43,15 @@ use mcp::Server;
 use tools::Granted;
 
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
+pub use cellar_components::Component as ComponentProgram;
+pub use cellar_connectors::Kind as ConnectorKind;
 pub use client::builder as http_client;
+pub use command::recipes as command_recipes;
+pub use component::{check as check_component, keep_compiled_in};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use options::{
-    Agent, AgentTransport, Command, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options, Primitive,
-    RuntimePack, SecretSource, Spawns, TIERS, Tool,
+    Agent, AgentTransport, Command, Component, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options,
+    Primitive, Program, RuntimePack, SecretSource, Spawns, TIERS, Tool,
 };
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};
@@ -99,8 +104,8 @@ impl HostBridges {
             }
         }
         let mut own = Tools::new();
-        options.tools.into_iter().for_each(|(name, tool)| own.add(command_tool(&name, tool)));
-        let packs = options.runtime.into_iter().map(|(name, pack)| (name.clone(), Arc::new(command_pack(&name, pack))));
+        options.tools.into_iter().for_each(|(name, tool)| own.add(program_tool(&name, tool)));
+        let packs = options.runtime.into_iter().map(|(name, pack)| (name.clone(), Arc::new(program_pack(&name, pack))));
         let packs = packs.collect();
         let servers = options.mcp.into_iter().map(|(name, server)| Server::new(name, server)).collect();
         let agents = Arc::new(Agents::new(options.agents, options.spawns));
@@ -342,25 +347,25 @@ fn refusal(call: &Call, names: &[&str]) -> CallError {
     error
 }
 
-/// A tool that is a command.
-fn command_tool(name: &str, tool: options::Tool) -> Granted {
+/// A tool that is a command or a component.
+fn program_tool(name: &str, tool: options::Tool) -> Granted {
     let spec = ToolSpec {
         name: name.to_owned(),
         description: tool.description,
         schema: tool.schema.as_ref().map(serde_json::Value::to_string),
     };
     let who = tools::who(name);
-    Granted::new(who.clone(), spec, tools::command_handler(who, tool.command))
+    Granted::new(who.clone(), spec, tools::program_handler(who, tool.program))
 }
 
-/// A pack of commands.
-fn command_pack(name: &str, pack: options::RuntimePack) -> Pack {
+/// A pack of commands and components.
+fn program_pack(name: &str, pack: options::RuntimePack) -> Pack {
     let empty = Pack::new(name, &pack.description);
     let empty = pack.version.iter().fold(empty, |pack, version| pack.version(version));
-    pack.primitives.into_iter().fold(empty, |pack, (name, primitive)| pack.with_command(&name, primitive))
+    pack.primitives.into_iter().fold(empty, |pack, (name, primitive)| pack.with_program(&name, primitive))
 }
 
-/// The output of a command as a JSON text.
+/// The output of a program as a JSON text.
 fn json_text(who: &str, output: Vec<u8>) -> Result<String, CallError> {
     let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
     let text = String::from_utf8(output).map_err(|_| failed("printed bytes that are not UTF-8".to_owned()))?;

@@ -90,19 +90,46 @@ pub struct Command {
     pub timeout: Duration,
 }
 
+/// A WASI program, run in a sandbox of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// `component`, `arguments`, `mounts`, `environment`, `memory_mib`, `fuel`, `timeout`. It sees nothing but these.
+    pub program: cellar_components::Component,
+    /// `inherit`: names of variables that it gets from Cellar's own environment, such as credentials.
+    pub inherit: Vec<String>,
+}
+
+/// What runs when a tool is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// `command`: a program of this machine.
+    Command(Command),
+    /// `component`: a WASI program, which is itself in a sandbox.
+    Component(Component),
+}
+
+impl Program {
+    /// The variables that it is given by `environment`, and the names of those of `inherit`.
+    pub fn variables(&self) -> (&[(String, String)], &[String]) {
+        match self {
+            Program::Command(command) => (&command.environment, &command.inherit),
+            Program::Component(component) => (&component.program.environment, &component.inherit),
+        }
+    }
+}
+
 /// A tool.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// `command`, `environment`, `inherit`, `timeout`. The command reads its arguments as one JSON object and writes
-    /// its result as one JSON value.
-    pub command: Command,
+    /// `command`, or `component`. It reads its arguments as one JSON object and writes its result as one JSON value.
+    pub program: Program,
     /// `description`: what it does, for people and models.
     pub description: String,
-    /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the command starts.
+    /// `schema`: JSON Schema of its arguments. Calls that do not fit are refused before the program starts.
     pub schema: Option<serde_json::Value>,
 }
 
-/// A pack of primitives that are commands.
+/// A pack of primitives that are commands or components.
 #[derive(Debug, Clone, Default)]
 pub struct RuntimePack {
     /// `description`: what it is for, for people and models.
@@ -113,10 +140,10 @@ pub struct RuntimePack {
     pub primitives: BTreeMap<String, Primitive>,
 }
 
-/// A primitive that is a command.
+/// A primitive that is a command or a component.
 #[derive(Debug, Clone)]
 pub struct Primitive {
-    /// As those of a tool: `command`, `environment`, `inherit`, `timeout`, `description`, `schema`.
+    /// As those of a tool.
     pub tool: Tool,
     /// `result`: JSON Schema of its result, for people and models.
     pub result: Option<serde_json::Value>,

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     options,
-    tools::{Granted, Handler, ToolFailure, blocking, command_handler, schema_of, typed},
+    tools::{Granted, Handler, ToolFailure, blocking, program_handler, schema_of, typed},
 };
 
 /// Primitives that are functions of the embedding program.
@@ -107,8 +107,8 @@ impl Pack {
         self
     }
 
-    /// Adds a primitive that is a command.
-    pub(crate) fn with_command(mut self, name: &str, primitive: options::Primitive) -> Pack {
+    /// Adds a primitive that is a command or a component.
+    pub(crate) fn with_program(mut self, name: &str, primitive: options::Primitive) -> Pack {
         let options::Primitive { tool, result } = primitive;
         let spec = PrimitiveSpec {
             name: name.to_owned(),
@@ -117,7 +117,7 @@ impl Pack {
             result: result.as_ref().map(serde_json::Value::to_string),
         };
         let who = self.who(name);
-        self.add(who.clone(), spec, command_handler(who, tool.command));
+        self.add(who.clone(), spec, program_handler(who, tool.program));
         self
     }
 

@@ -6,7 +6,7 @@ use std::{
 use serde_json::json;
 
 use super::*;
-use crate::options::Command;
+use crate::options::{Command, Program};
 use cellar_engine::{CellId, bridges::Response};
 
 fn shell(script: &str) -> Command {
@@ -25,8 +25,8 @@ async fn run(script: &str, input: &[u8]) -> Result<String, CallError> {
 }
 
 async fn tool(script: &str, schema: Option<serde_json::Value>, arguments: &str) -> Result<Response, CallError> {
-    let tool = Tool { command: shell(script), description: String::new(), schema };
-    Arc::new(command_tool("t", tool)).call(arguments.to_owned(), CellId(1)).await
+    let tool = Tool { program: Program::Command(shell(script)), description: String::new(), schema };
+    Arc::new(program_tool("t", tool)).call(arguments.to_owned(), CellId(1)).await
 }
 
 fn error(kind: CallErrorKind, message: &str) -> CallError {

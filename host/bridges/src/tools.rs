@@ -21,7 +21,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{arguments, command, json_text, options::Command, schema::Schema};
+use crate::{arguments, command, component, json_text, options::Program, schema::Schema};
 
 /// Tools that are functions of the embedding program.
 ///
@@ -253,13 +253,17 @@ where
 /// What [`blocking`] gives.
 pub(crate) type BlockingFuture<T> = Pin<Box<dyn Future<Output = Result<T, ToolFailure>> + Send>>;
 
-/// A handler that runs a command. Dropping its call kills the command and all that it started in its process group.
-pub(crate) fn command_handler(who: String, command: Command) -> Box<Handler> {
-    let command = Arc::new(command);
+/// A handler that runs a program. Dropping its call ends the program; a command, with all that it started in its process
+/// group.
+pub(crate) fn program_handler(who: String, program: Program) -> Box<Handler> {
+    let program = Arc::new(program);
     Box::new(move |arguments: String, _: CellId| -> CallFuture {
-        let (who, command) = (who.clone(), command.clone());
+        let (who, program, input) = (who.clone(), program.clone(), arguments.into_bytes());
         Box::pin(async move {
-            let output = command::run(&command, &who, arguments.into_bytes(), &[]).await?;
+            let output = match &*program {
+                Program::Command(command) => command::run(command, &who, input, &[]).await?,
+                Program::Component(component) => component::run(component, &who, input).await?,
+            };
             Ok(Response::Json(json_text(&who, output)?))
         })
     })

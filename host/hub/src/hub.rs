@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Doors, HostBridges, Sampler, Tools};
+use cellar_bridges::{Doors, HostBridges, Sampler, Tools, keep_compiled_in};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
 use cellar_engine::{
@@ -214,6 +214,8 @@ impl Hub {
 
     fn with(host: Host, host_config: HostConfig, config: HubConfig, file: Config, doors: Arc<dyn Doors>) -> Hub {
         let journals = config.journals.clone();
+        // Beside the guests' compiled code.
+        keep_compiled_in(host_config.cache.join("tools"));
         let inner = Arc::new(Inner {
             charts: Charts::new(host.clone()),
             host,

@@ -99,6 +99,8 @@ pub struct ServerTable {
     pub idle_after: Option<u64>,
     /// `logs`: `text`, the default, or `json`, an object a line.
     pub logs: Option<Logs>,
+    /// `isolate`: how the process is confined.
+    pub isolate: Isolate,
     /// `traces`: the collector that requests are told to as OpenTelemetry has it, `http://127.0.0.1:4318/v1/traces`; none
     /// unless given.
     pub traces: Option<String>,
@@ -127,6 +129,18 @@ pub fn secure_url(text: &str) -> Option<Url> {
         url::Host::Ipv6(address) => address.is_loopback(),
     };
     (url.scheme() == "https" || (url.scheme() == "http" && is_here)).then_some(url)
+}
+
+/// How the process of a server is confined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Isolate {
+    /// By each layer that the kernel has: when nothing is said.
+    #[default]
+    Usual,
+    /// `process`: by landlock and seccomp, without which it does not start.
+    Process,
+    /// `none`: not at all.
+    None,
 }
 
 /// The form of what is logged.

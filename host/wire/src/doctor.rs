@@ -20,6 +20,8 @@ pub struct DoctorJson {
     pub folders: FoldersJson,
     pub config: ConfigJson,
     pub host: HostJson,
+    /// How `cellar serve` would be confined, in words.
+    pub isolation: String,
     pub machine: MachineJson,
     /// What is needed and missing, each with its remedy.
     pub problems: Vec<String>,
@@ -147,7 +149,12 @@ pub struct MachineJson {
     pub cpu_features: Vec<String>,
     pub kernel: String,
     pub pagemap_scan: bool,
-    pub landlock: bool,
+    /// The version of landlock's interface that is used, 1 to 6, if the kernel has it.
+    pub landlock: Option<u32>,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Whether there are keys that protect memory.
+    pub protection_keys: bool,
     /// The font that charts are drawn with.
     pub font: Option<String>,
 }

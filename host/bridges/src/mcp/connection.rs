@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{Server, transport::http};
 use crate::{
-    command::{self, ERROR_BYTES_MAX, Group, last_lines},
+    command::{self, ERROR_BYTES_MAX, last_lines},
     options::{McpServer, McpTransport},
     text::clip,
     tools::{Granted, Tools, who},
@@ -46,8 +46,7 @@ pub(super) struct Connection {
 
 /// The server's process; its group is killed when this is dropped.
 struct Process {
-    _group: Group,
-    child: Mutex<tokio::process::Child>,
+    child: Mutex<cellar_worker::Process>,
     errors: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -78,14 +77,14 @@ impl Connection {
         let watcher = Watcher { is_stale: Arc::default() };
         let (service, process) = match &options.transport {
             McpTransport::Command(command) => {
-                let mut child = command::start(command, &[]).map_err(|error| format!("cannot be started: {error}"))?;
-                let group = Group::of(&child);
+                let started = command::start(command, &[]).await;
+                let mut child = started.map_err(|error| format!("cannot be started: {error}"))?;
                 let errors = Arc::default();
                 if let Some(stderr) = child.stderr.take() {
                     tokio::spawn(keep_tail(stderr, Arc::clone(&errors)));
                 }
                 let streams = child.stdout.take().zip(child.stdin.take()).ok_or("has no streams")?;
-                let process = Process { _group: group, child: Mutex::new(child), errors };
+                let process = Process { child: Mutex::new(child), errors };
                 match serve_client(watcher, streams).await {
                     Ok(service) => (service, Some(process)),
                     Err(error) => {
@@ -191,8 +190,8 @@ impl Process {
     /// How it ended, if it has, and its last lines on standard error.
     fn last_words(&self) -> String {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = child.try_wait().ok().flatten();
-        let ending = status.map(|status| format!("; its process {}", command::ending(status))).unwrap_or_default();
+        let ending =
+            child.ended().map(|status| format!("; its process {}", command::ending(status))).unwrap_or_default();
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         format!("{ending}{}", last_lines(&errors))
     }

@@ -5,6 +5,7 @@ mod connectors;
 mod http;
 mod runtime;
 mod server;
+mod tools;
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +14,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{
-    Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, TIERS, Tool, quote,
-};
+use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, TIERS, quote};
 use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed},
@@ -32,8 +31,6 @@ use crate::{
 
 /// Where the remote store of artifacts is, and what is said of it.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
-/// Tools that every session has.
-const OWN_TOOLS: [&str; 1] = ["read"];
 /// Seconds a command or a model may be given.
 const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// Kernels that a host may be given room for.
@@ -275,24 +272,6 @@ impl Parser<'_> {
             }
         }
         named
-    }
-
-    fn tools(&mut self, fields: &Fields<'_>) -> BTreeMap<String, Tool> {
-        let tools = self.named(fields, "tools", Parser::tool);
-        for name in tools.keys().filter(|name| OWN_TOOLS.contains(&name.as_str())) {
-            let message = format_args!("every session has a tool `{name}`: choose another name");
-            self.problems.add(&format!("tools.{name}"), message);
-        }
-        tools
-    }
-
-    fn tool(&mut self, at: &At<'_>) -> Option<Tool> {
-        let known = ["command", "description", "schema", "environment", "inherit", "timeout"];
-        let fields = at.fields(&known, &mut self.problems)?;
-        let command = self.command(&fields, 60);
-        let description = self.text(&fields, "description").unwrap_or_default();
-        let schema = fields.get("schema").and_then(|at| self.schema(&at));
-        Some(Tool { command: command?, description, schema })
     }
 
     fn mcp(&mut self, at: &At<'_>) -> Option<McpServer> {

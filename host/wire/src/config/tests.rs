@@ -1,5 +1,5 @@
 use super::*;
-use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, SecretSource, Spawns};
+use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Program, SecretSource, Spawns};
 use cellar_engine::files::Access;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
@@ -42,11 +42,39 @@ fn an_agent_is_started_or_asked_and_policies_name_agents() {
 }
 
 #[test]
+fn a_server_is_confined_as_far_as_can_be_or_as_it_says() {
+    let isolate = |text: &str| parse(text).expect("valid").server.isolate;
+    assert_eq!(isolate(""), Isolate::Usual);
+    assert_eq!(isolate("[server]\nisolate = \"process\""), Isolate::Process);
+    assert_eq!(isolate("[server]\nisolate = \"none\""), Isolate::None);
+    let expected = "server.isolate: expected \"process\" or \"none\", found \"tenant\"";
+    assert_eq!(problems("[server]\nisolate = \"tenant\""), [expected]);
+}
+
+#[test]
+fn a_tool_is_a_command_or_a_component() {
+    let either = "tools.a: expected either `command`, a program of this machine, or `component`, one for a sandbox";
+    assert_eq!(problems("[tools.a]\ntimeout = 1"), [either]);
+    assert_eq!(problems("[tools.a]\ncommand = [\"x\"]\ncomponent = \"x.wasm\""), [either]);
+    let beside = "tools.a.memory_mib: only has a meaning beside `component`";
+    assert_eq!(problems("[tools.a]\ncommand = [\"x\"]\nmemory_mib = 5"), [beside]);
+    let component = "[tools.a]\ncomponent = \"x.wasm\"\n";
+    let most = "tools.a.memory_mib: expected an integer from 1 to 2048, found 4096";
+    assert_eq!(problems(&format!("{component}memory_mib = 4096")), [most]);
+    let config = parse(component).expect("valid");
+    let Program::Component(granted) = &config.bridges.tools["a"].program else { panic!("a component") };
+    assert_eq!(granted.program.memory_bytes, 64 << 20);
+    assert_eq!((granted.program.timeout, granted.program.fuel), (Duration::from_secs(60), None));
+    assert!(granted.program.mounts.is_empty() && granted.program.environment.is_empty());
+}
+
+#[test]
 fn a_pack_has_primitives_of_commands() {
     assert_eq!(problems("[runtime.a]\nversion = 1"), ["runtime.a.version: expected a string, found 1"]);
     let name = "expected a name of letters, digits, `_` and `-`, with dots between such";
     assert_eq!(problems("[runtime.a.\"b..c\"]\ncommand = [\"x\"]"), [format!("runtime.a[\"b..c\"]: {name}")]);
-    let missing = "runtime.a.b.command: expected an array of strings, the program first, found nothing";
+    let missing =
+        "runtime.a.b: expected either `command`, a program of this machine, or `component`, one for a sandbox";
     assert_eq!(problems("[runtime.a.b]\ndescription = \"x\""), [missing]);
 }
 
@@ -64,6 +92,15 @@ MODE = "fast"
 [tools.add.schema]
 type = "object"
 required = ["a"]
+[tools.words]
+component = "words.wasm"
+arguments = ["--all"]
+mounts = { "/data" = "data", "/out" = { host = "/srv/out", write = true } }
+environment = { MODE = "fast" }
+inherit = ["TOKEN"]
+memory_mib = 16
+fuel = 1000
+timeout = 5
 [runtime.geo]
 version = "2"
 description = "places"
@@ -129,17 +166,28 @@ fn the_documented_file_is_understood() {
     let file = SecretSource::File(Path::new("/etc/cellar/./secret.txt").to_owned());
     assert_eq!(config.bridges.secrets, [SecretSource::Variable("WEBHOOK".to_owned()), file]);
     let add = &config.bridges.tools["add"];
-    assert_eq!(add.command.argv, ["python3", "add.py"]);
-    assert_eq!(add.command.folder, Path::new("/etc/cellar"));
-    assert_eq!(add.command.timeout, Duration::from_secs(5));
-    assert_eq!(add.command.environment, [("MODE".to_owned(), "fast".to_owned())]);
-    assert_eq!(add.command.inherit, ["TOKEN"]);
+    let Program::Command(command) = &add.program else { panic!("a command: {add:?}") };
+    assert_eq!(command.argv, ["python3", "add.py"]);
+    assert_eq!(command.folder, Path::new("/etc/cellar"));
+    assert_eq!(command.timeout, Duration::from_secs(5));
+    assert_eq!(command.environment, [("MODE".to_owned(), "fast".to_owned())]);
+    assert_eq!(command.inherit, ["TOKEN"]);
     assert_eq!(add.schema, Some(serde_json::json!({"type": "object", "required": ["a"]})));
+    let Program::Component(words) = &config.bridges.tools["words"].program else { panic!("a component") };
+    assert_eq!(
+        (words.program.file.as_path(), &words.inherit[..]),
+        (Path::new("/etc/cellar/words.wasm"), &["TOKEN".to_owned()][..])
+    );
+    let folders: Vec<_> = words.program.mounts.iter().map(|mount| (mount.host.as_path(), mount.access)).collect();
+    let expected = [(Path::new("/etc/cellar/data"), Access::ReadOnly), (Path::new("/srv/out"), Access::ReadWrite)];
+    assert_eq!(folders, expected);
+    assert_eq!((words.program.memory_bytes, words.program.fuel), (16 << 20, Some(1_000)));
     let geo = &config.bridges.runtime["geo"];
     assert_eq!((geo.version.as_deref(), geo.description.as_str()), (Some("2"), "places"));
     let length = &geo.primitives["route.length"];
     assert_eq!(length.result, Some(serde_json::json!({"type": "number"})));
-    assert_eq!((&length.tool.command.argv[0][..], length.tool.command.timeout), ("./length", Duration::from_secs(5)));
+    let Program::Command(length) = &length.tool.program else { panic!("a command: {length:?}") };
+    assert_eq!((&length.argv[0][..], length.timeout), ("./length", Duration::from_secs(5)));
     let files = &config.bridges.mcp["files"];
     assert_eq!((files.tools.as_deref(), files.prefix.as_str()), (Some(&["read".to_owned()][..]), "files_"));
     assert!(matches!(&files.transport, McpTransport::Command(command) if command.inherit == ["TOKEN"]));

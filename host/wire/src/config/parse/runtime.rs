@@ -1,10 +1,10 @@
-//! `[runtime]` of a `cellar.toml`: packs of primitives that are commands.
+//! `[runtime]` of a `cellar.toml`: packs of primitives that are commands or components.
 
 use std::collections::BTreeMap;
 
-use cellar_bridges::{Primitive, RuntimePack, Tool};
+use cellar_bridges::{Primitive, RuntimePack};
 
-use super::Parser;
+use super::{Parser, tools::TOOL_KEYS};
 use crate::check::{At, Fields};
 
 /// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs.
@@ -41,12 +41,9 @@ impl Parser<'_> {
     }
 
     fn primitive(&mut self, at: &At<'_>) -> Option<Primitive> {
-        let known = ["command", "description", "schema", "result", "environment", "inherit", "timeout"];
-        let fields = at.fields(&known, &mut self.problems)?;
-        let command = self.command(&fields, 60);
-        let description = self.text(&fields, "description").unwrap_or_default();
-        let schema = fields.get("schema").and_then(|at| self.schema(&at));
+        let fields = at.fields(&[&TOOL_KEYS[..], &["result"]].concat(), &mut self.problems)?;
+        let tool = self.tool(at, &fields);
         let result = fields.get("result").and_then(|at| self.schema(&at));
-        Some(Primitive { tool: Tool { command: command?, description, schema }, result })
+        Some(Primitive { tool: tool?, result })
     }
 }

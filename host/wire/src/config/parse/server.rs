@@ -7,7 +7,7 @@ use url::Url;
 use super::Parser;
 use crate::{
     check::At,
-    config::{Logs, OauthTable, ServerTable, TenantTable, secure_url},
+    config::{Isolate, Logs, OauthTable, ServerTable, TenantTable, secure_url},
     server::IDLE_AFTER_MAX,
 };
 
@@ -24,6 +24,7 @@ impl Parser<'_> {
             "connections",
             "drain",
             "idle_after",
+            "isolate",
             "logs",
             "traces",
             "oauth",
@@ -49,6 +50,14 @@ impl Parser<'_> {
         table.tokens = tokens.map(|path| self.path(path));
         table.oauth = fields.get("oauth").and_then(|at| self.oauth(&at));
         table.durable = fields.get("durable").and_then(|at| at.boolean(&mut self.problems));
+        if let Some(at) = fields.get("isolate") {
+            match at.text(&mut self.problems) {
+                Some("process") => table.isolate = Isolate::Process,
+                Some("none") => table.isolate = Isolate::None,
+                Some(_) => at.expected("\"process\" or \"none\"", &mut self.problems),
+                None => {}
+            }
+        }
         if let Some(at) = fields.get("logs") {
             match at.text(&mut self.problems) {
                 Some("text") => table.logs = Some(Logs::Text),
