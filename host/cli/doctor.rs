@@ -3,7 +3,9 @@
 use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
-use cellar_bridges::{HostBridges, Options, is_too_short, learn_named};
+use cellar_bridges::{
+    HostBridges, Options, Program, Tool, check_component, is_too_short, keep_compiled_in, learn_named,
+};
 use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, HostConfig, Limits,
@@ -13,6 +15,7 @@ use cellar_engine::{
     files::Access,
     guests::{GuestState, GuestStatus, guest_status},
 };
+use cellar_isolation::Available;
 
 use crate::{
     args::{DoctorArguments, Folders},
@@ -23,7 +26,8 @@ use crate::{
 };
 use cellar_setup::ObjectRemote;
 use cellar_wire::{
-    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson, config::Config,
+    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson,
+    config::{Config, Isolate},
 };
 
 const HEADER: Style = Style::new().bold();
@@ -38,6 +42,7 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let host = setup::host_config(folders)?;
     let config = arguments.config.as_deref().map(Config::load).transpose()?;
     let config = config.unwrap_or_default();
+    keep_compiled_in(host.cache.join("tools"));
     let mut report = report(&host, arguments.config.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
     ask_remote(&mut report, config.artifacts.remote).await;
@@ -76,6 +81,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         memory_mib: cellar_setup::memory_bytes() >> 20,
         is_set: config.host.kernels.is_some(),
     };
+    let isolation = isolation(config.server.isolate, &mut problems);
     let config = config_json(path, config);
     if let Some(name) = config.llm_key_missing() {
         problems.push(format!("llm() has no key: set the environment variable `{name}`"));
@@ -92,6 +98,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         folders: FoldersJson { guests: host.guests.clone(), cache: host.cache.clone() },
         config,
         host: host_json,
+        isolation,
         machine,
         problems,
     }
@@ -106,8 +113,15 @@ fn is_needed(guest: &str, config: &Config) -> bool {
     }
 }
 
-/// Starts the MCP servers and asks the connectors, which is the only way to know that they can be reached.
+/// Compiles components, starts the MCP servers and asks the connectors, which is the only way to know that they can be reached.
 async fn ask_servers(report: &mut DoctorJson, bridges: Options) {
+    for (place, program) in programs(&bridges) {
+        if let Program::Component(component) = program
+            && let Err(reason) = check_component(component).await
+        {
+            report.problems.push(format!("{place} {reason}"));
+        }
+    }
     let bridges = HostBridges::new(bridges);
     for (name, probed) in bridges.probe_connectors().await {
         match probed {
@@ -170,7 +184,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
     };
     ConfigJson {
         path: path.map(Path::to_owned),
-        tools: config.bridges.tools.keys().cloned().collect(),
+        tools: config.bridges.tools.iter().map(|(name, each)| tool(name, each)).collect(),
         mcp: Vec::new(),
         runtime: config.bridges.runtime.keys().cloned().collect(),
         agents: config.bridges.agents.keys().cloned().collect(),
@@ -199,14 +213,35 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
     }
 }
 
+/// What tools and primitives run, each with its place in the file.
+fn programs(options: &Options) -> impl Iterator<Item = (String, &Program)> {
+    let tools = options.tools.iter().map(|(name, tool)| (format!("tools.{name}"), &tool.program));
+    let primitives = options.runtime.iter().flat_map(|(pack, of)| {
+        of.primitives.iter().map(move |(name, each)| (format!("runtime.{pack}.{name}"), &each.tool.program))
+    });
+    tools.chain(primitives)
+}
+
+/// A tool, and what it is if it is no command.
+fn tool(name: &str, tool: &Tool) -> String {
+    match &tool.program {
+        Program::Command(_) => name.to_owned(),
+        Program::Component(component) => {
+            let program = &component.program;
+            let fuel = program.fuel.map(|fuel| format!(", {fuel} of fuel")).unwrap_or_default();
+            let (mib, seconds) = (program.memory_bytes >> 20, program.timeout.as_secs());
+            format!("{name} (a component with {mib} MiB, {seconds} s{fuel})")
+        }
+    }
+}
+
 /// Credentials by their names, each with whether it is hidden; of commands' variables those that cannot be.
 fn secrets(options: &Options) -> Vec<String> {
     let named = options.secrets.iter().map(|source| format!("{source} {}", learn_named(source)));
-    let tools = options.tools.values().map(|tool| &tool.command);
-    let primitives = options.runtime.values().flat_map(|pack| pack.primitives.values().map(|each| &each.tool.command));
-    let variables = tools.chain(primitives).flat_map(|command| {
-        let inherited = command.inherit.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
-        command.environment.iter().cloned().chain(inherited)
+    let variables = programs(options).flat_map(|(_, program)| {
+        let (environment, inherit) = program.variables();
+        let inherited = inherit.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        environment.iter().cloned().chain(inherited)
     });
     let short = variables.filter(|(name, value)| is_too_short(name, value));
     named.chain(short.map(|(name, _)| format!("{name} too short to be hidden"))).collect()
@@ -262,16 +297,33 @@ fn wasmtime_version() -> &'static str {
 /// What of this machine makes sandboxes faster or tighter.
 fn machine() -> MachineJson {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    let Available { landlock, seccomp, protection_keys } = cellar_isolation::available();
     MachineJson {
         architecture: std::env::consts::ARCH,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         cpu_features: cpu_features(),
         // Finds the pages that a cell touched without reading them; in the kernel since 6.7.
         pagemap_scan: kernel_is_at_least(&release, (6, 7)),
-        landlock: modules.split(',').any(|module| module.trim() == "landlock"),
+        landlock,
+        seccomp,
+        protection_keys,
         font: cellar_charts::font(),
         kernel: release,
+    }
+}
+
+/// How `cellar serve` would be confined here. What cannot be kept is a problem.
+fn isolation(asked: Isolate, problems: &mut Vec<String>) -> String {
+    let Available { landlock, seccomp, .. } = cellar_isolation::available();
+    let layers = [landlock.map(|_| "landlock"), seccomp.then_some("seccomp")];
+    let layers: Vec<&str> = layers.into_iter().flatten().collect();
+    let found = if layers.is_empty() { "nothing".to_owned() } else { layers.join(" and ") };
+    if asked == Isolate::Process && layers.len() < 2 {
+        problems.push(format!("`[server] isolate` cannot be kept: the kernel has {found} of landlock and seccomp"));
+    }
+    match asked {
+        Isolate::None => "none: `[server] isolate` says so".to_owned(),
+        _ => format!("`cellar serve` confines itself by {found}"),
     }
 }
 
@@ -316,7 +368,11 @@ fn text(report: &DoctorJson, look: Look) -> String {
         .item("cpu", &format!("{}, {} cores, {}", machine.architecture, machine.cores, or_none(&machine.cpu_features)));
     lines.item("kernel", &machine.kernel);
     lines.item("pagemap scan", yes(machine.pagemap_scan));
-    lines.item("landlock", yes(machine.landlock));
+    let version = |version: u32| format!("yes, with version {version} of its interface");
+    lines.item("landlock", &machine.landlock.map_or("no".to_owned(), version));
+    lines.item("seccomp", yes(machine.seccomp));
+    lines.item("protection keys", if machine.protection_keys { "yes, and not used" } else { "no" });
+    lines.item("isolation", &report.isolation);
     lines.item("font", machine.font.as_deref().unwrap_or("none"));
     if !report.problems.is_empty() {
         lines.header("missing");

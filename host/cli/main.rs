@@ -98,7 +98,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Replay(arguments) => on_runtime(replay::replay(&folders, arguments)),
         Command::Repl(arguments) => on_runtime(repl::repl(&folders, arguments)),
         Command::Stdio(arguments) => on_runtime(stdio::stdio(&folders, arguments)),
-        Command::Serve(arguments) => on_runtime(serve::serve(&folders, arguments)),
+        Command::Serve(arguments) => serve::serve(&folders, arguments),
         Command::Mcp(arguments) => on_runtime(mcp::mcp(&folders, arguments)),
         Command::Kernel(arguments) => match arguments.command {
             KernelCommand::Install(arguments) => kernel::install_kernels(&folders, &arguments),
@@ -127,6 +127,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
                 cellar_tables::convert::JOB => {
                     cellar_tables::convert::serve(seconds, request.as_deref().unwrap_or_default())
                 }
+                cellar_worker::HELP => cellar_worker::help(),
                 _ => Err(std::io::ErrorKind::InvalidInput.into()),
             };
             done.map_err(CliError::Start)?;

@@ -18,7 +18,7 @@ use crate::{
 };
 use cellar_hub::{HubError, LineError};
 use cellar_jupyter::KernelError;
-use cellar_server::{ServeError, TokenError};
+use cellar_server::{ConfineError, ServeError, TokenError};
 use cellar_setup::SetupError;
 use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
 
@@ -167,7 +167,7 @@ impl From<KernelError> for CliError {
 impl From<ServeError> for CliError {
     fn from(error: ServeError) -> CliError {
         match error {
-            ServeError::Setup(error) => error.into(),
+            ServeError::Setup(error) | ServeError::Confine(ConfineError::Setup(error)) => error.into(),
             ServeError::Hub(error) => error.into(),
             ServeError::Tokens(error) => CliError::Token(error),
             other => CliError::Serve(other),
@@ -226,6 +226,7 @@ impl CliError {
         match self {
             CliError::Invalid(_) | CliError::Usage { .. } | CliError::Read { .. } => EXIT_USAGE,
             CliError::Serve(ServeError::Tenants(_) | ServeError::Listen { .. }) => EXIT_USAGE,
+            CliError::Serve(ServeError::Confine(ConfineError::Layer(_))) => EXIT_USAGE,
             CliError::Kernel(_) => EXIT_USAGE,
             CliError::Token(TokenError::NameFull { .. } | TokenError::Full | TokenError::Unknown(_)) => EXIT_USAGE,
             CliError::Engine(error) if is_caller_fault(error) => EXIT_USAGE,
@@ -275,6 +276,9 @@ impl CliError {
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
             CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",
+            CliError::Serve(ServeError::Confine(_)) => {
+                "without `isolate = \"process\"` under [server], the layers that the kernel has are enough"
+            }
             CliError::Token(TokenError::NameFull { .. }) => "revoke one of them with `cellar token revoke ID`",
             CliError::Token(TokenError::Unknown(_)) => "list them with `cellar token list`",
             CliError::Kernel(KernelError::Bind { .. }) => "Jupyter chooses other ports when it starts the kernel again",

@@ -1,32 +1,54 @@
 //! `cellar serve`: sessions and runs over HTTP. The server is `cellar_server`; here it is told when to stop.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use cellar_server::{Server, ServerConfig};
+use cellar_server::{Isolation, ServeError, Server, ServerConfig};
 use cellar_setup::Overrides;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     args::{Folders, ServeArguments},
-    output,
+    on_runtime, output,
     report::{CliError, EXIT_COMPLETE, print_progress},
     socket::SessionDoors,
 };
 
-/// Serves until it is told to stop.
+/// Confines this process, and serves until it is told to stop. Nothing else may run in it yet.
 ///
 /// # Errors
-/// The configuration is not valid, or the address is in use.
-pub(crate) async fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, CliError> {
+/// The configuration is not valid, the address is in use, or the process cannot be confined as it is asked to be.
+pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, CliError> {
     let (folders, overrides) = (folders.into(), Overrides::from(&arguments.granted));
     let (mut config, token) = ServerConfig::new(&folders, &overrides, print_progress)?;
     config.listen = arguments.listen.unwrap_or(config.listen);
     let store = folders.store()?;
+    config.check()?;
+    let listener = config.listen()?;
+    let confined = config.confine().map_err(ServeError::from)?;
+    let served = Served { config, isolation: confined.isolation.clone(), listener, store, token };
+    on_runtime(serve_on(served))
+}
+
+/// What is served, where, and in which bounds.
+struct Served {
+    config: ServerConfig,
+    isolation: Isolation,
+    listener: std::net::TcpListener,
+    store: PathBuf,
+    token: Option<String>,
+}
+
+async fn serve_on(served: Served) -> Result<u8, CliError> {
+    let Served { config, isolation, listener, store, token } = served;
     let tenants: Vec<String> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let mut reload = signal(SignalKind::hangup()).map_err(CliError::Start)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Start)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Start)?;
-    let (server, listener) = Server::open(config, Arc::new(SessionDoors)).await?;
+    let listener = TcpListener::from_std(listener).map_err(CliError::Start)?;
+    let server = Server::open(config, isolation, Arc::new(SessionDoors))?;
     let address = listener.local_addr().map_err(CliError::Start)?;
     let reach =
         if address.ip().is_loopback() { "from this machine alone" } else { "from wherever this address is reached" };

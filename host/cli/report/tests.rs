@@ -5,6 +5,7 @@ use cellar_engine::{
     bridges::{CallError, CallErrorKind},
     files::MountError,
 };
+use cellar_isolation::IsolationError;
 
 use super::*;
 
@@ -55,6 +56,7 @@ fn errors() -> Vec<CliError> {
         CliError::Folder { what: "cache", flag: "--cache" },
         CliError::BrokeOff,
         CliError::Serve(ServeError::Listen { address: ([127, 0, 0, 1], 8700).into(), source: not_found() }),
+        CliError::Serve(ServeError::Confine(ConfineError::Layer(IsolationError::Missing("landlock")))),
         CliError::Kernel(KernelError::Bind { address: text("127.0.0.1:8701"), source: not_found() }),
         CliError::Token(TokenError::Unknown(text("4k2v"))),
         CliError::Start(not_found()),

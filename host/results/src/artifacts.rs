@@ -303,7 +303,7 @@ impl ArtifactStore {
     /// `Io` when it cannot be made, or belongs to somebody else.
     pub fn temporary(quota: ArtifactQuota) -> Result<ArtifactStore, ArtifactError> {
         let user = rustix::process::geteuid().as_raw();
-        let folder = std::env::temp_dir().join(format!("cellar-artifacts-{user}"));
+        let folder = tempfile::env::temp_dir().join(format!("cellar-artifacts-{user}"));
         make_folder(&folder).map_err(failed(&folder, "make"))?;
         let found = fs::symlink_metadata(&folder).map_err(failed(&folder, "read"))?;
         if !found.is_dir() || found.uid() != user || found.permissions().mode() & 0o077 != 0 {

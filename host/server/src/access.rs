@@ -157,6 +157,11 @@ pub struct NewToken {
 }
 
 impl TokenFile {
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file at this path, which need not be there yet.
     pub fn new(path: PathBuf) -> TokenFile {
         TokenFile { path }

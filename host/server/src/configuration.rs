@@ -95,6 +95,7 @@ impl ServerConfig {
             connections_max: count(server.connections, CONNECTIONS_MAX),
             drain: Duration::from_secs(server.drain.unwrap_or(DRAIN_SECONDS)),
             traces: server.traces.as_ref().and_then(|url| url.parse().ok()),
+            isolate: server.isolate,
             progress,
         };
         Ok((config, text))

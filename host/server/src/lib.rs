@@ -11,6 +11,7 @@ mod configuration;
 mod e2b;
 mod files;
 mod gate;
+mod isolation;
 mod jupyter;
 mod listen;
 mod looks;
@@ -50,11 +51,12 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub use configuration::{LISTEN, OWN_TENANT};
+pub use isolation::{ConfineError, Confined, Isolation};
 pub use mcp::serve_mcp;
 pub use tenant::TenantConfig;
 
 use access::Tokens;
-use cellar_wire::config::OauthTable;
+use cellar_wire::config::{Isolate, OauthTable};
 use metrics::Metrics;
 use tenant::Tenant;
 use traces::Traces;
@@ -83,6 +85,8 @@ pub struct ServerConfig {
     pub drain: Duration,
     /// The collector that requests are told to.
     pub traces: Option<Uri>,
+    /// How the process is confined.
+    pub isolate: Isolate,
     /// What hears that a guest is being made ready.
     pub progress: Progress,
 }
@@ -106,6 +110,9 @@ pub enum ServeError {
     /// Tokens of an authorization server cannot be checked.
     #[error("cannot ask an authorization server: {0}")]
     Oauth(String),
+    /// The process cannot be confined.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
     /// The address cannot be listened at.
     #[error("cannot listen at {address}")]
     Listen {
@@ -150,26 +157,47 @@ struct Inner {
     mcp: BTreeMap<String, mcp::Endpoint>,
     /// Whose tokens it takes besides its own.
     issuer: Option<oauth::Issuer>,
+    /// What holds for this process.
+    isolation: Isolation,
+}
+
+impl ServerConfig {
+    /// Finds out whether tenants can be granted what they are.
+    ///
+    /// # Errors
+    /// `Tenants`, with all that is wrong.
+    pub fn check(&self) -> Result<(), ServeError> {
+        let fault = |tenant: &TenantConfig| tenant.check().err().map(|fault| (tenant.name.clone(), fault));
+        let faults: Vec<(String, SetupError)> = self.tenants.iter().filter_map(fault).collect();
+        if faults.is_empty() { Ok(()) } else { Err(ServeError::Tenants(faults)) }
+    }
+
+    /// Listens, without answering yet.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn listen(&self) -> Result<std::net::TcpListener, ServeError> {
+        let address = self.listen;
+        let listen = || -> io::Result<std::net::TcpListener> {
+            let listener = std::net::TcpListener::bind(address)?;
+            // As many may wait as the system lets.
+            rustix::net::listen(&listener, LISTEN_BACKLOG)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        listen().map_err(|source| ServeError::Listen { address, source })
+    }
 }
 
 impl Server {
-    /// Makes a server ready, and listens. Nothing is answered before [`Server::serve`].
+    /// Makes a server ready in a process for which `isolation` holds. Nothing is answered before [`Server::serve`].
     ///
     /// # Errors
-    /// What is wrong with the configuration, all of it at once; the host, a store or the address fails.
-    pub async fn open(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<(Server, TcpListener), ServeError> {
-        let faults: Vec<(String, SetupError)> = config
-            .tenants
-            .iter()
-            .filter_map(|tenant| tenant.check().err().map(|fault| (tenant.name.clone(), fault)))
-            .collect();
-        if !faults.is_empty() {
-            return Err(ServeError::Tenants(faults));
-        }
+    /// What is wrong with the configuration, all of it at once; the host or a store fails.
+    pub fn open(config: ServerConfig, isolation: Isolation, doors: Arc<dyn Doors>) -> Result<Server, ServeError> {
+        config.check()?;
         let issuer = config.oauth.map(oauth::Issuer::new).transpose().map_err(ServeError::Oauth)?;
         let tokens = config.tokens.list()?;
-        let address = config.listen;
-        let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
         let mut tenants = BTreeMap::new();
         for tenant in config.tenants {
@@ -193,8 +221,9 @@ impl Server {
             traces: Traces::new(config.traces),
             mcp,
             issuer,
+            isolation,
         }));
-        Ok((server, listener))
+        Ok(server)
     }
 
     /// Answers requests until `stop` comes; then it takes no new work, gives what runs the time that it may take, stores
@@ -223,6 +252,11 @@ impl Server {
         store_all(self.0.tenants.values()).await;
         // What was said last is sent, as far as somebody reads it.
         let _ = tokio::time::timeout(LAST_WORDS_TIMEOUT, served).await;
+    }
+
+    /// What holds for the process.
+    pub(crate) fn isolation(&self) -> &Isolation {
+        &self.0.isolation
     }
 
     /// Takes up what the file of tokens says now.
@@ -272,6 +306,8 @@ async fn store_all(tenants: impl Iterator<Item = &Arc<Tenant>>) {
     }
 }
 
+/// Connections that may wait until they are taken.
+const LISTEN_BACKLOG: i32 = 4_096;
 /// How long readers may take to read the last answers when the server stops.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long sessions may take to be stored when the server stops.

@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use crate::{
+    Isolation, Server,
     gate::{self, Call, page},
     problem::Answer,
     repeats::Repeat,
@@ -117,9 +118,16 @@ pub(crate) async fn tenant(call: Call) -> Answer {
         "tenant": call.tenant.name,
         "sessionsOpen": sessions.len(),
         "runsUnderWay": runs,
+        "isolation": isolation(&call.server),
         "limits": { "sessions": limits.0, "runs": limits.1, "requestsPerSecond": limits.2 },
     });
     gate::json(StatusCode::OK, &body)
+}
+
+/// What holds for the process that serves this tenant.
+fn isolation(server: &Server) -> serde_json::Value {
+    let Isolation { layers, connects } = server.isolation();
+    json!({ "landlock": layers.landlock, "seccomp": layers.seccomp, "connects": connects })
 }
 
 /// `GET /v1/languages`

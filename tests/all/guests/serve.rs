@@ -16,6 +16,7 @@ mod calls;
 mod described;
 mod e2b;
 mod hostile;
+mod isolation;
 mod jupyter;
 mod kept;
 mod lines;

@@ -1,0 +1,200 @@
+//! Confines the process of the server to what its configuration needs, before anything else of it runs.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use cellar_bridges::{
+    AgentTransport, Connector, ConnectorKind, McpTransport, Options, Program, SecretSource, command_recipes,
+};
+use cellar_files::{Access, Mount};
+use cellar_isolation::{InForce, IsolationError, Needs, confine};
+use cellar_setup::{Granted, SetupError};
+use cellar_wire::config::Isolate;
+use tempfile::TempDir;
+
+use crate::ServerConfig;
+
+/// What holds for the process of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// The layers.
+    pub layers: InForce,
+    /// Why the process may connect to others: the tables that say so. Empty when it may not.
+    pub connects: Vec<&'static str>,
+}
+
+/// A process that was confined. Its temporary files are gone with this.
+#[derive(Debug)]
+pub struct Confined {
+    /// What holds.
+    pub isolation: Isolation,
+    _temporary: Option<TempDir>,
+}
+
+/// Why the process of a server cannot be confined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfineError {
+    /// What tenants are granted cannot be.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// A layer that was asked for is missing, or the kernel refuses.
+    #[error("`[server] isolate` cannot be kept")]
+    Layer(#[from] IsolationError),
+    /// A folder for temporary files, or the process that starts others, cannot be made.
+    #[error("cannot confine this process")]
+    Io(#[from] io::Error),
+}
+
+impl ServerConfig {
+    /// Confines this process for good, if the configuration does not say that it is not to be. Other programs are run by
+    /// a helper from then on, for which `cellar_worker::offer` was called. There must be one thread still, and nothing can
+    /// be listened at afterwards.
+    ///
+    /// # Errors
+    /// What tenants are granted cannot be, a layer is missing that was asked for, or the system fails.
+    pub fn confine(&self) -> Result<Confined, ConfineError> {
+        if self.isolate == Isolate::None {
+            return Ok(Confined { isolation: Isolation::default(), _temporary: None });
+        }
+        let temporary = temporary_folder()?;
+        // Only the first one of a process can be set; a second server in it keeps to that.
+        let _ = tempfile::env::override_temp_dir(temporary.path());
+        let mut plan = Plan::default();
+        plan.server(self)?;
+        // What is removed must lie in a folder that may be written to.
+        plan.needs.write.extend(temporary.path().parent().map(Path::to_owned));
+        let available = cellar_isolation::available();
+        if available.landlock.is_none() && !available.seccomp && self.isolate == Isolate::Usual {
+            tracing::warn!("this process is not confined: the kernel has neither landlock nor seccomp");
+            return Ok(Confined { isolation: Isolation::default(), _temporary: Some(temporary) });
+        }
+        let recipes: Vec<_> = plan.recipes.into_iter().chain(cellar_worker::job_recipe()).collect();
+        cellar_worker::use_helper(&recipes)?;
+        let layers = confine(&plan.needs, self.isolate == Isolate::Process)?;
+        let isolation = Isolation { layers, connects: plan.connects };
+        Ok(Confined { isolation, _temporary: Some(temporary) })
+    }
+}
+
+/// A folder for temporary files, in one that belongs to this user alone.
+fn temporary_folder() -> io::Result<TempDir> {
+    let user = rustix::process::geteuid().as_raw();
+    let parent = std::env::temp_dir().join(format!("cellar-serve-{user}"));
+    match fs::DirBuilder::new().mode(0o700).create(&parent) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&parent)?;
+    if !found.is_dir() || found.uid() != user || found.permissions().mode() & 0o077 != 0 {
+        let parent = parent.display();
+        return Err(io::Error::other(format!("`{parent}` is not a folder that belongs to this user alone")));
+    }
+    tempfile::tempdir_in(parent)
+}
+
+/// What a server needs, as it is found out.
+#[derive(Debug, Default)]
+struct Plan {
+    needs: Needs,
+    connects: Vec<&'static str>,
+    recipes: Vec<cellar_worker::Recipe>,
+}
+
+impl Plan {
+    fn server(&mut self, server: &ServerConfig) -> Result<(), SetupError> {
+        self.needs.read.push(server.host.guests.clone());
+        self.folder(&server.host.cache);
+        self.needs.read.extend(server.tokens.path().parent().map(Path::to_owned));
+        if server.traces.is_some() {
+            self.connects("server.traces");
+        }
+        if server.oauth.is_some() {
+            self.connects("server.oauth");
+        }
+        for tenant in &server.tenants {
+            self.folder(&tenant.store);
+            let file = tenant.overrides.file()?;
+            self.needs.read.extend(tenant.overrides.config.clone());
+            self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
+            self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
+            let granted = Granted::new(&tenant.overrides, file)?;
+            self.mounts(&granted.session.mounts);
+            self.needs.read.extend(granted.session.packages.clone());
+            self.needs.write.extend(granted.session.workspace.clone());
+            self.bridges(&granted.bridges);
+        }
+        self.needs.connects = !self.connects.is_empty();
+        Ok(())
+    }
+
+    /// A folder that is written to, and made if it is not there: what is not there cannot be named.
+    fn folder(&mut self, folder: &Path) {
+        // Whoever uses it says what is wrong.
+        let _ = fs::create_dir_all(folder);
+        self.needs.write.push(folder.to_owned());
+    }
+
+    fn connects(&mut self, table: &'static str) {
+        if !self.connects.contains(&table) {
+            self.connects.push(table);
+        }
+    }
+
+    fn mounts(&mut self, mounts: &[Mount]) {
+        for mount in mounts {
+            let list = if mount.access == Access::ReadWrite { &mut self.needs.write } else { &mut self.needs.read };
+            list.push(mount.host.clone());
+        }
+    }
+
+    fn bridges(&mut self, options: &Options) {
+        self.recipes.extend(command_recipes(options));
+        if options.llm.is_some() {
+            self.connects("llm");
+        }
+        if !options.http.allow.is_empty() {
+            self.connects("http");
+        }
+        if options.mcp.values().any(|server| matches!(server.transport, McpTransport::Http { .. })) {
+            self.connects("mcp");
+        }
+        for agent in options.agents.values() {
+            match &agent.transport {
+                // It reaches its session by a socket of this process.
+                AgentTransport::Command(_) => self.needs.local_sockets = true,
+                _ => self.connects("agents"),
+            }
+        }
+        for connector in options.connectors.values() {
+            let Connector::Source(source) = connector else { continue };
+            match &source.kind {
+                // SQLite has files beside its own.
+                ConnectorKind::Sqlite { file, .. } => self.needs.read.extend(folder_of(file)),
+                ConnectorKind::Files { folder, .. } => self.needs.read.push(folder.clone()),
+                _ => self.connects("connectors"),
+            }
+        }
+        self.needs.read.extend(options.secrets.iter().filter_map(|secret| match secret {
+            SecretSource::File(path) => Some(path.clone()),
+            SecretSource::Variable(_) => None,
+        }));
+        let primitives = options.runtime.values().flat_map(|pack| pack.primitives.values().map(|each| &each.tool));
+        for tool in options.tools.values().chain(primitives) {
+            if let Program::Component(component) = &tool.program {
+                // An editor that changes the file may put another in its place.
+                self.needs.read.extend(folder_of(&component.program.file));
+                self.mounts(&component.program.mounts);
+            }
+        }
+    }
+}
+
+/// The folder that a file is in.
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    let parent = file.parent()?;
+    Some(if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent.to_owned() })
+}
