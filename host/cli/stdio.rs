@@ -1,20 +1,18 @@
 //! `cellar stdio`: sessions for a program that started this one. It writes requests, one JSON object a line, and reads
 //! events and answers the same way. What the lines mean is said in `cellar_hub`; here they are carried.
 
-use std::{
-    io::{self, BufRead},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use cellar_engine::{HostConfig, Snapshot};
 use cellar_hub::{Hub, HubConfig, HubError, Line, LineError, LineRead, Lines, OpenRequest, Place, TASKS_MAX};
 use cellar_setup::Overrides;
 use cellar_wire::{Caller, Open, REQUEST_BYTES_MAX, Refusal};
-use futures::future::BoxFuture;
+use futures::{Stream, future::BoxFuture, stream};
 use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt},
     signal::unix::{SignalKind, signal},
     sync::mpsc,
+    task::JoinError,
 };
 
 use crate::{
@@ -23,7 +21,7 @@ use crate::{
     sessions::{read_snapshot, write_snapshot},
     setup,
     socket::SessionDoors,
-    terminal::write_json,
+    terminal::{Input, Output},
 };
 
 /// KiB of events that wait for the caller, as they are before they are written as JSON.
@@ -32,8 +30,8 @@ const LINES_KIB_MAX: u32 = 64 << 10;
 const SESSIONS_MAX: usize = 4_096;
 /// Bytes of lines that are gathered before they are written.
 const WRITE_BYTES: usize = 64 << 10;
-/// Lines that were read and wait to be served.
-const LINES_WAITING_MAX: usize = 16;
+/// Lines that are taken from the queue at once.
+const LINES_AT_ONCE_MAX: usize = 64;
 
 /// What a shell reports of a command that was interrupted.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -51,18 +49,28 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     config.progress = print_progress;
     let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
     let (lines, queue) = Lines::new(Starter(hub), Caller::Trusted, LINES_KIB_MAX);
-    let (written, mut writer) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || written.send(write_lines(queue)));
+    let input = Input::open().map_err(|source| CliError::Read { path: "-".into(), source })?;
+    let output = Output::open().map_err(CliError::Output)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Start)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Start)?;
+    // Each is a task, so that a request, its cell and the answer follow one another on one thread.
+    let mut writer = tokio::spawn(write_lines(queue, output));
+    let served = tokio::spawn(lines.serve(read(input)));
     tokio::select! {
-        served = lines.serve(read()) => served.map_err(|source| CliError::Read { path: "-".into(), source })?,
-        written = &mut writer => return written.unwrap_or(Ok(())).map(|()| EXIT_COMPLETE),
+        served = served => {
+            let served = served.unwrap_or_else(|error| Err(error.into()));
+            served.map_err(|source| CliError::Read { path: "-".into(), source })?;
+        }
+        written = &mut writer => return ended(written),
         _ = interrupt.recv() => return Ok(EXIT_INTERRUPTED),
         _ = terminate.recv() => return Ok(EXIT_INTERRUPTED),
     }
-    writer.await.unwrap_or(Ok(()))?;
-    Ok(EXIT_COMPLETE)
+    ended(writer.await)
+}
+
+/// How the process ends when its output has.
+fn ended(written: Result<Result<(), CliError>, JoinError>) -> Result<u8, CliError> {
+    written.unwrap_or_else(|error| Err(CliError::Output(error.into()))).map(|()| EXIT_COMPLETE)
 }
 
 /// The program that started this one: it may name folders and files, as whoever types commands may.
@@ -111,72 +119,59 @@ async fn on_a_thread<T: Send + 'static>(
     done.map_err(|error| LineError::Refused(error.refusal()))
 }
 
-/// Writes the queue to standard output, to its end. A thread of its own waits for the caller, so that no task does.
-fn write_lines(mut queue: mpsc::Receiver<Line>) -> Result<(), CliError> {
-    let mut lines = String::new();
-    while let Some(line) = queue.blocking_recv() {
-        lines.push_str(&serde_json::to_string(&line.answer).map_err(|error| CliError::Output(error.into()))?);
-        lines.push('\n');
-        if queue.is_empty() || lines.len() >= WRITE_BYTES {
-            write_json(&lines).map_err(CliError::Output)?;
-            lines.clear();
-            lines.shrink_to(WRITE_BYTES);
-        }
-    }
-    write_json(&lines).map_err(CliError::Output)
-}
-
-/// Reads standard input to its end. A thread of its own waits for the caller, so that no task does; it ends with the
-/// input, or with the process.
-fn read() -> mpsc::Receiver<io::Result<LineRead>> {
-    let (sender, lines) = mpsc::channel(LINES_WAITING_MAX);
-    std::thread::spawn(move || {
-        let mut lines = Split::new(io::stdin().lock());
-        while let Some(line) = lines.next().transpose() {
-            let is_error = line.is_err();
-            if sender.blocking_send(line).is_err() || is_error {
-                return;
+/// Writes the queue to standard output, to its end. Lines that are there together are written together.
+async fn write_lines(mut queue: mpsc::Receiver<Line>, mut output: Output) -> Result<(), CliError> {
+    let (mut waiting, mut text) = (Vec::new(), String::new());
+    while queue.recv_many(&mut waiting, LINES_AT_ONCE_MAX).await > 0 {
+        for line in waiting.drain(..) {
+            text.push_str(&serde_json::to_string(&line.answer).map_err(|error| CliError::Output(error.into()))?);
+            text.push('\n');
+            if text.len() >= WRITE_BYTES {
+                output.write(&text).await.map_err(CliError::Output)?;
+                text.clear();
             }
         }
-    });
-    lines
+        output.write(&text).await.map_err(CliError::Output)?;
+        text.clear();
+        text.shrink_to(WRITE_BYTES);
+    }
+    output.end().await.map_err(CliError::Output)
 }
 
-/// Splits what is read into lines.
-struct Split<R>(R);
+/// Reads lines to the end of the input.
+fn read(input: Input) -> impl Stream<Item = io::Result<LineRead>> {
+    stream::unfold(input, |mut input| async move {
+        let line = match next_line(input.reader()).await {
+            Ok(None) => input.end().err().map(Err)?,
+            line => line.transpose()?,
+        };
+        Some((line, input))
+    })
+}
 
-impl<R: BufRead> Split<R> {
-    fn new(input: R) -> Split<R> {
-        Split(input)
-    }
-
-    /// The next line; `None` at the end. A last line needs no end.
-    fn next(&mut self) -> io::Result<Option<LineRead>> {
-        let (mut line, mut is_too_long, mut is_begun) = (Vec::new(), false, false);
-        loop {
-            let read = match self.0.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            let (end, is_end) = match newline(read) {
-                Some(end) => (end, true),
-                None => (read.len(), read.is_empty()),
-            };
-            if read.is_empty() && !is_begun {
-                return Ok(None);
-            }
-            is_begun = true;
-            if line.len() + end > REQUEST_BYTES_MAX {
-                is_too_long = true;
-                line = Vec::new();
-            } else if !is_too_long {
-                line.extend_from_slice(&read[..end]);
-            }
-            let consumed = end + usize::from(is_end && !read.is_empty());
-            self.0.consume(consumed);
-            if is_end {
-                return Ok(Some(if is_too_long { LineRead::TooLong } else { LineRead::Whole(line) }));
-            }
+/// The next line; `None` at the end. A last line needs no end.
+async fn next_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<LineRead>> {
+    let (mut line, mut is_too_long, mut is_begun) = (Vec::new(), false, false);
+    loop {
+        let read = input.fill_buf().await?;
+        let (end, is_end) = match newline(read) {
+            Some(end) => (end, true),
+            None => (read.len(), read.is_empty()),
+        };
+        if read.is_empty() && !is_begun {
+            return Ok(None);
+        }
+        is_begun = true;
+        if line.len() + end > REQUEST_BYTES_MAX {
+            is_too_long = true;
+            line = Vec::new();
+        } else if !is_too_long {
+            line.extend_from_slice(&read[..end]);
+        }
+        let consumed = end + usize::from(is_end && !read.is_empty());
+        input.consume(consumed);
+        if is_end {
+            return Ok(Some(if is_too_long { LineRead::TooLong } else { LineRead::Whole(line) }));
         }
     }
 }
@@ -189,10 +184,9 @@ fn newline(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn read(input: &[u8]) -> Vec<Option<usize>> {
-        let mut lines = Split::new(input);
+    fn read(mut input: &[u8]) -> Vec<Option<usize>> {
         let mut read = Vec::new();
-        while let Some(line) = lines.next().expect("reads") {
+        while let Some(line) = futures::executor::block_on(next_line(&mut input)).expect("reads") {
             read.push(match line {
                 LineRead::Whole(line) => Some(line.len()),
                 LineRead::TooLong => None,

@@ -11,9 +11,13 @@ use std::{
     io::{self, IsTerminal, Read, Write},
 };
 
+mod streams;
+
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 use unicode_width::UnicodeWidthChar;
+
+pub(crate) use streams::{Input, Output};
 
 /// Characters of a colour sequence; longer ones are dropped.
 const COLOR_CHARS_MAX: usize = 32;

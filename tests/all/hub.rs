@@ -65,6 +65,42 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
+fn what_has_begun_is_told_although_nothing_comes_after_it() {
+    on_one_thread(async {
+        let hub = hub();
+        session(&hub, "s").await;
+        let run = hub.start("s", request("r", "sleep 100000")).expect("a run");
+        let mut reader = run.watch(0);
+        for seq in 0..2 {
+            let told = within(reader.next()).await;
+            assert!(matches!(&told, Some(Delivery::Event(event)) if event.seq == seq), "{told:?}");
+        }
+        run.cancel();
+        within(run.result()).await.expect("a result");
+    });
+}
+
+#[test]
+fn an_owner_that_wants_the_result_alone_holds_nothing_up_and_takes_the_run_along() {
+    on_one_thread(async {
+        let hub = hub();
+        session(&hub, "s").await;
+        let owned = |id: &str, code: &str| RunRequest {
+            is_owned: true,
+            on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
+            ..request(id, code)
+        };
+        let run = hub.start("s", owned("r", &"emit x\nclear\n".repeat(100))).expect("a run");
+        let reader = run.own_result();
+        assert!(!within(run.result()).await.expect("a result").is_error);
+        drop(reader);
+        let run = hub.start("s", owned("q", "sleep 100000")).expect("a run");
+        drop(run.own_result());
+        assert!(within(run.result()).await.expect("a result").is_error);
+    });
+}
+
+#[test]
 fn any_number_of_readers_follow_a_run_from_any_event_now_and_later() {
     on_one_thread(async {
         let hub = hub();

@@ -1,6 +1,16 @@
-//! Locks that a panic does not poison.
+//! Locks that a panic does not poison, and how many threads can work at once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+/// The processor cores that this process may use, as they were when somebody first asked: to ask reads files of its control
+/// group.
+pub fn cores() -> usize {
+    static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+    *CORES
+}
 
 /// Locks a mutex whose data stays valid whatever a panicking holder did.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -24,13 +24,13 @@ use cellar_engine::{
 };
 use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_wire::config::Config;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::spawn_blocking};
 
 use crate::{
     answers::Answerer,
     error::HubError,
     journals::{Account, Journals},
-    run::{RunHandle, RunRequest, drive},
+    run::{Ending, RunHandle, RunRequest, drive},
 };
 
 /// How long a session that was deleted may be held by its last readers.
@@ -288,8 +288,9 @@ impl Hub {
         }
         let store = inner.config.store.clone().filter(|_| open.keep != Keep::No);
         let is_stored = store.is_some();
+        let is_brief = !is_stored && open.snapshot.is_none() && config.record.is_none() && config.audit.is_none();
         let (host, name_in_store) = (inner.host.clone(), name.clone());
-        let opened = tokio::task::spawn_blocking(move || match (store, open.snapshot) {
+        let open_it = move || match (store, open.snapshot) {
             (Some(store), snapshot) => {
                 let home = match open.keep {
                     Keep::Existing => store.claim_existing(&name_in_store)?,
@@ -303,8 +304,9 @@ impl Hub {
             }
             (None, None) => host.session(config),
             (None, Some(snapshot)) => host.restore(&snapshot, config),
-        });
-        let session = opened.await.map_err(HubError::Task)??;
+        };
+        // One that begins with nothing makes a folder, which takes less than another thread to do it.
+        let session = if is_brief { open_it()? } else { spawn_blocking(open_it).await.map_err(HubError::Task)?? };
         let OpenRequest { tools, input, config, .. } = open;
         let turn = Arc::default();
         self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turn })
@@ -322,7 +324,7 @@ impl Hub {
         if let Some(store) = self.0.config.store.clone().filter(|_| entry.is_stored) {
             entry.session.save().await?;
             let (from, to) = (from.to_owned(), name.clone());
-            let forked = tokio::task::spawn_blocking(move || store.fork(&from, &to));
+            let forked = spawn_blocking(move || store.fork(&from, &to));
             forked.await.map_err(HubError::Task)??;
             let SessionEntry { tools, input, config, answerer, .. } = entry;
             let keep = Keep::Existing;
@@ -377,7 +379,7 @@ impl Hub {
         loop {
             self.forget_ended(name);
             let (store, name) = (store.clone(), name.to_owned());
-            let claimed = tokio::task::spawn_blocking(move || store.claim_existing(&name).map(drop));
+            let claimed = spawn_blocking(move || store.claim_existing(&name).map(drop));
             match claimed.await.map_err(HubError::Task)? {
                 Err(Error::SessionBusy(_)) if began.elapsed() < RELEASE_TIMEOUT => {
                     tokio::time::sleep(RELEASE_INTERVAL).await;
@@ -393,7 +395,7 @@ impl Hub {
     /// What the store says.
     pub async fn stored(&self) -> Result<Vec<StoredInfo>, HubError> {
         let Some(store) = self.0.config.store.clone() else { return Ok(Vec::new()) };
-        let listed = tokio::task::spawn_blocking(move || store.list());
+        let listed = spawn_blocking(move || store.list());
         Ok(listed.await.map_err(HubError::Task)??)
     }
 
@@ -405,7 +407,7 @@ impl Hub {
         let unknown = || HubError::SessionUnknown(name.to_owned());
         let store = self.0.config.store.clone().ok_or_else(unknown)?;
         let looked_for = name.to_owned();
-        let found = tokio::task::spawn_blocking(move || store.find(&looked_for)).await.map_err(HubError::Task)?;
+        let found = spawn_blocking(move || store.find(&looked_for)).await.map_err(HubError::Task)?;
         found.map_err(|error| match error {
             Error::SessionUnknown(_) | Error::SessionName(_) => unknown(),
             other => other.into(),
@@ -425,7 +427,7 @@ impl Hub {
         let began = Instant::now();
         loop {
             let (store, name) = (store.clone(), name.to_owned());
-            let removed = tokio::task::spawn_blocking(move || store.remove(&name));
+            let removed = spawn_blocking(move || store.remove(&name));
             match removed.await.map_err(HubError::Task)? {
                 // Its kernels, and those who read its last events, hold it a little longer.
                 Err(Error::SessionBusy(held)) if is_open && began.elapsed() < RELEASE_TIMEOUT => {
@@ -439,24 +441,23 @@ impl Hub {
         }
     }
 
-    /// Forgets the runs of a session that have ended: each holds it.
-    fn forget_ended(&self, session: &str) {
-        let mut runs = lock(&self.0.runs);
-        let Runs { by_id, ended } = &mut *runs;
-        ended.retain(|id| {
-            let is_other = by_id.get(id).is_none_or(|run| run.session_name() != session);
-            if !is_other {
-                by_id.remove(id);
-            }
-            is_other
-        });
-    }
-
     /// Starts a run. The runs of a session start in the order in which this is called.
     ///
     /// # Errors
     /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
     pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
+        let (handle, driver) = self.prepare(session, request)?;
+        tokio::spawn(driver);
+        Ok(handle)
+    }
+
+    /// The same, but that somebody else spawns what drives the run, soon: the session's next run waits for it. A run whose
+    /// driver is dropped ends.
+    pub(crate) fn prepare(
+        &self,
+        session: &str,
+        request: RunRequest,
+    ) -> Result<(RunHandle, impl Future<Output = ()> + Send + use<>), HubError> {
         let entry = self.session(session)?;
         let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.account.clone());
         self.register(&handle)?;
@@ -469,14 +470,13 @@ impl Hub {
             let run = session.run(cells)?.lineage(options)?;
             Ok(if keep_going { run.keep_going() } else { run })
         };
-        let (hub, driven) = (self.clone(), handle.clone());
+        let (hub, id, ending) = (self.clone(), handle.id().to_owned(), Ending::of(&handle));
         let is_durable = self.0.config.is_durable && entry.is_stored;
-        tokio::spawn(async move {
-            let id = driven.id().to_owned();
-            drive(driven, prepared, (turn, begun), entry.answerer, is_durable).await;
+        let driver = async move {
+            drive(ending, prepared, (turn, begun), entry.answerer, is_durable).await;
             hub.forget_old(id);
-        });
-        Ok(handle)
+        };
+        Ok((handle, driver))
     }
 
     /// A run that is under way, or has ended and is kept.
@@ -521,25 +521,6 @@ impl Hub {
         runs.ended.retain(|id| id != handle.id());
         runs.by_id.insert(handle.id().to_owned(), handle.clone());
         Ok(())
-    }
-
-    /// Keeps a run that has ended, in the place of older ones.
-    fn forget_old(&self, id: String) {
-        let config = &self.0.config;
-        let mut runs = lock(&self.0.runs);
-        let runs = &mut *runs;
-        // Its id may have been used again at once.
-        if runs.by_id.get(&id).is_none_or(|run| !run.is_ended()) || runs.ended.contains(&id) {
-            return;
-        }
-        runs.ended.push_back(id);
-        let size = |by_id: &HashMap<String, RunHandle>, id: &String| by_id.get(id).map_or(0, RunHandle::size_bytes);
-        let mut bytes: usize = runs.ended.iter().map(|id| size(&runs.by_id, id)).sum();
-        while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || bytes > config.runs_kept_bytes) {
-            let Some(oldest) = runs.ended.pop_front() else { break };
-            bytes -= size(&runs.by_id, &oldest);
-            runs.by_id.remove(&oldest);
-        }
     }
 
     fn add(&self, name: String, entry: SessionEntry) -> Result<String, HubError> {

@@ -25,14 +25,15 @@ use cellar_wire::{
     check::{Invalid, Problems},
     first_outputs, output_page, request_from_json, request_types,
 };
+use futures::{Stream, StreamExt};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 use crate::{
     Answerer, Ask, Delivery, HubError, OnDisconnect, RunHandle, RunRequest, SessionEntry,
-    lines::state::{Asked, Ended, Names},
+    lines::state::{Asked, Names},
 };
 
 pub use place::{LineError, Place};
@@ -46,12 +47,38 @@ pub const TASKS_MAX: usize = 4_096;
 
 /// Translates for one caller.
 pub struct Lines<P> {
-    place: Arc<P>,
+    voice: Voice<P>,
     caller: Caller,
     answerer: Answerer,
     names: Arc<Names>,
+}
+
+/// What says something to the caller. A cheap handle; what was said ends with the last one.
+struct Voice<P> {
+    place: Arc<P>,
     answers: mpsc::Sender<Line>,
     room: Arc<Room>,
+}
+
+impl<P> Clone for Voice<P> {
+    fn clone(&self) -> Voice<P> {
+        Voice { place: self.place.clone(), answers: self.answers.clone(), room: self.room.clone() }
+    }
+}
+
+impl<P: Place> Voice<P> {
+    async fn say(&self, answer: Answer) {
+        // The writer ends when the caller does not read any more, and this task with it.
+        let _ = self.answers.send(answer.into()).await;
+    }
+
+    async fn answer(&self, Asked { id, line }: Asked, answer: Result<Option<Answer>, LineError>) {
+        match answer {
+            Ok(Some(answer)) => self.say(answer).await,
+            Ok(None) => {}
+            Err(error) => self.say(Answer::Error { id, line, error: self.place.refusal(error) }).await,
+        }
+    }
 }
 
 /// An answer that waits for the caller to read it.
@@ -127,7 +154,7 @@ impl<P: Place> Lines<P> {
         let names = Arc::new(Names::new(place.default_session()));
         let answerer = answerer(answers.downgrade(), Arc::downgrade(&names));
         let room = Arc::new(Room::new(kib_max));
-        (Lines { place: Arc::new(place), caller, answerer, names, answers, room }, queue)
+        (Lines { voice: Voice { place: Arc::new(place), answers, room }, caller, answerer, names }, queue)
     }
 
     /// Serves requests until there are no more, and then lets the runs end.
@@ -137,62 +164,34 @@ impl<P: Place> Lines<P> {
     ///
     /// # Cancel safety
     /// Dropped, it leaves its runs to the hub, as those of a caller that has gone.
-    pub async fn serve(self, mut lines: mpsc::Receiver<io::Result<LineRead>>) -> io::Result<()> {
+    pub async fn serve(self, lines: impl Stream<Item = io::Result<LineRead>>) -> io::Result<()> {
         let hello = Answer::Hello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION"),
-            languages: self.place.hub().languages().into_iter().map(|language| language.code()).collect(),
+            languages: self.voice.place.hub().languages().into_iter().map(|language| language.code()).collect(),
             requests: request_types(),
         };
-        self.say(hello).await;
+        self.voice.say(hello).await;
+        let mut lines = std::pin::pin!(lines);
         let mut tasks = JoinSet::new();
         let mut count = 0;
-        loop {
-            tokio::select! {
-                Some(ended) = tasks.join_next() => self.ended(ended).await,
-                line = lines.recv() => match line {
-                    Some(line) => {
-                        count += 1;
-                        self.line(line?, count, &mut tasks).await;
-                    }
-                    None => break,
-                },
+        while let Some(line) = lines.next().await {
+            // Those that have ended wake nobody: they are looked for when there may be more.
+            while let Some(ended) = tasks.try_join_next() {
+                note_failure(ended);
             }
+            count += 1;
+            self.line(line?, count, &mut tasks).await;
         }
         // The runs hear of it, and what they still have to say is said.
         self.answerer.end();
         while let Some(ended) = tasks.join_next().await {
-            self.ended(ended).await;
+            note_failure(ended);
         }
         Ok(())
     }
 
-    async fn ended(&self, ended: Result<Ended, tokio::task::JoinError>) {
-        let (asked, answer) = match ended {
-            Ok(Ended::Run) => return,
-            Ok(Ended::Saved(asked, saved)) => {
-                let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
-                (asked, answer)
-            }
-            Ok(Ended::Read(asked, outputs)) => {
-                let answer = outputs.map(|outputs| Some(Answer::Outputs { id: asked.id.clone(), outputs }));
-                (asked, answer)
-            }
-            Ok(Ended::Forked(asked, forked)) => {
-                let answer = forked.map(|session| Some(Answer::Opened { id: asked.id.clone(), session }));
-                (asked, answer)
-            }
-            Err(error) => return tracing::error!(%error, "a task of a request failed"),
-        };
-        self.answer(asked.id, asked.line, answer).await;
-    }
-
-    async fn say(&self, answer: Answer) {
-        // The writer ends when the caller does not read any more, and this task with it.
-        let _ = self.answers.send(answer.into()).await;
-    }
-
-    async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<Ended>) {
+    async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<()>) {
         let (id, request) = match line {
             LineRead::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
             LineRead::Whole(bytes) => request_from_json(&bytes, &format!("line {number}"), self.caller),
@@ -202,15 +201,7 @@ impl<P: Place> Lines<P> {
             Ok(request) => self.request(request, &id, number, tasks).await,
             Err(invalid) => Err(LineError::Invalid(invalid)),
         };
-        self.answer(id, number, answer).await;
-    }
-
-    async fn answer(&self, id: Option<String>, line: u64, answer: Result<Option<Answer>, LineError>) {
-        match answer {
-            Ok(Some(answer)) => self.say(answer).await,
-            Ok(None) => {}
-            Err(error) => self.say(Answer::Error { id, line, error: self.place.refusal(error) }).await,
-        }
+        self.voice.answer(Asked { id, line: number }, answer).await;
     }
 
     /// Carries out a request.
@@ -222,55 +213,63 @@ impl<P: Place> Lines<P> {
         request: Request,
         id: &Option<String>,
         line: u64,
-        tasks: &mut JoinSet<Ended>,
+        tasks: &mut JoinSet<()>,
     ) -> Result<Option<Answer>, LineError> {
         let asked = || Asked { id: id.clone(), line };
         match request {
             Request::Open(open) => {
-                self.place.admit()?;
+                self.voice.place.admit()?;
                 let session = self.open(*open).await?;
                 return Ok(Some(Answer::Opened { id: id.clone(), session }));
             }
             Request::Run { session, cells, keep_going, options } => {
-                self.place.admit()?;
+                self.voice.place.admit()?;
                 check_room(tasks)?;
                 let own = id.clone().unwrap_or_default();
                 let session = session.unwrap_or_else(|| self.names.usual.clone());
                 if session == self.names.usual && !self.names.is_open(&session) {
                     self.open(Open { session: Some(session.clone()), ..Open::default() }).await?;
                 }
-                self.names.check_run(&own, self.place.hub())?;
+                self.names.check_run(&own, self.voice.place.hub())?;
                 self.session(Some(session.clone())).await?;
-                let id = self.place.run_id(&own);
+                let id = self.voice.place.run_id(&own);
                 let on_disconnect = OnDisconnect::Cancel(Duration::ZERO);
                 let request = RunRequest { id: id.clone(), cells, keep_going, options, is_owned: true, on_disconnect };
-                let run = self.place.hub().start(&self.names.session(&session)?, request)?;
+                let (run, driver) = self.voice.place.hub().prepare(&self.names.session(&session)?, request)?;
                 self.names.run_started(&own, id);
-                let told = Told { own, session, run, line };
-                tasks.spawn(follow(told, self.place.clone(), self.answers.clone(), self.room.clone()));
+                let (told, voice) = (Told { own, session, run, line }, self.voice.clone());
+                tasks.spawn(async move {
+                    // From here, so that the two follow one another on one thread.
+                    tokio::spawn(driver);
+                    follow(told, voice).await;
+                });
                 return Ok(None);
             }
             Request::Cancel => {
                 let id = id.as_deref().unwrap_or_default();
-                let run = self.place.hub().run(&self.names.run(id)).ok().filter(|run| !run.is_ended());
+                let run = self.voice.place.hub().run(&self.names.run(id)).ok().filter(|run| !run.is_ended());
                 run.ok_or_else(|| HubError::RunUnknown(id.to_owned()))?.cancel();
                 // The id is that of the run, whose result is the answer.
                 return Ok(None);
             }
             Request::ToLlm { run, output, view } => {
-                let ended = self.place.hub().ended_run(&self.names.run(&run));
+                let ended = self.voice.place.hub().ended_run(&self.names.run(&run));
                 let run = ended.map_err(|error| match error {
                     // What its caller calls it.
                     HubError::RunForgotten { kept, .. } => HubError::RunForgotten { id: run, kept },
                     error => error,
                 })?;
                 check_room(tasks)?;
-                let asked = asked();
-                tasks.spawn(async move { Ended::Read(asked, pages(run, output, view).await) });
+                let (voice, asked) = (self.voice.clone(), asked());
+                tasks.spawn(async move {
+                    let outputs = pages(run, output, view).await;
+                    let answer = outputs.map(|outputs| Some(Answer::Outputs { id: asked.id.clone(), outputs }));
+                    voice.answer(asked, answer).await;
+                });
                 return Ok(None);
             }
             Request::Reply { call, result } => {
-                if !self.place.reply(&call, &result) && !self.answerer.reply(&call, result) {
+                if !self.voice.place.reply(&call, &result) && !self.answerer.reply(&call, result) {
                     return Err(HubError::CallUnknown(call).into());
                 }
             }
@@ -288,32 +287,41 @@ impl<P: Place> Lines<P> {
             Request::Snapshot { session, file } => {
                 let session = self.session(session).await?.session;
                 check_room(tasks)?;
-                tasks.spawn(state::save(self.place.clone(), session, file, asked()));
+                let (voice, asked) = (self.voice.clone(), asked());
+                tasks.spawn(async move {
+                    let saved = state::save(&*voice.place, &session, file).await;
+                    let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
+                    voice.answer(asked, answer).await;
+                });
                 return Ok(None);
             }
             Request::Restore { session, file } => {
                 let session = self.session(session).await?.session;
-                let snapshot = self.place.read_snapshot(file).await?;
+                let snapshot = self.voice.place.read_snapshot(file).await?;
                 session.rewind(&snapshot).map_err(HubError::from)?;
             }
             Request::Fork { session, new } => {
-                self.place.admit()?;
+                self.voice.place.admit()?;
                 let from = session.unwrap_or_else(|| self.names.usual.clone());
                 self.session(Some(from.clone())).await?;
                 check_room(tasks)?;
-                let (place, names, asked) = (self.place.clone(), self.names.clone(), asked());
-                tasks.spawn(async move { Ended::Forked(asked, state::fork(&*place, &names, &from, new).await) });
+                let (voice, names, asked) = (self.voice.clone(), self.names.clone(), asked());
+                tasks.spawn(async move {
+                    let forked = state::fork(&*voice.place, &names, &from, new).await;
+                    let answer = forked.map(|session| Some(Answer::Opened { id: asked.id.clone(), session }));
+                    voice.answer(asked, answer).await;
+                });
                 return Ok(None);
             }
             Request::Sessions => {
-                let sessions = self.names.list(&self.place.hub().sessions());
+                let sessions = self.names.list(&self.voice.place.hub().sessions());
                 let sessions = sessions.into_iter().map(|(session, runs)| OpenSessionJson { session, runs }).collect();
                 return Ok(Some(Answer::Sessions { id: id.clone(), sessions }));
             }
             Request::Close { session } => {
                 let own = session.unwrap_or_else(|| self.names.usual.clone());
                 let name = self.names.session(&own)?;
-                self.place.close(&name).await?;
+                self.voice.place.close(&name).await?;
                 self.names.closed(&own);
             }
         }
@@ -323,18 +331,18 @@ impl<P: Place> Lines<P> {
     /// The session that a request is about.
     async fn session(&self, own: Option<String>) -> Result<SessionEntry, LineError> {
         let name = self.names.session(own.as_deref().unwrap_or(&self.names.usual))?;
-        self.place.session(&name).await
+        self.voice.place.session(&name).await
     }
 
     /// Opens a session, and returns its name.
     async fn open(&self, open: Open) -> Result<String, LineError> {
         let own = self.names.new_session(open.session.clone())?;
-        let name = self.place.session_name(&own);
-        let request = crate::OpenRequest { name: Some(name.clone()), ..self.place.open(open).await? };
-        self.place.hub().open_session(request, Some(self.answerer.clone())).await?;
-        let background = self.place.hub().session(&name)?.session.background();
+        let name = self.voice.place.session_name(&own);
+        let request = crate::OpenRequest { name: Some(name.clone()), ..self.voice.place.open(open).await? };
+        self.voice.place.hub().open_session(request, Some(self.answerer.clone())).await?;
+        let background = self.voice.place.hub().session(&name)?.session.background();
         self.names.opened(&own, name);
-        tokio::spawn(tell_background(own.clone(), background, self.answers.downgrade()));
+        tokio::spawn(tell_background(own.clone(), background, self.voice.answers.downgrade()));
         Ok(own)
     }
 }
@@ -360,8 +368,9 @@ struct Told {
 }
 
 /// Tells the events of a run, and then what it came to.
-async fn follow<P: Place>(told: Told, place: Arc<P>, answers: mpsc::Sender<Line>, room: Arc<Room>) -> Ended {
+async fn follow<P: Place>(told: Told, voice: Voice<P>) {
     let Told { own: id, session, run, line } = told;
+    let Voice { place, answers, room } = voice;
     let mut reader = run.own(0);
     while let Some(delivery) = reader.next().await {
         // What the owner of a run has not read is kept, so there is no gap.
@@ -377,7 +386,7 @@ async fn follow<P: Place>(told: Told, place: Arc<P>, answers: mpsc::Sender<Line>
         };
         if answers.send(Line { answer: Answer::Event { id: id.clone(), event }, _room }).await.is_err() {
             // Nobody is left to be told.
-            return Ended::Run;
+            return;
         }
     }
     let last = match run.result().await {
@@ -389,7 +398,13 @@ async fn follow<P: Place>(told: Told, place: Arc<P>, answers: mpsc::Sender<Line>
         Err(error) => Answer::Error { id: Some(id), line, error: place.refusal(error.into()) }.into(),
     };
     let _ = answers.send(last).await;
-    Ended::Run
+}
+
+/// Notes that a task of a request ended otherwise than by itself.
+fn note_failure(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a task of a request failed");
+    }
 }
 
 /// A page of one output of a run that has ended, or the first of each.
@@ -412,7 +427,7 @@ pub async fn pages(run: RunHandle, output: Option<usize>, view: View) -> Result<
 }
 
 /// Checks that one more task can be followed.
-fn check_room(tasks: &JoinSet<Ended>) -> Result<(), LineError> {
+fn check_room(tasks: &JoinSet<()>) -> Result<(), LineError> {
     if tasks.len() < TASKS_MAX { Ok(()) } else { Err(HubError::RunsFull(TASKS_MAX).into()) }
 }
 

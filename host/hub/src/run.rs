@@ -1,26 +1,31 @@
 //! One run: driven to its end by a task of the hub, and read by anybody.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use cellar_core::sync::lock;
 use cellar_engine::{
-    Canceller, Cell, CellId, Event, EventKind, Run, RunResult, Session,
+    Canceller, Cell, CellId, Event, EventKind, RunResult, Session,
     artifacts::{ARTIFACT_SCHEME, ArtifactError, Description},
     config::RunOptions,
     mime::MimeData,
 };
-use futures::StreamExt;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::{
-    answers::Answerer,
     error::HubError,
-    journal::{ELSEWHERE_BYTES_MAX, Found, INLINE_BYTES_MAX, Journal},
-    journals::{Account, Held, UnderWay},
+    journal::{Found, INLINE_BYTES_MAX, Journal},
+    journals::{Account, Held},
 };
+
+mod driver;
+
+pub(crate) use driver::{Ending, drive};
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
 const OWNER_LAG_EVENTS_MAX: u64 = 64;
@@ -83,9 +88,14 @@ pub(crate) struct Shared {
     journal: Mutex<Journal>,
     /// Where what is kept of it is counted.
     account: Account,
-    /// Number of the next event, and whether the run was refused: what readers wait for.
+    /// Number of the next event that readers were told of, and whether the run was refused: what readers wait for.
     head: watch::Sender<u64>,
+    /// Says that all has been said of it.
+    over: watch::Sender<bool>,
+    /// Changes by which the driver is woken are told; that the owner reads on is none, unless the driver waits for that.
     owner: watch::Sender<Owner>,
+    /// The driver waits until the owner has room for more.
+    is_held: AtomicBool,
     canceller: OnceLock<Canceller>,
     cancelled: watch::Sender<bool>,
     on_disconnect: OnDisconnect,
@@ -110,7 +120,9 @@ impl RunHandle {
             journal: Mutex::new(Journal::new(account.clone())),
             account,
             head: watch::Sender::new(0),
+            over: watch::Sender::new(false),
             owner: watch::Sender::new(if request.is_owned { Owner::At(0) } else { Owner::Nobody }),
+            is_held: AtomicBool::new(false),
             canceller: OnceLock::new(),
             cancelled: watch::Sender::new(false),
             on_disconnect: request.on_disconnect,
@@ -160,6 +172,17 @@ impl RunHandle {
         Reader { shared: self.0.clone(), next: from_seq, is_owner: true }
     }
 
+    /// Follows it as its owner for what it comes to alone: nothing holds it up, and when what is given is dropped before
+    /// its end, its owner has gone.
+    pub fn own_result(&self) -> Reader {
+        self.own(u64::MAX)
+    }
+
+    /// The same of a run whose owner may have gone, as with [`RunHandle::rejoin`].
+    pub fn rejoin_result(&self) -> Reader {
+        self.rejoin(u64::MAX)
+    }
+
     /// Reads it from this event on, without holding it up.
     pub fn watch(&self, from_seq: u64) -> Reader {
         Reader { shared: self.0.clone(), next: from_seq, is_owner: false }
@@ -185,13 +208,13 @@ impl RunHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn result(&self) -> Result<Arc<RunResult>, Arc<HubError>> {
-        let mut head = self.0.head.subscribe();
+        let mut over = self.0.over.subscribe();
         loop {
             if let Some(end) = self.0.end.get() {
                 return end.clone();
             }
             // The sender lives as long as this handle.
-            let _ = head.changed().await;
+            let _ = over.changed().await;
         }
     }
 
@@ -260,7 +283,12 @@ impl Reader {
     fn go_to(&mut self, seq: u64) {
         self.next = seq;
         if self.is_owner {
-            self.shared.owner.send_replace(Owner::At(seq));
+            let shared = &self.shared;
+            shared.owner.send_if_modified(|owner| {
+                *owner = Owner::At(seq);
+                // Whoever begins to wait after this looks at the owner afterwards.
+                shared.is_held.load(Ordering::SeqCst)
+            });
         }
     }
 }
@@ -289,13 +317,20 @@ impl Shared {
         matches!(self.end.get(), Some(Err(_)))
     }
 
+    /// Adds an event. Whoever looks finds it; those who wait are told by [`Shared::tell`].
     fn push(&self, event: Arc<Event>) {
-        let next = {
-            let mut journal = self.journal();
-            journal.push(event);
-            journal.next_seq()
-        };
-        self.head.send_replace(next);
+        self.journal().push(event);
+    }
+
+    /// Tells those who wait of all that was added.
+    fn tell(&self) {
+        let next = self.journal().next_seq();
+        self.head.send_if_modified(|head| std::mem::replace(head, next) != next);
+    }
+
+    /// Whether something was added that nobody was told of.
+    fn has_untold(&self) -> bool {
+        self.journal().next_seq() != *self.head.borrow()
     }
 
     /// Number of the first event that its owner has not read.
@@ -314,6 +349,7 @@ impl Shared {
         while let Some(event) = oldest_large(self.keep_from()) {
             let Some(left) = elsewhere_left.checked_sub(event.kind.size_bytes()) else { break };
             *elsewhere_left = left;
+            self.tell();
             let session = self.session.clone();
             match tokio::task::spawn_blocking(move || by_reference(&session, &event)).await {
                 Ok(Ok(event)) => self.journal().replace(Arc::new(event)),
@@ -338,8 +374,13 @@ impl Shared {
         if let Ok(result) = &end {
             let _ = self.held.set(Held::new(&self.account, result.size_bytes()));
         }
+        let is_refused = end.is_err();
         let _ = self.end.set(end.map(Arc::new).map_err(Arc::new));
-        self.head.send_modify(|_| {});
+        self.over.send_replace(true);
+        if is_refused {
+            // No event comes that would tell its readers.
+            self.head.send_modify(|_| {});
+        }
     }
 
     /// Whether the owner is so far behind that the guest must wait.
@@ -354,7 +395,9 @@ impl Shared {
     async fn room(&self) {
         if self.is_behind(*self.owner.borrow()) {
             let mut owner = self.owner.subscribe();
+            self.is_held.store(true, Ordering::SeqCst);
             let _ = owner.wait_for(|owner| !self.is_behind(*owner)).await;
+            self.is_held.store(false, Ordering::SeqCst);
         }
     }
 
@@ -405,97 +448,4 @@ fn by_reference(session: &Session, event: &Event) -> Result<Event, ArtifactError
     }
     data.0 = kept;
     Ok(event)
-}
-
-/// What ends a run's stream whatever happens to its driver.
-struct Ending<'a>(&'a Shared, #[expect(dead_code, reason = "it counts while it lives")] UnderWay);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        if self.0.end.get().is_none() {
-            let seq = self.0.journal().next_seq();
-            let kind = EventKind::RunFinished { is_error: true, kept: None };
-            self.0.push(Arc::new(Event { seq, kind }));
-            self.0.finish(Ok(RunResult::default()));
-        }
-    }
-}
-
-/// Drives a run to its end. `turn` comes when the run of the session before has begun, and `begun` tells the next.
-pub(crate) async fn drive(
-    handle: RunHandle,
-    prepared: impl Future<Output = Result<Run, HubError>> + Send,
-    (turn, begun): (Option<oneshot::Receiver<()>>, oneshot::Sender<()>),
-    answerer: Option<Answerer>,
-    is_durable: bool,
-) {
-    let shared = &handle.0;
-    let ending = Ending(shared, shared.account.begin());
-    let mut begun = Some(begun);
-    if let Some(turn) = turn {
-        // A run that ended without a word gives its turn, too.
-        let _ = turn.await;
-    }
-    let mut run = match prepared.await {
-        Ok(run) => run,
-        Err(error) => return shared.finish(Err(error)),
-    };
-    let _ = shared.canceller.set(run.canceller());
-    if *shared.cancelled.borrow() {
-        run.cancel();
-    }
-    let mut result = RunResult::with_policy(shared.session.output_policy());
-    let mut asked: Vec<String> = Vec::new();
-    let mut elsewhere_left = ELSEWHERE_BYTES_MAX;
-    let (mut is_deserted, mut is_unanswered) = (false, false);
-    let deserted = shared.deserted();
-    let unanswered = async {
-        match &answerer {
-            Some(answerer) => answerer.ended().await,
-            None => std::future::pending().await,
-        }
-    };
-    let (mut deserted, mut unanswered) = (std::pin::pin!(deserted), std::pin::pin!(unanswered));
-    loop {
-        let event = tokio::select! {
-            biased;
-            () = &mut deserted, if !is_deserted => {
-                is_deserted = true;
-                run.cancel();
-                continue;
-            }
-            () = &mut unanswered, if !is_unanswered => {
-                is_unanswered = true;
-                // Each may have been answered, or its cell may have ended.
-                asked.drain(..).for_each(|request| drop(shared.session.end_input(&request)));
-                continue;
-            }
-            event = async { shared.room().await; run.next().await } => event,
-        };
-        let Some(event) = event else { break };
-        result.apply(&event);
-        if let EventKind::CellStarted { cell, .. } = &event.kind {
-            lock(&shared.cells).push(*cell);
-        }
-        match &event.kind {
-            EventKind::InputRequest { request_id, .. } if is_unanswered => drop(shared.session.end_input(request_id)),
-            EventKind::InputRequest { request_id, .. } => asked.push(request_id.clone()),
-            EventKind::CellStarted { .. } | EventKind::CellFinished { .. } => {
-                if let Some(begun) = begun.take() {
-                    let _ = begun.send(());
-                }
-            }
-            EventKind::RunFinished { .. } => {
-                if is_durable && let Err(error) = shared.session.save().await {
-                    tracing::warn!(run = shared.id, %error, "a run ended, and its state was not stored");
-                }
-                // Before the last event is read, so that whoever has read it finds the id free.
-                shared.finish(Ok(std::mem::take(&mut result)));
-            }
-            _ => {}
-        }
-        shared.push(Arc::new(event));
-        shared.make_room(&mut elsewhere_left).await;
-    }
-    drop(ending);
 }

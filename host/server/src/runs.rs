@@ -117,7 +117,7 @@ async fn deliver(tenant: &Tenant, run: RunHandle, form: Form) -> Answer {
         stream::name(&mut response, &run);
         return Ok(response);
     }
-    let reader = run.own(0);
+    let reader = if form == Form::Result { run.own_result() } else { run.own(0) };
     stream::follow(run, reader, form, &tenant.calls).await
 }
 
@@ -127,7 +127,7 @@ async fn again(tenant: &Tenant, run: &str, form: Form) -> Answer {
     if form == Form::Later {
         return deliver(tenant, run, form).await;
     }
-    let reader = run.rejoin(0);
+    let reader = if form == Form::Result { run.rejoin_result() } else { run.rejoin(0) };
     stream::follow(run, reader, form, &tenant.calls).await
 }
 

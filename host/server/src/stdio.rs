@@ -11,7 +11,11 @@ use cellar_core::sync::lock;
 use cellar_engine::{Language, Snapshot};
 use cellar_hub::{Hub, Line, LineError, LineRead, Lines, OpenRequest, Place, SessionEntry};
 use cellar_wire::{Answer as Told, Caller, Open, REQUEST_BYTES_MAX, Refusal};
-use futures::{SinkExt, StreamExt, future::BoxFuture, stream::SplitSink};
+use futures::{
+    SinkExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, SplitSink},
+};
 use http::{HeaderMap, StatusCode, request::Parts};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_tungstenite::tungstenite::{
@@ -35,6 +39,8 @@ pub(crate) const PROTOCOL: &str = "cellar.v1";
 const LINES_KIB_MAX: u32 = 8 << 10;
 /// Requests of one client that were read and wait to be served.
 const LINES_WAITING_MAX: usize = 2;
+/// Lines that are sent together.
+const LINES_AT_ONCE_MAX: usize = 64;
 /// How often a client hears that the connection is there, and its token is looked at.
 const PING: Duration = Duration::from_secs(30);
 /// How long one message may take to be read.
@@ -79,7 +85,7 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
     let (mut sink, mut stream) = socket.split();
     let (tenant, session) = (place.tenant.clone(), place.session.clone());
     let (lines, mut queue) = Lines::new(place, Caller::Remote, LINES_KIB_MAX);
-    let (requests, waiting) = mpsc::channel::<io::Result<LineRead>>(LINES_WAITING_MAX);
+    let (requests, mut waiting) = mpsc::channel::<io::Result<LineRead>>(LINES_WAITING_MAX);
     let admitted = tenant.clone();
     let reading = async move {
         while let Some(Ok(message)) = stream.next().await {
@@ -117,8 +123,11 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
             }
             tokio::select! {
                 line = queue.recv() => match line {
-                    Some(Line { answer, .. }) if send(&mut sink, &answer).await => {}
-                    Some(_) => return CloseCode::Abnormal,
+                    Some(line) => {
+                        if !send_all(&mut sink, line, &mut queue).await {
+                            return CloseCode::Abnormal;
+                        }
+                    }
                     None => return CloseCode::Normal,
                 },
                 _ = changes.changed(), if session.is_some() => {}
@@ -139,7 +148,7 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
         // The runs of a client that has gone are cancelled, as soon as nobody follows them any more.
         () = reading => CloseCode::Normal,
         code = writing => code,
-        _ = async { lines.serve(waiting).await.ok(); std::future::pending::<()>().await } => CloseCode::Normal,
+        _ = async { lines.serve(stream::poll_fn(move |cx| waiting.poll_recv(cx))).await.ok(); std::future::pending::<()>().await } => CloseCode::Normal,
     };
     let goodbye = Message::Close(Some(CloseFrame { code, reason: "".into() }));
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, sink.send(goodbye)).await;
@@ -148,8 +157,22 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
 type Sink = SplitSink<WebSocket, Message>;
 
 async fn send(sink: &mut Sink, line: &Told) -> bool {
-    let text = serde_json::to_string(line).unwrap_or_default();
-    send_message(sink, Message::text(text)).await
+    send_message(sink, message(line)).await
+}
+
+fn message(line: &Told) -> Message {
+    Message::text(serde_json::to_string(line).unwrap_or_default())
+}
+
+/// Sends a line, and with it those that are there already.
+async fn send_all(sink: &mut Sink, first: Line, queue: &mut mpsc::Receiver<Line>) -> bool {
+    let others = std::iter::from_fn(|| queue.try_recv().ok());
+    for Line { answer, .. } in std::iter::once(first).chain(others).take(LINES_AT_ONCE_MAX) {
+        if !matches!(tokio::time::timeout(SEND_TIMEOUT, sink.feed(message(&answer))).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    matches!(tokio::time::timeout(SEND_TIMEOUT, sink.flush()).await, Ok(Ok(())))
 }
 
 async fn send_message(sink: &mut Sink, message: Message) -> bool {

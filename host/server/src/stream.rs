@@ -62,22 +62,22 @@ impl Form {
 /// # Errors
 /// It was refused, and nothing ran.
 pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form, calls: &Calls) -> Answer {
+    let content_type = match form {
+        Form::Lines => "application/x-ndjson",
+        Form::Events => "text/event-stream",
+        Form::Result | Form::Later => {
+            let answer = result(&run).await;
+            // Held until then: a client that goes away takes it along.
+            drop(reader);
+            return answer;
+        }
+    };
     let first = reader.next().await;
-    if first.is_none() && form == Form::Result {
-        return result(&run).await;
-    }
     if first.is_none() {
         // A run that was refused has no event: it is told with a status.
         run.result().await?;
     }
-    match form {
-        Form::Result | Form::Later => {
-            while reader.next().await.is_some() {}
-            result(&run).await
-        }
-        Form::Lines => Ok(stream(run, (reader, first), calls.clone(), form, "application/x-ndjson")),
-        Form::Events => Ok(stream(run, (reader, first), calls.clone(), form, "text/event-stream")),
-    }
+    Ok(stream(run, (reader, first), calls.clone(), form, content_type))
 }
 
 /// What a run came to.

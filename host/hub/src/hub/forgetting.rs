@@ -1,8 +1,11 @@
-//! What a hub forgets of its runs when all hubs of the process keep too much.
+//! What a hub forgets of its runs: when it keeps as many as it may, when their session goes, and when all hubs of the process
+//! keep too much.
+
+use std::collections::HashMap;
 
 use cellar_core::sync::lock;
 
-use super::Inner;
+use super::{Hub, Inner, Runs};
 use crate::{
     journals::{Account, Holder, level},
     run::RunHandle,
@@ -38,5 +41,39 @@ impl Holder for Inner {
         let sizes: Vec<usize> = under_way.iter().map(RunHandle::size_bytes).collect();
         let level = level(&sizes, sizes.iter().sum::<usize>().saturating_sub(left));
         under_way.iter().for_each(|run| run.trim(level));
+    }
+}
+
+impl Hub {
+    /// Keeps a run that has ended, in the place of older ones.
+    pub(super) fn forget_old(&self, id: String) {
+        let config = &self.0.config;
+        let mut runs = lock(&self.0.runs);
+        let runs = &mut *runs;
+        // Its id may have been used again at once.
+        if runs.by_id.get(&id).is_none_or(|run| !run.is_ended()) || runs.ended.contains(&id) {
+            return;
+        }
+        runs.ended.push_back(id);
+        let size = |by_id: &HashMap<String, RunHandle>, id: &String| by_id.get(id).map_or(0, RunHandle::size_bytes);
+        let mut bytes: usize = runs.ended.iter().map(|id| size(&runs.by_id, id)).sum();
+        while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || bytes > config.runs_kept_bytes) {
+            let Some(oldest) = runs.ended.pop_front() else { break };
+            bytes -= size(&runs.by_id, &oldest);
+            runs.by_id.remove(&oldest);
+        }
+    }
+
+    /// Forgets the runs of a session that have ended: each holds it.
+    pub(super) fn forget_ended(&self, session: &str) {
+        let mut runs = lock(&self.0.runs);
+        let Runs { by_id, ended } = &mut *runs;
+        ended.retain(|id| {
+            let is_other = by_id.get(id).is_none_or(|run| run.session_name() != session);
+            if !is_other {
+                by_id.remove(id);
+            }
+            is_other
+        });
     }
 }

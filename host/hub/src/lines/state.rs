@@ -4,29 +4,16 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::Mutex,
 };
 
 use cellar_core::sync::lock;
 use cellar_engine::Session;
-use cellar_wire::OutputJson;
 
 use crate::{Hub, HubError, LineError, Place, lines::TASKS_MAX};
 
 /// Runs whose ids are kept, those under way included.
 const RUNS_KEPT: usize = 2 * TASKS_MAX;
-
-/// What a task leaves when it ends.
-pub(super) enum Ended {
-    /// A run was told of to its end.
-    Run,
-    /// A request to write a snapshot.
-    Saved(Asked, Result<(), LineError>),
-    /// A request for what a model is given of a run.
-    Read(Asked, Result<Vec<OutputJson>, LineError>),
-    /// A request for a fork, with the name of the fork.
-    Forked(Asked, Result<String, LineError>),
-}
 
 /// Whom an answer is for.
 pub(super) struct Asked {
@@ -35,12 +22,9 @@ pub(super) struct Asked {
 }
 
 /// Keeps the state of a session.
-pub(super) async fn save<P: Place>(place: Arc<P>, session: Session, file: PathBuf, asked: Asked) -> Ended {
-    let saved = match session.snapshot().await {
-        Ok(snapshot) => place.write_snapshot(snapshot, file).await,
-        Err(error) => Err(HubError::from(error).into()),
-    };
-    Ended::Saved(asked, saved)
+pub(super) async fn save(place: &impl Place, session: &Session, file: PathBuf) -> Result<(), LineError> {
+    let snapshot = session.snapshot().await.map_err(HubError::from)?;
+    place.write_snapshot(snapshot, file).await
 }
 
 /// Opens a session with the state of another one, and returns its name.

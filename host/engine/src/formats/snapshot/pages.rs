@@ -5,6 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc, thread};
 
+use cellar_core::sync::cores;
 use twox_hash::XxHash3_128;
 
 use super::image::{Image, toggle};
@@ -120,8 +121,7 @@ impl Pages {
 
 /// Maps chunks on a few threads when there are many.
 fn on_threads<'a, T: Send>(chunks: &'a [Arc<Chunk>], work: impl Fn(&'a Arc<Chunk>) -> T + Sync) -> Vec<T> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let share = chunks.len().div_ceil(cores.min(THREADS_MAX)).max(2);
+    let share = chunks.len().div_ceil(cores().min(THREADS_MAX)).max(2);
     let (own, others) = chunks.split_at(share.min(chunks.len()));
     thread::scope(|scope| {
         let work = &work;

@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use cellar_core::sync::cores;
 use zstd::bulk::Decompressor;
 
 use super::{
@@ -154,8 +155,7 @@ impl Pages {
 
     fn helpers(&self, places: &[Place], image: &Arc<Image>) -> Vec<Helper> {
         let packed = self.chunks.iter().filter(|chunk| matches!(***chunk, Chunk::Packed { .. })).count();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let count = cores.saturating_sub(1).min(HELPERS_MAX).min(packed / CHUNKS_MIN);
+        let count = cores().saturating_sub(1).min(HELPERS_MAX).min(packed / CHUNKS_MIN);
         let chunk_of = |places: &[Place]| self.chunks.get(places.first()?.at?.0 as usize).cloned();
         let work = |helper: usize| {
             let parts = of_one_chunk(places).filter(|places| places.first().is_some_and(|place| place.at.is_some()));

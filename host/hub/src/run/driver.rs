@@ -1,0 +1,193 @@
+//! What drives a run: it waits for its turn, polls the run, and tells its readers.
+
+use std::sync::Arc;
+
+use cellar_core::sync::lock;
+use cellar_engine::{Event, EventKind, Run, RunResult};
+use futures::StreamExt;
+use tokio::sync::oneshot;
+
+use super::{RunHandle, Shared};
+use crate::{answers::Answerer, error::HubError, journal::ELSEWHERE_BYTES_MAX, journals::UnderWay};
+
+/// What ends a run's stream whatever happens to its driver.
+pub(crate) struct Ending(Arc<Shared>, #[expect(dead_code, reason = "it counts while it lives")] UnderWay);
+
+impl Ending {
+    pub(crate) fn of(run: &RunHandle) -> Ending {
+        Ending(run.0.clone(), run.0.account.begin())
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.0.end.get().is_none() {
+            let seq = self.0.journal().next_seq();
+            let kind = EventKind::RunFinished { is_error: true, kept: None };
+            self.0.push(Arc::new(Event { seq, kind }));
+            self.0.finish(Ok(RunResult::default()));
+        }
+        self.0.tell();
+    }
+}
+
+/// When those who wait for the events of a run are told of them: when nothing more comes at once, so that what comes together
+/// is told together.
+#[derive(Debug, Default)]
+struct Telling {
+    /// Whether there is more to tell than that something begins.
+    is_urgent: bool,
+    /// Whether that was put off until this thread has done what else there was to do: mostly the cell has ended by then.
+    is_put_off: bool,
+}
+
+impl Telling {
+    fn note(&mut self, kind: &EventKind) {
+        self.is_urgent |= !matches!(kind, EventKind::RunStarted { .. } | EventKind::CellStarted { .. });
+    }
+
+    /// Waits for what comes next, and has told of all before.
+    async fn until<T>(&mut self, shared: &Shared, next: impl Future<Output = T>) -> T {
+        let mut next = std::pin::pin!(next);
+        std::future::poll_fn(|cx| {
+            let next = next.as_mut().poll(cx);
+            if next.is_pending() {
+                if self.is_urgent || self.is_put_off {
+                    *self = Telling::default();
+                    shared.tell();
+                } else if shared.has_untold() {
+                    self.is_put_off = true;
+                    let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+                }
+            }
+            next
+        })
+        .await
+    }
+}
+
+/// Drives a run to its end. `turn` comes when the run of the session before has begun, and `begun` tells the next.
+pub(crate) async fn drive(
+    ending: Ending,
+    prepared: impl Future<Output = Result<Run, HubError>> + Send,
+    (turn, begun): (Option<oneshot::Receiver<()>>, oneshot::Sender<()>),
+    answerer: Option<Answerer>,
+    is_durable: bool,
+) {
+    let shared = &*ending.0;
+    let begun = Some(begun);
+    if let Some(turn) = turn {
+        // A run that ended without a word gives its turn, too.
+        let _ = turn.await;
+    }
+    let mut run = match prepared.await {
+        Ok(run) => run,
+        Err(error) => return shared.finish(Err(error)),
+    };
+    let _ = shared.canceller.set(run.canceller());
+    if *shared.cancelled.borrow() {
+        run.cancel();
+    }
+    let mut driver = Driver {
+        shared,
+        answerer: answerer.as_ref(),
+        is_durable,
+        begun,
+        asked: Vec::new(),
+        is_unanswered: false,
+        result: RunResult::with_policy(shared.session.output_policy()),
+        telling: Telling::default(),
+    };
+    driver.follow(&mut run).await;
+}
+
+/// The state of a run that is driven.
+struct Driver<'a> {
+    shared: &'a Shared,
+    answerer: Option<&'a Answerer>,
+    /// Its state is stored before its end is told.
+    is_durable: bool,
+    /// Tells the next run of the session that this one has begun.
+    begun: Option<oneshot::Sender<()>>,
+    /// Requests for input that its cells have made.
+    asked: Vec<String>,
+    /// Nobody answers them any more.
+    is_unanswered: bool,
+    result: RunResult,
+    telling: Telling,
+}
+
+impl Driver<'_> {
+    /// Polls the run to its end.
+    async fn follow(&mut self, run: &mut Run) {
+        let (shared, answerer) = (self.shared, self.answerer);
+        let mut elsewhere_left = ELSEWHERE_BYTES_MAX;
+        let mut is_deserted = false;
+        let unanswered = async {
+            match answerer {
+                Some(answerer) => answerer.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (mut deserted, mut unanswered) = (std::pin::pin!(shared.deserted()), std::pin::pin!(unanswered));
+        loop {
+            let next = async {
+                shared.room().await;
+                run.next().await
+            };
+            let event = tokio::select! {
+                biased;
+                () = &mut deserted, if !is_deserted => {
+                    is_deserted = true;
+                    run.cancel();
+                    continue;
+                }
+                () = &mut unanswered, if !self.is_unanswered => {
+                    self.is_unanswered = true;
+                    // Each may have been answered, or its cell may have ended.
+                    self.asked.drain(..).for_each(|request| drop(shared.session.end_input(&request)));
+                    continue;
+                }
+                event = self.telling.until(shared, next) => event,
+            };
+            let Some(event) = event else { return };
+            self.take_in(&event).await;
+            shared.push(Arc::new(event));
+            shared.make_room(&mut elsewhere_left).await;
+        }
+    }
+
+    /// Takes in what an event means for the run.
+    async fn take_in(&mut self, event: &Event) {
+        self.result.apply(event);
+        self.telling.note(&event.kind);
+        match &event.kind {
+            EventKind::InputRequest { request_id, .. } if self.is_unanswered => {
+                drop(self.shared.session.end_input(request_id));
+            }
+            EventKind::InputRequest { request_id, .. } => self.asked.push(request_id.clone()),
+            EventKind::CellStarted { cell, .. } => {
+                lock(&self.shared.cells).push(*cell);
+                self.begun();
+            }
+            EventKind::CellFinished { .. } => self.begun(),
+            EventKind::RunFinished { .. } => {
+                if self.is_durable {
+                    self.shared.tell();
+                    if let Err(error) = self.shared.session.save().await {
+                        tracing::warn!(run = self.shared.id, %error, "a run ended, and its state was not stored");
+                    }
+                }
+                // Before the last event is read, so that whoever has read it finds the id free.
+                self.shared.finish(Ok(std::mem::take(&mut self.result)));
+            }
+            _ => {}
+        }
+    }
+
+    fn begun(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let _ = begun.send(());
+        }
+    }
+}
