@@ -42,6 +42,9 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// How long calls that are still under way may take to clean up behind themselves.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Threads of the runtime besides one for each core.
+const THREADS_BESIDES: usize = 2;
+
 fn main() -> ExitCode {
     work_in_processes();
     let arguments = match Arguments::try_parse() {
@@ -143,7 +146,10 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
 }
 
 fn on_runtime(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Start)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // Cells that compute take a thread for each core: those that remain look after everybody else.
+    let runtime = runtime.worker_threads(cores + THREADS_BESIDES).enable_all().build().map_err(CliError::Start)?;
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     result

@@ -22,6 +22,7 @@ mod remote;
 mod sessions;
 mod support;
 mod tidy;
+mod turns;
 
 /// That of the command line.
 #[global_allocator]

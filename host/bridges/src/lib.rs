@@ -49,6 +49,7 @@ pub use client::builder as http_client;
 pub use command::recipes as command_recipes;
 pub use component::{check as check_component, keep_compiled_in};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
+pub use llm::TokenBudget;
 pub use options::{
     Agent, AgentTransport, Command, Component, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options,
     Primitive, Program, RuntimePack, SecretSource, Spawns, TIERS, Tool,
@@ -73,6 +74,8 @@ pub struct HostBridges {
     models: Option<Arc<Models>>,
     /// Asks models of others, where there are none of its own.
     sampler: Option<Arc<dyn Sampler>>,
+    /// What its models may say together with those of others.
+    token_budget: Option<Arc<dyn TokenBudget>>,
     network: Option<Arc<Network>>,
     connectors: connectors::Held,
     doors: Option<Arc<dyn Doors>>,
@@ -113,7 +116,17 @@ impl HostBridges {
         let network = (!options.http.allow.is_empty()).then(|| Arc::new(Network::new(options.http)));
         let tools = Arc::new(Sources { own, servers });
         let connectors = connectors::Held::new(options.connectors, &tools);
-        HostBridges { tools, packs, agents, models, sampler: None, network, connectors, doors: None }
+        HostBridges {
+            tools,
+            packs,
+            agents,
+            models,
+            sampler: None,
+            token_budget: None,
+            network,
+            connectors,
+            doors: None,
+        }
     }
 
     /// Grants these tools as well. They take the place of others with their names.
@@ -137,6 +150,11 @@ impl HostBridges {
     /// Has models answer that others offer, where no endpoint is configured.
     pub fn with_sampler(self, sampler: Arc<dyn Sampler>) -> HostBridges {
         HostBridges { sampler: Some(sampler), ..self }
+    }
+
+    /// Has models of its own say no more than a budget allows, which others have as well.
+    pub fn with_token_budget(self, budget: Arc<dyn TokenBudget>) -> HostBridges {
+        HostBridges { token_budget: Some(budget), ..self }
     }
 
     /// Looks up the names of hosts in another way than this machine does.
@@ -242,7 +260,11 @@ impl HostBridges {
                     schema: schema.clone(),
                 };
                 if let Some(models) = &self.models {
-                    return Box::pin(Arc::clone(models).ask(question, caller.session.local()));
+                    return Box::pin(Arc::clone(models).ask(
+                        question,
+                        caller.session.local(),
+                        self.token_budget.clone(),
+                    ));
                 }
                 let asked = self.sampler.as_ref();
                 if let Some(asked) = asked.and_then(|sampler| sampling::ask(sampler, caller.session.id(), question)) {

@@ -7,7 +7,7 @@
 mod reply;
 
 use std::{
-    env,
+    env, fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -92,6 +92,20 @@ struct Conversation<'a> {
     key: Option<String>,
     messages: Vec<Value>,
     spent: &'a Spent,
+    /// What others have spent as well.
+    budget: Option<&'a dyn TokenBudget>,
+}
+
+/// Tokens that many sessions may spend together.
+pub trait TokenBudget: fmt::Debug + Send + Sync {
+    /// Whether there are any left.
+    ///
+    /// # Errors
+    /// Why there are none, in words for whoever reads the cell's error.
+    fn check(&self) -> Result<(), String>;
+
+    /// Notes that so many were spent.
+    fn spend(&self, tokens: u64);
 }
 
 impl Models {
@@ -113,7 +127,12 @@ impl Models {
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection.
-    pub(super) async fn ask(self: Arc<Models>, question: Question, spent: Arc<Spent>) -> Result<Response, CallError> {
+    pub(super) async fn ask(
+        self: Arc<Models>,
+        question: Question,
+        spent: Arc<Spent>,
+        budget: Option<Arc<dyn TokenBudget>>,
+    ) -> Result<Response, CallError> {
         if question.prompt.trim().is_empty() {
             return Err(CallError::new(CallErrorKind::Invalid, "llm needs a prompt, and this one is empty"));
         }
@@ -124,8 +143,8 @@ impl Models {
         within("questions", spent.calls.fetch_add(1, Ordering::Relaxed), self.config.calls, "calls")?;
         let system = question.system.iter().map(|text| json!({"role": "system", "content": text}));
         let user = json!({"role": "user", "content": question.prompt});
-        let mut conversation =
-            Conversation { model, effort, key, messages: system.chain([user]).collect(), spent: spent.as_ref() };
+        let (messages, budget) = (system.chain([user]).collect(), budget.as_deref());
+        let mut conversation = Conversation { model, effort, key, messages, spent: spent.as_ref(), budget };
         let work = self.answer(&mut conversation, schema.as_ref());
         let seconds = self.config.timeout.as_secs();
         let slow = format!("model `{model}` did not answer within {seconds} s");
@@ -229,7 +248,10 @@ impl Models {
     }
 
     async fn post_once(&self, conversation: &Conversation<'_>, form: Option<(Form, &Value)>) -> Result<Choice, Fault> {
-        let Conversation { model, effort, key, messages, spent } = conversation;
+        let Conversation { model, effort, key, messages, spent, budget } = conversation;
+        if let Some(Err(message)) = budget.map(|budget| budget.check()) {
+            return Err(Fault::Final(CallError::new(CallErrorKind::Limit, message)));
+        }
         within("tokens", spent.tokens.load(Ordering::Relaxed), self.config.tokens, "tokens").map_err(Fault::Final)?;
         let key = key.as_deref();
         let failed = |what: String| CallError::new(CallErrorKind::Failed, what);
@@ -257,7 +279,11 @@ impl Models {
             let message = format!("model `{model}` sent a reply that is not a chat completion ({error}): {start}");
             Fault::Final(failed(message))
         })?;
-        spent.tokens.fetch_add(reply.tokens(&body), Ordering::Relaxed);
+        let tokens = reply.tokens(&body);
+        spent.tokens.fetch_add(tokens, Ordering::Relaxed);
+        if let Some(budget) = budget {
+            budget.spend(tokens);
+        }
         let choice = reply.choices.into_iter().next();
         choice.ok_or_else(|| Fault::Final(failed(format!("model `{model}` sent a reply without choices"))))
     }

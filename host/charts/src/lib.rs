@@ -40,6 +40,7 @@ use std::{
 use cellar_core::text::describe;
 use cellar_engine::{
     Cell, GuestName, Host, Language, Limits, SessionConfig,
+    config::CpuShare,
     guests::{BakeOptions, bake},
     mime::{MimeBundle, MimeData},
     renderer::{RenderError, RenderFuture, Rendered, Renderer},
@@ -74,6 +75,7 @@ const PNG: &str = "image/png";
 pub struct Charts {
     inner: Arc<Inner>,
     timeout: Duration,
+    share: Option<CpuShare>,
 }
 
 struct Inner {
@@ -109,12 +111,17 @@ impl Charts {
     /// and the guest is baked by it if it has to be.
     pub fn new(host: Host) -> Charts {
         let inner = Inner { host, fonts: OnceLock::new(), turns: Semaphore::new(CHARTS_AT_ONCE) };
-        Charts { inner: Arc::new(inner), timeout: TIMEOUT }
+        Charts { inner: Arc::new(inner), timeout: TIMEOUT, share: None }
     }
 
     /// Gives each chart this long, within the bounds that cells have.
     pub fn with_timeout(self, timeout: Duration) -> Charts {
         Charts { timeout, ..self }
+    }
+
+    /// Has the guest that draws work in the share of those for whom it does.
+    pub fn with_share(self, share: Option<CpuShare>) -> Charts {
+        Charts { share, ..self }
     }
 
     /// Draws a specification of Vega-Lite or Vega: a JSON object, with its data in it. Which of the two it is, its `$schema`
@@ -185,7 +192,9 @@ impl Charts {
             disk_files: 0,
             ..Limits::default()
         };
-        let config = SessionConfig { guests: vec![GuestName::JavaScriptCharts], limits, ..SessionConfig::default() };
+        let share = self.share.clone();
+        let guests = vec![GuestName::JavaScriptCharts];
+        let config = SessionConfig { guests, limits, share, ..SessionConfig::default() };
         let session = self.inner.host.session(config)?;
         let cells = vec![Cell::new(Language::JavaScript, code)];
         let run = match session.run(cells.clone()) {

@@ -25,3 +25,4 @@ pub(crate) mod record;
 pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod threads;
+pub(crate) mod turns;

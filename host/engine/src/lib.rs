@@ -110,12 +110,18 @@ pub mod bridges {
 
 /// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
 pub mod config {
-    pub use crate::contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, TEMPORARY, WORKSPACE};
+    pub use crate::{
+        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, TEMPORARY, WORKSPACE},
+        kernel::{
+            meter::MemoryBudget,
+            turns::{CpuShare, WEIGHT, WEIGHT_MAX},
+        },
+    };
 }
 
 /// Folders that are granted.
 pub mod files {
-    pub use cellar_files::{Access, Mount, MountError};
+    pub use cellar_files::{Access, DiskPool, Mount, MountError};
 }
 
 /// Guests: whether they are there, and how they are made ready.

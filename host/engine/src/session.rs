@@ -314,7 +314,7 @@ impl Session {
             own,
             quota: quota
                 .or_else(|| config.disk_budget.as_ref().map(|DiskBudget(quota)| quota.clone()))
-                .unwrap_or_else(|| Quota::with_usage(file_limits, disk_usage)),
+                .unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.disk_pool.clone())),
             permits,
             locals,
             backlog: Arc::default(),
@@ -556,6 +556,7 @@ impl Session {
         let binding = Binding {
             limits: inner.config.limits.clone(),
             memory: inner.process.as_ref().map(|process| process.memory.clone()),
+            budget: inner.config.memory.clone(),
             _place: inner.process.as_ref().map(|process| process.place.clone()),
             answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone())),
             files: Files::new(mounts, inner.quota.clone()),
@@ -566,6 +567,7 @@ impl Session {
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             threads: guest.threads(),
             input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
+            turn: Some(Arc::new(inner.config.share.as_ref().unwrap_or_else(|| inner.host.usual_share()).turn())),
             _private: inner.private.clone(),
             _home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };

@@ -37,7 +37,7 @@ pub use error::FileError;
 pub use listing::DirectoryEntry;
 pub use mount::OpenMount;
 pub use mount::{Access, Mount, MountError};
-pub use quota::{FileLimits, Quota};
+pub use quota::{DiskPool, FileLimits, Quota};
 pub use slot::{Descriptor, OpenFile, OpenHow, ROOT};
 pub use stat::{FileKind, Stat};
 

@@ -1,6 +1,9 @@
 //! What a session may write, counted over all of its kernels.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::error::FileError;
 use super::open_files;
@@ -20,6 +23,51 @@ pub struct FileLimits {
 impl Default for FileLimits {
     fn default() -> Self {
         Self { bytes_max: 256 << 20, files_max: 10_000, descriptors_max: 256 }
+    }
+}
+
+/// What many sessions may have on the disk together, besides what each may. A cheap handle.
+///
+/// Whoever has it says from time to time what there is, of which sessions are only a part; what sessions write is added as it
+/// is written.
+#[derive(Debug, Clone)]
+pub struct DiskPool(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    bytes_max: u64,
+    bytes: AtomicU64,
+}
+
+impl DiskPool {
+    /// So many bytes, of which none is used.
+    pub fn new(bytes_max: u64) -> DiskPool {
+        DiskPool(Arc::new(Pool { bytes_max, bytes: AtomicU64::new(0) }))
+    }
+
+    /// Bytes that there may be.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.bytes_max
+    }
+
+    /// Bytes that there are.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says how many there are.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether so many more would be too many.
+    pub fn is_full(&self, more: u64) -> bool {
+        self.bytes().saturating_add(more) > self.0.bytes_max
+    }
+
+    fn resized(&self, before: u64, after: u64) {
+        let resized = |bytes: u64| Some(bytes.saturating_add(after).saturating_sub(before));
+        let _ = self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, resized);
     }
 }
 
@@ -45,9 +93,14 @@ impl Quota {
     }
 
     /// Counters of a session that goes on: it has used so many bytes and names.
-    pub fn with_usage(limits: FileLimits, (bytes, files): (u64, u64)) -> Arc<Self> {
+    pub fn with_usage(limits: FileLimits, usage: (u64, u64)) -> Arc<Self> {
+        Quota::within(limits, usage, None)
+    }
+
+    /// The same, where what it may have is bounded together with what others have.
+    pub fn within(limits: FileLimits, (bytes, files): (u64, u64), pool: Option<DiskPool>) -> Arc<Self> {
         Arc::new_cyclic(|whose| {
-            let ledger = Ledger { limits, bytes, files, whose: Weak::clone(whose) };
+            let ledger = Ledger { limits, bytes, files, pool, whose: Weak::clone(whose) };
             Self { limits, ledger: Mutex::new(ledger) }
         })
     }
@@ -82,6 +135,7 @@ pub(super) struct Ledger {
     limits: FileLimits,
     bytes: u64,
     files: u64,
+    pool: Option<DiskPool>,
     whose: Weak<Quota>,
 }
 
@@ -89,13 +143,18 @@ impl Ledger {
     /// # Errors
     /// `Quota` when a file may not grow from `before` to `after` bytes.
     pub(super) fn check_growth(&self, before: u64, after: u64) -> Result<(), FileError> {
-        let wanted = self.bytes.saturating_add(after.saturating_sub(before));
+        let more = after.saturating_sub(before);
+        let is_too_much = self.bytes.saturating_add(more) > self.limits.bytes_max
+            || self.pool.as_ref().is_some_and(|pool| pool.is_full(more));
         // A change that grows nothing passes even when a restored session is already over a tightened limit.
-        if after > before && wanted > self.limits.bytes_max { Err(FileError::Quota) } else { Ok(()) }
+        if more > 0 && is_too_much { Err(FileError::Quota) } else { Ok(()) }
     }
 
     /// A file went from `before` to `after` bytes.
     pub(super) fn resized(&mut self, before: u64, after: u64) {
+        if let Some(pool) = &self.pool {
+            pool.resized(before, after);
+        }
         self.bytes =
             self.bytes.saturating_add(after.saturating_sub(before)).saturating_sub(before.saturating_sub(after));
     }

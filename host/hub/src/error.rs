@@ -3,6 +3,8 @@
 use cellar_engine::{Error, artifacts::ArtifactError};
 use cellar_setup::SetupError;
 
+use crate::bounds::QuotaError;
+
 /// Why a hub does not do what it was asked to. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +44,9 @@ pub enum HubError {
     /// No more runs may be under way.
     #[error("{0} runs are under way")]
     RunsFull(usize),
+    /// What the sessions of the hub may have together is used up.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     /// No call of this id waits for an answer.
     #[error("no call `{0}` waits for an answer")]
     CallUnknown(String),
@@ -74,6 +79,7 @@ impl HubError {
             HubError::RunUnknown(_) | HubError::RunForgotten { .. } => "run-unknown",
             HubError::RunUnderWay(_) => "run-under-way",
             HubError::RunsFull(_) => "runs-full",
+            HubError::Quota(_) => "quota",
             HubError::CallUnknown(_) => "call-unknown",
             HubError::Task(_) => "task",
         }

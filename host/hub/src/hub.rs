@@ -28,6 +28,7 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 
 use crate::{
     answers::Answerer,
+    bounds::Bounds,
     error::HubError,
     journals::{Account, Journals},
     run::{Ending, RunHandle, RunRequest, drive},
@@ -64,6 +65,8 @@ pub struct HubConfig {
     /// Runs of stored sessions end when the state that they leave is on the disk, so that no result is told of that a
     /// crash undoes.
     pub is_durable: bool,
+    /// What its sessions share.
+    pub bounds: Bounds,
     /// What hears that a guest is being made ready.
     pub progress: Progress,
 }
@@ -81,6 +84,7 @@ impl Default for HubConfig {
             artifacts: None,
             sampler: None,
             is_durable: true,
+            bounds: Bounds::default(),
             progress: |_| {},
         }
     }
@@ -217,7 +221,7 @@ impl Hub {
         // Beside the guests' compiled code.
         keep_compiled_in(host_config.cache.join("tools"));
         let inner = Arc::new(Inner {
-            charts: Charts::new(host.clone()),
+            charts: Charts::new(host.clone()).with_share(config.bounds.share.clone()),
             host,
             host_config,
             config,
@@ -270,6 +274,8 @@ impl Hub {
         let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
         let bridges =
             inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
+        let tokens = inner.config.bounds.tokens.iter();
+        let bridges = tokens.fold(bridges, |bridges, budget| bridges.with_token_budget(budget.clone()));
         let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
@@ -283,6 +289,7 @@ impl Hub {
             config.workspace = Some(workspace);
         }
         config.disk_budget = open.disk_budget;
+        inner.config.bounds.apply(&mut config);
         if let Some(artifacts) = &inner.config.artifacts {
             config.artifacts = Some(artifacts.clone());
         }
@@ -458,6 +465,7 @@ impl Hub {
         session: &str,
         request: RunRequest,
     ) -> Result<(RunHandle, impl Future<Output = ()> + Send + use<>), HubError> {
+        self.0.config.bounds.admit()?;
         let entry = self.session(session)?;
         let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.account.clone());
         self.register(&handle)?;

@@ -13,6 +13,7 @@
 //! Front ends translate: they have no run path, no table of sessions and no journal of their own. Read [`Hub`] first.
 
 mod answers;
+mod bounds;
 mod error;
 mod hub;
 mod journal;
@@ -22,6 +23,7 @@ mod own;
 mod run;
 
 pub use answers::{Answerer, Ask};
+pub use bounds::{Admission, Bounds, QuotaError};
 pub use error::HubError;
 pub use hub::{Hub, HubConfig, Keep, OpenRequest, SessionEntry};
 pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};

@@ -29,6 +29,9 @@ fn usage(server: &Server, tenant: &Tenant) -> Value {
         "runsUnderWay": runs,
         "requestsByStatus": requests,
         "limits": { "sessions": sessions_max, "runs": runs_max, "requestsPerSecond": requests_per_second },
+        "weight": tenant.weight,
+        "cpuSeconds": tenant.quotas.cpu().as_secs_f64(),
+        "quotas": tenant.quotas.json(),
     })
 }
 

@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
+use cellar_engine::config::WEIGHT;
 use cellar_setup::{Folders, Overrides, Progress, SetupError, kernels_max};
 use cellar_wire::config::{Config, TenantTable};
 
 use crate::{
     ServerConfig,
     access::{NewToken, Scope, TokenFile, mint},
+    quotas::Quota,
     tenant::TenantConfig,
 };
 
@@ -57,6 +59,13 @@ impl ServerConfig {
             sessions_max: count(table.sessions, SESSIONS_MAX),
             runs_max: count(table.runs, RUNS_MAX),
             requests_per_second: table.requests_per_second,
+            weight: table.weight.and_then(|weight| u32::try_from(weight).ok()).unwrap_or(WEIGHT),
+            quota: Quota {
+                cpu_seconds_per_day: table.cpu_seconds_per_day,
+                model_tokens_per_day: table.model_tokens_per_day,
+                memory_mib: table.memory_mib,
+                disk_mib: table.disk_mib,
+            },
             is_durable,
             idle_after: server.idle_after.unwrap_or(IDLE_AFTER_SECONDS),
         };

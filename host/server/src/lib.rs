@@ -22,6 +22,7 @@ mod openapi;
 mod opening;
 mod operations;
 mod problem;
+mod quotas;
 mod repeats;
 mod runs;
 mod sessions;
@@ -53,6 +54,7 @@ pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub use configuration::{LISTEN, OWN_TENANT};
 pub use isolation::{ConfineError, Confined, Isolation};
 pub use mcp::serve_mcp;
+pub use quotas::Quota;
 pub use tenant::TenantConfig;
 
 use access::Tokens;
@@ -235,10 +237,13 @@ impl Server {
         let mut ends = std::pin::pin!(ends);
         let times = times::keep(self.clone());
         let mut times = std::pin::pin!(times);
+        let quotas = quotas::keep(self.clone());
+        let mut quotas = std::pin::pin!(quotas);
         tokio::select! {
             () = &mut served => return,
             () = &mut ends => return,
             () = &mut times => return,
+            () = &mut quotas => return,
             () = stop => {
                 self.0.is_draining.send_replace(true);
             }
@@ -250,6 +255,7 @@ impl Server {
         }
         self.0.is_over.send_replace(true);
         store_all(self.0.tenants.values()).await;
+        self.0.tenants.values().for_each(|tenant| tenant.quotas.save());
         // What was said last is sent, as far as somebody reads it.
         let _ = tokio::time::timeout(LAST_WORDS_TIMEOUT, served).await;
     }

@@ -45,5 +45,22 @@ pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
         let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
         let _ = writeln!(text, "cellar_runs_under_way{{tenant=\"{name}\"}} {runs}");
     }
+    let _ = writeln!(text, "# HELP cellar_cpu_seconds_total Processor time of cells.");
+    let _ = writeln!(text, "# TYPE cellar_cpu_seconds_total counter");
+    for (name, tenant) in &server.0.tenants {
+        let _ =
+            writeln!(text, "cellar_cpu_seconds_total{{tenant=\"{name}\"}} {:.3}", tenant.quotas.cpu().as_secs_f64());
+    }
+    let quotas: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.quotas.list())).collect();
+    let kinds = [("limit", "What quotas allow."), ("used", "What was used of quotas.")];
+    for (kind, help) in kinds {
+        let _ = writeln!(text, "# HELP cellar_quota_{kind} {help}\n# TYPE cellar_quota_{kind} gauge");
+        for (name, quotas) in &quotas {
+            for (quota, limit, used) in quotas {
+                let value = if kind == "limit" { limit } else { used };
+                let _ = writeln!(text, "cellar_quota_{kind}{{tenant=\"{name}\",quota=\"{quota}\"}} {value}");
+            }
+        }
+    }
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

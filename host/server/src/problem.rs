@@ -12,6 +12,8 @@ use cellar_hub::HubError;
 use cellar_wire::{ProblemJson, check::Invalid, faults};
 use http::{HeaderValue, StatusCode, header};
 
+use crate::quotas;
+
 /// How soon what had no room may be tried again.
 const RETRY_SOON: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,13 @@ impl Problem {
     /// A limit that was reached.
     pub(crate) fn limit(limit: &str, detail: impl Into<String>, retry_after: Duration) -> Problem {
         let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit", detail).after(retry_after);
+        problem.json.limit = Some(limit.to_owned());
+        problem
+    }
+
+    /// There is no room for more, and time alone makes none.
+    pub(crate) fn full(limit: &str, detail: impl Into<String>) -> Problem {
+        let mut problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, "limit", detail);
         problem.json.limit = Some(limit.to_owned());
         problem
     }
@@ -176,6 +185,7 @@ fn of_hub(error: &HubError) -> Problem {
         HubError::SessionOpen(_) | HubError::RunUnderWay(_) => StatusCode::CONFLICT,
         HubError::SessionsFull(_) => return Problem::limit("sessions", error.to_string(), RETRY_SOON),
         HubError::RunsFull(_) => return Problem::limit("runs", error.to_string(), RETRY_SOON),
+        HubError::Quota(error) => return quotas::problem(error),
         _ => return Problem::internal(error, error.code()),
     };
     let problem = Problem::new(status, error.code(), error.to_string());

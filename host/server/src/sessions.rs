@@ -120,6 +120,9 @@ pub(crate) async fn tenant(call: Call) -> Answer {
         "runsUnderWay": runs,
         "isolation": isolation(&call.server),
         "limits": { "sessions": limits.0, "runs": limits.1, "requestsPerSecond": limits.2 },
+        "weight": call.tenant.weight,
+        "cpuSeconds": call.tenant.quotas.cpu().as_secs_f64(),
+        "quotas": call.tenant.quotas.json(),
     });
     gate::json(StatusCode::OK, &body)
 }

@@ -31,6 +31,7 @@ use crate::{
     mcp::Offers,
     opening::{Opened, Opening},
     problem::Problem,
+    quotas::{Quota, Quotas},
     repeats::{Rate, Repeats},
     times::Times,
 };
@@ -60,6 +61,10 @@ pub struct TenantConfig {
     pub runs_max: usize,
     /// Requests that it may make in a second, if they are counted.
     pub requests_per_second: Option<u64>,
+    /// Its part of the processor time where tenants want more than there is.
+    pub weight: u32,
+    /// What it may use.
+    pub quota: Quota,
     /// Whether results wait until the state that they leave is on the disk.
     pub is_durable: bool,
     /// Seconds without use after which a session is put to sleep that says nothing else.
@@ -80,6 +85,8 @@ pub(crate) struct Tenant {
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
     rate: Option<Mutex<Rate>>,
+    pub(crate) weight: u32,
+    pub(crate) quotas: Quotas,
     pub(crate) repeats: Mutex<Repeats>,
     /// Calls of tools that clients answer for.
     pub(crate) calls: Calls,
@@ -138,6 +145,8 @@ impl Tenant {
         hub_config.sampler = Some(Arc::new(offers.clone()));
         hub_config.is_durable = config.is_durable;
         hub_config.progress = progress;
+        let quotas = Quotas::open(config.quota, config.weight, &host, &store);
+        hub_config.bounds = quotas.bounds();
         let hub = Hub::on(host, host_config, hub_config, doors)?;
         let rate = config.requests_per_second.map(|most| Mutex::new(Rate::new(most as f64)));
         let times = Times::default();
@@ -155,6 +164,8 @@ impl Tenant {
             store,
             waking: tokio::sync::Mutex::default(),
             rate,
+            weight: config.weight,
+            quotas,
             repeats: Mutex::default(),
             calls: Calls::new(),
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
@@ -280,6 +291,7 @@ impl Tenant {
         snapshot: Option<Snapshot>,
         opening: Opening,
     ) -> Result<(), Problem> {
+        self.quotas.admit_bytes()?;
         let Opened { config, workspace, disk_budget } = self.opened(&opening).await?;
         let _turn = self.waking.lock().await;
         let open = OpenRequest {
@@ -331,6 +343,7 @@ impl Tenant {
 
     /// Opens a session with the state of another one.
     pub(crate) async fn fork(&self, from: &str, new: Option<String>) -> Result<String, Problem> {
+        self.quotas.admit_bytes()?;
         self.session(from).await?;
         let name = new.unwrap_or_else(|| minted("ses"));
         let _turn = self.waking.lock().await;
@@ -423,6 +436,7 @@ impl Tenant {
 
     /// Keeps a snapshot under an id, in the place of one that had it.
     pub(crate) async fn keep_snapshot(&self, snapshot: Snapshot, id: String) -> Result<SnapshotJson, Problem> {
+        self.quotas.admit_bytes()?;
         let folder = self.snapshots();
         let path = self.snapshot_file(&id).ok_or_else(|| Problem::bad("this can be the name of no snapshot"))?;
         let kept = on_a_thread(move || {

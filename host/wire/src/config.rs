@@ -165,6 +165,17 @@ pub struct TenantTable {
     pub runs: Option<u64>,
     /// `requests_per_second`: how many it may make, 1 to 1000000; any number unless given.
     pub requests_per_second: Option<u64>,
+    /// `weight`: its part of the processor time where tenants want more than there is, 1 to 10000; 100 unless given.
+    pub weight: Option<u64>,
+    /// `cpu_seconds_per_day`: processor time that its cells may use in a day, 1 to 1000000000; any unless given.
+    pub cpu_seconds_per_day: Option<u64>,
+    /// `memory_mib`: memory that its kernels may have beyond that of their guests, all together, 1 to 1048576; any unless
+    /// given.
+    pub memory_mib: Option<u64>,
+    /// `disk_mib`: what its store may hold, 1 to 1073741824; any unless given.
+    pub disk_mib: Option<u64>,
+    /// `model_tokens_per_day`: tokens of questions and answers of models in a day, 1 to 1000000000000; any unless given.
+    pub model_tokens_per_day: Option<u64>,
 }
 
 /// What is kept besides results. What is absent keeps its default, which is smaller without a store; what was used

@@ -23,6 +23,7 @@ mod lines;
 mod mcp;
 mod oauth;
 mod proxy;
+mod quotas;
 mod second;
 mod tar;
 mod tenants;

@@ -30,7 +30,7 @@ fn question(prompt: &str, schema: Option<&str>) -> Question {
 }
 
 async fn ask(config: Llm, question: Question) -> Result<Response, CallError> {
-    models(config).ask(question, Arc::default()).await
+    models(config).ask(question, Arc::default(), None).await
 }
 
 /// Those of `config`, which do not pause for long.
@@ -218,12 +218,12 @@ async fn a_budget_of_calls_is_kept() {
     let service = start();
     let models = models(Llm { calls: Some(2), ..service.config() });
     let spent = Arc::new(Spent::default());
-    let ask = || models.clone().ask(question("echo hi", None), spent.clone());
+    let ask = || models.clone().ask(question("echo hi", None), spent.clone(), None);
     assert!(ask().await.is_ok() && ask().await.is_ok());
     let error = ask().await.expect_err("refused");
     assert_eq!(error.kind, CallErrorKind::Limit);
     assert_eq!(error.message, "this session has used its budget of 2 questions (calls under [llm] in cellar.toml)");
-    let other = models.clone().ask(question("echo hi", None), Arc::default()).await;
+    let other = models.clone().ask(question("echo hi", None), Arc::default(), None).await;
     assert!(other.is_ok(), "another session has its own");
 }
 
@@ -232,16 +232,42 @@ async fn a_budget_of_tokens_is_kept() {
     let service = start();
     let models = models(Llm { tokens: Some(100), ..service.config() });
     let spent = Arc::new(Spent::default());
-    let ask = |prompt| models.clone().ask(question(prompt, None), spent.clone());
+    let ask = |prompt| models.clone().ask(question(prompt, None), spent.clone(), None);
     assert!(ask("usage 60").await.is_ok() && ask("usage 60").await.is_ok());
     let error = ask("usage 1").await.expect_err("refused");
     assert_eq!(error.kind, CallErrorKind::Limit);
     assert_eq!(error.message, "this session has used its budget of 100 tokens (tokens under [llm] in cellar.toml)");
     let spent = Arc::new(Spent::default());
     let prompt = format!("echo {}", "word ".repeat(100));
-    let uncounted = models.clone().ask(question(&prompt, None), spent.clone()).await;
+    let uncounted = models.clone().ask(question(&prompt, None), spent.clone(), None).await;
     assert!(uncounted.is_ok());
     assert!(spent.tokens.load(Ordering::Relaxed) > 200, "a service that does not count: {spent:?}");
+}
+
+/// Tokens that are left to all.
+#[derive(Debug)]
+struct Left(AtomicU64);
+
+impl TokenBudget for Left {
+    fn check(&self) -> Result<(), String> {
+        if self.0.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err("no tokens are left".to_owned()) }
+    }
+
+    fn spend(&self, tokens: u64) {
+        let left = |left: u64| Some(left.saturating_sub(tokens));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_sessions_share_is_spent_by_all_of_them() {
+    let service = start();
+    let models = models(service.config());
+    let budget: Arc<dyn TokenBudget> = Arc::new(Left(AtomicU64::new(100)));
+    let ask = || models.clone().ask(question("usage 60", None), Arc::default(), Some(budget.clone()));
+    assert!(ask().await.is_ok() && ask().await.is_ok());
+    let error = ask().await.expect_err("refused");
+    assert_eq!((error.kind, error.message.as_str()), (CallErrorKind::Limit, "no tokens are left"));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ use crate::{
         image::{Artifacts, Flavour, compiling_engine},
         meter::start_ticker,
         sweep::Sweep,
+        turns::{CpuShare, Turns, WEIGHT},
     },
 };
 
@@ -38,6 +39,9 @@ struct Inner {
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
     maker: SpareMaker,
     sweep: Arc<Sweep>,
+    turns: Arc<Turns>,
+    /// That of sessions which have no other.
+    share: CpuShare,
 }
 
 impl std::fmt::Debug for Host {
@@ -59,7 +63,22 @@ impl Host {
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
         let kernels_max = usize::try_from(config.kernels_max).unwrap_or(usize::MAX);
         let sweep = Arc::new(Sweep::new(kernels_max, config.rests.awake_max));
-        Ok(Host { inner: Arc::new(Inner { config, engines, guests: Mutex::default(), maker, sweep }) })
+        let turns = Turns::new();
+        let share = turns.share(WEIGHT);
+        let guests = Mutex::default();
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests, maker, sweep, turns, share }) })
+    }
+
+    /// A share of the host's processor time, for the sessions of somebody: see [`SessionConfig::share`](crate::SessionConfig::share).
+    /// Where kernels want more than there is, each share gets of it by its weight, from 1 to
+    /// [`WEIGHT_MAX`](crate::config::WEIGHT_MAX); that of sessions without one has [`WEIGHT`](crate::config::WEIGHT).
+    pub fn share(&self, weight: u32) -> CpuShare {
+        self.inner.turns.share(weight)
+    }
+
+    /// The share of sessions that have no other.
+    pub(crate) fn usual_share(&self) -> &CpuShare {
+        &self.inner.share
     }
 
     /// How it was opened.

@@ -280,8 +280,9 @@ impl StoreData {
     async fn wait_until(&mut self, cell: u32, until: u64) {
         let wake = self.binding.link.wake.clone();
         let until = self.clock.instant(until);
-        let deadline = self.deadline(cell);
         loop {
+            self.settle();
+            let deadline = self.deadline(cell);
             if until.is_some_and(|until| Instant::now() >= until) || self.stop_reason(cell, None).is_some() {
                 return;
             }
@@ -296,6 +297,7 @@ impl StoreData {
     /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
     fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> wasmtime::Result<Option<StopReason>> {
         self.note_running(cell);
+        self.settle();
         self.flush_old_text();
         self.taped(Import::ShouldStop, cell, |data| {
             let reason = data.stop_reason(cell, fuel_left);

@@ -23,7 +23,7 @@ use crate::{
         image::Flavour,
         introspection::{Answer, Question},
         memory::Live,
-        meter::CpuMeter,
+        meter::{CpuMeter, WayIn},
         record::{Entry, Fall, Item, mark},
         state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
         sweep::Room,
@@ -80,9 +80,12 @@ impl Kernel {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| match context.data_mut().must_trap() {
             true => Ok(UpdateDeadline::Interrupt),
-            // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes
-            // itself keeps them waiting for 61 ticks.
-            false => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
+            false => {
+                context.data().cpu.yields();
+                // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes
+                // itself keeps them waiting for 61 ticks.
+                Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+            }
         });
         if flavour.has_fuel {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
@@ -118,16 +121,16 @@ impl Kernel {
     /// Makes the kernel a session's own. It must be configured next.
     pub(crate) fn bind(&mut self, binding: Binding) {
         let data = self.data();
-        data.limiter.set_limits(binding.limits.memory_bytes, binding.memory.clone());
+        data.limiter.set_limits(binding.limits.memory_bytes, binding.pools());
         data.binding = binding;
     }
 
     pub(crate) async fn configure(&mut self, configuration: &types::Configuration) -> Result<(), Death> {
         self.enter_uncharged();
         self.data().binding.tape.enter(Item::Configure, configuration);
-        let cpu = self.cpu.clone();
+        let way = self.way_in();
         let Live { store, exports, .. } = self.live()?;
-        let result = cpu.measure(exports.call_configure(store, configuration)).await;
+        let result = way.measure(exports.call_configure(store, configuration)).await;
         self.left(result, |()| 0)
     }
 
@@ -135,9 +138,9 @@ impl Kernel {
     pub(crate) async fn reseed(&mut self, seed: u64) -> Result<(), Death> {
         self.enter_uncharged();
         self.data().binding.tape.enter(Item::Reseed, &seed);
-        let cpu = self.cpu.clone();
+        let way = self.way_in();
         let Live { store, exports, .. } = self.live()?;
-        let result = cpu.measure(exports.call_reseed(store, seed)).await;
+        let result = way.measure(exports.call_reseed(store, seed)).await;
         self.left(result, |()| 0)
     }
 
@@ -152,15 +155,16 @@ impl Kernel {
         self.fill_up(cell);
         let head = self.data().cells.get(&cell).map(LiveCell::head);
         self.data().binding.tape.enter(Item::Enter(head), &entry);
-        let cpu = self.cpu.clone();
+        let way = self.way_in();
         let Live { store, exports, .. } = self.live()?;
         let result = match &entry {
-            Entry::Seed(bindings, cell) => cpu.measure(exports.call_seed(store, bindings, cell)).await,
-            Entry::Start(cell) => cpu.measure(exports.call_start(store, cell)).await,
-            Entry::Resume(_, completions) => cpu.measure(exports.call_resume(store, completions)).await,
-            Entry::Interrupt(cell, reason) => cpu.measure(exports.call_interrupt(store, *cell, *reason)).await,
+            Entry::Seed(bindings, cell) => way.measure(exports.call_seed(store, bindings, cell)).await,
+            Entry::Start(cell) => way.measure(exports.call_start(store, cell)).await,
+            Entry::Resume(_, completions) => way.measure(exports.call_resume(store, completions)).await,
+            Entry::Interrupt(cell, reason) => way.measure(exports.call_interrupt(store, *cell, *reason)).await,
         };
         self.charge();
+        self.data().settle();
         self.data().flush_text().await;
         self.data().leave();
         self.left(result, mark)
@@ -170,9 +174,9 @@ impl Kernel {
     pub(crate) async fn clear(&mut self) -> Result<(), Death> {
         self.enter_uncharged();
         self.data().binding.tape.enter(Item::Clear, &());
-        let cpu = self.cpu.clone();
+        let way = self.way_in();
         let Live { store, exports, .. } = self.live()?;
-        let result = cpu.measure(exports.call_reset(store)).await;
+        let result = way.measure(exports.call_reset(store)).await;
         self.data().flush_text().await;
         self.left(result, |()| 0)
     }
@@ -183,8 +187,8 @@ impl Kernel {
         self.enter_uncharged();
         self.data().begin_look();
         self.data().binding.tape.enter(Item::Look, question);
-        let cpu = self.cpu.clone();
-        let result = cpu.measure(answer(self.live()?, question)).await;
+        let way = self.way_in();
+        let result = way.measure(answer(self.live()?, question)).await;
         let result = self.left(result, |_| 0)?;
         let data = self.data();
         let limit = data.unowned_timeout();
@@ -213,14 +217,17 @@ impl Kernel {
     /// Makes the memory of a new kernel what was captured.
     pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> Result<(), Death> {
         self.enter_uncharged();
+        self.data().limiter.is_restoring = true;
         let restored = self.live()?.restore(pages, image).await;
+        self.data().limiter.is_restoring = false;
         restored.map_err(|error| self.death(&error))
     }
 
     /// Gives back the instance and its memory, which must have been captured.
     pub(crate) fn sleep(&mut self) {
         if let Life::Awake(live) = &mut self.life {
-            let data = std::mem::replace(live.store.data_mut(), StoreData::nobodys());
+            let mut data = std::mem::replace(live.store.data_mut(), StoreData::nobodys());
+            data.limiter.release();
             self.life = Life::Asleep(Box::new(data));
         }
     }
@@ -258,6 +265,14 @@ impl Kernel {
     /// Processor time so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.cpu.total()
+    }
+
+    /// How the guest is entered now. An entry begins with a whole tick, whenever the last one was.
+    fn way_in(&mut self) -> WayIn {
+        if let Life::Awake(live) = &mut self.life {
+            live.store.set_epoch_deadline(1);
+        }
+        WayIn { meter: self.cpu.clone(), turn: self.data().binding.turn.clone() }
     }
 
     /// Notes an entry that no cell is charged for. What the last cell left of its fuel must not matter to it.

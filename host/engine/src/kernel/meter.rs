@@ -7,7 +7,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,8 @@ use cellar_core::{limits::EPOCH_TICK, sync::lock};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
+
+use crate::kernel::turns::Turn;
 
 /// Has `tick` advance the epoch of every engine of a host, until there are none any more.
 ///
@@ -146,6 +148,8 @@ pub(crate) struct CpuMeter {
     total: AtomicU64,
     /// Thread time at which the poll that now runs began.
     began: AtomicU64,
+    /// See [`CpuMeter::yields`].
+    is_yielding: AtomicBool,
 }
 
 /// Processor time of the calling thread, in nanoseconds.
@@ -158,7 +162,11 @@ impl CpuMeter {
     /// The meter of a kernel that has used so much already.
     pub(crate) fn starting_at(total: Duration) -> Arc<CpuMeter> {
         let nanos = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
-        Arc::new(CpuMeter { total: AtomicU64::new(nanos), began: AtomicU64::new(0) })
+        Arc::new(CpuMeter {
+            total: AtomicU64::new(nanos),
+            began: AtomicU64::new(0),
+            is_yielding: AtomicBool::new(false),
+        })
     }
 
     /// Time of finished polls.
@@ -172,15 +180,30 @@ impl CpuMeter {
         self.total.load(Ordering::Relaxed) + running
     }
 
-    /// Counts the polls of `future`.
-    pub(crate) fn measure<F: Future>(self: &Arc<CpuMeter>, future: F) -> Measured<F> {
-        Measured { meter: self.clone(), future: Box::pin(future) }
+    /// Notes that the guest is about to be left because of a tick, and goes on as soon as it may.
+    pub(crate) fn yields(&self) {
+        self.is_yielding.store(true, Ordering::Relaxed);
     }
 }
 
-/// A future whose polls are counted; see [`CpuMeter::measure`].
+/// The way into a guest: what the polls of an entry are counted by, and the turns that they need.
+#[derive(Clone)]
+pub(crate) struct WayIn {
+    pub(crate) meter: Arc<CpuMeter>,
+    /// Absent for a kernel that belongs to nobody.
+    pub(crate) turn: Option<Arc<Turn>>,
+}
+
+impl WayIn {
+    /// Polls `future` when the kernel has a turn, and counts that.
+    pub(crate) fn measure<F: Future>(&self, future: F) -> Measured<F> {
+        Measured { way: self.clone(), future: Box::pin(future) }
+    }
+}
+
+/// A future whose polls are counted; see [`WayIn::measure`].
 pub(crate) struct Measured<F> {
-    meter: Arc<CpuMeter>,
+    way: WayIn,
     future: Pin<Box<F>>,
 }
 
@@ -188,11 +211,29 @@ impl<F: Future> Future for Measured<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Measured { way: WayIn { meter, turn }, future } = &mut *self;
+        if let Some(turn) = turn {
+            ready!(turn.poll(cx));
+        }
         let began = thread_time();
-        self.meter.began.store(began, Ordering::Relaxed);
-        let poll = self.future.as_mut().poll(cx);
-        self.meter.total.fetch_add(thread_time().saturating_sub(began), Ordering::Relaxed);
+        meter.began.store(began, Ordering::Relaxed);
+        meter.is_yielding.store(false, Ordering::Relaxed);
+        let poll = future.as_mut().poll(cx);
+        let used = thread_time().saturating_sub(began);
+        meter.total.fetch_add(used, Ordering::Relaxed);
+        let is_yielding = poll.is_pending() && meter.is_yielding.load(Ordering::Relaxed);
+        if let Some(turn) = turn {
+            turn.end(used, is_yielding.then_some(cx.waker()));
+        }
         poll
+    }
+}
+
+impl<F> Drop for Measured<F> {
+    fn drop(&mut self) {
+        if let Some(turn) = &self.way.turn {
+            turn.leave();
+        }
     }
 }
 
@@ -221,6 +262,28 @@ impl Spent {
     }
 }
 
+/// Memory that the kernels of many sessions may have together: what each that is awake has beyond its guest's image, which
+/// all kernels map. A cell that wants more is told that there is none. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(pub(crate) Arc<MemoryPool>);
+
+impl MemoryBudget {
+    /// So many bytes.
+    pub fn new(limit_bytes: u64) -> MemoryBudget {
+        MemoryBudget(Arc::new(MemoryPool::new(limit_bytes)))
+    }
+
+    /// Bytes that kernels have. They may be more than the limit: a kernel that wakes has what it had.
+    pub fn used_bytes(&self) -> u64 {
+        self.0.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that they may have.
+    pub fn limit_bytes(&self) -> u64 {
+        self.0.limit_bytes
+    }
+}
+
 /// Memory that several kernels share: what they have beyond that of their guests' images, which all kernels map.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
@@ -239,6 +302,11 @@ impl MemoryPool {
         self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
+    /// Takes so much, whether it is there or not.
+    fn take_anyway(&self, bytes: u64) {
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn give_back(&self, bytes: u64) {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -248,9 +316,11 @@ impl MemoryPool {
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     limit_bytes: u64,
-    /// Where what is beyond the image is taken from, and how much was.
-    pool: Option<Arc<MemoryPool>>,
+    /// Where what is beyond the image is taken from, from each as much, and how much was.
+    pools: Vec<Arc<MemoryPool>>,
     pooled_bytes: u64,
+    /// The memory is made what it was, which the pools do not refuse.
+    pub(crate) is_restoring: bool,
     /// The largest size so far.
     pub(crate) peak_bytes: u64,
     /// Whether growth was refused since the flag was last cleared: tells an abort for lack of memory from others.
@@ -258,21 +328,40 @@ pub(crate) struct MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    pub(crate) fn new(limit_bytes: u64, pool: Option<Arc<MemoryPool>>) -> MemoryLimiter {
-        MemoryLimiter { limit_bytes, pool, pooled_bytes: 0, peak_bytes: 0, refused: false }
+    pub(crate) fn new(limit_bytes: u64, pools: Vec<Arc<MemoryPool>>) -> MemoryLimiter {
+        let (pooled_bytes, peak_bytes) = (0, 0);
+        MemoryLimiter { limit_bytes, pools, pooled_bytes, is_restoring: false, peak_bytes, refused: false }
     }
 
     /// Changes the limits of a kernel that passes to a session.
-    pub(crate) fn set_limits(&mut self, limit_bytes: u64, pool: Option<Arc<MemoryPool>>) {
-        (self.limit_bytes, self.pool) = (limit_bytes, pool);
+    pub(crate) fn set_limits(&mut self, limit_bytes: u64, pools: Vec<Arc<MemoryPool>>) {
+        (self.limit_bytes, self.pools) = (limit_bytes, pools);
+    }
+
+    /// Notes that the memory is gone.
+    pub(crate) fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.pooled_bytes);
+        self.pools.iter().for_each(|pool| pool.give_back(bytes));
+    }
+
+    /// Takes so much from every pool, if each has it.
+    fn take_pooled(&mut self, bytes: u64) -> bool {
+        for (place, pool) in self.pools.iter().enumerate() {
+            if self.is_restoring {
+                pool.take_anyway(bytes);
+            } else if !pool.take(bytes) {
+                self.pools[..place].iter().for_each(|pool| pool.give_back(bytes));
+                return false;
+            }
+        }
+        self.pooled_bytes += bytes;
+        true
     }
 }
 
 impl Drop for MemoryLimiter {
     fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
-            pool.give_back(self.pooled_bytes);
-        }
+        self.release();
     }
 }
 
@@ -287,13 +376,10 @@ impl ResourceLimiter for MemoryLimiter {
             return Ok(false);
         }
         // A memory begins as its image.
-        if let Some(pool) = self.pool.as_ref().filter(|_| current > 0) {
-            let more = desired_bytes.saturating_sub(u64::try_from(current).unwrap_or(u64::MAX));
-            if !pool.take(more) {
-                self.refused = true;
-                return Ok(false);
-            }
-            self.pooled_bytes += more;
+        let more = desired_bytes.saturating_sub(u64::try_from(current).unwrap_or(u64::MAX));
+        if current > 0 && !self.take_pooled(more) {
+            self.refused = true;
+            return Ok(false);
         }
         self.peak_bytes = self.peak_bytes.max(desired_bytes);
         Ok(true)

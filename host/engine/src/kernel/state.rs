@@ -32,10 +32,11 @@ use crate::{
         hearer::Gate,
         input::Requests,
         memo::Memo,
-        meter::{CpuMeter, Drowsiness, GuestClock, MemoryLimiter, MemoryPool, Spent, StopFlag},
+        meter::{CpuMeter, Drowsiness, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Spent, StopFlag},
         origins::{CellScope, Origins},
         record::{CellHead, Import, RunRecord, Tape},
         threads::Threads,
+        turns::Turn,
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
@@ -203,6 +204,8 @@ pub(crate) struct Binding {
     pub(crate) limits: Limits,
     /// Of a process: the memory that it shares with others.
     pub(crate) memory: Option<Arc<MemoryPool>>,
+    /// The memory that it shares with other sessions.
+    pub(crate) budget: Option<MemoryBudget>,
     /// Of a process: its place among those that run at once, which is free when the kernel is gone.
     pub(crate) _place: Option<Arc<OwnedSemaphorePermit>>,
     /// What answers the calls of its cells.
@@ -218,6 +221,8 @@ pub(crate) struct Binding {
     pub(crate) threads: Threads,
     /// Where requests for input wait, and how long; absent when the session answers none.
     pub(crate) input: Option<(Arc<Requests>, Duration)>,
+    /// The turns that it takes; absent where it needs none.
+    pub(crate) turn: Option<Arc<Turn>>,
     /// Goes when nobody can write to it any more.
     pub(crate) _private: Option<Arc<PrivateFolder>>,
     /// Nobody else may have the session while a kernel works for it.
@@ -297,11 +302,17 @@ pub(crate) struct StoreData {
 }
 
 impl Binding {
+    /// Where its memory is taken from.
+    pub(crate) fn pools(&self) -> Vec<Arc<MemoryPool>> {
+        self.memory.iter().chain(self.budget.as_ref().map(|MemoryBudget(pool)| pool)).cloned().collect()
+    }
+
     /// For a kernel that belongs to nobody yet: no folder, no bridge.
     pub(crate) fn spare(limits: Limits, files: Files) -> Binding {
         Binding {
             limits,
             memory: None,
+            budget: None,
             _place: None,
             answers: Arc::new(NoAnswers),
             files,
@@ -312,6 +323,7 @@ impl Binding {
             tape: Tape::Off,
             threads: Threads::default(),
             input: None,
+            turn: None,
             _private: None,
             _home: None,
         }
@@ -320,7 +332,7 @@ impl Binding {
 
 impl StoreData {
     pub(crate) fn new(binding: Binding) -> StoreData {
-        let limiter = MemoryLimiter::new(binding.limits.memory_bytes, binding.memory.clone());
+        let limiter = MemoryLimiter::new(binding.limits.memory_bytes, binding.pools());
         StoreData {
             binding,
             limiter,
@@ -385,6 +397,21 @@ impl StoreData {
     /// Notes that the guest has returned.
     pub(crate) fn leave(&mut self) {
         self.cells.values_mut().for_each(LiveCell::rest);
+    }
+
+    /// Takes the time that the kernel has waited for its turn since this was last done out of all times that are its cells'.
+    pub(crate) fn settle(&mut self) {
+        let waited = self.binding.turn.as_ref().map_or(Duration::ZERO, |turn| turn.take_waited());
+        if waited.is_zero() {
+            return;
+        }
+        self.entered = later(self.entered, waited);
+        let stops = self.cells.values_mut().map(|live| &mut live.stop_seen).chain([&mut self.stop_seen]);
+        stops.flatten().for_each(|(since, _)| *since = later(*since, waited));
+        for live in self.cells.values_mut() {
+            live.deadline = later(live.deadline, waited);
+            live.give_up = live.give_up.map(|at| later(at, waited));
+        }
     }
 
     /// Notes that the guest is entered to answer a question. Whatever cell it names, it does not work for it.
@@ -495,6 +522,7 @@ impl StoreData {
 
     /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
     pub(crate) fn must_trap(&mut self) -> bool {
+        self.settle();
         self.flush_old_text();
         if let Tape::Replaying(playback) = &mut self.binding.tape {
             return playback.is_over(self.executing);
@@ -544,15 +572,17 @@ impl StoreData {
     /// Waits while the guest is suspended; `None` when `cell` must stop before.
     pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
         let wake = self.binding.link.wake.clone();
-        let deadline = self.deadline(cell);
         let mut future = std::pin::pin!(future);
         loop {
+            self.settle();
+            let deadline = self.deadline(cell);
             tokio::select! {
                 biased;
                 result = &mut future => return Some(result),
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
+            self.settle();
             if self.stop_reason(cell, None).is_some() {
                 return None;
             }

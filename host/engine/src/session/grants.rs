@@ -6,7 +6,7 @@ use cellar_core::{
     cell::{GuestName, Language},
     limits::{Limits, SEED_BINDINGS_MAX, SEED_BYTES_MAX},
 };
-use cellar_files::{Access, Files, Mount, Quota};
+use cellar_files::{Access, DiskPool, Files, Mount, Quota};
 use cellar_results::{artifacts::ArtifactStore, renderer::Renderer, result::OutputPolicy};
 
 use super::granted::{Bridges, NoBridges};
@@ -16,6 +16,7 @@ use crate::{
         config::{KernelMode, PACKAGES, Seed},
         error::Error,
     },
+    kernel::{meter::MemoryBudget, turns::CpuShare},
     storage::workspace::OwnFolder,
 };
 
@@ -31,6 +32,8 @@ pub struct SessionConfig {
     pub id: Option<String>,
     /// The budget of the session whose workspace this one shares; when absent it has one of its own.
     pub disk_budget: Option<DiskBudget>,
+    /// What it may have on the disk together with other sessions, besides what it may alone.
+    pub disk_pool: Option<DiskPool>,
     /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
     pub workspace: Option<PathBuf>,
     /// Guest paths where the workspace appears as well; when absent, those of [`ALIASES`](crate::config::ALIASES) where nothing
@@ -70,6 +73,12 @@ pub struct SessionConfig {
     pub renderers: Vec<Arc<dyn Renderer>>,
     /// Where what it does is logged for those who answer for it; a fork is audited as well.
     pub audit: Option<Audit>,
+    /// The memory that its kernels have together with those of other sessions; when absent, each has what
+    /// [`Limits::memory_bytes`] says.
+    pub memory: Option<MemoryBudget>,
+    /// Its share of processor time, which it has together with others; when absent, that of all sessions of the host that have
+    /// none.
+    pub share: Option<CpuShare>,
 }
 
 impl Default for SessionConfig {
@@ -77,6 +86,7 @@ impl Default for SessionConfig {
         SessionConfig {
             id: None,
             disk_budget: None,
+            disk_pool: None,
             workspace: None,
             aliases: None,
             mounts: Vec::new(),
@@ -95,6 +105,8 @@ impl Default for SessionConfig {
             output: OutputPolicy::default(),
             renderers: Vec::new(),
             audit: None,
+            memory: None,
+            share: None,
         }
     }
 }

@@ -47,6 +47,7 @@ impl LineError {
             LineError::Hub(error) => match &**error {
                 HubError::Engine(error) => error.code(),
                 HubError::Artifact(error) => error.code(),
+                HubError::Quota(_) => "quota",
                 _ => "usage",
             },
             LineError::Invalid(_) => Invalid::CODE,

@@ -226,7 +226,7 @@ impl StoreData {
         }
         let until = self.clock.instant(until);
         let mut next = None;
-        while until.is_none_or(|until| Instant::now() < until) && self.stop_reason(cell, None).is_none() {
+        while until.is_none_or(|until| Instant::now() < until) && !self.must_stop(cell) {
             let wake_at = earlier(until, Some(self.deadline(cell))).unwrap_or(began);
             tokio::select! {
                 biased;
@@ -248,6 +248,12 @@ impl StoreData {
             next = if ended.len() < COMPLETIONS_MAX { self.binding.calls.try_next() } else { None };
         }
         ended
+    }
+
+    /// Whether what waits for `cell` must go on.
+    fn must_stop(&mut self, cell: u32) -> bool {
+        self.settle();
+        self.stop_reason(cell, None).is_some()
     }
 
     /// Tells of the end of a call, and makes of it what the guest is told.

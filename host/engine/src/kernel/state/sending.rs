@@ -58,7 +58,9 @@ impl StoreData {
         }
         let mut stopped = None;
         let places = places(&event);
-        while let Some(live) = self.cells.get(&id) {
+        loop {
+            self.settle();
+            let Some(live) = self.cells.get(&id) else { break };
             let turn = live.gate.as_ref().map(Gate::turn);
             match live.events.try_reserve_many(places) {
                 Ok(mut free) => {

@@ -102,13 +102,29 @@ impl Parser<'_> {
     }
 
     pub(super) fn tenant(&mut self, at: &At<'_>) -> Option<TenantTable> {
-        let known = ["config", "store", "sessions", "runs", "requests_per_second"];
+        let known = [
+            "config",
+            "store",
+            "sessions",
+            "runs",
+            "requests_per_second",
+            "weight",
+            "cpu_seconds_per_day",
+            "memory_mib",
+            "disk_mib",
+            "model_tokens_per_day",
+        ];
         let fields = at.fields(&known, &mut self.problems)?;
         let mut number = |key, most| fields.get(key).and_then(|at| at.integer(1..=most, &mut self.problems));
         let mut table = TenantTable {
             sessions: number("sessions", 1_000_000),
             runs: number("runs", 100_000),
             requests_per_second: number("requests_per_second", RATE_MAX),
+            weight: number("weight", 10_000),
+            cpu_seconds_per_day: number("cpu_seconds_per_day", 1_000_000_000),
+            memory_mib: number("memory_mib", 1 << 20),
+            disk_mib: number("disk_mib", 1 << 30),
+            model_tokens_per_day: number("model_tokens_per_day", 1_000_000_000_000),
             ..TenantTable::default()
         };
         let config = fields.get("config").and_then(|at| at.filled_text(&mut self.problems));
