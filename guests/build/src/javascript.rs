@@ -53,6 +53,7 @@ pub(crate) const RECIPE: &str = concat!(
     include_str!("profile.rs"),
     include_str!("profile/counts.rs"),
     include_str!("profile/indexed.rs"),
+    include_str!("profile/counters.h"),
     include_str!("patches.rs"),
     include_str!("unroll.rs")
 );

@@ -201,10 +201,11 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     Ok(Built { core, mounts: vec![mount] })
 }
 
-/// The C files of the shim.
+/// The C files of the shim; those in its folders are no part of it.
 fn c_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = files_below(folder)?;
-    Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "c")).collect())
+    let is_own = |file: &PathBuf| file.parent() == Some(folder) && file.extension().is_some_and(|end| end == "c");
+    Ok(files.into_iter().filter(is_own).collect())
 }
 
 /// The static libraries to link, in a fixed order.

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#include "counters.h"
+
 uint32_t glue_cell;
 JSValue cellar_context = JS_UNDEFINED;
 
@@ -54,30 +56,9 @@ static void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function) 
 static void cellar_forget_place(JSContext *ctx) {
 }
 
-// Tells clang's driver that no further library is needed.
-int __llvm_profile_runtime;
-
-// Where the linker put what the compiler made for the counters; see guests/build/src/profile.rs.
-extern char __start___llvm_prf_data[], __stop___llvm_prf_data[];
-extern char __start___llvm_prf_cnts[], __stop___llvm_prf_cnts[];
-extern char __start___llvm_prf_names[], __stop___llvm_prf_names[];
-
 static const char programs[] = {
 #embed "programs.js"
     , 0};
-
-// Writes a part of memory after its address and its length.
-static bool put(FILE *file, const char *start, const char *end) {
-    uint32_t head[] = {(uint32_t)(uintptr_t)start, (uint32_t)(end - start)};
-    return fwrite(head, sizeof head, 1, file) == 1 && fwrite(start, head[1], 1, file) == 1;
-}
-
-static bool put_counts(void) {
-    FILE *file = fopen("/counts", "wb");
-    return file != NULL && put(file, __start___llvm_prf_data, __stop___llvm_prf_data) &&
-           put(file, __start___llvm_prf_cnts, __stop___llvm_prf_cnts) &&
-           put(file, __start___llvm_prf_names, __stop___llvm_prf_names) && fclose(file) == 0;
-}
 
 int main(void) {
     JSContext *ctx = JS_NewContext(JS_NewRuntime()), *other;
@@ -89,5 +70,5 @@ int main(void) {
         fprintf(stderr, "programs.js failed: %s\n", JS_ToCString(ctx, error));
         return 1;
     }
-    return put_counts() ? 0 : 1;
+    return counters_write() ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 //! CPython and the libraries it needs, as static archives for the guest's target.
 
+mod training;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{build_python, copy_tree, source};
 use crate::cache::Bench;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, files_below};
 use crate::patches;
 use crate::process::run;
 use crate::sources::CrateSource;
@@ -39,6 +41,14 @@ const OPTIMISE: &[&str] = &["-O3", "-g0", "-DNDEBUG"];
 
 /// When the sources were released; stamped into the build instead of the hour of the day.
 const SOURCE_DATE_EPOCH: &str = "1749600000";
+
+/// What CPython's own build makes, below the folder where it is built.
+const ARCHIVES: &[&str] = &[
+    "libpython3.13.a",
+    "Modules/_decimal/libmpdec/libmpdec.a",
+    "Modules/expat/libexpat.a",
+    "Modules/_hacl/libHacl_Hash_SHA2.a",
+];
 
 /// A C library that is compiled without a build system.
 struct Library {
@@ -178,6 +188,7 @@ pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
     inputs.text("recipe", include_str!("cpython.rs"));
     inputs.tree("patches", &series(workshop))?;
     inputs.tree("guests/python/include", &workshop.root.join("guests/python/include"))?;
+    training::record(workshop, &mut inputs)?;
     for library in LIBRARIES {
         library.source.record(&mut inputs);
     }
@@ -193,7 +204,9 @@ pub(super) fn libraries(workshop: &Workshop) -> Result<PathBuf> {
         }
         bench.step("unpack CPython", || kit.unpack(workshop))?;
         bench.step("configure CPython", || kit.configure(workshop))?;
-        bench.step("compile CPython", || kit.make(workshop))?;
+        let flags = kit.train(workshop)?;
+        bench.step("compile the interpreter's loop", || kit.make("", &[training::LOOP], "make-loop.log"))?;
+        bench.step("compile CPython", || kit.make(&flags, ARCHIVES, "make.log"))?;
         bench.step("collect the libraries", || kit.collect())
     })
 }
@@ -313,23 +326,27 @@ impl<'a> Kit<'a> {
         Ok(())
     }
 
-    fn make(&self, _workshop: &Workshop) -> Result<()> {
+    /// Compiles parts of CPython that are not compiled yet, with further flags for the compiler.
+    fn make(&self, flags: &str, targets: &[&str], log: &str) -> Result<()> {
         let mut make = Command::new("make");
         make.current_dir(&self.cross).env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH);
-        make.args(["-j2", "libpython3.13.a", "pybuilddir.txt"]);
-        make.args(["Modules/_decimal/libmpdec/libmpdec.a", "Modules/expat/libexpat.a"]);
-        make.arg("Modules/_hacl/libHacl_Hash_SHA2.a");
-        run(&mut make, &self.bench.work.join("make.log"))
+        make.arg("-j2").arg(format!("EXTRA_CFLAGS={flags}")).arg("pybuilddir.txt").args(targets);
+        run(&mut make, &self.bench.work.join(log))
+    }
+
+    /// Removes all that [`Self::make`] has compiled.
+    fn remove_objects(&self) -> Result<()> {
+        for file in files_below(&self.cross)? {
+            if file.extension().is_some_and(|end| end == "o" || end == "a") {
+                fs::remove_file(file)?;
+            }
+        }
+        Ok(())
     }
 
     fn collect(&self) -> Result<()> {
         let (lib, include) = (self.bench.out.join("lib"), self.bench.out.join("include"));
-        for archive in [
-            "libpython3.13.a",
-            "Modules/_decimal/libmpdec/libmpdec.a",
-            "Modules/expat/libexpat.a",
-            "Modules/_hacl/libHacl_Hash_SHA2.a",
-        ] {
+        for archive in ARCHIVES {
             let from = self.cross.join(archive);
             fs::copy(&from, lib.join(from.file_name().context("an archive needs a name")?))?;
         }
