@@ -97,6 +97,9 @@ pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 pub const SEED_BINDINGS_MAX: usize = 1_000;
 /// Bytes of the bindings of a seed, and of its source.
 pub const SEED_BYTES_MAX: usize = 16 << 20;
+/// Bytes of sleeping kernels that a host keeps unpacked, of those that fell asleep last: unpacking is most of what waking one
+/// with megabytes takes, and this is what some dozens of such hold.
+pub const SLEEPERS_UNPACKED_BYTES_MAX: usize = 256 << 20;
 /// Time that what is no cell waits for room for a kernel, when all of a host are in use. A cell waits as long as it may run.
 pub const ROOM_WAIT: Duration = Duration::from_secs(30);
 /// A cell that has waited for room for so long is told.

@@ -21,6 +21,7 @@ pub(crate) mod memo;
 pub(crate) mod memory;
 pub(crate) mod meter;
 pub(crate) mod origins;
+pub(crate) mod recent;
 pub(crate) mod record;
 pub(crate) mod state;
 pub(crate) mod sweep;

@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use cellar_core::sync::lock;
+use cellar_core::{limits::SLEEPERS_UNPACKED_BYTES_MAX, sync::lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::kernel::{guest::Guest, state::KernelLink};
+use crate::kernel::{guest::Guest, recent::Recent, state::KernelLink};
 
 /// Room for one kernel. The kernel that has it gives it back when its memory is gone.
 pub(crate) type Room = OwnedSemaphorePermit;
@@ -26,6 +26,8 @@ pub(crate) struct Sweep {
     awake: Mutex<Vec<Weak<KernelLink>>>,
     /// Guests that may have spares.
     guests: Mutex<Vec<Weak<Guest>>>,
+    /// Kernels that fell asleep lately.
+    pub(crate) recent: Recent,
 }
 
 /// Counts who waits for room as long as it lives.
@@ -53,6 +55,7 @@ impl Sweep {
             waiting: AtomicUsize::new(0),
             awake: Mutex::default(),
             guests: Mutex::default(),
+            recent: Recent::new(SLEEPERS_UNPACKED_BYTES_MAX),
         }
     }
 

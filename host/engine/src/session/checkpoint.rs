@@ -2,7 +2,7 @@
 //! with, or the snapshot it was restored from.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use crate::{
         capture::data_of,
         guest::Guest,
         instance::{Death, Kernel},
+        recent::Unpacked,
         state::Binding,
         sweep::Room,
     },
@@ -49,9 +50,43 @@ pub(crate) struct Slot {
 enum Held {
     #[default]
     Nothing,
-    Here(Kept),
+    Here(Kept, Storage),
     /// In the stored state of the session.
     Stored(Stored),
+}
+
+/// How a state is kept in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// It is packed as soon as there is time.
+    Usual,
+    /// Its kernel fell asleep lately, and it is kept as it was captured.
+    Unpacked,
+    /// The same, and it is in the stored state of the session as well.
+    UnpackedAndStored,
+}
+
+/// The state of a kernel that fell asleep lately.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    slot: Weak<Slot>,
+    image: Weak<KernelImage>,
+}
+
+impl Unpacked for Sleeper {
+    fn bytes(&self) -> usize {
+        self.image.upgrade().map_or(0, |image| image.pages.unpacked_bytes())
+    }
+
+    fn is_there(&self) -> bool {
+        self.image.strong_count() > 0
+    }
+
+    fn pack(&self) {
+        if let Some((slot, image)) = self.slot.upgrade().zip(self.image.upgrade()) {
+            slot.tidy_away(&image);
+        }
+    }
 }
 
 /// What is known of a state that is not in memory.
@@ -63,6 +98,15 @@ struct Stored {
     is_checkpoint: bool,
     last_cell: u32,
     deaths: u32,
+}
+
+impl Stored {
+    /// What is known of a state once it is not in memory.
+    fn of(kept: &Kept) -> Option<Stored> {
+        let Kept { ref image, is_fork, is_checkpoint, last_cell, deaths } = *kept;
+        let language = image.state.language()?;
+        Some(Stored { language, captured_at: image.state.wall_clock, is_fork, is_checkpoint, last_cell, deaths })
+    }
 }
 
 impl Slot {
@@ -88,7 +132,7 @@ impl Slot {
     pub(crate) fn load_now(&self) -> Result<Option<Kept>, Error> {
         let stored = match &*lock(&self.held) {
             Held::Nothing => return Ok(None),
-            Held::Here(kept) => return Ok(Some(kept.clone())),
+            Held::Here(kept, _) => return Ok(Some(kept.clone())),
             Held::Stored(stored) => *stored,
         };
         let snapshot = self.home.as_ref().map(|home| home.load()).transpose()?.flatten();
@@ -103,39 +147,77 @@ impl Slot {
     /// What is kept in memory.
     pub(crate) fn peek(&self) -> Option<Kept> {
         match &*lock(&self.held) {
-            Held::Here(kept) => Some(kept.clone()),
+            Held::Here(kept, _) => Some(kept.clone()),
             Held::Nothing | Held::Stored(_) => None,
         }
     }
 
     /// Replaces what is kept.
     pub(crate) fn set(&self, kept: Kept) {
-        *lock(&self.held) = Held::Here(kept);
+        *lock(&self.held) = Held::Here(kept, Storage::Usual);
     }
 
-    /// Compresses what is kept, if it is not. Blocks.
+    /// Replaces what is kept by the state of a kernel that falls asleep. It is not packed before it is told to.
+    pub(crate) fn set_sleeper(self: &Arc<Slot>, kept: Kept) -> Sleeper {
+        let sleeper = Sleeper { slot: Arc::downgrade(self), image: Arc::downgrade(&kept.image) };
+        *lock(&self.held) = Held::Here(kept, Storage::Unpacked);
+        sleeper
+    }
+
+    /// Compresses what is kept, unless it is that of a kernel that fell asleep lately. Blocks.
     pub(crate) fn pack(&self) {
-        let Some(Kept { image, .. }) = self.peek().filter(|kept| !kept.image.pages.is_packed()) else { return };
+        let image = match &*lock(&self.held) {
+            Held::Here(kept, Storage::Usual) => kept.image.clone(),
+            _ => return,
+        };
+        self.compress(&image);
+    }
+
+    /// Compresses the state of a kernel that fell asleep, or gives its memory back if it is stored. Blocks.
+    fn tidy_away(&self, image: &Arc<KernelImage>) {
+        {
+            let mut held = lock(&self.held);
+            match &mut *held {
+                Held::Here(kept, storage) if Arc::ptr_eq(&kept.image, image) => match (*storage, Stored::of(kept)) {
+                    (Storage::UnpackedAndStored, Some(stored)) => *held = Held::Stored(stored),
+                    _ => *storage = Storage::Usual,
+                },
+                _ => return,
+            }
+        }
+        self.compress(image);
+    }
+
+    /// Compresses what is kept if it is still this.
+    fn compress(&self, image: &Arc<KernelImage>) {
+        if image.pages.is_packed() || !self.holds(image) {
+            return;
+        }
         let packed = Arc::new(KernelImage { state: image.state.clone(), pages: image.pages.pack() });
-        if let Held::Here(kept) = &mut *lock(&self.held)
-            && Arc::ptr_eq(&kept.image, &image)
+        if let Held::Here(kept, _) = &mut *lock(&self.held)
+            && Arc::ptr_eq(&kept.image, image)
         {
             kept.image = packed;
         }
     }
 
+    fn holds(&self, image: &Arc<KernelImage>) -> bool {
+        matches!(&*lock(&self.held), Held::Here(kept, _) if Arc::ptr_eq(&kept.image, image))
+    }
+
     /// Gives back the memory of what was stored just now as `images`, unless a live kernel needs it to tell what it has
-    /// changed.
+    /// changed, or it is kept because its kernel fell asleep lately.
     pub(crate) fn release(&self, images: &[Arc<KernelImage>]) {
         let mut held = lock(&self.held);
-        if let Held::Here(kept) = &*held
+        if let Held::Here(kept, storage) = &mut *held
             && !kept.is_checkpoint
             && images.iter().any(|image| Arc::ptr_eq(image, &kept.image))
-            && let Some(language) = kept.image.state.language()
+            && let Some(stored) = Stored::of(kept)
         {
-            let Kept { is_fork, is_checkpoint, last_cell, deaths, .. } = *kept;
-            let captured_at = kept.image.state.wall_clock;
-            *held = Held::Stored(Stored { language, captured_at, is_fork, is_checkpoint, last_cell, deaths });
+            match storage {
+                Storage::Usual => *held = Held::Stored(stored),
+                Storage::Unpacked | Storage::UnpackedAndStored => *storage = Storage::UnpackedAndStored,
+            }
         }
     }
 
@@ -148,7 +230,7 @@ impl Slot {
     pub(crate) fn absolve(&self) {
         match &mut *lock(&self.held) {
             Held::Nothing => {}
-            Held::Here(kept) => kept.deaths = 0,
+            Held::Here(kept, _) => kept.deaths = 0,
             Held::Stored(stored) => stored.deaths = 0,
         }
     }
@@ -159,7 +241,7 @@ impl Slot {
         let mut held = lock(&self.held);
         let (captured_at, is_checkpoint, last_cell, deaths) = match &mut *held {
             Held::Nothing => return None,
-            Held::Here(Kept { image, is_checkpoint, last_cell, deaths, .. }) => {
+            Held::Here(Kept { image, is_checkpoint, last_cell, deaths, .. }, _) => {
                 (image.state.wall_clock, is_checkpoint, *last_cell, deaths)
             }
             Held::Stored(Stored { captured_at, is_checkpoint, last_cell, deaths, .. }) => {

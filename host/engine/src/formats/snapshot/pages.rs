@@ -101,6 +101,11 @@ impl Pages {
         self.chunks.iter().map(|chunk| chunk.bytes().len()).sum()
     }
 
+    /// Bytes held for pages that were not compressed, and may be.
+    pub(crate) fn unpacked_bytes(&self) -> usize {
+        self.chunks.iter().filter(|chunk| matches!(***chunk, Chunk::Raw(_))).map(|chunk| chunk.bytes().len()).sum()
+    }
+
     /// Whether every chunk was compressed, or cannot be.
     pub(crate) fn is_packed(&self) -> bool {
         self.chunks.iter().all(|chunk| !matches!(**chunk, Chunk::Raw(_)))

@@ -124,6 +124,15 @@ impl Helper {
     }
 }
 
+/// A chunk that is being given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    /// Its pages are in the buffer.
+    Loaded(u32),
+    /// They are given out where they lie, because the image has nothing to do with them.
+    AsItIs(u32),
+}
+
 /// The pages of a snapshot as pieces to write, each of pages side by side.
 pub(crate) struct Runs<'a> {
     pages: &'a Pages,
@@ -135,7 +144,7 @@ pub(crate) struct Runs<'a> {
     /// How many chunks were.
     chunks: usize,
     /// The chunk that is being given out.
-    open: Option<u32>,
+    open: Option<Open>,
     tools: Lent,
     helpers: Vec<Helper>,
 }
@@ -179,16 +188,18 @@ impl Runs<'_> {
             self.done = self.done.saturating_add(count);
             return Ok(ZEROS.get(..count.saturating_mul(PAGE_BYTES)).map(|zeros| (first.page, zeros)));
         };
-        if self.open != Some(chunk) {
-            self.load(chunk)?;
-            self.open = Some(chunk);
+        if !matches!(self.open, Some(Open::Loaded(open) | Open::AsItIs(open)) if open == chunk) {
+            self.open = Some(self.open(chunk)?);
         }
         let count = self.run_length(CHUNK_PAGES);
         self.done = self.done.saturating_add(count);
         let begin = (slot as usize).saturating_mul(PAGE_BYTES);
         let end = begin.saturating_add(count.saturating_mul(PAGE_BYTES));
-        let bytes = self.tools.get()?.buffer.get(begin..end).ok_or("a page is missing")?;
-        Ok(Some((first.page, bytes)))
+        let pages = match self.open {
+            Some(Open::AsItIs(chunk)) => self.pages.chunks.get(chunk as usize).ok_or("a chunk is missing")?.bytes(),
+            _ => self.tools.get()?.buffer.as_slice(),
+        };
+        Ok(Some((first.page, pages.get(begin..end).ok_or("a page is missing")?)))
     }
 
     /// How many places from the next one on lie side by side, here and there.
@@ -202,7 +213,8 @@ impl Runs<'_> {
         (0..).zip(places).take_while(|(count, place)| follows((*count, place))).count()
     }
 
-    fn load(&mut self, chunk: u32) -> Result<(), String> {
+    /// Makes the pages of a chunk ready to be given out.
+    fn open(&mut self, chunk: u32) -> Result<Open, String> {
         let turn = self.chunks.checked_rem(self.helpers.len().saturating_add(1)).unwrap_or(0);
         self.chunks = self.chunks.wrapping_add(1);
         if let Some(helper) = turn.checked_sub(1).and_then(|helper| self.helpers.get(helper)) {
@@ -210,10 +222,15 @@ impl Runs<'_> {
             let used = std::mem::replace(&mut self.tools.get()?.buffer, loaded);
             // One too many is dropped.
             let _ = helper.used.try_send(used);
-            return Ok(());
+            return Ok(Open::Loaded(chunk));
         }
         let places = of_one_chunk(&self.places[self.done..]).next().unwrap_or_default();
         let held = self.pages.chunks.get(chunk as usize).ok_or("a chunk is missing")?;
-        self.tools.get()?.load(held, places, self.image)
+        let is_packed = matches!(**held, Chunk::Packed { .. });
+        if !is_packed && places.iter().all(|place| self.image.page(place.page).is_none()) {
+            return Ok(Open::AsItIs(chunk));
+        }
+        self.tools.get()?.load(held, places, self.image)?;
+        Ok(Open::Loaded(chunk))
     }
 }

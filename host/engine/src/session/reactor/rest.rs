@@ -152,7 +152,7 @@ impl Reactor {
             Ok(image) => image,
             Err(error) => return Ok(Err(error)),
         };
-        self.hold(image, true);
+        self.hold(image);
         self.rest.is_dirty = false;
         Ok(Ok(()))
     }
@@ -182,7 +182,7 @@ impl Reactor {
         let began = thread_time();
         match self.capture().await? {
             Ok(image) => {
-                self.hold(image, true);
+                self.hold(image);
                 self.session.settle();
             }
             // It is tried again after the next cell.
@@ -195,9 +195,10 @@ impl Reactor {
         Ok(())
     }
 
-    fn hold(&mut self, image: Arc<KernelImage>, is_checkpoint: bool) {
+    /// Keeps what was captured while the kernel goes on.
+    fn hold(&mut self, image: Arc<KernelImage>) {
         let last_cell = self.rest.last_cell;
-        self.slot.set(Kept { image, is_fork: false, is_checkpoint, last_cell, deaths: 0 });
+        self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
     }
 
     /// Captures all state. Between two entries there is none outside of memory but what the host keeps. What has not
@@ -250,10 +251,13 @@ impl Reactor {
                 return Ok(Err(error));
             }
         };
-        self.hold(image, false);
-        // Its room goes to the next kernel when it is packed: what is not packed is bounded by the number of kernels.
-        let slot = self.slot.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || slot.pack()).await
+        let last_cell = self.rest.last_cell;
+        let kept = Kept { image, is_fork: false, is_checkpoint: false, last_cell, deaths: 0 };
+        let sleeper = self.slot.set_sleeper(kept);
+        // Its room goes to the next kernel when what is too much is packed: what is not packed is bounded.
+        let over = self.sweep.recent.take_in(Box::new(sleeper));
+        if !over.is_empty()
+            && let Err(error) = tokio::task::spawn_blocking(move || over.iter().for_each(|one| one.pack())).await
             && !error.is_cancelled()
         {
             tracing::warn!(%error, "the state of a kernel was not packed");
