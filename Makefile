@@ -110,7 +110,7 @@ bless: guests data-guest packages ## Accept the events that the transcripts lead
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
 	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those)'
 
-bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, FILTER=--quick hurries
+bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)
 
 clean: ## Remove what was built here; caches stay

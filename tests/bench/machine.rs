@@ -2,14 +2,19 @@
 
 use std::fs::read_to_string;
 
-/// Processor, cores and memory in a few words.
-pub(crate) fn describe() -> String {
+/// Processor and cores in a few words.
+pub(crate) fn processor() -> String {
     let processors = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = field(&processors, "model name").unwrap_or("unknown processor");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{model}, {cores} cores")
+}
+
+/// The same with memory.
+pub(crate) fn describe() -> String {
     let memory = read_to_string("/proc/meminfo").unwrap_or_default();
     let kilobytes = field(&memory, "MemTotal").and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
-    format!("{model}, {cores} cores, {} GB", kilobytes.unwrap_or(0) / 1_000_000)
+    format!("{}, {} GB", processor(), kilobytes.unwrap_or(0) / 1_000_000)
 }
 
 /// The load average of the last minute.

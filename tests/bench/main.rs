@@ -1,6 +1,8 @@
 //! Measures what the engine promises to be good at, and prints one table that sets it against the targets.
 //!
-//! `cargo bench --bench bench [-- --quick] [-- WORD...]`. Words select the measurements whose name contains one of them.
+//! `cargo bench --bench bench [-- --quick] [-- --guard | --record] [-- WORD...]`. Words select the measurements whose name
+//! contains one of them. `--record` writes what was measured to `host/figures.json`; `--guard` compares with what lies
+//! there, and fails when something became slower by more than its own spread.
 //! Each measurement runs in a process of its own, so that none finds the memory and the threads of another; progress,
 //! criterion's comparison with the last time included, goes to standard error. The best time of each is the one to
 //! read on a machine that does other things too.
@@ -10,6 +12,7 @@
 
 mod bridges;
 mod charts;
+mod figures;
 mod imports;
 mod lab;
 mod loops;
@@ -29,8 +32,9 @@ use std::{
 use tikv_jemallocator::Jemalloc;
 
 use crate::{
+    figures::Figures,
     lab::Plan,
-    table::{Line, print_table},
+    table::{Line, print_slower, print_table},
 };
 
 /// That of the command line.
@@ -66,13 +70,15 @@ type Offer = (&'static str, fn(&Plan) -> Vec<Line>);
 
 fn main() -> ExitCode {
     let mut words = Vec::new();
-    let (mut is_quick, mut only) = (false, None);
+    let (mut is_quick, mut only, mut use_of_figures) = (false, None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             // Given by cargo.
             "--bench" => {}
             "--quick" => is_quick = true,
+            "--guard" => use_of_figures = Some(UseOfFigures::Guard),
+            "--record" => use_of_figures = Some(UseOfFigures::Record),
             "--only" => only = arguments.next().zip(arguments.next()),
             _ => words.push(argument.to_lowercase()),
         }
@@ -85,7 +91,56 @@ fn main() -> ExitCode {
         eprintln!("error: {hint}");
         return ExitCode::FAILURE;
     }
-    measure_all(&words, is_quick)
+    let Some(lines) = measure_all(&words, is_quick) else { return ExitCode::FAILURE };
+    let now = Figures { machine: machine::processor(), figures: lines.iter().map(Line::figure).collect() };
+    match use_of_figures {
+        None => ExitCode::SUCCESS,
+        Some(UseOfFigures::Record) => record(now),
+        Some(UseOfFigures::Guard) => guard(&now),
+    }
+}
+
+/// What is done with the figures of the last commit that wrote them.
+enum UseOfFigures {
+    Guard,
+    Record,
+}
+
+/// Writes what was measured, and leaves what was not.
+fn record(now: Figures) -> ExitCode {
+    let path = Figures::path();
+    let mut figures = Figures::read(&path).unwrap_or_else(|_| now.clone());
+    figures.renew(now);
+    figures.write(&path).expect("the figures can be written");
+    println!("wrote {}", path.display());
+    ExitCode::SUCCESS
+}
+
+/// Names what became slower.
+fn guard(now: &Figures) -> ExitCode {
+    let path = Figures::path();
+    let before = match Figures::read(&path) {
+        Ok(before) => before,
+        Err(error) => {
+            eprintln!("error: there is nothing to compare with in {}: {error}; write it with --record", path.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let comparison = now.compare(&before);
+    println!("\n{} figures compared with those of {}", comparison.compared, before.machine);
+    if now.machine != before.machine {
+        let machine = comparison.machine;
+        println!("this is another machine, where things take {machine:.2} times as long; that much is taken off");
+    }
+    if !comparison.unknown.is_empty() {
+        println!("not measured before: {}", comparison.unknown.join("; "));
+    }
+    if comparison.slower.is_empty() {
+        println!("nothing became slower by more than its spread");
+        return ExitCode::SUCCESS;
+    }
+    print_slower(&comparison);
+    ExitCode::FAILURE
 }
 
 /// Measures one thing and leaves its lines in a file.
@@ -96,13 +151,14 @@ fn measure_here(plan: &Plan, name: &str, file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn measure_all(words: &[String], is_quick: bool) -> ExitCode {
+/// Measures what is wanted, and prints the table. `None` when something failed.
+fn measure_all(words: &[String], is_quick: bool) -> Option<Vec<Line>> {
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.to_lowercase().contains(word));
     let selected: Vec<Measurement> = measurements().into_iter().filter(|found| wanted(found.name)).collect();
     if selected.is_empty() {
         eprintln!("error: no measurement's name contains one of these words; there are");
         measurements().iter().for_each(|found| eprintln!("  {}", found.name));
-        return ExitCode::FAILURE;
+        return None;
     }
     let before = machine::load();
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
@@ -116,10 +172,10 @@ fn measure_all(words: &[String], is_quick: bool) -> ExitCode {
     print_table(&lines);
     println!("\n{}; load average {before} before, {} after", machine::describe(), machine::load());
     if failed.is_empty() {
-        return ExitCode::SUCCESS;
+        return Some(lines);
     }
     eprintln!("error: these failed: {}", failed.join(", "));
-    ExitCode::FAILURE
+    None
 }
 
 /// Measures one thing in a process of its own. Criterion's own report would spoil standard output.

@@ -4,16 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure counts. More is worse, but for rates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Unit {
-    Microseconds,
-    /// Millions of bytes.
-    Megabytes,
-    /// Times as long as a native interpreter.
-    Times,
-    PerSecond,
-}
+pub(crate) use crate::figures::Unit;
+use crate::figures::{Comparison, Figure};
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +31,13 @@ impl Line {
         target: impl Into<Option<f64>>,
     ) -> Line {
         Line { what: what.into(), unit, best, median, target: target.into() }
+    }
+
+    /// What it is a figure of, without what natively took that long this time, and the figure.
+    pub(crate) fn figure(&self) -> (String, Figure) {
+        let Line { what, unit, best, median, .. } = self;
+        let what = what.split(" (native ").next().unwrap_or(what);
+        (what.to_owned(), Figure { unit: *unit, best: *best, median: *median })
     }
 
     /// Whether the target was met: at least by the best, or by the median too.
@@ -110,8 +109,26 @@ fn format_figure(value: f64, unit: Unit) -> String {
 pub(crate) fn print_table(lines: &[Line]) {
     let head = ["what", "best", "median", "target", "best / target", "met"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(lines.iter().map(Line::cells)).collect();
-    let mut widths = [0; 6];
-    for row in &rows {
+    print_rows(&rows, |column| matches!(column, 0 | 5));
+}
+
+/// Prints what became slower, the worst first.
+pub(crate) fn print_slower(comparison: &Comparison) {
+    let head = ["slower than before", "before", "now", "by", "spread"].map(str::to_owned);
+    let rows = comparison.slower.iter().map(|slower| {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let figure = |figure: &Figure| format_figure(figure.best, figure.unit);
+        let (before, now) = (figure(&slower.before), figure(&slower.now));
+        [slower.what.clone(), before, now, percent(slower.ratio - 1.0), percent(slower.spread)]
+    });
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+    print_rows(&rows, |column| column == 0);
+}
+
+/// Prints rows of which the first is the head; figures stand to the right.
+fn print_rows<const COLUMNS: usize>(rows: &[[String; COLUMNS]], is_text: impl Fn(usize) -> bool) {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.len().max(*width);
         }
@@ -121,16 +138,16 @@ pub(crate) fn print_table(lines: &[Line]) {
             .iter()
             .zip(widths)
             .enumerate()
-            .map(|(column, (cell, width))| match column {
-                0 | 5 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
+            .map(|(column, (cell, width))| match is_text(column) {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
             })
             .collect();
         println!("| {} |", padded.join(" | "));
         if index == 0 {
-            let rule = |(column, width): (usize, usize)| match column {
-                0 | 5 => "-".repeat(width),
-                _ => format!("{}:", "-".repeat(width - 1)),
+            let rule = |(column, width): (usize, usize)| match is_text(column) {
+                true => "-".repeat(width),
+                false => format!("{}:", "-".repeat(width - 1)),
             };
             println!("| {} |", widths.into_iter().enumerate().map(rule).collect::<Vec<_>>().join(" | "));
         }
