@@ -44,7 +44,7 @@ use tools::Granted;
 
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
 pub use cellar_components::Component as ComponentProgram;
-pub use cellar_connectors::Kind as ConnectorKind;
+pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
 pub use client::builder as http_client;
 pub use command::recipes as command_recipes;
 pub use component::{check as check_component, keep_compiled_in};

@@ -1,6 +1,6 @@
 //! Object stores: S3 and what speaks as it does, Google Cloud Storage, Azure, and folders.
 
-use std::{collections::BTreeMap, fmt, io, path::Path as FilePath, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, io, path::{Path as FilePath, PathBuf}, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -73,6 +73,16 @@ impl ObjectsOptions {
             }
         }
         Ok(())
+    }
+
+    /// The folder, where the address is that of one.
+    pub fn folder(&self) -> Option<PathBuf> {
+        Url::parse(&self.url).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
+    }
+
+    /// The files that have its credentials.
+    pub fn credential_files(&self) -> Vec<PathBuf> {
+        self.options.values().filter_map(Secret::file).map(FilePath::to_owned).collect()
     }
 
     fn parsed(&self) -> Result<(Url, ObjectStoreScheme), String> {

@@ -1,6 +1,12 @@
 //! What a configuration says of connectors, as plain data.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use url::Url;
 
@@ -26,6 +32,15 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
+    /// The file that has it.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Secret::File(path) => Some(path),
+            Secret::Address(_, password) => password.file(),
+            Secret::Plain(_) | Secret::Template(_) => None,
+        }
+    }
+
     /// The secret itself. `learn` is told each part that nobody must see.
     ///
     /// # Errors
@@ -155,6 +170,19 @@ impl fmt::Debug for Kind {
             Kind::Http { .. } => "Http",
             Kind::Source(_) => "Source",
         })
+    }
+}
+
+impl Kind {
+    /// The files that have its credentials.
+    pub fn credential_files(&self) -> Vec<PathBuf> {
+        let secrets: Vec<&Secret> = match self {
+            Kind::Postgres(database) | Kind::Mysql(database) => vec![&database.url],
+            Kind::Http { url, headers, .. } => headers.iter().map(|(_, value)| value).chain([url]).collect(),
+            Kind::Files { place: FilesPlace::Objects(objects), .. } => return objects.credential_files(),
+            Kind::Files { .. } | Kind::Sqlite { .. } | Kind::Source(_) => Vec::new(),
+        };
+        secrets.into_iter().filter_map(Secret::file).map(Path::to_owned).collect()
     }
 }
 

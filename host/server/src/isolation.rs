@@ -7,7 +7,7 @@ use std::{
 };
 
 use cellar_bridges::{
-    AgentTransport, Connector, ConnectorKind, McpTransport, Options, Program, SecretSource, command_recipes,
+    AgentTransport, Connector, ConnectorKind, FilesPlace, McpTransport, Options, Program, SecretSource, command_recipes,
 };
 use cellar_files::{Access, Mount};
 use cellar_isolation::{InForce, IsolationError, Needs, confine};
@@ -121,6 +121,13 @@ impl Plan {
             self.needs.read.extend(tenant.overrides.config.clone());
             self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
             self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
+            if let Some(remote) = &file.artifacts.remote {
+                self.needs.read.extend(remote.credential_files());
+                match remote.folder() {
+                    Some(folder) => self.folder(&folder),
+                    None => self.connects("artifacts"),
+                }
+            }
             let granted = Granted::new(&tenant.overrides, file)?;
             self.mounts(&granted.session.mounts);
             self.needs.read.extend(granted.session.packages.clone());
@@ -171,10 +178,20 @@ impl Plan {
         }
         for connector in options.connectors.values() {
             let Connector::Source(source) = connector else { continue };
+            self.needs.read.extend(source.kind.credential_files());
             match &source.kind {
                 // SQLite has files beside its own.
                 ConnectorKind::Sqlite { file, .. } => self.needs.read.extend(folder_of(file)),
-                ConnectorKind::Files { folder, .. } => self.needs.read.push(folder.clone()),
+                ConnectorKind::Files { place: FilesPlace::Folder(folder), .. } => self.needs.read.push(folder.clone()),
+                ConnectorKind::Files { place: FilesPlace::Objects(objects), .. } => match objects.folder() {
+                    Some(folder) => self.needs.read.push(folder),
+                    None => self.connects("connectors"),
+                },
+                // A server of databases may be reached by a socket of this machine.
+                ConnectorKind::Postgres(_) | ConnectorKind::Mysql(_) => {
+                    self.needs.local_sockets = true;
+                    self.connects("connectors");
+                }
                 _ => self.connects("connectors"),
             }
         }
