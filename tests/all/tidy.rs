@@ -131,9 +131,11 @@ fn test_functions() -> HashSet<String> {
         let text = std::fs::read_to_string(&file).expect("source is text");
         let mut is_test = false;
         for line in text.lines().map(str::trim_start) {
-            let name = line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
+            let name =
+                line.trim_start_matches("async ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
             found.extend(name.filter(|_| is_test).map(str::to_owned));
-            is_test = (is_test && name.is_none()) || (line.starts_with("#[") && line.trim_end().ends_with("test]"))
+            is_test = (is_test && name.is_none())
+                || (line.starts_with("#[") && line.trim_end().ends_with("test]"))
                 || line.starts_with("#[tokio::test");
         }
     }

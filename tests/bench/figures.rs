@@ -155,6 +155,7 @@ impl Figures {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the bench is compiled with them too, and has nothing that runs them")]
 mod tests {
     use super::*;
 

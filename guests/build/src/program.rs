@@ -8,6 +8,9 @@ use crate::inputs::Inputs;
 use crate::process::run;
 use crate::workshop::Workshop;
 
+/// The C stack. The linker's own default, 16 MiB, is more than most tools are granted.
+const STACK_BYTES: u32 = 1 << 20;
+
 /// The path of a program that was compiled from one C file, compiled unless the cache has it.
 pub(crate) fn find(workshop: &Workshop, source: &Path) -> Result<PathBuf> {
     let source = source.canonicalize().with_context(|| format!("could not find `{}`", source.display()))?;
@@ -20,6 +23,7 @@ pub(crate) fn find(workshop: &Workshop, source: &Path) -> Result<PathBuf> {
         bench.progress.timed("compile", || {
             let mut cc = workshop.toolchain(&bench.work)?.cc();
             cc.args(["-std=gnu23", "-O2", "-s", "-Wall", "-Wextra", "-Werror"]).arg(&source);
+            cc.arg(format!("-Wl,-z,stack-size={STACK_BYTES}"));
             run(cc.arg("-o").arg(bench.out.join("program.wasm")), &bench.work.join("compile.log"))
         })
     })?;

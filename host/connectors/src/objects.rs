@@ -1,6 +1,12 @@
 //! Object stores: S3 and what speaks as it does, Google Cloud Storage, Azure, and folders.
 
-use std::{collections::BTreeMap, fmt, io, path::{Path as FilePath, PathBuf}, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};

@@ -1,5 +1,7 @@
 //! Files, SQLite and interfaces over HTTP, of which some are out to do harm.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     collections::BTreeMap,
     io::{Read, Write},

@@ -49,8 +49,8 @@ pub(super) fn push_names(to: &mut String, path: &str) {
 
 /// What the root of every machine has. Here it is there for nobody, and programs are told so.
 const ROOT_FOLDERS: [&str; 20] = [
-    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
-    "sys", "tmp", "usr", "var",
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin",
+    "srv", "sys", "tmp", "usr", "var",
 ];
 
 fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {

@@ -1,5 +1,7 @@
 //! What a confined process may do, tried from inside: this program starts itself, confines itself, and tries.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,5 +1,7 @@
 //! What the helper starts, and what it does not. This program is its own helper.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     io::{Read, Seek, SeekFrom, Write},
     os::unix::process::ExitStatusExt,

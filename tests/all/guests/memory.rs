@@ -64,20 +64,31 @@ const HABITS: [&str; 10] = [
 ];
 
 #[test]
-fn a_thousand_cells_leave_no_more_than_a_mebibyte_behind() {
+fn three_thousand_cells_leave_no_more_than_one_growth_of_the_heap_behind() {
+    const RUNS: usize = 3;
     const CELLS: usize = 1000;
     const WARM: usize = 50;
+    // The heap grows by so much at a time, and what it has free at the start is a matter of chance.
+    const GROWTH_BYTES: u64 = 4 << 20;
     let cell = |index: usize| match index {
         // Soft timeouts, spinning and waiting.
         300 => json!({"language": "py", "code": "while True: pass", "timeout": 1}),
         600 => json!({"language": "py", "code": "await asyncio.sleep(100)", "timeout": 1}),
         _ => json!({"language": "py", "code": HABITS[index % HABITS.len()]}),
     };
-    let cells: Vec<_> = (0..CELLS).map(cell).collect();
-    let result = result_of_run(&json!({ "cells": cells }), &["--keep-going"]);
-    let cells = result["details"]["cells"].as_array().expect("cells");
-    assert_eq!((&cells[300]["error"]["kind"], &cells[600]["error"]["kind"]), (&json!("timeout"), &json!("timeout")));
-    let size = |index: usize| cells[index]["usage"]["memoryPeakBytes"].as_u64().expect("a size");
-    let grown = size(CELLS - 1) - size(WARM);
-    assert!(grown <= 1 << 20, "{grown} bytes");
+    let run: Vec<_> = (0..CELLS).map(cell).collect();
+    let store = tempfile::tempdir().expect("a folder");
+    let flags = ["--keep-going", "--session", "long", "--store", store.path().to_str().expect("text")];
+    let mut sizes = Vec::new();
+    for _ in 0..RUNS {
+        let result = result_of_run(&json!({ "cells": run }), &flags);
+        let cells = result["details"]["cells"].as_array().expect("cells");
+        assert_eq!(
+            (&cells[300]["error"]["kind"], &cells[600]["error"]["kind"]),
+            (&json!("timeout"), &json!("timeout"))
+        );
+        sizes.extend(cells.iter().map(|cell| cell["usage"]["memoryPeakBytes"].as_u64().expect("a size")));
+    }
+    let grown = sizes[sizes.len() - 1] - sizes[WARM];
+    assert!(grown <= GROWTH_BYTES, "{grown} bytes");
 }

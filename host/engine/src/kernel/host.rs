@@ -71,7 +71,7 @@ impl Host {
 
     /// A share of the host's processor time, for the sessions of somebody: see [`SessionConfig::share`](crate::SessionConfig::share).
     /// Where kernels want more than there is, each share gets of it by its weight, from 1 to
-    /// [`WEIGHT_MAX`](crate::config::WEIGHT_MAX); that of sessions without one has [`WEIGHT`](crate::config::WEIGHT).
+    /// [`WEIGHT_MAX`](crate::config::WEIGHT_MAX); that of sessions without one has [`WEIGHT`].
     pub fn share(&self, weight: u32) -> CpuShare {
         self.inner.turns.share(weight)
     }

@@ -15,7 +15,6 @@ use cellar_core::{
     cell::RunId,
     event::{EventKind, HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
-    text::prefix,
     time::later,
 };
 use cellar_files::{FileLimits, Files, Quota};
@@ -50,13 +49,12 @@ mod sending;
 pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
 use gathered::Gathered;
 use lending::Lent;
+pub(crate) use sending::word;
 
 /// Fuel beyond a cell's limit that pays for a soft stop, so that spent fuel does not cost the session its state.
 pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
 /// Fuel for code that no cell is charged for: warm-up, configuration, introspection.
 pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
-/// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
-const WORD_BYTES_MAX: u64 = 4 << 10;
 /// Lines that a guest may add to the host's log in a second; the others are dropped.
 const LOGS_A_SECOND_MAX: u32 = 20;
 
@@ -593,9 +591,4 @@ impl StoreData {
     pub(crate) async fn report_status(&mut self, cell: u32, status: HostStatus, fields: Vec<(String, Scalar)>) {
         self.tell(cell, |index| status.event(index, fields)).await;
     }
-}
-
-/// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].
-pub(crate) fn word(text: &str) -> String {
-    prefix(text, WORD_BYTES_MAX).to_owned()
 }

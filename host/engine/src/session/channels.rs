@@ -173,7 +173,9 @@ impl Channels {
     /// who knows its number.
     fn make(&self, owner: &str, room: Option<usize>) -> u64 {
         let mut all = lock(&self.all);
-        if all.open.len() >= CHANNELS_MAX && let Some((_, oldest)) = all.open.pop_first() {
+        if all.open.len() >= CHANNELS_MAX
+            && let Some((_, oldest)) = all.open.pop_first()
+        {
             all.bytes -= oldest.bytes;
             self.changed.notify_waiters();
         }
@@ -251,7 +253,9 @@ impl Channels {
                 true => pipe.is_read = false,
                 false => pipe.is_written = false,
             }
-            if !pipe.is_read && let Some(pipe) = all.open.remove(&number) {
+            if !pipe.is_read
+                && let Some(pipe) = all.open.remove(&number)
+            {
                 all.bytes -= pipe.bytes;
             }
         }
@@ -301,8 +305,12 @@ impl Channels {
 
     fn forget(&self, mut is_meant: impl FnMut(u64, &Channel) -> bool) {
         let mut all = lock(&self.all);
-        let gone: Vec<u64> =
-            all.open.iter().filter(|(number, channel)| is_meant(**number, channel)).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> = all
+            .open
+            .iter()
+            .filter(|(number, channel)| is_meant(**number, channel))
+            .map(|(number, _)| *number)
+            .collect();
         for number in gone {
             let bytes = all.open.remove(&number).map_or(0, |channel| channel.bytes);
             all.bytes -= bytes;
@@ -400,7 +408,10 @@ mod tests {
             for message in ["a", "b"] {
                 assert_eq!(ask(&channels, json!({"do": "put", "into": 1, "message": message})).await["done"], true);
             }
-            assert_eq!(ask(&channels, json!({"do": "put", "into": 1, "message": "c", "within": 1})).await["done"], false);
+            assert_eq!(
+                ask(&channels, json!({"do": "put", "into": 1, "message": "c", "within": 1})).await["done"],
+                false
+            );
             assert_eq!(ask(&channels, json!({"do": "count", "of": 1})).await["count"], 2);
             let waits = ask(&channels, json!({"do": "put", "into": 1, "message": "c"}));
             let takes = async {

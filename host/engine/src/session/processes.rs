@@ -326,7 +326,8 @@ impl Session {
             }
             return may_go_on;
         };
-        let is_line = matches!(kind, EventKind::Display { .. } | EventKind::UpdateDisplay { .. }) && !text.ends_with('\n');
+        let is_line =
+            matches!(kind, EventKind::Display { .. } | EventKind::UpdateDisplay { .. }) && !text.ends_with('\n');
         let is_read = channels.write(pipe, text).await && (!is_line || channels.write(pipe, "\n").await);
         if !is_read {
             ended.status = Some(STATUS_BROKEN_PIPE);

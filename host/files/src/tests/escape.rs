@@ -21,8 +21,7 @@ fn secret_is_untouched(bed: &Bed) {
 fn plain_paths_to_what_is_not_granted() {
     let mut bed = Bed::new();
     let host = bed.host.path().join("secret.txt").to_str().unwrap().to_owned();
-    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/srv/x", "/usr/lib/words2", &host]
-    {
+    for path in ["/etc/passwd", "/etc", "/proc/self/environ", "/usr/lib/other", "/srv/x", "/usr/lib/words2", &host] {
         check_denied(&mut bed, path, FileError::NotCapable, FileError::NotFound);
     }
 }

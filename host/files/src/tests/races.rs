@@ -271,8 +271,7 @@ fn fifos_that_the_host_swaps_for_files_are_not_woken() {
         let end = end.clone();
         move || fs::OpenOptions::new().write(true).open(end).unwrap()
     });
-    let mut files =
-        Files::new(vec![mount(&bed.granted(""), "/workspace", Access::ReadOnly)], Arc::clone(&bed.quota));
+    let mut files = Files::new(vec![mount(&bed.granted(""), "/workspace", Access::ReadOnly)], Arc::clone(&bed.quota));
     let over = AtomicBool::new(false);
     let (mut turns, mut opened) = (0_u64, 0_u64);
     std::thread::scope(|scope| {

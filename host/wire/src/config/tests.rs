@@ -274,7 +274,7 @@ fn unknown_keys_are_refused_with_their_path_and_the_nearest_name() {
 fn wrong_values_say_what_was_expected() {
     assert_eq!(
         problems("[tools.a]"),
-        ["tools.a.command: expected an array of strings, the program first, found nothing"]
+        ["tools.a: expected either `command`, a program of this machine, or `component`, one for a sandbox"]
     );
     assert_eq!(
         problems("[tools.a]\ncommand = []"),

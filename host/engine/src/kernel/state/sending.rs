@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use cellar_core::event::EventKind;
+use cellar_core::{event::EventKind, text::prefix};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{LiveCell, StoreData};
@@ -11,6 +11,14 @@ use crate::kernel::{
     meter::earlier,
     record::Tape,
 };
+
+/// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
+const WORD_BYTES_MAX: u64 = 4 << 10;
+
+/// `text` as it may stand in an event; see [`WORD_BYTES_MAX`].
+pub(crate) fn word(text: &str) -> String {
+    prefix(text, WORD_BYTES_MAX).to_owned()
+}
 
 /// Who makes an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -311,7 +311,8 @@ fn datasets_are_found_where_they_were_not_published() {
     // Both publish a second one: each has its number where it was published, and none is lost.
     let (mine, theirs) = (publish(&here, "prices", 2), publish(&there, "prices", 3));
     assert_eq!((mine.version, theirs.version), (2, 2));
-    (settle(&here), settle(&there));
+    settle(&here);
+    settle(&there);
     assert_eq!(here.pull(&[], false).expect("pulled").versions, 1);
     let publishers = |store: &ArtifactStore| -> Vec<(u64, String)> {
         let versions = store.datasets().versions("prices").expect("versions");
