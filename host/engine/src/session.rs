@@ -27,7 +27,7 @@ use tracing::Span;
 use crate::{
     audit::{Auditor, FolderGrant, OpenCalls},
     contract::{
-        config::{KernelMode, Rests, Seed, WORKSPACE},
+        config::{KernelMode, Seed, WORKSPACE},
         error::Error,
     },
     formats::{remembered::Remembered, snapshot::Snapshot},
@@ -579,11 +579,10 @@ impl Session {
             connectors: inner.config.bridges.connectors().into_iter().map(|connector| connector.name).collect(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let rests = if once {
-            Rests { checkpoint_after: None, hibernate_after: None, ..inner.host.rests() }
-        } else {
-            inner.host.rests()
-        };
+        let mut rests = inner.host.rests();
+        if once {
+            (rests.checkpoint_after, rests.hibernate_after) = (None, None);
+        }
         let seed = inner.seeds.get(&language).cloned();
         let is_reset = inner.is_reset.swap(false, Ordering::Relaxed);
         let storing = (is_reset && inner.home.is_some()).then(|| {

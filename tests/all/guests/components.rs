@@ -80,7 +80,7 @@ const ATTACKS_AND_ANSWERS: [(&str, &str); 16] = [
     ("abort", "after it was refused more than 16 MiB of memory"),
     ("recurse", "tool `attack` was stopped: "),
     ("grow", "is fewer than 16"),
-    ("hoard", "tool `attack` was stopped: "),
+    ("hoard", "is fewer than 129"),
     ("passwd", "/etc/passwd: No such file or directory"),
     ("above", "/data/../outside.txt: "),
     ("link", "/data/link: "),
