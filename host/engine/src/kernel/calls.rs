@@ -349,11 +349,22 @@ impl Calls {
         call
     }
 
-    /// Whether so many calls wait for an answer that no more can be begun. Tasks of calls that were given up count until the
-    /// runtime has got round to ending them.
+    /// Whether so many calls wait for an answer that no more can be begun.
     pub(crate) fn is_full(&mut self) -> bool {
         self.reap();
-        (self.open.len() + self.ended.len()).max(self.running.len()) >= CALLS_QUEUED_MAX
+        self.open.len() + self.ended.len() >= CALLS_QUEUED_MAX
+    }
+
+    /// Waits until few tasks are left of calls that were given up: the runtime has to get round to ending them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what ended meanwhile comes out of [`Calls::next`].
+    pub(crate) async fn settle(&mut self) {
+        while self.running.len() >= CALLS_QUEUED_MAX.max(self.open.len() + 1) {
+            let Some(joined) = self.running.join_next_with_id().await else { return };
+            let end = self.joined(joined);
+            self.ended.extend(end);
+        }
     }
 
     /// Calls of a cell that its run was told of and that have not ended.
@@ -564,6 +575,25 @@ mod tests {
             drop(room);
             waiting.pop();
             assert!(answer().await.0.is_ok(), "the guest has seen one");
+        });
+    }
+
+    #[test]
+    fn calls_of_a_cell_that_was_stopped_make_room_before_the_next_call() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut calls = Calls::new(Permits::new(1));
+            for call in 1..=CALLS_QUEUED_MAX as u64 {
+                let bridge = Bridge::Tool;
+                let from = CallOrigin { call, cell: 1, bridge, depth: 0, size_bytes: 0, is_unheard: false };
+                let never: CallFuture = Box::pin(std::future::pending());
+                calls.start(from, Ok(never.into()));
+            }
+            calls.settle().await;
+            assert!(calls.is_full(), "as many wait as may");
+            assert_eq!(calls.cancel_cell(1).len(), CALLS_QUEUED_MAX);
+            calls.settle().await;
+            assert!(!calls.is_full() && calls.running.len() < CALLS_QUEUED_MAX);
         });
     }
 }

@@ -128,6 +128,7 @@ impl StoreData {
         let (bridge, size) = (call.bridge(), call_bytes(&call));
         let asked = self.mark_of(&call);
         let is_told = !is_between_processes(&call);
+        self.binding.calls.settle().await;
         // A replay has no calls: whether there was room for one more is in the recording.
         let number = self.taped(Import::StartCall, (cell, asked), |data| {
             let calls = &mut data.binding.calls;
