@@ -8,6 +8,8 @@ mod parse;
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -26,6 +28,9 @@ use cellar_engine::{
 use url::Url;
 
 use crate::check::{At, Invalid, Problems};
+
+/// Bytes of a configuration, and of a file of text that one names.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Why a `cellar.toml` cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -295,7 +300,7 @@ impl Config {
     /// It cannot be read, is not TOML, or says something that this version does not know.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let cannot_read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(cannot_read)?;
+        let text = text_of(path).map_err(cannot_read)?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().map_err(cannot_read)?;
         Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(ConfigError::Invalid)
@@ -322,6 +327,23 @@ impl Config {
     pub fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
         parse::config(text, folder, what)
     }
+}
+
+/// The bytes of the file of a configuration, or of one that it names: a device or a pipe without an end costs no more than
+/// a file may have.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("it has more than {} MiB", FILE_BYTES_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// The same of a file with text.
+fn text_of(path: &Path) -> io::Result<String> {
+    String::from_utf8(bytes_of(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 impl SessionTable {

@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, io::Errno};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
@@ -21,11 +21,12 @@ use serde::{
 /// # Errors
 /// It cannot be opened, or is no plain file.
 pub(crate) fn open_plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
-    }
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file");
+    let opened = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    // A pipe that nobody reads cannot be opened to write, nor a socket at all.
+    let is_none = |error: &io::Error| error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
+    let file = opened.map_err(|error| if is_none(&error) { no_file() } else { error })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
 }
 
 /// A list of at most `MAX` items. A longer one is refused when it has come so far, before more memory is spent on it.

@@ -23,7 +23,7 @@ use cellar_engine::{
     results::OutputPolicy,
 };
 
-use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable};
+use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable, text_of};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
@@ -221,7 +221,7 @@ impl Parser<'_> {
         if let Some(at) = fields.get("source")
             && let Some(path) = at.filled_text(&mut self.problems)
         {
-            match std::fs::read_to_string(self.path(path)) {
+            match text_of(&self.path(path)) {
                 Ok(source) => seed.source = source,
                 Err(error) => at.expected(format_args!("a file with source text ({error})"), &mut self.problems),
             }

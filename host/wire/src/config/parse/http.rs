@@ -5,7 +5,10 @@ use std::time::Duration;
 use cellar_bridges::{HeaderTemplate, Http, HttpRule, host_pattern};
 
 use super::Parser;
-use crate::check::{At, Fields};
+use crate::{
+    check::{At, Fields},
+    config::bytes_of,
+};
 
 const SCHEMES: [&str; 2] = ["https", "http"];
 /// Seconds and MiB of a request.
@@ -31,7 +34,7 @@ impl Parser<'_> {
 
     fn certificates(&mut self, at: &At<'_>) -> Option<Vec<u8>> {
         let path = at.filled_text(&mut self.problems)?;
-        match std::fs::read(self.path(path)) {
+        match bytes_of(&self.path(path)) {
             Ok(text) => Some(text),
             Err(error) => {
                 at.expected(format_args!("a file with certificates ({error})"), &mut self.problems);
