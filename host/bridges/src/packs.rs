@@ -122,11 +122,11 @@ impl Pack {
     }
 
     fn add(&mut self, who: String, spec: PrimitiveSpec, handler: Box<Handler>) {
-        let PrimitiveSpec { name, description, schema, .. } = spec.clone();
+        let PrimitiveSpec { name, description, schema, result } = spec.clone();
         let tool = ToolSpec { name, description, schema };
         self.spec.primitives.retain(|earlier| earlier.name != spec.name);
         self.spec.primitives.push(spec);
-        self.granted.insert(tool.name.clone(), Arc::new(Granted::new(who, tool, handler)));
+        self.granted.insert(tool.name.clone(), Arc::new(Granted::new(who, tool, handler).with_result(result)));
     }
 
     /// A primitive of it in messages.

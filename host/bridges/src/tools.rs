@@ -166,12 +166,19 @@ pub(crate) struct Granted {
     spec: ToolSpec,
     /// Compiled at the first call: most sessions call few of their tools.
     schema: OnceLock<Result<Schema, String>>,
+    /// What a primitive's result is held to, and the schema of that once it is compiled.
+    result: Option<(String, OnceLock<Result<Schema, String>>)>,
     handler: Box<Handler>,
 }
 
 impl Granted {
     pub(crate) fn new(who: String, spec: ToolSpec, handler: Box<Handler>) -> Granted {
-        Granted { who, spec, schema: OnceLock::new(), handler }
+        Granted { who, spec, schema: OnceLock::new(), result: None, handler }
+    }
+
+    /// The same with a schema that its results must fit.
+    pub(crate) fn with_result(self, schema: Option<String>) -> Granted {
+        Granted { result: schema.map(|schema| (schema, OnceLock::new())), ..self }
     }
 
     /// Checks the arguments and calls.
@@ -187,22 +194,38 @@ impl Granted {
         // What was checked, and nothing else that the text might have said.
         let arguments = value.to_string();
         let work = AssertUnwindSafe(async { (self.handler)(arguments, cell).await });
-        work.catch_unwind().await.unwrap_or_else(|_| {
+        let answer = work.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("{who} panicked");
             Err(CallError::new(CallErrorKind::Failed, format!("{who} panicked")))
-        })
+        })?;
+        self.check_result(&answer).map_err(|fault| {
+            CallError::new(CallErrorKind::Failed, format!("{who}: the result does not fit its schema: {fault}"))
+        })?;
+        Ok(answer)
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        let Some(schema) = &self.spec.schema else { return Ok(()) };
-        let compile = || {
-            let value: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
-            Schema::compile(&value)
-        };
-        let schema =
-            self.schema.get_or_init(compile).as_ref().map_err(|fault| format!("the schema is none: {fault}"))?;
-        schema.check(arguments)
+        match &self.spec.schema {
+            Some(schema) => check(&self.schema, schema, arguments),
+            None => Ok(()),
+        }
     }
+
+    fn check_result(&self, answer: &Response) -> Result<(), String> {
+        let (Some((schema, compiled)), Response::Json(text)) = (&self.result, answer) else { return Ok(()) };
+        let value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        check(compiled, schema, &value)
+    }
+}
+
+/// Holds a value to a schema, which is compiled when it is first needed.
+fn check(compiled: &OnceLock<Result<Schema, String>>, schema: &str, value: &Value) -> Result<(), String> {
+    let compile = || {
+        let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+        Schema::compile(&schema)
+    };
+    let schema = compiled.get_or_init(compile).as_ref().map_err(|fault| format!("the schema is none: {fault}"))?;
+    schema.check(value)
 }
 
 /// The tool in messages.

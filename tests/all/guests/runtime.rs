@@ -21,6 +21,10 @@ a = { type = "number" }
 b = { type = "number" }
 [runtime.numbers."hard.problem"]
 command = ["python3", "SCRIPTS/fail.py"]
+[runtime.numbers.told]
+command = ["cat"]
+schema = { type = "object", properties = { zeta = { type = "integer" }, alpha = { type = "integer" } } }
+result = { type = "object", required = ["zeta"] }
 "#;
 
 #[test]
@@ -39,6 +43,12 @@ fn primitives_of_a_file_are_called_by_name_and_by_position() {
     check(
         "runtime.numbers.add('x', 1)",
         "primitive `numbers.add`: the arguments do not fit its schema: `/a`: expected number",
+    );
+    let told = "print(runtime.numbers.told(1, 2))";
+    assert_eq!(text(&result_of("py", &[told], &flags)), "{'zeta': 1, 'alpha': 2}");
+    check(
+        "runtime.numbers.told(alpha=2)",
+        "primitive `numbers.told`: the result does not fit its schema: `/zeta`: expected a value, found nothing",
     );
     check("runtime.numbers.hard.problem()", "primitive `numbers.hard.problem` failed with exit status 3");
     check(

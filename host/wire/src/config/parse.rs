@@ -26,7 +26,7 @@ use cellar_engine::{
 use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable, text_of};
 use crate::{
     check::{At, Fields, Invalid, Problems},
-    json::Node,
+    json::{self, Node},
 };
 
 /// Where the remote store of artifacts is, and what is said of it.
@@ -40,8 +40,8 @@ const MCP_TIMEOUT_SECONDS: u64 = 60;
 
 pub(super) fn config(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
     let mut problems = Problems::default();
-    let value = match text.parse::<toml::Table>() {
-        Ok(table) => Node::from(toml::Value::Table(table)),
+    let value = match json::from_toml(text) {
+        Ok(value) => value,
         Err(error) => {
             problems.add("", format_args!("expected TOML: {}", place(text, &error)));
             return problems.finish(what, None);
