@@ -4,11 +4,13 @@
 //! What is compiled is built by meson, with the guests' compiler behind a script that writes down what would have been
 //! linked. All of it is then linked into the one module that CPython is.
 
+mod markup;
 mod meson;
 mod native;
 mod packages;
 mod pictures;
 mod recipes;
+mod static_libraries;
 pub(crate) mod suite;
 
 pub(crate) use native::native;
@@ -50,7 +52,7 @@ impl Guest for PythonData {
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
         let folder = folder(workshop);
         let mut additions = Additions {
-            own: vec![folder.join("fenv.c"), folder.join("exceptions.c"), folder.join("hypot.c")],
+            own: ["descriptors.c", "exceptions.c", "fenv.c", "hypot.c"].map(|name| folder.join(name)).to_vec(),
             includes: vec![folder.join("include")],
             library: vec![packages::pure(workshop)?],
             prelude: Some(folder.join("prelude")),

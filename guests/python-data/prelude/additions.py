@@ -73,10 +73,6 @@ def names():
     }
 
 
-# What pandas takes besides a package that is not there.
-_ARGUMENTS = {"lxml": "flavor='bs4' of read_html and parser='etree' of read_xml and to_xml do without", "html5lib": "flavor='bs4'"}
-
-
 def _explain_absent_packages():
     """Has pandas say what there is instead of packages that it would install."""
     from _cellar_prelude import lacks
@@ -89,7 +85,7 @@ def _explain_absent_packages():
         try:
             return own(name, extra, *args, **options)
         except ImportError:
-            remedy = _ARGUMENTS.get(name) or lacks.remedy(name)
+            remedy = lacks.remedy(name)
             if remedy is None:
                 raise
             raise ImportError(f"`{name}` is needed for this: {remedy}", name=name) from None

@@ -16,10 +16,12 @@ use crate::workshop::Workshop;
 /// Source archives of what is compiled.
 pub(super) const CONTOURPY: &str = include_str!("contourpy.txt");
 pub(super) const KIWISOLVER: &str = include_str!("kiwisolver.txt");
+pub(super) const LXML: &str = include_str!("lxml.txt");
 pub(super) const MATPLOTLIB: &str = include_str!("matplotlib.txt");
 pub(super) const NUMPY: &str = include_str!("numpy.txt");
 pub(super) const PANDAS: &str = include_str!("pandas.txt");
 pub(super) const PILLOW: &str = include_str!("pillow.txt");
+pub(super) const REGEX: &str = include_str!("regex.txt");
 /// Those of headers that C++ is bound to Python with.
 const CPPY: &str = include_str!("cppy.txt");
 pub(super) const PYBIND11: &str = include_str!("pybind11.txt");

@@ -5,8 +5,11 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::{Result, bail};
 
+use super::markup::MARKUP;
 use super::meson::{Package, Uses};
-use super::{packages, pictures};
+use super::packages;
+use super::pictures::PICTURES;
+use super::static_libraries::Group;
 use crate::exceptions;
 use crate::inputs::{Inputs, files_below};
 use crate::workshop::Workshop;
@@ -35,8 +38,10 @@ enum Needed {
     Numpy,
     /// What binds C++ to Python.
     Bindings,
-    /// The libraries of [`pictures`].
+    /// The libraries of [`PICTURES`].
     Pictures,
+    /// The libraries of [`MARKUP`].
+    Markup,
 }
 
 /// meson, as its own archive has it.
@@ -104,8 +109,32 @@ const MATPLOTLIB: Recipe = Recipe {
     uses: &[Needed::Bindings, Needed::Pictures],
 };
 
+const REGEX: Recipe = Recipe {
+    name: "regex",
+    source: packages::REGEX,
+    meson: MESON,
+    options: &[],
+    left_out: &[],
+    jumps: false,
+    uses: &[],
+};
+
+const LXML: Recipe = Recipe {
+    name: "lxml",
+    source: packages::LXML,
+    meson: MESON,
+    // Cython makes so much C of it that the time to compile it counts.
+    options: &["-Doptimization=2"],
+    left_out: &[],
+    jumps: false,
+    uses: &[Needed::Markup],
+};
+
+/// Libraries that the packages are linked with.
+const LIBRARIES: &[&Group] = &[&MARKUP, &PICTURES];
+
 /// Those that need nothing of NumPy's to be compiled, or only what pybind11 knows of it.
-const OTHERS: &[&Recipe] = &[&PILLOW, &KIWISOLVER, &CONTOURPY, &MATPLOTLIB];
+const OTHERS: &[&Recipe] = &[&LXML, &PILLOW, &KIWISOLVER, &CONTOURPY, &MATPLOTLIB, &REGEX];
 
 /// What decides how the packages come out, besides the headers of what they are compiled against.
 pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
@@ -115,7 +144,9 @@ pub(super) fn inputs(workshop: &Workshop) -> Result<Inputs> {
         recipe.record(workshop, &mut inputs)?;
     }
     inputs.value("bindings", packages::binding_inputs(workshop)?.digest());
-    inputs.value("pictures", pictures::inputs(workshop)?.digest());
+    for group in LIBRARIES {
+        inputs.value(group.name, group.inputs(workshop)?.digest());
+    }
     Ok(inputs)
 }
 
@@ -131,7 +162,7 @@ pub(super) struct Compiled {
 /// stretches in which it keeps one core busy.
 pub(super) fn compiled(workshop: &Workshop) -> Result<Compiled> {
     std::thread::scope(|scope| {
-        let libraries = scope.spawn(|| pictures::libraries(workshop));
+        let libraries: Vec<_> = LIBRARIES.iter().map(|group| scope.spawn(|| group.product(workshop))).collect();
         let runtime = scope.spawn(|| Ok(vec![exceptions::cpp_library(workshop)?, exceptions::jumps(workshop)?]));
         let others =
             OTHERS.iter().map(|recipe| scope.spawn(|| recipe.product(workshop, &recipe.uses(workshop, None)?)));
@@ -142,8 +173,10 @@ pub(super) fn compiled(workshop: &Workshop) -> Result<Compiled> {
         for other in others {
             packages.push(joined(other)?);
         }
-        let mut archives = files_below(&joined(libraries)?.join("lib"))?;
-        archives.extend(joined(runtime)?);
+        let mut archives = joined(runtime)?;
+        for group in libraries {
+            archives.extend(files_below(&joined(group)?.join("lib"))?);
+        }
         Ok(Compiled { packages, archives })
     })
 }
@@ -161,7 +194,8 @@ impl Recipe {
             match needed {
                 Needed::Numpy => uses.declarations = numpy.map(Package::declarations),
                 Needed::Bindings => uses.includes.push(packages::bindings(workshop)?),
-                Needed::Pictures => uses.includes.push(pictures::libraries(workshop)?.join("include")),
+                Needed::Markup => uses.includes.push(MARKUP.product(workshop)?.join("include")),
+                Needed::Pictures => uses.includes.push(PICTURES.product(workshop)?.join("include")),
             }
         }
         Ok(uses)
