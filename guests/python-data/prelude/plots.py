@@ -3,10 +3,13 @@ has left open at its end; then it is closed.
 """
 
 import ast
+import contextlib
 import io
 import re
+import struct
 import sys
 import types
+import zlib
 
 from _cellar_prelude import cells, display, faults, ipython, magics, streams
 
@@ -23,7 +26,8 @@ _FORMATS = {
 
 
 # How figures are shown, under the names that Jupyter has for it.
-_options = {"figure_formats": ("png",), "print_figure_kwargs": {"bbox_inches": "tight"}, "close_figures": True}
+_TIGHT = {"bbox_inches": "tight"}
+_options = {"figure_formats": ("png",), "print_figure_kwargs": _TIGHT, "close_figures": True}
 
 # Figures that the cell at hand has shown otherwise.
 _shown = []
@@ -31,9 +35,10 @@ _shown = []
 
 def begin():
     """Makes the modules that Jupyter has, and has Matplotlib draw with them."""
-    global Gcf, pyplot
+    global Gcf, Image, backend_agg, cbook, numpy, pyplot
     import matplotlib
-    from matplotlib import pyplot
+    import numpy
+    from matplotlib import cbook, pyplot
     from matplotlib._pylab_helpers import Gcf
     from matplotlib.backend_bases import FigureManagerBase
     from matplotlib.backends import backend_agg, registry
@@ -99,12 +104,83 @@ def _representations(figure):
     found = {}
     for name in _options["figure_formats"]:
         mime, form, scale = _FORMATS[name]
+        pixels = _cut_pixels(figure) if name == "png" and _options["print_figure_kwargs"] == _TIGHT else None
+        if pixels is not None:
+            found[mime] = _png(pixels, figure.dpi)
+            continue
         made = io.BytesIO()
-        # What a figure is drawn with is not what it is shown with: `figure.dpi` stays as it is.
-        colours = {"facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor()}
-        figure.canvas.print_figure(made, format=form, dpi=figure.dpi * scale, **colours, **_options["print_figure_kwargs"])
+        # What a figure is shown with leaves its `dpi` as it is.
+        options = {"dpi": figure.dpi * scale, **_colours(figure), **_options["print_figure_kwargs"]}
+        figure.canvas.print_figure(made, format=form, **options)
         found[mime] = made.getvalue().decode() if form == "svg" else made.getvalue()
     return found
+
+
+def _cut_pixels(figure):
+    """What `print_figure` draws of a figure where it cuts it to what is on it; None where Agg does not draw it.
+
+    `print_figure` draws twice: to know where things are, and then what lies there. Here the first drawing is cut, unless
+    something reaches beyond it.
+    """
+    canvas = figure.canvas
+    if not isinstance(canvas, backend_agg.FigureCanvasAgg):
+        return None
+    with cbook._setattr_cm(canvas, _is_saving=True):
+        canvas.draw()
+    with _kept_ticks(figure):
+        box = figure.get_tightbbox(canvas.get_renderer()).padded(pyplot.rcParams["savefig.pad_inches"])
+    pixels = numpy.asarray(canvas.buffer_rgba())
+    left, bottom = (round(each * figure.dpi) for each in box.p0)
+    width, height = (int(each * figure.dpi) for each in box.size)
+    top = pixels.shape[0] - bottom - height
+    if min(left, bottom, top) >= 0 and left + width <= pixels.shape[1]:
+        return pixels[top : top + height, left : left + width]
+    made = io.BytesIO()
+    canvas.print_figure(made, format="rgba", dpi=figure.dpi, bbox_inches=box, **_colours(figure))
+    return numpy.frombuffer(made.getvalue(), numpy.uint8).reshape(-1, width, 4)
+
+
+def _colours(figure):
+    """What a figure is drawn with is not what `savefig` would draw it with."""
+    return {"facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor()}
+
+
+@contextlib.contextmanager
+def _kept_ticks(figure):
+    """Has the axes of a figure that was just drawn look for their ticks once, and not whenever somebody asks for them."""
+    # Where there are three dimensions, looking for ticks moves them from where they were drawn.
+    flat = [axes for axes in figure.get_axes() if not hasattr(axes, "zaxis")]
+    every = [axis for axes in flat for axis in axes._axis_map.values()]
+    try:
+        for axis in every:
+            axis._update_ticks = lambda ticks=axis._update_ticks(): ticks
+        yield
+    finally:
+        for axis in every:
+            axis.__dict__.pop("_update_ticks", None)
+
+
+def _png(pixels, dpi):
+    """A PNG of red, green, blue and opacity."""
+    pixels = numpy.ascontiguousarray(pixels)
+    height, width, _ = pixels.shape
+    words = pixels.view(numpy.uint32)
+    if 10 * numpy.count_nonzero(words[:, 1:] == words[:, :-1]) < 9 * words.size:
+        # Photographs and shades are smaller after Pillow's filters, which take most of the time of writing a plot.
+        made = io.BytesIO()
+        Image.fromarray(pixels).save(made, "png", dpi=(dpi, dpi))
+        return made.getvalue()
+    rows = numpy.zeros((height, 1 + 4 * width), numpy.uint8)
+    rows[:, 1:] = pixels.reshape(height, 4 * width)
+    density = round(dpi / 0.0254)
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)),
+        (b"pHYs", struct.pack(">IIB", density, density, 1)),
+        (b"IDAT", zlib.compress(rows, 4)),
+        (b"IEND", b""),
+    ]
+    chunks = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def _show_one(figure):
