@@ -14,13 +14,14 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn main() -> ExitCode {
+    cellar_worker::offer(std::env::current_exe().expect("this program"), Vec::new());
     if std::env::args().nth(1).as_deref() == Some(HELP) {
         return if cellar_worker::help().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let arguments = Arguments::from_args();
     if !arguments.list {
-        cellar_worker::offer(std::env::current_exe().expect("this program"), Vec::new());
-        cellar_worker::use_helper(&[shell(), closed()]).expect("a helper");
+        let jobs = cellar_worker::job_recipe().expect("jobs");
+        cellar_worker::use_helper(&[shell(), closed(), jobs]).expect("a helper");
     }
     let trials = vec![
         trial("a_process_has_its_streams_and_its_status", streams),
@@ -110,6 +111,8 @@ async fn refusals() {
     refused(Recipe { is_open: true, ..closed() }, &["argument"], &[]).await;
     refused(closed(), &["argument"], &[]).await;
     refused(shell(), &["true"], &[("LD_PRELOAD", "/tmp/evil.so")]).await;
+    // A helper of whoever asks would run whatever he tells it.
+    refused(cellar_worker::job_recipe().expect("jobs"), &[HELP, "0"], &[]).await;
 }
 
 async fn missing() {
