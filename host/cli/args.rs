@@ -184,6 +184,9 @@ pub(crate) struct ServeArguments {
     /// Address and port to listen at; port 0 is any that is free [default: 127.0.0.1:8700]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Be the process of this tenant, for a server that says what to serve on standard input
+    #[arg(long, value_name = "TENANT", hide = true)]
+    pub(crate) worker: Option<String>,
     #[command(flatten)]
     pub(crate) granted: GrantArguments,
 }

@@ -318,11 +318,12 @@ fn isolation(asked: Isolate, problems: &mut Vec<String>) -> String {
     let layers = [landlock.map(|_| "landlock"), seccomp.then_some("seccomp")];
     let layers: Vec<&str> = layers.into_iter().flatten().collect();
     let found = if layers.is_empty() { "nothing".to_owned() } else { layers.join(" and ") };
-    if asked == Isolate::Process && layers.len() < 2 {
+    if matches!(asked, Isolate::Process | Isolate::Tenant) && layers.len() < 2 {
         problems.push(format!("`[server] isolate` cannot be kept: the kernel has {found} of landlock and seccomp"));
     }
     match asked {
         Isolate::None => "none: `[server] isolate` says so".to_owned(),
+        Isolate::Tenant => format!("`cellar serve` confines itself, and a process for each tenant, by {found}"),
         _ => format!("`cellar serve` confines itself by {found}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use cellar_server::{Isolation, ServeError, Server, ServerConfig};
+use cellar_server::{Isolation, ServeError, Server, ServerConfig, serve_worker};
 use cellar_setup::Overrides;
 use tokio::{
     net::TcpListener,
@@ -24,12 +24,30 @@ pub(crate) fn serve(folders: &Folders, arguments: ServeArguments) -> Result<u8, 
     let (folders, overrides) = (folders.into(), Overrides::from(&arguments.granted));
     let (mut config, token) = ServerConfig::new(&folders, &overrides, print_progress)?;
     config.listen = arguments.listen.unwrap_or(config.listen);
+    if let Some(tenant) = &arguments.worker {
+        let confined = config.confine_worker(tenant).map_err(ServeError::from)?;
+        let doors = Arc::new(SessionDoors);
+        let served = serve_worker(config, confined.isolation.clone(), doors);
+        return on_runtime(async { Ok(served.await.map(|()| EXIT_COMPLETE)?) });
+    }
+    if let Some(worker) = &mut config.worker {
+        worker.argv = own_command()?;
+    }
     let store = folders.store()?;
     config.check()?;
     let listener = config.listen()?;
     let confined = config.confine().map_err(ServeError::from)?;
     let served = Served { config, isolation: confined.isolation.clone(), listener, store, token };
     on_runtime(serve_on(served))
+}
+
+/// How this program was started.
+fn own_command() -> Result<Vec<String>, CliError> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.into_string());
+    let arguments: Result<Vec<String>, _> = arguments.collect();
+    let arguments = arguments.map_err(|_| CliError::Start(std::io::ErrorKind::InvalidFilename.into()))?;
+    // As it was when it was started, whatever was put in its place since.
+    Ok(std::iter::once("/proc/self/exe".to_owned()).chain(arguments).collect())
 }
 
 /// What is served, where, and in which bounds.
@@ -62,7 +80,10 @@ async fn serve_on(served: Served) -> Result<u8, CliError> {
     let reloading = async move {
         while reload.recv().await.is_some() {
             match reloaded.reload() {
-                Ok(()) => print_progress("the tokens were read again"),
+                Ok(()) => {
+                    reloaded.tell_workers().await;
+                    print_progress("the tokens were read again");
+                }
                 Err(error) => tracing::error!(%error, "the tokens stay as they were"),
             }
         }

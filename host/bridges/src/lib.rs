@@ -5,6 +5,7 @@
 //! request or a command's environment, and are taken out of all that comes back. What cells are not granted is refused by the engine's own
 //! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
+mod afar;
 mod agent;
 mod arguments;
 mod client;
@@ -27,7 +28,7 @@ mod tools;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use cellar_engine::{
-    Bridges,
+    Bridges, CellId,
     bridges::{
         BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, PackSpec,
         ToolSpec, ToolsFuture, denied, selfref_pack,
@@ -42,6 +43,7 @@ use llm::Models;
 use mcp::Server;
 use tools::Granted;
 
+pub use afar::{Afar, Notes, OwnAndAfar, answer_afar};
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
 pub use cellar_components::Component as ComponentProgram;
 pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
@@ -230,7 +232,60 @@ impl Bridges for HostBridges {
     }
 
     fn call(&self, call: Call, caller: Caller) -> CallFuture {
-        let answer = self.answer(call, caller);
+        self.clean_answer(call, Origin::Here(caller))
+    }
+}
+
+/// What is kept of a session of another process, as a session of this one keeps it itself.
+#[derive(Debug, Default)]
+struct Held {
+    llm: Arc<llm::Spent>,
+    http: Arc<http::Spent>,
+}
+
+/// Where a call comes from.
+#[derive(Debug)]
+enum Origin {
+    /// A session of this process.
+    Here(Caller),
+    /// One of another process.
+    Afar { session: String, cell: CellId, held: Arc<Held> },
+}
+
+impl Origin {
+    fn session(&self) -> &str {
+        match self {
+            Origin::Here(caller) => caller.session.id(),
+            Origin::Afar { session, .. } => session,
+        }
+    }
+
+    fn cell(&self) -> CellId {
+        match self {
+            Origin::Here(caller) => caller.cell,
+            Origin::Afar { cell, .. } => *cell,
+        }
+    }
+
+    fn spent_on_models(&self) -> Arc<llm::Spent> {
+        match self {
+            Origin::Here(caller) => caller.session.local(),
+            Origin::Afar { held, .. } => held.llm.clone(),
+        }
+    }
+
+    fn spent_on_hosts(&self) -> Arc<http::Spent> {
+        match self {
+            Origin::Here(caller) => caller.session.local(),
+            Origin::Afar { held, .. } => held.http.clone(),
+        }
+    }
+}
+
+impl HostBridges {
+    /// What a call leads to, without credentials.
+    fn clean_answer(&self, call: Call, origin: Origin) -> CallFuture {
+        let answer = self.answer(call, origin);
         Box::pin(async move {
             let answer = answer.await;
             if answer.as_ref().is_ok_and(|response| response.size_bytes() > CLEANED_HERE_BYTES) {
@@ -246,11 +301,12 @@ impl Bridges for HostBridges {
 
 impl HostBridges {
     /// What a call leads to; it may have credentials in it.
-    fn answer(&self, call: Call, caller: Caller) -> CallFuture {
+    fn answer(&self, call: Call, origin: Origin) -> CallFuture {
         match &call {
             Call::Tool { name, arguments } => {
                 let (sources, name, arguments) = (self.tools.clone(), name.clone(), arguments.clone());
-                return Box::pin(async move { sources.find(&name).await?.call(arguments, caller.cell).await });
+                let cell = origin.cell();
+                return Box::pin(async move { sources.find(&name).await?.call(arguments, cell).await });
             }
             Call::Llm { prompt, model, system, schema } => {
                 let question = llm::Question {
@@ -262,27 +318,32 @@ impl HostBridges {
                 if let Some(models) = &self.models {
                     return Box::pin(Arc::clone(models).ask(
                         question,
-                        caller.session.local(),
+                        origin.spent_on_models(),
                         self.token_budget.clone(),
                     ));
                 }
                 let asked = self.sampler.as_ref();
-                if let Some(asked) = asked.and_then(|sampler| sampling::ask(sampler, caller.session.id(), question)) {
+                if let Some(asked) = asked.and_then(|sampler| sampling::ask(sampler, origin.session(), question)) {
                     return asked;
                 }
             }
             Call::Agent(asked) if self.agents.has(&asked.agent_type) => {
-                return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller));
+                return match origin {
+                    Origin::Here(caller) => {
+                        Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller))
+                    }
+                    Origin::Afar { .. } => Box::pin(std::future::ready(Err(afar::no_agent(&call)))),
+                };
             }
             Call::Http(request) => {
                 if let Some(network) = &self.network {
-                    return Box::pin(Arc::clone(network).ask(request.clone(), caller.session.local()));
+                    return Box::pin(Arc::clone(network).ask(request.clone(), origin.spent_on_hosts()));
                 }
             }
             Call::Primitive { name, arguments } => {
                 let parts = name.split_once('.');
                 if let Some(primitive) = parts.and_then(|(pack, name)| self.packs.get(pack)?.get(name)) {
-                    return Box::pin(primitive.call(arguments.clone(), caller.cell));
+                    return Box::pin(primitive.call(arguments.clone(), origin.cell()));
                 }
             }
             // Input is the session's own, and a kind of call that is not known here is not granted.

@@ -46,7 +46,7 @@ pub(super) struct Models {
 
 /// What a session has used of its budget.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     calls: AtomicU64,
     tokens: AtomicU64,
 }

@@ -12,13 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{Doors, HostBridges, Sampler, Tools, keep_compiled_in};
+use cellar_bridges::{Afar, Doors, HostBridges, Options, OwnAndAfar, Sampler, Tools, keep_compiled_in};
 use cellar_charts::Charts;
 use cellar_core::sync::lock;
 use cellar_engine::{
     DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
-    bridges::ToolSpec,
+    bridges::{Bridges, ToolSpec},
     guests::guest_status,
     store::{SessionStore, StoredInfo},
 };
@@ -62,6 +62,9 @@ pub struct HubConfig {
     pub artifacts: Option<ArtifactStore>,
     /// What answers the questions of cells for a model, where no endpoint is configured.
     pub sampler: Option<Arc<dyn Sampler>>,
+    /// What answers the calls of cells in the place of what the configuration file grants, but for tools of callers and models
+    /// that are offered: another process, that is.
+    pub afar: Option<Afar>,
     /// Runs of stored sessions end when the state that they leave is on the disk, so that no result is told of that a
     /// crash undoes.
     pub is_durable: bool,
@@ -83,6 +86,7 @@ impl Default for HubConfig {
             store: None,
             artifacts: None,
             sampler: None,
+            afar: None,
             is_durable: true,
             bounds: Bounds::default(),
             progress: |_| {},
@@ -271,12 +275,14 @@ impl Hub {
         self.check_new_session(&name)?;
         let config = open.config.clone().unwrap_or_else(|| inner.file.clone());
         let granted = Granted::new(&inner.config.overrides, config)?;
-        let bridges = HostBridges::new(granted.bridges).with_doors(inner.doors.clone());
+        // What another process answers for is nothing that this one knows more of.
+        let options = if inner.config.afar.is_some() { Options::default() } else { granted.bridges };
+        let bridges = HostBridges::new(options).with_doors(inner.doors.clone());
         let bridges =
             inner.config.sampler.iter().fold(bridges, |bridges, sampler| bridges.with_sampler(sampler.clone()));
         let tokens = inner.config.bounds.tokens.iter();
         let bridges = tokens.fold(bridges, |bridges, budget| bridges.with_token_budget(budget.clone()));
-        let with_tools = Arc::new(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
+        let with_tools = self.with_afar(with_tools(&name, &bridges, &open.tools, answerer.as_ref()));
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
         if granted.charts {
@@ -339,7 +345,7 @@ impl Hub {
             return self.open_session(open, answerer).await;
         }
         let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
-        let session = entry.session.fork_with(Some(name.clone()), Arc::new(granted)).await?;
+        let session = entry.session.fork_with(Some(name.clone()), self.with_afar(granted)).await?;
         self.add(name, SessionEntry { session, turn: Arc::default(), ..entry })
     }
 
@@ -536,6 +542,14 @@ impl Hub {
         self.check_new_session(&name)?;
         lock(&self.0.sessions).insert(name.clone(), entry);
         Ok(name)
+    }
+
+    /// The bridges of a session, with what another process answers for.
+    fn with_afar(&self, own: HostBridges) -> Arc<dyn Bridges> {
+        match &self.0.config.afar {
+            Some(afar) => Arc::new(OwnAndAfar { own, afar: afar.clone() }),
+            None => Arc::new(own),
+        }
     }
 
     /// The name of a session, made up if need be.

@@ -8,13 +8,14 @@ use std::{
 
 use cellar_engine::config::WEIGHT;
 use cellar_setup::{Folders, Overrides, Progress, SetupError, kernels_max};
-use cellar_wire::config::{Config, TenantTable};
+use cellar_wire::config::{Config, Isolate, TenantTable};
 
 use crate::{
     ServerConfig,
     access::{NewToken, Scope, TokenFile, mint},
     quotas::Quota,
     tenant::TenantConfig,
+    workers::WorkerConfig,
 };
 
 /// Where a server listens that was told nothing: nothing but this machine reaches it.
@@ -33,6 +34,10 @@ const BODY_MIB_MAX: u64 = 64;
 const CONNECTIONS_MAX: u64 = 1_024;
 const DRAIN_SECONDS: u64 = 30;
 const IDLE_AFTER_SECONDS: u64 = 300;
+const WORKERS_MAX: u64 = 64;
+/// Where is kept what is counted in front of the processes of tenants, likewise by a name that no session can have.
+const COUNTS: &str = ".counts";
+const WORKER_IDLE_SECONDS: u64 = 300;
 
 impl ServerConfig {
     /// What the file that `overrides` names says, with the text of a token that is made for this run if there are no
@@ -97,7 +102,7 @@ impl ServerConfig {
             listen: server.listen.unwrap_or(LISTEN),
             host: folders.host_config(kernels_max(&config.host))?,
             tenants,
-            tokens: token_file(folders, &config)?,
+            tokens: Some(token_file(folders, &config)?),
             oauth: server.oauth.clone(),
             own_tokens,
             body_bytes_max: count(server.body_mib, BODY_MIB_MAX) << 20,
@@ -105,6 +110,13 @@ impl ServerConfig {
             drain: Duration::from_secs(server.drain.unwrap_or(DRAIN_SECONDS)),
             traces: server.traces.as_ref().and_then(|url| url.parse().ok()),
             isolate: server.isolate,
+            worker: (server.isolate == Isolate::Tenant).then(|| WorkerConfig {
+                argv: Vec::new(),
+                counts: store.join(COUNTS),
+                count_max: count(server.workers, WORKERS_MAX),
+                idle_after: Duration::from_secs(server.worker_idle.unwrap_or(WORKER_IDLE_SECONDS)),
+                memory_bytes: server.worker_memory_mib.map(|mib| mib << 20),
+            }),
             progress,
         };
         Ok((config, text))

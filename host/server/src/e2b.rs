@@ -80,6 +80,11 @@ impl Asked {
         Some(Asked { path, sandbox: named.or(of_host).filter(|id| id.len() <= ID_BYTES_MAX) })
     }
 
+    /// The sandbox that it is for.
+    pub(crate) fn sandbox(&self) -> Option<&str> {
+        self.sandbox.as_deref()
+    }
+
     fn is_of_sandbox(&self) -> bool {
         self.path.first().is_some_and(|first| OF_SANDBOX.contains(&first.as_str()))
     }

@@ -19,6 +19,7 @@ use crate::{
     runs, sessions, stdio, stores,
     tenant::Tenant,
     traces::Told,
+    workers,
 };
 
 /// How long the body of a request that is not a file may take to come.
@@ -39,6 +40,10 @@ pub(crate) struct Call {
 pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     server.learn_keys(&parts.headers).await;
+    let (parts, body) = match workers::pass(&server, parts, body).await {
+        Ok(response) => return response,
+        Err(own) => own,
+    };
     if let Some(asked) = e2b::Asked::of(&parts) {
         return e2b::answer(server, asked, parts, body).await;
     }
@@ -50,8 +55,11 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         "/healthz" if is_asked => return "ok\n".into_response(),
         "/readyz" if is_asked && *server.0.is_draining.borrow() => return Problem::draining().into_response(),
         "/readyz" if is_asked => return "ready\n".into_response(),
-        "/metrics" if is_asked => return metrics::show(&server, &parts.headers).into_response(),
+        "/metrics" if is_asked => return metrics::show(&server, &parts.headers).await.into_response(),
         "/openapi.json" if is_asked => return openapi::show().into_response(),
+        path if server.0.workers.is_some() && path.starts_with("/v1/admin/") => {
+            return workers::admin(&server, &parts).await;
+        }
         path if path == "/mcp" || path.starts_with("/v1/") => {}
         path if path.starts_with(oauth::METADATA) && is_asked => return server.resource_metadata().into_response(),
         _ => return Problem::unknown("resource").into_response(),
@@ -67,10 +75,7 @@ pub(crate) async fn answer(server: Server, request: Request<Body>) -> Response {
         _ if is_asked => Scope::Read,
         _ => Scope::Run,
     };
-    let told = match parts.uri.path() {
-        "/mcp" => Some("/mcp"),
-        _ => operations::at(place).map(|operation| operation.path).next(),
-    };
+    let told = told(parts.uri.path());
     let tenant = match server.caller(&parts.headers, scope) {
         Ok(tenant) => tenant,
         Err(problem) => {
@@ -128,6 +133,16 @@ fn tell_rate(response: &mut Response, (most, left, seconds): (u64, u64, u64)) {
             headers.insert(name, value);
         }
     }
+}
+
+/// What collectors are told that a request is for.
+pub(crate) fn told(path: &str) -> Option<&'static str> {
+    if path == "/mcp" {
+        return Some("/mcp");
+    }
+    let names = names(path).ok().filter(|_| path.starts_with("/v1/"))?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    operations::at(&names).map(|operation| operation.path).next()
 }
 
 /// The names of a path, behind the first.
@@ -261,6 +276,12 @@ impl Server {
 
     /// The tenant whose token this is the text of.
     pub(crate) fn bearer(&self, text: Option<&str>, scope: Scope) -> Result<Arc<Tenant>, Problem> {
+        let name = self.scoped(text, scope)?;
+        self.0.tenants.get(&name).cloned().ok_or_else(|| Problem::unknown("resource"))
+    }
+
+    /// The name of the tenant whose token this is the text of.
+    pub(crate) fn scoped(&self, text: Option<&str>, scope: Scope) -> Result<String, Problem> {
         let unknown = || {
             let detail = "a token is needed, and none was given that is known and has not expired";
             let problem = Problem::new(StatusCode::UNAUTHORIZED, "token", detail);
@@ -274,12 +295,16 @@ impl Server {
             None => signed().map(|known| (known.tenant, access::allows(&known.scopes, scope))).ok_or_else(unknown)?,
         };
         // The tenant of a token may have gone from the configuration.
-        let tenant = self.0.tenants.get(&name).ok_or_else(unknown)?;
+        let is_known =
+            self.0.tenants.contains_key(&name) || self.0.workers.as_ref().is_some_and(|all| all.get(&name).is_some());
+        if !is_known {
+            return Err(unknown());
+        }
         if !allows {
             let detail = format!("this token has not the scope `{}`", scope.name());
             return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
         }
-        Ok(tenant.clone())
+        Ok(name)
     }
 
     /// Answers a client of the Model Context Protocol.

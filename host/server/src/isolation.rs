@@ -12,10 +12,10 @@ use cellar_bridges::{
 use cellar_files::{Access, Mount};
 use cellar_isolation::{InForce, IsolationError, Needs, confine};
 use cellar_setup::{Granted, SetupError};
-use cellar_wire::config::Isolate;
+use cellar_wire::config::{Config, Isolate};
 use tempfile::TempDir;
 
-use crate::ServerConfig;
+use crate::{ServerConfig, TenantConfig};
 
 /// What holds for the process of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Isolation {
     pub layers: InForce,
     /// Why the process may connect to others: the tables that say so. Empty when it may not.
     pub connects: Vec<&'static str>,
+    /// Whether the process is that of one tenant alone.
+    pub is_of_tenant: bool,
 }
 
 /// A process that was confined. Its temporary files are gone with this.
@@ -44,6 +46,9 @@ pub enum ConfineError {
     /// A layer that was asked for is missing, or the kernel refuses.
     #[error("`[server] isolate` cannot be kept")]
     Layer(#[from] IsolationError),
+    /// Tenants that have a process of their own are granted what such a process cannot have.
+    #[error("with `[server] isolate = \"tenant\"` these cannot be granted: {}", .0.join("; "))]
+    Ungrantable(Vec<String>),
     /// A folder for temporary files, or the process that starts others, cannot be made.
     #[error("cannot confine this process")]
     Io(#[from] io::Error),
@@ -67,6 +72,14 @@ impl ServerConfig {
         plan.server(self)?;
         // What is removed must lie in a folder that may be written to.
         plan.needs.write.extend(temporary.path().parent().map(Path::to_owned));
+        if let Some(worker) = &self.worker {
+            let kept = self.ungrantable()?;
+            if !kept.is_empty() {
+                return Err(ConfineError::Ungrantable(kept));
+            }
+            plan.folder(&worker.counts);
+            plan.recipes.extend(self.tenants.iter().map(|tenant| worker.recipe(&tenant.name)));
+        }
         let available = cellar_isolation::available();
         if available.landlock.is_none() && !available.seccomp && self.isolate == Isolate::Usual {
             tracing::warn!("this process is not confined: the kernel has neither landlock nor seccomp");
@@ -74,9 +87,32 @@ impl ServerConfig {
         }
         let recipes: Vec<_> = plan.recipes.into_iter().chain(cellar_worker::job_recipe()).collect();
         cellar_worker::use_helper(&recipes)?;
-        let layers = confine(&plan.needs, self.isolate == Isolate::Process)?;
-        let isolation = Isolation { layers, connects: plan.connects };
+        let layers = confine(&plan.needs, matches!(self.isolate, Isolate::Process | Isolate::Tenant))?;
+        let isolation = Isolation { layers, connects: plan.connects, is_of_tenant: false };
         Ok(Confined { isolation, _temporary: Some(temporary) })
+    }
+
+    /// Confines this process to what the one tenant needs whose worker it is: no program, but those that this one starts to
+    /// draw charts and read tables, no socket, no file of others; what all share it only reads.
+    pub(crate) fn confine_for_tenant(&self, folder: &Path) -> Result<Confined, ConfineError> {
+        let _ = tempfile::env::override_temp_dir(folder);
+        let mut needs = Needs { read: vec![self.host.guests.clone(), self.host.cache.clone()], ..Needs::default() };
+        needs.write.push(folder.to_owned());
+        for tenant in &self.tenants {
+            let mut plan = Plan::default();
+            plan.folder(&tenant.store);
+            let file = tenant.overrides.file()?;
+            plan.needs.read.extend(tenant.overrides.config.clone());
+            plan.kept(tenant, &file);
+            plan.session(&Granted::new(&tenant.overrides, file)?);
+            needs.read.extend(plan.needs.read);
+            needs.write.extend(plan.needs.write);
+        }
+        let recipes: Vec<_> = cellar_worker::job_recipe().into_iter().collect();
+        cellar_worker::use_helper(&recipes)?;
+        let layers = confine(&needs, true)?;
+        let isolation = Isolation { layers, connects: Vec::new(), is_of_tenant: true };
+        Ok(Confined { isolation, _temporary: None })
     }
 }
 
@@ -108,7 +144,7 @@ impl Plan {
     fn server(&mut self, server: &ServerConfig) -> Result<(), SetupError> {
         self.needs.read.push(server.host.guests.clone());
         self.folder(&server.host.cache);
-        self.needs.read.extend(server.tokens.path().parent().map(Path::to_owned));
+        self.needs.read.extend(server.tokens.as_ref().and_then(|tokens| tokens.path().parent()).map(Path::to_owned));
         if server.traces.is_some() {
             self.connects("server.traces");
         }
@@ -119,23 +155,35 @@ impl Plan {
             self.folder(&tenant.store);
             let file = tenant.overrides.file()?;
             self.needs.read.extend(tenant.overrides.config.clone());
-            self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
-            self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
+            self.kept(tenant, &file);
             if let Some(remote) = &file.artifacts.remote {
                 self.needs.read.extend(remote.credential_files());
-                match remote.folder() {
-                    Some(folder) => self.folder(&folder),
-                    None => self.connects("artifacts"),
+                if remote.folder().is_none() {
+                    self.connects("artifacts");
                 }
             }
             let granted = Granted::new(&tenant.overrides, file)?;
-            self.mounts(&granted.session.mounts);
-            self.needs.read.extend(granted.session.packages.clone());
-            self.needs.write.extend(granted.session.workspace.clone());
+            self.session(&granted);
             self.bridges(&granted.bridges);
         }
         self.needs.connects = !self.connects.is_empty();
         Ok(())
+    }
+
+    /// Where it is kept what cells did.
+    fn kept(&mut self, tenant: &TenantConfig, file: &Config) {
+        self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
+        self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
+        if let Some(folder) = file.artifacts.remote.as_ref().and_then(|remote| remote.folder()) {
+            self.folder(&folder);
+        }
+    }
+
+    /// What cells see.
+    fn session(&mut self, granted: &Granted) {
+        self.mounts(&granted.session.mounts);
+        self.needs.read.extend(granted.session.packages.clone());
+        self.needs.write.extend(granted.session.workspace.clone());
     }
 
     /// A folder that is written to, and made if it is not there: what is not there cannot be named.

@@ -31,7 +31,7 @@ use crate::{
 /// What the paths of this door begin with.
 pub(crate) const PREFIX: &str = "/jupyter/";
 /// What a path goes on with in which a client says its token, as `token/TOKEN/api/kernels`: some can say it nowhere else.
-const TOKEN: &str = "token/";
+pub(crate) const TOKEN: &str = "token/";
 /// The name by which notebooks and programs ask for whatever Python there is.
 const ANY_PYTHON: &str = "python3";
 /// Bytes of the body of a request.

@@ -11,6 +11,7 @@ mod configuration;
 mod e2b;
 mod files;
 mod gate;
+mod inside;
 mod isolation;
 mod jupyter;
 mod listen;
@@ -34,6 +35,7 @@ mod tenant;
 mod times;
 mod traces;
 mod websocket;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +45,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::Doors;
+use cellar_bridges::{Afar, Doors};
 use cellar_engine::{Host, HostConfig};
 use cellar_hub::HubError;
 use cellar_setup::{Progress, SetupError};
@@ -52,16 +54,19 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
 pub use configuration::{LISTEN, OWN_TENANT};
+pub use inside::serve_worker;
 pub use isolation::{ConfineError, Confined, Isolation};
 pub use mcp::serve_mcp;
 pub use quotas::Quota;
 pub use tenant::TenantConfig;
+pub use workers::WorkerConfig;
 
 use access::Tokens;
 use cellar_wire::config::{Isolate, OauthTable};
 use metrics::Metrics;
 use tenant::Tenant;
 use traces::Traces;
+use workers::Workers;
 
 /// What a server serves, and how.
 #[derive(Debug)]
@@ -73,8 +78,8 @@ pub struct ServerConfig {
     pub host: HostConfig,
     /// Whom it serves.
     pub tenants: Vec<TenantConfig>,
-    /// The tokens that it takes.
-    pub tokens: TokenFile,
+    /// The tokens that it takes, but where somebody else says which those are.
+    pub tokens: Option<TokenFile>,
     /// The authorization server whose tokens it takes as well.
     pub oauth: Option<OauthTable>,
     /// Tokens that it takes besides, for as long as it runs.
@@ -89,6 +94,8 @@ pub struct ServerConfig {
     pub traces: Option<Uri>,
     /// How the process is confined.
     pub isolate: Isolate,
+    /// How the processes of tenants are run, where each has one of its own.
+    pub worker: Option<WorkerConfig>,
     /// What hears that a guest is being made ready.
     pub progress: Progress,
 }
@@ -115,6 +122,9 @@ pub enum ServeError {
     /// The process cannot be confined.
     #[error(transparent)]
     Confine(#[from] ConfineError),
+    /// The process of a tenant was not told what it needs.
+    #[error("this process is for a server that is not there")]
+    Worker(#[source] io::Error),
     /// The address cannot be listened at.
     #[error("cannot listen at {address}")]
     Listen {
@@ -144,7 +154,7 @@ impl std::fmt::Debug for Server {
 struct Inner {
     tenants: BTreeMap<String, Arc<Tenant>>,
     tokens: RwLock<Tokens>,
-    token_file: TokenFile,
+    token_file: Option<TokenFile>,
     own_tokens: Vec<Token>,
     body_bytes_max: usize,
     connections_max: usize,
@@ -161,6 +171,8 @@ struct Inner {
     issuer: Option<oauth::Issuer>,
     /// What holds for this process.
     isolation: Isolation,
+    /// The processes of tenants, where each has one of its own: then there are no `tenants` here.
+    workers: Option<Workers>,
 }
 
 impl ServerConfig {
@@ -197,14 +209,32 @@ impl Server {
     /// # Errors
     /// What is wrong with the configuration, all of it at once; the host or a store fails.
     pub fn open(config: ServerConfig, isolation: Isolation, doors: Arc<dyn Doors>) -> Result<Server, ServeError> {
+        Server::open_with(config, isolation, doors, None)
+    }
+
+    /// The same, where another process answers the calls of cells.
+    pub(crate) fn open_with(
+        config: ServerConfig,
+        isolation: Isolation,
+        doors: Arc<dyn Doors>,
+        afar: Option<Afar>,
+    ) -> Result<Server, ServeError> {
         config.check()?;
         let issuer = config.oauth.map(oauth::Issuer::new).transpose().map_err(ServeError::Oauth)?;
-        let tokens = config.tokens.list()?;
+        let tokens = config.tokens.as_ref().map(TokenFile::list).transpose()?.unwrap_or_default();
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
+        let workers = config.worker.as_ref().map(|worker| Workers::new(worker, &config.tenants, &host)).transpose()?;
         let mut tenants = BTreeMap::new();
-        for tenant in config.tenants {
+        for tenant in config.tenants.into_iter().filter(|_| workers.is_none()) {
             let name = tenant.name.clone();
-            let tenant = Tenant::open(tenant, host.clone(), config.host.clone(), doors.clone(), config.progress)?;
+            let ground = tenant::Ground {
+                host: host.clone(),
+                config: config.host.clone(),
+                doors: doors.clone(),
+                afar: afar.clone(),
+                progress: config.progress,
+            };
+            let tenant = Tenant::open(tenant, ground)?;
             tenants.insert(name, Arc::new(tenant));
         }
         let endpoint = |tenant: &Arc<Tenant>| mcp::Endpoint::new(mcp::Mcp::new(tenant.clone()));
@@ -224,6 +254,7 @@ impl Server {
             mcp,
             issuer,
             isolation,
+            workers,
         }));
         Ok(server)
     }
@@ -231,7 +262,11 @@ impl Server {
     /// Answers requests until `stop` comes; then it takes no new work, gives what runs the time that it may take, stores
     /// every session, and returns.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let served = listen::accept(self.clone(), listener);
+        self.serve_with(listen::accept(self.clone(), listener), stop).await;
+    }
+
+    /// The same, where `served` answers.
+    pub(crate) async fn serve_with(&self, served: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
         let mut served = std::pin::pin!(served);
         let ends = e2b::end_in_time(self.clone());
         let mut ends = std::pin::pin!(ends);
@@ -239,11 +274,14 @@ impl Server {
         let mut times = std::pin::pin!(times);
         let quotas = quotas::keep(self.clone());
         let mut quotas = std::pin::pin!(quotas);
+        let workers = workers::keep(self.clone());
+        let mut workers = std::pin::pin!(workers);
         tokio::select! {
             () = &mut served => return,
             () = &mut ends => return,
             () = &mut times => return,
             () = &mut quotas => return,
+            () = &mut workers => return,
             () = stop => {
                 self.0.is_draining.send_replace(true);
             }
@@ -270,9 +308,21 @@ impl Server {
     /// # Errors
     /// The file cannot be read; then the tokens stay as they are.
     pub fn reload(&self) -> Result<(), TokenError> {
-        let tokens = self.0.token_file.list()?.into_iter().chain(self.0.own_tokens.iter().cloned());
-        *self.0.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Tokens::new(tokens);
+        let tokens = self.0.token_file.as_ref().map(TokenFile::list).transpose()?.unwrap_or_default();
+        self.take_tokens(tokens.into_iter().chain(self.0.own_tokens.iter().cloned()));
         Ok(())
+    }
+
+    /// Takes these tokens from now on, and none else.
+    pub(crate) fn take_tokens(&self, tokens: impl IntoIterator<Item = Token>) {
+        *self.0.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Tokens::new(tokens);
+    }
+
+    /// Has the processes of tenants know what was taken up.
+    pub async fn tell_workers(&self) {
+        if let Some(workers) = &self.0.workers {
+            workers.tell(self).await;
+        }
     }
 
     /// Waits until no run is under way, or they had their time.
@@ -287,6 +337,10 @@ impl Server {
             }
         };
         let _ = tokio::time::timeout(self.0.drain, ended).await;
+        if let Some(workers) = &self.0.workers {
+            // Each waits for its own, and stores its sessions.
+            workers.end(self.0.drain + SAVE_TIMEOUT).await;
+        }
     }
 }
 

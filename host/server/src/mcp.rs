@@ -36,7 +36,7 @@ use crate::{
     problem::Problem,
     runs::fingerprint,
     store_all,
-    tenant::{Tenant, minted, on_a_thread},
+    tenant::{Ground, Tenant, minted, on_a_thread},
 };
 use runs::{Asking, Came, Following, Waiting};
 
@@ -59,7 +59,7 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
     let ServerConfig { host: host_config, mut tenants, progress, .. } = config;
     let Some(own) = tenants.pop() else { return Ok(()) };
     let host = Host::open(host_config.clone()).map_err(HubError::from)?;
-    let tenant = Arc::new(Tenant::open(own, host, host_config, doors, progress)?);
+    let tenant = Arc::new(Tenant::open(own, Ground { host, config: host_config, doors, afar: None, progress })?);
     let served = Mcp::new(tenant.clone()).serve(rmcp::transport::stdio()).await;
     // A client that goes away before it has said anything is no failure of ours.
     match served {

@@ -6,7 +6,7 @@ use axum_core::response::IntoResponse;
 use cellar_core::sync::lock;
 use http::{HeaderMap, StatusCode, header};
 
-use crate::{Server, access::Scope, problem::Answer};
+use crate::{Server, access::Scope, oauth, problem::Answer, workers};
 
 /// Answers by tenant and status.
 #[derive(Debug, Default)]
@@ -26,13 +26,17 @@ impl Metrics {
 }
 
 /// `GET /metrics`
-pub(crate) fn show(server: &Server, headers: &HeaderMap) -> Answer {
-    server.caller(headers, Scope::Metrics)?;
+pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
+    server.scoped(oauth::bearer(headers), Scope::Metrics)?;
     let mut text = String::new();
     let _ = writeln!(text, "# HELP cellar_requests_total Requests by tenant and status.");
     let _ = writeln!(text, "# TYPE cellar_requests_total counter");
     for ((tenant, status), count) in lock(&server.0.metrics.0).iter() {
         let _ = writeln!(text, "cellar_requests_total{{tenant=\"{tenant}\",status=\"{status}\"}} {count}");
+    }
+    if server.0.workers.is_some() {
+        text.push_str(&workers::metrics(server).await);
+        return Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response());
     }
     let tenants: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
     let _ = writeln!(text, "# HELP cellar_sessions_open Sessions in memory.\n# TYPE cellar_sessions_open gauge");

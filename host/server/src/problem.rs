@@ -62,7 +62,7 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "draining", detail).after(RETRY_SOON)
     }
 
-    fn after(mut self, retry_after: Duration) -> Problem {
+    pub(crate) fn after(mut self, retry_after: Duration) -> Problem {
         self.retry_after = Some(retry_after);
         self
     }

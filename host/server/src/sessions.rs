@@ -129,8 +129,8 @@ pub(crate) async fn tenant(call: Call) -> Answer {
 
 /// What holds for the process that serves this tenant.
 fn isolation(server: &Server) -> serde_json::Value {
-    let Isolation { layers, connects } = server.isolation();
-    json!({ "landlock": layers.landlock, "seccomp": layers.seccomp, "connects": connects })
+    let Isolation { layers, connects, is_of_tenant } = server.isolation();
+    json!({ "landlock": layers.landlock, "seccomp": layers.seccomp, "connects": connects, "ownProcess": is_of_tenant })
 }
 
 /// `GET /v1/languages`

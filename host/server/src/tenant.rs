@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::Doors;
+use cellar_bridges::{Afar, Doors};
 use cellar_core::sync::lock;
 use cellar_engine::{
     Error, Host, HostConfig, Snapshot,
@@ -71,6 +71,22 @@ pub struct TenantConfig {
     pub idle_after: u64,
 }
 
+/// What a tenant's sessions stand on.
+pub(crate) struct Ground {
+    pub(crate) host: Host,
+    /// What the host was opened with.
+    pub(crate) config: HostConfig,
+    pub(crate) doors: Arc<dyn Doors>,
+    /// What answers the calls of cells, where that is not this process.
+    pub(crate) afar: Option<Afar>,
+    pub(crate) progress: Progress,
+}
+
+/// The folder of the sandboxes in a store.
+pub(crate) fn sandboxes_of(store: &Path) -> PathBuf {
+    store.join(SANDBOXES)
+}
+
 /// One of those who are served.
 pub(crate) struct Tenant {
     pub(crate) name: String,
@@ -123,18 +139,13 @@ struct Served {
 }
 
 impl Tenant {
-    pub(crate) fn open(
-        config: TenantConfig,
-        host: Host,
-        host_config: HostConfig,
-        doors: Arc<dyn Doors>,
-        progress: Progress,
-    ) -> Result<Tenant, HubError> {
+    pub(crate) fn open(config: TenantConfig, ground: Ground) -> Result<Tenant, HubError> {
+        let Ground { host, config: host_config, doors, afar, progress } = ground;
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
         let artifacts = cellar_setup::artifacts(&store, &overrides.file()?.artifacts)?;
         let offers = Offers::default();
-        let sandboxes = Sandboxes::open(store.join(SANDBOXES));
+        let sandboxes = Sandboxes::open(sandboxes_of(&store));
         let mut hub_config = HubConfig::default();
         hub_config.sessions_max = config.sessions_max;
         hub_config.runs_max = config.runs_max;
@@ -145,6 +156,7 @@ impl Tenant {
         hub_config.sampler = Some(Arc::new(offers.clone()));
         hub_config.is_durable = config.is_durable;
         hub_config.progress = progress;
+        hub_config.afar = afar;
         let quotas = Quotas::open(config.quota, config.weight, &host, &store);
         hub_config.bounds = quotas.bounds();
         let hub = Hub::on(host, host_config, hub_config, doors)?;

@@ -106,6 +106,12 @@ pub struct ServerTable {
     pub logs: Option<Logs>,
     /// `isolate`: how the process is confined.
     pub isolate: Isolate,
+    /// `workers`: tenants that have a process at once, where each has one of its own.
+    pub workers: Option<u64>,
+    /// `worker_memory_mib`: MiB of memory that such a process may write to.
+    pub worker_memory_mib: Option<u64>,
+    /// `worker_idle`: seconds without use after which such a process goes.
+    pub worker_idle: Option<u64>,
     /// `traces`: the collector that requests are told to as OpenTelemetry has it, `http://127.0.0.1:4318/v1/traces`; none
     /// unless given.
     pub traces: Option<String>,
@@ -144,6 +150,8 @@ pub enum Isolate {
     Usual,
     /// `process`: by landlock and seccomp, without which it does not start.
     Process,
+    /// `tenant`: the same, and each tenant has a process of its own, which may start no program and make no connection.
+    Tenant,
     /// `none`: not at all.
     None,
 }

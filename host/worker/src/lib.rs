@@ -14,8 +14,10 @@
 
 mod helper;
 mod job;
+mod passing;
 mod process;
 
 pub use helper::{HELP, help, use_helper};
 pub use job::{bound, job_recipe, offer, start_job};
+pub use passing::{pass, take};
 pub use process::{Input, Process, Recipe, start};

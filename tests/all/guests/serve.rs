@@ -27,6 +27,7 @@ mod quotas;
 mod second;
 mod tar;
 mod tenants;
+mod workers;
 
 /// How long an answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,6 +39,8 @@ struct Served {
     /// The lines that it began with.
     lines: Vec<String>,
     token: String,
+    /// Its configuration, where that was changed.
+    _isolated: Option<tempfile::NamedTempFile>,
 }
 
 impl Served {
@@ -47,6 +50,8 @@ impl Served {
 
     /// The same, with somewhere else for what it logs.
     fn start_with(store: &Path, arguments: &[&str], errors: Stdio) -> Served {
+        let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let isolated = workers::isolated(&mut arguments);
         let store = store.to_str().expect("text");
         let mut command = cellar_with_guests(["serve", "--listen", "127.0.0.1:0", "--store", store]);
         let mut process = command.args(arguments).stderr(errors).spawn().expect("starts");
@@ -55,7 +60,7 @@ impl Served {
         assert_eq!(lines.len(), 3, "it does not serve");
         let address = lines[0].split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
         let token = lines[1].strip_prefix("token: ").unwrap_or_default().to_owned();
-        Served { process, address: address.to_owned(), token, lines }
+        Served { process, address: address.to_owned(), token, lines, _isolated: isolated }
     }
 
     fn connect(&self) -> TcpStream {

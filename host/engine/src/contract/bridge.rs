@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What some bridges grant, as an audit log tells it: names and rules, no credential.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BridgeGrants {
     /// Tools, by the names that cells call.
     pub tools: Vec<String>,
@@ -26,7 +26,7 @@ pub struct BridgeGrants {
     /// Rules for hosts.
     pub http: Vec<String>,
     /// Connectors.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub connectors: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct FetchSpec {
 }
 
 /// A tool as cells see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// The `name` in `tool.<name>(…)`.
     pub name: String,
@@ -72,7 +72,7 @@ pub struct ToolSpec {
 pub(crate) const RUNTIME: &str = "runtime.";
 
 /// A pack of primitives as cells see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackSpec {
     /// The `pack` in `runtime.<pack>.<primitive>(…)`.
     pub name: String,
@@ -85,7 +85,7 @@ pub struct PackSpec {
 }
 
 /// A primitive as cells see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrimitiveSpec {
     /// The `primitive` in `runtime.<pack>.<primitive>(…)`. It may have dots.
     pub name: String,
@@ -98,7 +98,7 @@ pub struct PrimitiveSpec {
 }
 
 /// One call, with typed arguments. JSON appears only where a tool, a model or an agent wants it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the calls in the cell")]
 #[non_exhaustive]
 pub enum Call {
@@ -146,7 +146,7 @@ impl Call {
 }
 
 /// Arguments of `agent(…)`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of the call in the cell")]
 pub struct AgentCall {
     pub prompt: String,
@@ -158,7 +158,7 @@ pub struct AgentCall {
 }
 
 /// A request to a granted host. Where its answer redirects to is another request. Characters of headers stand for bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are those of an HTTP request")]
 pub struct HttpCall {
     pub method: String,

@@ -41,7 +41,7 @@ fn a_server_is_confined_unless_it_says_otherwise_and_tells() {
     drop(served);
     let (_folder, served) = serve("[server]\nisolate = \"none\"\n");
     assert_eq!(status(&served, "Seccomp"), "0");
-    assert_eq!(isolation(&served), json!({"landlock": null, "seccomp": false, "connects": []}));
+    assert_eq!(isolation(&served), json!({"landlock": null, "seccomp": false, "connects": [], "ownProcess": false}));
 }
 
 #[test]

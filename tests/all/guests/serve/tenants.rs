@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) struct Tenants {
     _folder: tempfile::TempDir,
-    config: String,
+    pub(super) config: String,
     pub(super) store: tempfile::TempDir,
 }
 

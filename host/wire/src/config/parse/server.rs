@@ -25,6 +25,9 @@ impl Parser<'_> {
             "drain",
             "idle_after",
             "isolate",
+            "workers",
+            "worker_memory_mib",
+            "worker_idle",
             "logs",
             "traces",
             "oauth",
@@ -36,6 +39,9 @@ impl Parser<'_> {
             connections: number("connections", 1, 1_000_000),
             drain: number("drain", 0, 3_600),
             idle_after: number("idle_after", 1, IDLE_AFTER_MAX),
+            workers: number("workers", 1, 10_000),
+            worker_memory_mib: number("worker_memory_mib", 256, 1 << 20),
+            worker_idle: number("worker_idle", 1, 86_400),
             ..ServerTable::default()
         };
         if let Some(at) = fields.get("listen") {
@@ -53,8 +59,9 @@ impl Parser<'_> {
         if let Some(at) = fields.get("isolate") {
             match at.text(&mut self.problems) {
                 Some("process") => table.isolate = Isolate::Process,
+                Some("tenant") => table.isolate = Isolate::Tenant,
                 Some("none") => table.isolate = Isolate::None,
-                Some(_) => at.expected("\"process\" or \"none\"", &mut self.problems),
+                Some(_) => at.expected("\"process\", \"tenant\" or \"none\"", &mut self.problems),
                 None => {}
             }
         }

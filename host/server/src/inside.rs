@@ -1,0 +1,227 @@
+//! The server of one tenant, in a process that may start no program and make no connection: see `workers`.
+//!
+//! Connections come over its standard input, a socket; the first of them carries the calls of its cells, which the process in
+//! front answers, and notes.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    sync::Arc,
+};
+
+use axum_core::body::Body;
+use cellar_bridges::{Afar, Doors, Notes};
+use hyper::{Request, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+};
+
+use crate::{
+    Isolation, ServeError, Server, ServerConfig, gate,
+    isolation::{ConfineError, Confined},
+    tenant::Tenant,
+    workers::{CALLS, CONNECTION, Heard, Say},
+};
+
+/// The flag that names the tenant of a worker.
+pub(crate) const WORKER: &str = "worker";
+/// The variable that names the folder for its temporary files.
+pub(crate) const FOLDER: &str = "CELLAR_WORKER_FOLDER";
+/// Connections that wait to be served, and notes that wait to be heard.
+const WAITING_MAX: usize = 64;
+/// The largest niceness that a weight is.
+const NICE_MAX: i32 = 15;
+
+/// The niceness of a weight where the largest is this: with each step the kernel gives a process four fifths of the time.
+fn niceness(weight: u32, heaviest: u32) -> i32 {
+    let (own, mut share, mut nice) = (u64::from(weight.max(1)) * 1_000, u64::from(heaviest) * 1_000, 0);
+    while share * 8 > own * 9 && nice < NICE_MAX {
+        share = share * 4 / 5;
+        nice += 1;
+    }
+    nice
+}
+
+impl ServerConfig {
+    /// Makes this process the worker of a tenant, for good. As [`ServerConfig::confine`], in narrower bounds.
+    ///
+    /// # Errors
+    /// There is no such tenant, no folder was named, or as with [`ServerConfig::confine`].
+    pub fn confine_worker(&mut self, tenant: &str) -> Result<Confined, ConfineError> {
+        let folder =
+            std::env::var_os(FOLDER).map(PathBuf::from).ok_or_else(|| io::Error::other("no folder was named"))?;
+        let heaviest = self.tenants.iter().map(|tenant| tenant.weight).max().unwrap_or(1);
+        self.tenants.retain(|kept| kept.name == tenant);
+        self.oauth = None;
+        self.traces = None;
+        self.tokens = None;
+        self.own_tokens.clear();
+        let kept = self.tenants.first_mut().ok_or_else(|| io::Error::other("there is no such tenant"))?;
+        // What models say is counted where they are asked.
+        kept.quota.model_tokens_per_day = None;
+        let nice = niceness(kept.weight, heaviest);
+        if nice > 0 {
+            rustix::process::nice(nice).map_err(io::Error::from)?;
+        }
+        if let Some(bytes) = self.worker.as_ref().and_then(|worker| worker.memory_bytes) {
+            let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));
+            setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) }).map_err(io::Error::from)?;
+        }
+        self.worker = None;
+        self.confine_for_tenant(&folder)
+    }
+}
+
+/// Serves a tenant until the process in front lets this one go. Its standard input is the socket from there.
+///
+/// # Errors
+/// The process in front is gone before anything was served, or as with [`Server::open`].
+pub async fn serve_worker(
+    mut config: ServerConfig,
+    isolation: Isolation,
+    doors: Arc<dyn Doors>,
+) -> Result<(), ServeError> {
+    let failed = |source| ServeError::Worker(source);
+    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    let Some((CALLS, Some(calls))) = cellar_worker::take(&control) else {
+        return Err(ServeError::Worker(io::ErrorKind::UnexpectedEof.into()));
+    };
+    let calls = stream(calls).map_err(failed)?;
+    let ((to_say, waiting), (hearing, mut heard)) = (mpsc::channel(WAITING_MAX), mpsc::channel(WAITING_MAX));
+    let (afar, driver) = Afar::connect(calls, Notes { to_say: waiting, heard: hearing }).await.map_err(failed)?;
+    let stop = Arc::new(Notify::new());
+    let over = stop.clone();
+    tokio::spawn(async move {
+        // Without the process in front there is nobody to serve.
+        let _ = driver.await;
+        over.notify_one();
+    });
+    while let Some(note) = heard.recv().await {
+        if let Some(Say::Tokens(tokens)) = word(&note) {
+            config.own_tokens = tokens;
+            break;
+        }
+    }
+    let server = Server::open_with(config, isolation, doors, Some(afar))?;
+    let (connections, to_serve) = mpsc::channel(WAITING_MAX);
+    let over = stop.clone();
+    std::thread::spawn(move || {
+        while let Some((letter, descriptor)) = cellar_worker::take(&control) {
+            if let (CONNECTION, Some(descriptor)) = (letter, descriptor)
+                && connections.blocking_send(descriptor).is_err()
+            {
+                return;
+            }
+        }
+        over.notify_one();
+    });
+    say(&to_say, &Heard::Ready).await;
+    tokio::spawn(listen(server.clone(), heard, to_say, stop.clone()));
+    server.serve_with(accept(server.clone(), to_serve), stop.notified()).await;
+    Ok(())
+}
+
+fn word(note: &str) -> Option<Say> {
+    serde_json::from_str(note).ok()
+}
+
+/// Does what the process in front says.
+async fn listen(server: Server, mut heard: mpsc::Receiver<String>, to_say: mpsc::Sender<String>, stop: Arc<Notify>) {
+    while let Some(note) = heard.recv().await {
+        match word(&note) {
+            Some(Say::Tokens(tokens)) => server.take_tokens(tokens),
+            Some(Say::Draining(is_draining)) => drop(server.0.is_draining.send_replace(is_draining)),
+            Some(Say::Leave) => {
+                let leaves = server.0.tenants.values().all(|tenant| is_idle(tenant));
+                say(&to_say, &Heard::Leaving(leaves)).await;
+                if leaves {
+                    stop.notify_one();
+                }
+            }
+            Some(Say::Stop) => stop.notify_one(),
+            None => {}
+        }
+    }
+}
+
+async fn say(notes: &mpsc::Sender<String>, word: &Heard) {
+    if let Ok(note) = serde_json::to_string(word) {
+        // Whoever is gone hears nothing.
+        let _ = notes.send(note).await;
+    }
+}
+
+/// Whether nothing of a tenant would be lost with this process: no cell runs, and what is open is stored.
+fn is_idle(tenant: &Tenant) -> bool {
+    let is_stored = |name: &str| tenant.hub.session(name).is_ok_and(|entry| entry.is_stored());
+    tenant.hub.sessions().iter().all(|(name, runs)| runs.is_empty() && is_stored(name))
+}
+
+fn stream(descriptor: OwnedFd) -> io::Result<tokio::net::UnixStream> {
+    let stream = UnixStream::from(descriptor);
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}
+
+/// Serves the connections that come.
+async fn accept(server: Server, mut connections: mpsc::Receiver<OwnedFd>) {
+    let mut served = JoinSet::new();
+    let mut over = server.0.is_over.subscribe();
+    loop {
+        let descriptor = tokio::select! {
+            _ = over.wait_for(|over| *over) => break,
+            descriptor = connections.recv() => descriptor,
+        };
+        while served.try_join_next().is_some() {}
+        match descriptor.map(stream) {
+            Some(Ok(stream)) => drop(served.spawn(serve(server.clone(), stream))),
+            Some(Err(error)) => tracing::warn!(%error, "a connection was not taken"),
+            // What runs is drained first.
+            None => {
+                let _ = over.wait_for(|over| *over).await;
+                break;
+            }
+        }
+    }
+    while served.join_next().await.is_some() {}
+}
+
+async fn serve(server: Server, stream: tokio::net::UnixStream) {
+    let mut over = server.0.is_over.subscribe();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let server = server.clone();
+        async move { Ok::<_, std::convert::Infallible>(gate::answer(server, request.map(Body::new)).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection.with_upgrades());
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = async { drop(over.wait_for(|over| *over).await) } => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_less_weight_is_nicer() {
+        assert_eq!(
+            [(100, 100), (90, 100), (50, 100), (25, 100), (1, 10_000), (0, 0)].map(|(own, most)| niceness(own, most)),
+            [0, 0, 3, 6, 15, 0]
+        );
+    }
+}

@@ -1,0 +1,384 @@
+//! A process for each tenant, in front of which this one stands.
+//!
+//! ```text
+//! clients ──► this process ── a connection for each request under way ──► worker of a tenant: a server of this one tenant
+//!             tokens, bridges ◄── calls of cells, notes ────────────────► no sockets, no programs, no other tenant's files
+//! ```
+//!
+//! This process finds out whose a request is, and passes it on unread; the worker looks at the token again, of which it knows
+//! those of its tenant alone. So every door works in the worker as it does without one. Workers start when somebody asks, and go
+//! when nobody has asked for a while and nothing runs: their sessions sleep in the store. Read [`Worker::send`] first.
+
+mod look;
+mod pass;
+mod start;
+
+use std::{
+    collections::BTreeMap,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum_core::body::Body;
+use cellar_bridges::HostBridges;
+use cellar_core::sync::lock;
+use cellar_worker::Recipe;
+use http::StatusCode;
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::{Server, access::Token, problem::Problem, quotas::Quotas};
+
+pub(crate) use look::{admin, metrics};
+pub(crate) use pass::pass;
+
+/// How often it is looked who is idle.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a worker may take to say whether it may go.
+const WORD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one may take to go, its sessions being stored meanwhile.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long one that was lost may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request waits for room for another worker.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon a client may try again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Connections to a worker that are kept for the next request.
+const IDLE_CONNECTIONS_MAX: usize = 64;
+/// The letter that a connection comes with.
+pub(crate) const CONNECTION: u8 = b'c';
+/// The letter that the connection for calls and notes comes with, first of all.
+pub(crate) const CALLS: u8 = b'b';
+
+/// What is said to a worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Say {
+    /// The tokens of its tenant, from now on.
+    Tokens(Vec<Token>),
+    /// Whether it takes no new work.
+    Draining(bool),
+    /// It may go, if nothing keeps it.
+    Leave,
+    /// It is to take no new work, let what runs end, and go.
+    Stop,
+}
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Heard {
+    /// It answers requests.
+    Ready,
+    /// Whether it goes.
+    Leaving(bool),
+}
+
+/// How workers are run.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The program and its arguments, but for the name of the tenant, which comes last.
+    pub argv: Vec<String>,
+    /// Folder in which is kept what is counted of tenants, where no worker reaches it.
+    pub counts: PathBuf,
+    /// Workers that may run.
+    pub count_max: usize,
+    /// Time without use after which one goes.
+    pub idle_after: Duration,
+    /// Bytes of memory that one may write to, if that is bounded.
+    pub memory_bytes: Option<u64>,
+}
+
+/// The workers of a server.
+pub(crate) struct Workers {
+    by_tenant: BTreeMap<String, Arc<Worker>>,
+    room: Arc<Semaphore>,
+    idle_after: Duration,
+    /// The server ends: none is started any more.
+    is_stopping: AtomicBool,
+}
+
+/// The worker of a tenant, whether it runs or not.
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    store: PathBuf,
+    recipe: Recipe,
+    bridges: HostBridges,
+    /// What models may say for its cells.
+    models: Quotas,
+    /// Tokens by which this process asks.
+    own: OwnTokens,
+    slot: tokio::sync::Mutex<Option<Arc<Running>>>,
+}
+
+/// Tokens that a worker takes from this process.
+struct OwnTokens {
+    /// For whoever has shown that he may run, or read, what he wants.
+    run: (String, Token),
+    read: (String, Token),
+    /// For what this process wants to know itself.
+    look: (String, Token),
+}
+
+/// A worker that runs.
+struct Running {
+    control: UnixStream,
+    notes: mpsc::Sender<String>,
+    idle: Mutex<Vec<SendRequest<Body>>>,
+    under_way: AtomicUsize,
+    used: Mutex<Instant>,
+    gone: watch::Receiver<bool>,
+    /// Whoever waits for the answer whether it goes.
+    leaving: Mutex<Option<oneshot::Sender<bool>>>,
+}
+
+/// A request that a worker has; it does not go meanwhile.
+pub(crate) struct UnderWay(Arc<Running>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        *lock(&self.0.used) = Instant::now();
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl UnderWay {
+    fn is_gone(&self) -> bool {
+        *self.0.gone.borrow()
+    }
+}
+
+/// What is said of what a worker had when it ended.
+pub(crate) fn lost() -> Problem {
+    let detail =
+        "the process of this tenant has ended: what ran in it is lost, and its sessions are as they were stored last";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "worker_lost", detail).after(RETRY)
+}
+
+impl Running {
+    fn is_gone(&self) -> bool {
+        *self.gone.borrow()
+    }
+
+    /// Whether it has closed what it hears by, which it does not do as long as it serves: it has ended, or is about to.
+    fn is_ending(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(recv(&self.control, &mut [0_u8; 1][..], flags), Ok((_, 0)) | Err(Errno::CONNRESET))
+    }
+
+    fn say(&self, word: &Say) {
+        if let Ok(note) = serde_json::to_string(word)
+            && self.notes.try_send(note).is_err()
+        {
+            tracing::warn!("a worker does not listen");
+        }
+    }
+
+    /// A connection to it that carries nothing.
+    async fn connection(&self) -> Result<SendRequest<Body>, Problem> {
+        loop {
+            let Some(mut kept) = lock(&self.idle).pop() else { break };
+            if kept.ready().await.is_ok() {
+                return Ok(kept);
+            }
+        }
+        let (mine, theirs) = UnixStream::pair().map_err(|error| Problem::internal(&error, "worker"))?;
+        cellar_worker::pass(&self.control, CONNECTION, Some(OwnedFd::from(theirs))).map_err(|error| {
+            tracing::warn!(%error, "a worker takes no connection");
+            lost()
+        })?;
+        let stream = mine.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(mine));
+        let stream = stream.map_err(|error| Problem::internal(&error, "worker"))?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| lost())?;
+        tokio::spawn(connection.with_upgrades());
+        Ok(sender)
+    }
+
+    fn keep(&self, sender: SendRequest<Body>) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_CONNECTIONS_MAX {
+            idle.push(sender);
+        }
+    }
+
+    async fn ended(&self) {
+        let mut gone = self.gone.clone();
+        // Who would tell is gone as well.
+        let _ = gone.wait_for(|gone| *gone).await;
+    }
+}
+
+impl Workers {
+    pub(crate) fn get(&self, tenant: &str) -> Option<&Arc<Worker>> {
+        self.by_tenant.get(tenant)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Worker>> {
+        self.by_tenant.values()
+    }
+
+    /// The tenant that has the sandbox of this id.
+    pub(crate) fn of_sandbox(&self, id: &str) -> Option<&Arc<Worker>> {
+        let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        self.all().find(|worker| is_plain && crate::tenant::sandboxes_of(&worker.store).join(id).is_file())
+    }
+
+    /// Says to all that run which tokens there are, and whether new work is taken.
+    pub(crate) async fn tell(&self, server: &Server) {
+        for worker in self.all() {
+            if let Some(running) = &*worker.slot.lock().await {
+                running.say(&Say::Tokens(server.tokens_of(worker)));
+                running.say(&Say::Draining(*server.0.is_draining.borrow()));
+            }
+        }
+    }
+
+    /// Lets all end, as long as they may take. None is started any more.
+    pub(crate) async fn end(&self, within: Duration) {
+        self.save().await;
+        self.is_stopping.store(true, Ordering::SeqCst);
+        let mut all = Vec::new();
+        for worker in self.all() {
+            // It is still asked meanwhile: results are read, and new work is refused.
+            if let Some(running) = worker.slot.lock().await.clone() {
+                running.say(&Say::Stop);
+                all.push(running);
+            }
+        }
+        let ended = async {
+            for running in &all {
+                running.ended().await;
+            }
+        };
+        if tokio::time::timeout(within, ended).await.is_err() {
+            tracing::error!("not every worker has ended in time; their sessions have what was stored last");
+        }
+    }
+
+    /// Notes what models have said.
+    async fn save(&self) {
+        let models: Vec<Quotas> = self.all().map(|worker| worker.models.clone()).collect();
+        let saved = tokio::task::spawn_blocking(move || models.iter().for_each(Quotas::save));
+        // It does not panic.
+        let _ = saved.await;
+    }
+
+    /// Lets the one go that has been idle for longest, if there is one.
+    async fn make_room(&self) {
+        let mut idle: Vec<(Instant, &Arc<Worker>)> = Vec::new();
+        for worker in self.all() {
+            // One that is starting or going is not idle.
+            let Ok(slot) = worker.slot.try_lock() else { continue };
+            if let Some(running) = slot.as_ref().filter(|running| running.under_way.load(Ordering::SeqCst) == 0) {
+                idle.push((*lock(&running.used), worker));
+            }
+        }
+        idle.sort_by_key(|(used, _)| *used);
+        for (_, worker) in idle {
+            if worker.leave(Duration::ZERO).await {
+                return;
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// The worker, which is started if it does not run.
+    async fn running(&self, server: &Server, workers: &Workers) -> Result<UnderWay, Problem> {
+        let mut slot = self.slot.lock().await;
+        if let Some(running) = slot.as_ref().filter(|running| running.is_ending()) {
+            // What it holds is free when it has ended.
+            let _ = tokio::time::timeout(END_TIMEOUT, running.ended()).await;
+        }
+        let running = match slot.as_ref().filter(|running| !running.is_gone()) {
+            Some(running) => running.clone(),
+            None if workers.is_stopping.load(Ordering::SeqCst) => return Err(Problem::draining()),
+            None => {
+                if workers.room.available_permits() == 0 {
+                    workers.make_room().await;
+                }
+                let room = tokio::time::timeout(ROOM_TIMEOUT, workers.room.clone().acquire_owned()).await;
+                let full = || {
+                    let detail = "as many tenants have a process as may, and all of them are at work";
+                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "workers", detail).after(RETRY)
+                };
+                let room = room.map_err(|_| full())?.map_err(|_| full())?;
+                let running = self.start(server, room).await?;
+                slot.insert(running).clone()
+            }
+        };
+        running.under_way.fetch_add(1, Ordering::SeqCst);
+        Ok(UnderWay(running))
+    }
+
+    /// Has it go, if it was idle for so long and nothing keeps it; whether it is gone. Requests wait meanwhile.
+    async fn leave(&self, idle_after: Duration) -> bool {
+        let mut slot = self.slot.lock().await;
+        let Some(running) = slot.clone() else { return false };
+        let is_used = running.under_way.load(Ordering::SeqCst) > 0 || lock(&running.used).elapsed() < idle_after;
+        if is_used && !running.is_gone() {
+            return false;
+        }
+        if !running.is_gone() {
+            let (sender, answer) = oneshot::channel();
+            *lock(&running.leaving) = Some(sender);
+            running.say(&Say::Leave);
+            if !matches!(tokio::time::timeout(WORD_TIMEOUT, answer).await, Ok(Ok(true))) {
+                *lock(&running.used) = Instant::now();
+                return false;
+            }
+            if tokio::time::timeout(LEAVE_TIMEOUT, running.ended()).await.is_err() {
+                tracing::warn!(tenant = self.name, "a worker takes long to go");
+            }
+        }
+        *slot = None;
+        true
+    }
+}
+
+/// Has workers go that nobody needs. Does not return.
+pub(crate) async fn keep(server: Server) {
+    let Some(workers) = &server.0.workers else { return std::future::pending().await };
+    let mut tick = tokio::time::interval(LOOK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        workers.save().await;
+        for worker in workers.all() {
+            // One that is starting or going is not looked at.
+            let is_idle = match worker.slot.try_lock() {
+                Ok(slot) => slot.as_ref().is_some_and(|running| {
+                    let is_unused = running.under_way.load(Ordering::SeqCst) == 0;
+                    running.is_gone() || (is_unused && lock(&running.used).elapsed() >= workers.idle_after)
+                }),
+                Err(_) => false,
+            };
+            if is_idle {
+                worker.leave(workers.idle_after).await;
+            }
+        }
+    }
+}
+
+impl Server {
+    /// The tokens that the worker of a tenant takes.
+    fn tokens_of(&self, worker: &Worker) -> Vec<Token> {
+        let tokens = self.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let OwnTokens { run, read, look } = &worker.own;
+        let own = [run, read, look].map(|(_, token)| token.clone());
+        tokens.of(&worker.name).cloned().chain(own).collect()
+    }
+}

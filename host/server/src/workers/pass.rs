@@ -1,0 +1,253 @@
+//! Passing requests on: whose each is, and what is said when a worker ends before it has answered.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum_core::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version, header, request::Parts};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+use super::{UnderWay, Worker, Workers, lost};
+use crate::{Server, access::Scope, e2b, gate, jupyter, oauth, problem::Problem, traces::Told};
+
+/// How often it is looked whether a token of an issuer is still of use by which a connection was made.
+const CHECK: Duration = Duration::from_secs(30);
+/// Headers that are of one connection alone.
+const OF_CONNECTION: [header::HeaderName; 5] =
+    [header::CONNECTION, header::PROXY_AUTHENTICATE, header::TE, header::TRAILER, header::TRANSFER_ENCODING];
+/// The end of a WebSocket whose worker is lost: a frame that says 1011, an error of the server, and a code.
+const LOST_FRAME: &[u8] = b"\x88\x0d\x03\xf3worker_lost";
+
+/// Answers a request that is for a tenant with a worker; gives back what is not, or nobody's.
+pub(crate) async fn pass(server: &Server, mut parts: Parts, body: Body) -> Result<Response, (Parts, Body)> {
+    let Some(workers) = &server.0.workers else { return Err((parts, body)) };
+    let path = parts.uri.path();
+    let is_own = !(path == "/mcp" || path.starts_with("/v1/") || is_of_doors(&parts)) || path.starts_with("/v1/admin/");
+    let Some(worker) = (if is_own { None } else { whose(server, workers, &mut parts) }) else {
+        return Err((parts, body));
+    };
+    let told = gate::told(parts.uri.path());
+    let mut response = worker.send(server, workers, parts, body).await.unwrap_or_else(Problem::into_response);
+    server.challenge(&mut response);
+    server.0.metrics.count(Some(&worker.name), response.status());
+    response.extensions_mut().insert(Told { tenant: Some(worker.name.clone()), route: told });
+    Ok(response)
+}
+
+fn is_of_doors(parts: &Parts) -> bool {
+    parts.uri.path().starts_with(jupyter::PREFIX) || e2b::Asked::of(parts).is_some()
+}
+
+/// The worker of the tenant that a request is for. It looks at what the request carries itself, so that a wrong guess is
+/// refused as what nobody knows. The token of an issuer, which only this process can check, gives way to one that the worker
+/// knows.
+fn whose<'a>(server: &Server, workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>> {
+    let headers = &parts.headers;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let shown = ["x-access-token", "e2b-traffic-access-token"].into_iter().find_map(text);
+    if let Some((id, _)) = shown.and_then(|shown| shown.split_once('.')) {
+        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        return workers.get(&tokens.by_id(id)?.tenant);
+    }
+    let of_header = text("x-api-key").or_else(|| text("authorization")?.split_once(' ').map(|(_, text)| text.trim()));
+    let in_path = parts.uri.path().strip_prefix(jupyter::PREFIX).and_then(|path| path.strip_prefix(jupyter::TOKEN));
+    let in_path = in_path.and_then(|rest| Some(rest.split_once('/')?.0));
+    let query = parts.uri.query().unwrap_or_default().as_bytes();
+    let in_query = url::form_urlencoded::parse(query).find(|(name, _)| name == "token").map(|(_, text)| text);
+    let given = in_path.or(of_header).or(in_query.as_deref());
+    if let Some(text) = given {
+        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(token) = tokens.find(text) {
+            return workers.get(&token.tenant);
+        }
+    }
+    if let Some(identity) = oauth::bearer(headers).and_then(|text| server.0.issuer.as_ref()?.identity(text)) {
+        let worker = workers.get(&identity.tenant)?;
+        let own = if identity.scopes.contains(&Scope::Run) { &worker.own.run } else { &worker.own.read };
+        // Whoever may do nothing there is refused here.
+        let value = HeaderValue::from_str(&format!("Bearer {}", own.0)).ok();
+        let value = value.filter(|_| identity.scopes.iter().any(|scope| matches!(scope, Scope::Run | Scope::Read)))?;
+        parts.headers.insert(header::AUTHORIZATION, value);
+        return Some(worker);
+    }
+    // An address that was signed names nobody but a sandbox.
+    e2b::Asked::of(parts).and_then(|asked| workers.of_sandbox(asked.sandbox()?))
+}
+
+impl Worker {
+    /// Has the worker answer a request.
+    ///
+    /// # Errors
+    /// It cannot be started, or ended before it answered.
+    pub(super) async fn send(
+        &self,
+        server: &Server,
+        workers: &Workers,
+        parts: Parts,
+        body: Body,
+    ) -> Result<Response, Problem> {
+        let signed = oauth::bearer(&parts.headers).map(str::to_owned);
+        let under_way = self.running(server, workers).await?;
+        let mut request = Request::from_parts(parts, body);
+        let is_upgrade = request.headers().contains_key(header::UPGRADE);
+        let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
+        for_worker(&mut request, is_upgrade);
+        let mut sender = under_way.0.connection().await?;
+        let answer = sender.send_request(request).await;
+        let mut answer = answer.map_err(|error| {
+            tracing::warn!(tenant = self.name, %error, "a worker did not answer");
+            lost()
+        })?;
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let theirs = hyper::upgrade::on(&mut answer);
+            let (server, issued) = (server.clone(), signed);
+            if let Some(ours) = upgrade {
+                tokio::spawn(async move {
+                    let checked = still_of_use(&server, issued);
+                    tokio::select! {
+                        () = carry(ours, theirs, under_way) => {}
+                        () = checked => {}
+                    }
+                });
+            }
+            return Ok(answer.map(|_| Body::empty()));
+        }
+        let running = under_way.0.clone();
+        // It carries the next request when this one was answered whole.
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                running.keep(sender);
+            }
+        });
+        for name in OF_CONNECTION {
+            answer.headers_mut().remove(name);
+        }
+        let form = Form::of(answer.headers());
+        Ok(answer.map(|body| Body::new(Passed { body: Body::new(body), under_way, form })))
+    }
+}
+
+/// Makes a request one that a worker is sent: in the form of HTTP/1.1.
+fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
+    *request.version_mut() = Version::HTTP_11;
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
+    for name in OF_CONNECTION {
+        if !(is_upgrade && name == header::CONNECTION) {
+            request.headers_mut().remove(name);
+        }
+    }
+    if !request.headers().contains_key(header::HOST) {
+        request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
+    }
+}
+
+/// Ends when a token is of no use any more that an issuer made: the worker sees one that does not end.
+async fn still_of_use(server: &Server, token: Option<String>) {
+    let Some(text) = token.filter(|text| !text.starts_with("cel_")) else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(CHECK).await;
+        if server.scoped(Some(&text), Scope::Read).is_err() {
+            return;
+        }
+    }
+}
+
+/// Carries what two sides of a WebSocket say, until one has had enough.
+async fn carry(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrade, under_way: UnderWay) {
+    let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else { return };
+    let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+    let _ = tokio::io::copy_bidirectional(&mut ours, &mut theirs).await;
+    if under_way.is_gone_soon().await {
+        let _ = ours.write_all(LOST_FRAME).await;
+    }
+    let _ = ours.shutdown().await;
+}
+
+impl UnderWay {
+    /// Whether its worker is gone, or will be in a moment: its connections break before it is known that it has ended.
+    async fn is_gone_soon(&self) -> bool {
+        let _ = tokio::time::timeout(Duration::from_millis(500), self.0.ended()).await;
+        self.is_gone()
+    }
+}
+
+/// How a stream is told of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Lines,
+    Events,
+    /// One whose end tells itself.
+    Other,
+}
+
+impl Form {
+    fn of(headers: &HeaderMap) -> Form {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        match kind.split(';').next().map(str::trim) {
+            Some("application/x-ndjson") => Form::Lines,
+            Some("text/event-stream") => Form::Events,
+            _ => Form::Other,
+        }
+    }
+
+    /// The last that is said by a stream whose worker was lost. What was said before may have broken off in a line.
+    fn last(self) -> Option<Bytes> {
+        let json = json!({"type": "error", "error": lost().json()});
+        match self {
+            Form::Lines => Some(format!("\n{json}\n").into()),
+            Form::Events => Some(format!("\n\ndata: {json}\n\n").into()),
+            Form::Other => None,
+        }
+    }
+}
+
+/// What a worker answers. It does not go before that was read.
+struct Passed {
+    body: Body,
+    under_way: UnderWay,
+    form: Form,
+}
+
+impl HttpBody for Passed {
+    type Data = Bytes;
+    type Error = axum_core::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Err(error))) => {
+                tracing::warn!(%error, is_gone = self.under_way.is_gone(), "an answer of a worker broke off");
+                match std::mem::replace(&mut self.form, Form::Other).last() {
+                    Some(last) => {
+                        self.body = Body::empty();
+                        Poll::Ready(Some(Ok(Frame::data(last))))
+                    }
+                    None => Poll::Ready(Some(Err(error))),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,221 @@
+//! Starting workers, and hearing of their ends.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::{Duration, Instant},
+};
+
+use cellar_bridges::{HostBridges, Notes, answer_afar};
+use cellar_core::sync::lock;
+use cellar_setup::Granted;
+use cellar_worker::{Input, Process, Recipe};
+use tempfile::TempDir;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+use super::{CALLS, Heard, OwnTokens, Running, Say, Worker, WorkerConfig, Workers};
+use crate::{
+    ConfineError, Server, ServerConfig,
+    access::{NewToken, Scope, mint},
+    inside::{FOLDER, WORKER},
+    problem::Problem,
+    quotas::{Quota, Quotas},
+    tenant::TenantConfig,
+};
+
+/// How long a worker may take to be ready.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Notes that wait to be heard.
+const NOTES_WAITING_MAX: usize = 64;
+/// What workers are told of this program's environment: where folders are, and what is logged.
+const ENVIRONMENT: [&str; 11] = [
+    "HOME",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "FONTCONFIG_FILE",
+    "FONTCONFIG_PATH",
+    "CELLAR_LOG",
+    "CELLAR_GUESTS",
+    "CELLAR_CACHE",
+];
+
+impl WorkerConfig {
+    /// How the worker of a tenant is run.
+    pub(crate) fn recipe(&self, tenant: &str) -> Recipe {
+        let own = [format!("--{WORKER}"), tenant.to_owned()];
+        Recipe {
+            argv: self.argv.iter().cloned().chain(own).collect(),
+            folder: None,
+            environment: Vec::new(),
+            inherit: ENVIRONMENT.map(str::to_owned).to_vec(),
+            is_open: false,
+            is_quiet: false,
+        }
+    }
+}
+
+impl Workers {
+    /// Those of some tenants; none runs yet.
+    ///
+    /// # Errors
+    /// What a tenant is granted cannot be.
+    pub(crate) fn new(
+        config: &WorkerConfig,
+        tenants: &[TenantConfig],
+        host: &cellar_engine::Host,
+    ) -> Result<Workers, ConfineError> {
+        let mut by_tenant = BTreeMap::new();
+        for tenant in tenants {
+            let granted = Granted::new(&tenant.overrides, tenant.overrides.file()?)?;
+            let quota = Quota { model_tokens_per_day: tenant.quota.model_tokens_per_day, ..Quota::default() };
+            let counted = config.counts.join(&tenant.name);
+            std::fs::create_dir_all(&counted)?;
+            // What models say is counted where they are asked.
+            let quotas = Quotas::open(quota, tenant.weight, host, &counted);
+            let token = |scopes: &[Scope]| {
+                let name = "this server".to_owned();
+                mint(NewToken { tenant: tenant.name.clone(), name, scopes: scopes.to_vec(), lifetime: None })
+            };
+            let worker = Worker {
+                name: tenant.name.clone(),
+                store: tenant.store.clone(),
+                recipe: config.recipe(&tenant.name),
+                bridges: HostBridges::new(granted.bridges).with_token_budget(Arc::new(quotas.clone())),
+                own: OwnTokens {
+                    run: token(&[Scope::Run]),
+                    read: token(&[Scope::Read]),
+                    look: token(&[Scope::Read, Scope::Admin, Scope::Metrics]),
+                },
+                models: quotas,
+                slot: tokio::sync::Mutex::default(),
+            };
+            by_tenant.insert(tenant.name.clone(), Arc::new(worker));
+        }
+        Ok(Workers {
+            by_tenant,
+            room: Arc::new(Semaphore::new(config.count_max)),
+            idle_after: config.idle_after,
+            is_stopping: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Worker {
+    /// Starts the worker, and waits until it answers.
+    pub(super) async fn start(&self, server: &Server, room: OwnedSemaphorePermit) -> Result<Arc<Running>, Problem> {
+        let began = Instant::now();
+        let started = self.started(server, room);
+        let started = tokio::time::timeout(START_TIMEOUT, started).await.unwrap_or_else(|error| Err(error.into()));
+        let running = started.map_err(|error| Problem::internal(&error, "worker"))?;
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(tenant = self.name, took_ms, "a worker has started");
+        Ok(running)
+    }
+
+    async fn started(&self, server: &Server, room: OwnedSemaphorePermit) -> std::io::Result<Arc<Running>> {
+        // It is the only folder for temporary files that the worker may write in.
+        let folder = tempfile::Builder::new().prefix("worker-").tempdir()?;
+        let (control, their_control) = UnixStream::pair()?;
+        let (calls, their_calls) = UnixStream::pair()?;
+        cellar_worker::pass(&control, CALLS, Some(OwnedFd::from(their_calls)))?;
+        let variables = [(FOLDER.to_owned(), folder.path().to_string_lossy().into_owned())];
+        let input = Input::File(File::from(OwnedFd::from(their_control)));
+        let process = cellar_worker::start(&self.recipe, &[], &variables, input).await?;
+        calls.set_nonblocking(true)?;
+        let calls = tokio::net::UnixStream::from_std(calls)?;
+        let (notes, to_say) = mpsc::channel(NOTES_WAITING_MAX);
+        let (hearing, mut heard) = mpsc::channel(NOTES_WAITING_MAX);
+        let answering = answer_afar(self.bridges.clone(), calls, Notes { to_say, heard: hearing });
+        let (over, gone) = watch::channel(false);
+        tokio::spawn(watch_over(self.name.clone(), process, answering, (folder, room, over)));
+        let running = Arc::new(Running {
+            control,
+            notes,
+            idle: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            used: Mutex::new(Instant::now()),
+            gone,
+            leaving: Mutex::default(),
+        });
+        running.say(&Say::Tokens(server.tokens_of(self)));
+        running.say(&Say::Draining(*server.0.is_draining.borrow()));
+        let word = |note: &str| serde_json::from_str::<Heard>(note).ok();
+        loop {
+            let note = heard.recv().await.ok_or_else(|| std::io::Error::other("a worker ended before it was ready"))?;
+            if matches!(word(&note), Some(Heard::Ready)) {
+                break;
+            }
+        }
+        let listening = Arc::downgrade(&running);
+        tokio::spawn(async move {
+            while let Some(note) = heard.recv().await {
+                let Some(running) = listening.upgrade() else { return };
+                if let Some(Heard::Leaving(leaves)) = word(&note)
+                    && let Some(waiting) = lock(&running.leaving).take()
+                {
+                    // Whoever asked may have given up.
+                    let _ = waiting.send(leaves);
+                }
+            }
+        });
+        Ok(running)
+    }
+}
+
+/// Waits for the end of a worker, answers its calls and passes on what it logs meanwhile.
+async fn watch_over(
+    tenant: String,
+    mut process: Process,
+    answering: impl Future<Output = std::io::Result<()>> + Send + 'static,
+    (folder, room, over): (TempDir, OwnedSemaphorePermit, watch::Sender<bool>),
+) {
+    if let Some(mut errors) = process.stderr.take() {
+        tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await });
+    }
+    // One that says what has no meaning is not answered any more; its cells hear that nobody answers.
+    let answering = async move {
+        if let Err(error) = answering.await {
+            tracing::warn!(%error, "the calls of a worker are not answered any more");
+        }
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = process.wait() => ended,
+        () = answering => return,
+    };
+    match ended {
+        Ok(status) if status.success() => tracing::info!(tenant, "a worker has gone"),
+        Ok(status) => tracing::error!(tenant, %status, "a worker was lost"),
+        Err(error) => tracing::error!(tenant, %error, "a worker was lost"),
+    }
+    drop((folder, room));
+    over.send_replace(true);
+}
+
+impl ServerConfig {
+    /// What cannot be granted to tenants that have a process of their own, by tenant.
+    pub(crate) fn ungrantable(&self) -> Result<Vec<String>, ConfineError> {
+        let mut found = Vec::new();
+        for tenant in &self.tenants {
+            let file = tenant.overrides.file()?;
+            let remote = file.artifacts.remote.as_ref().is_some_and(|remote| remote.folder().is_none());
+            let options = Granted::new(&tenant.overrides, file)?.bridges;
+            let kinds = [
+                (!options.agents.is_empty(), "[agents]"),
+                (!options.connectors.is_empty(), "[connectors]"),
+                (remote, "[artifacts.remote] on another machine"),
+            ];
+            let name = &tenant.name;
+            found.extend(kinds.iter().filter(|(is, _)| *is).map(|(_, kind)| format!("tenant `{name}`: {kind}")));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,53 @@
+//! Words of one letter on a socket between two processes, each with a descriptor or without.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::{
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
+
+/// Says a letter, with a descriptor if there is one. It never waits: where the other side does not listen, and so much is
+/// unheard that there is room for no more, that is a failure.
+///
+/// # Errors
+/// The other side is gone, or does not listen.
+pub fn pass(socket: &UnixStream, letter: u8, descriptor: Option<OwnedFd>) -> io::Result<()> {
+    let borrowed: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&[letter])], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Waits for the next letter, and the descriptor that came with it; `None` when the other side is gone. Blocks.
+pub fn take(socket: &UnixStream) -> Option<(u8, Option<OwnedFd>)> {
+    loop {
+        let (mut space, mut letter) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [0]);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut letter)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => continue,
+            Ok(message) if message.bytes > 0 => {}
+            _ => return None,
+        }
+        let rights = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        return Some((letter[0], rights.flatten().next()));
+    }
+}
