@@ -74,9 +74,9 @@ suites: build
 
 test: announce guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
-	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 	@CELLAR_SERVE_ISOLATE=tenant $(CARGO) nextest run --release --locked --workspace --test all --no-fail-fast \
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
+	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
