@@ -47,8 +47,11 @@ fn a_server_is_confined_as_far_as_can_be_or_as_it_says() {
     assert_eq!(isolate(""), Isolate::Usual);
     assert_eq!(isolate("[server]\nisolate = \"process\""), Isolate::Process);
     assert_eq!(isolate("[server]\nisolate = \"none\""), Isolate::None);
-    let expected = "server.isolate: expected \"process\" or \"none\", found \"tenant\"";
-    assert_eq!(problems("[server]\nisolate = \"tenant\""), [expected]);
+    assert_eq!(isolate("[server]\nisolate = \"tenant\""), Isolate::Tenant);
+    let expected = "server.isolate: expected \"process\", \"tenant\" or \"none\", found \"all\"";
+    assert_eq!(problems("[server]\nisolate = \"all\""), [expected]);
+    let server = parse("[server]\nworkers = 2\nworker_idle = 3\nworker_memory_mib = 256").expect("valid").server;
+    assert_eq!((server.workers, server.worker_idle, server.worker_memory_mib), (Some(2), Some(3), Some(256)));
 }
 
 #[test]
