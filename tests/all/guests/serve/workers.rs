@@ -166,8 +166,13 @@ fn a_worker_that_is_lost_costs_the_cells_that_run_in_it_and_nothing_else() {
     let answer = Answer::read(result);
     assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("worker_lost")), "{}", answer.text());
     assert!(answer.header("retry-after").is_some());
-    // The session is back at the next request, in another process, with what was acknowledged.
-    assert_eq!(run_in(&served, &two.red, &red, "print(kept + 1)"), "42");
+    // The session is back in another process, with what was acknowledged, for who asks again as long as he is told to.
+    let (path, code) = (format!("/v1/sessions/{red}/runs"), cell("py", "print(kept + 1)"));
+    let back = eventually("the session is back", || {
+        let answer = ask(&served, &two.red, "POST", &path, code.clone());
+        (answer.status != 503).then_some(answer)
+    });
+    assert_eq!(back.json()["content"][0]["text"], "42", "{}", back.text());
     assert_ne!(worker(store, "red").expect("it runs again"), process);
     let answer = Answer::read(neighbour);
     assert!(answer.text().contains("undisturbed"), "{}", answer.text());
