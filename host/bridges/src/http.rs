@@ -141,6 +141,8 @@ impl Network {
                 .no_proxy()
                 .retry(reqwest::retry::never())
                 .http1_max_headers(HEADERS_MAX)
+                // As programs write them: some servers tell `Content-Type` from `content-type`.
+                .http1_title_case_headers()
                 .pool_max_idle_per_host(4)
                 .dns_resolver(CheckedLookup { lookup: self.lookup.clone(), private })
                 .build()
