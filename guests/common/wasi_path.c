@@ -19,6 +19,12 @@ static wasi_result_t place(__wasi_fd_t fd, const uint8_t *path, __wasi_size_t le
     return wasi_path(path, length, &found->path);
 }
 
+// What an error comes to for a path that is looked for: outside of the session's folders there is nothing. Only what
+// would be made there is refused.
+static wasi_result_t absent_errno(cellar_kernel_files_error_code_t error) {
+    return error == CELLAR_KERNEL_FILES_ERROR_CODE_NOT_CAPABLE ? __WASI_ERRNO_NOENT : wasi_errno(error);
+}
+
 static cellar_kernel_files_open_flags_t open_flags(__wasi_lookupflags_t lookup, __wasi_oflags_t how,
                                                    __wasi_rights_t rights, __wasi_fdflags_t flags) {
     cellar_kernel_files_open_flags_t open = 0;
@@ -51,7 +57,7 @@ wasi_result_t WASI(path_open)(__wasi_fd_t fd, __wasi_lookupflags_t lookup, const
     uint32_t host;
     cellar_kernel_files_error_code_t error;
     if (!cellar_kernel_files_open(at.folder, &at.path, open_flags(lookup, how, rights, flags), &host, &error))
-        return wasi_errno(error);
+        return how & __WASI_OFLAGS_CREAT ? wasi_errno(error) : absent_errno(error);
     return wasi_install(host, flags, opened);
 }
 
@@ -65,7 +71,7 @@ wasi_result_t WASI(path_filestat_get)(__wasi_fd_t fd, __wasi_lookupflags_t looku
     cellar_kernel_files_error_code_t error;
     bool follow = lookup & __WASI_LOOKUPFLAGS_SYMLINK_FOLLOW;
     if (!cellar_kernel_files_stat_at(at.folder, &at.path, follow, &found, &error))
-        return wasi_errno(error);
+        return absent_errno(error);
     wasi_stat(&found, stat);
     return OK;
 }
@@ -82,7 +88,7 @@ wasi_result_t WASI(path_filestat_set_times)(__wasi_fd_t fd, __wasi_lookupflags_t
     cellar_kernel_files_error_code_t error;
     bool follow = lookup & __WASI_LOOKUPFLAGS_SYMLINK_FOLLOW;
     bool ok = cellar_kernel_files_set_times_at(at.folder, &at.path, follow, chosen[0], chosen[1], &error);
-    return ok ? OK : wasi_errno(error);
+    return ok ? OK : absent_errno(error);
 }
 
 // The three functions that take one path and give nothing back.
@@ -94,7 +100,9 @@ static wasi_result_t act(path_action_t action, __wasi_fd_t fd, const uint8_t *pa
     if (result != OK)
         return result;
     cellar_kernel_files_error_code_t error;
-    return action(at.folder, &at.path, &error) ? OK : wasi_errno(error);
+    if (action(at.folder, &at.path, &error))
+        return OK;
+    return action == cellar_kernel_files_create_directory ? wasi_errno(error) : absent_errno(error);
 }
 
 wasi_result_t WASI(path_create_directory)(__wasi_fd_t fd, const uint8_t *path, __wasi_size_t length) {
@@ -157,7 +165,7 @@ wasi_result_t WASI(path_readlink)(__wasi_fd_t fd, const uint8_t *path, __wasi_si
     kernel_string_t target;
     cellar_kernel_files_error_code_t error;
     if (!cellar_kernel_files_read_link(at.folder, &at.path, &target, &error))
-        return wasi_errno(error);
+        return absent_errno(error);
     *used = target.len < room ? target.len : room;
     memcpy(buffer, target.ptr, *used);
     kernel_string_free(&target);
