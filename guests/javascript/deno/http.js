@@ -1,10 +1,11 @@
-// node:http and node:https, as far as one request and its answer go: each is a call of the host, as `fetch` is. The answer
-// is there whole before it is read, no redirect is followed, and what is packed stays so, as in Node.
+// node:http and node:https, as far as one request and its answer go: each is a call of the host, as `fetch` is, or of a server
+// in this kernel. The answer is there whole before it is read, no redirect is followed, and what is packed stays so, as in Node.
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
 const { Readable, Writable } = kit.requireBuiltin("stream");
 const { EventEmitter } = kit.requireBuiltin("events");
 const STATUS_CODES = require("deno/status_codes.js");
 const { NETWORK, SERVER, hollow } = require("deno/refusing.js");
+const { make } = require("deno/http_server.js");
 
 const METHODS = ("ACL BIND CHECKOUT CONNECT COPY DELETE GET HEAD LINK LOCK M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MOVE NOTIFY OPTIONS PATCH " +
   "POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH SOURCE SUBSCRIBE TRACE UNBIND UNLINK UNLOCK UNSUBSCRIBE").split(" ");
@@ -258,7 +259,7 @@ function moduleOf(scheme, own) {
     return made;
   };
   const globalAgent = new Agent({ keepAlive: true, scheduling: "lifo", timeout: 5000 });
-  return { ...hollow(scheme.slice(0, -1), SERVER, "Server createServer"), ...own, Agent, globalAgent, get, request };
+  return { ...own, Agent, globalAgent, get, request };
 }
 
 // `new http.ClientRequest(...)` is of `http:` unless its options say otherwise.
@@ -274,8 +275,8 @@ Object.defineProperty(HttpRequest, "name", { value: "ClientRequest" });
 
 module.exports = {
   http: moduleOf("http:", {
-    ...hollow("http", SERVER, "ServerResponse"), ClientRequest: HttpRequest, IncomingMessage, METHODS, OutgoingMessage, STATUS_CODES,
+    ...make(IncomingMessage, OutgoingMessage), ClientRequest: HttpRequest, IncomingMessage, METHODS, OutgoingMessage, STATUS_CODES,
     maxHeaderSize: 16384, setMaxIdleHTTPParsers() {}, validateHeaderName, validateHeaderValue,
   }),
-  https: moduleOf("https:"),
+  https: moduleOf("https:", hollow("https", SERVER, "Server createServer")),
 };

@@ -5,7 +5,7 @@ const TOOLS = "a tool that the host grants (await tool.name({...}))";
 const NETWORK = `there are no sockets; use fetch, when the session was granted network access, or ${TOOLS}`;
 const PROCESSES = "kernels cannot share a server; child_process starts node and python as further kernels";
 const THREADS = "there is one thread; await, Promise.all and parallel([...]) overlap what waits";
-const SERVER = `nothing can listen for connections; use ${TOOLS}`;
+const SERVER = `nothing can listen for connections but http.createServer, for requests of its own kernel; use that, or ${TOOLS}`;
 const ENGINE = "the engine is QuickJS, and this is V8's own";
 const ASK = "no terminal is attached: every cell is a prompt already";
 
