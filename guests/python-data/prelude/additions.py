@@ -42,6 +42,8 @@ def names():
     from _cellar_prelude import datasets, documents, drawing, formats, plots, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
+    # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
+    modules["numpy"].__all__ = [name for name in modules["numpy"].__all__ if name not in ("f2py", "distutils")]
     # It has a stand-in for what it asks of ctypes, such as the addresses of arrays, where there is none.
     sys.modules["numpy._core._internal"].ctypes = None
     # The largest number stands for a choice there, which C code reads as 32 bits; cells are told of another one.
