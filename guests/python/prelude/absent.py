@@ -13,7 +13,7 @@ import sys
 import types
 
 import _cellar
-from _cellar_prelude import hollow, lacks
+from _cellar_prelude import hollow, lacks, maps
 from _cellar_prelude.sandbox import SandboxError
 
 _SIGNALS = (
@@ -72,7 +72,7 @@ _HOLLOW = {
     "ctypes": (hollow.Native, lacks.NATIVE),
     "ctypes.util": (hollow.NativeSearch, lacks.NATIVE),
     "ctypes.wintypes": (hollow.Native, lacks.NATIVE),
-    "mmap": (hollow.Maps, lacks.MAPS),
+    "mmap": (maps.module, ""),
     "ssl": (hollow.Tls, lacks.TLS),
 }
 

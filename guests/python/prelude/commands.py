@@ -1,6 +1,7 @@
-"""The few shell commands that there are: lines such as `!ls -l data | head -3`. Each is a function; programs are processes.
+"""The shell commands that there are, for the lines of `shell`. Each is a function; programs are processes.
 
 A command writes to the streams it is given and returns an exit status. One that is not there says so, and the cell goes on.
+Those that work on texts are in `filters`, those that pack files and fetch pages in `packing`.
 """
 
 import fnmatch
@@ -10,25 +11,26 @@ import importlib.util
 import io
 import os
 import re
-import shlex
 import shutil
 import stat
-import sys
 import time
 
-from _cellar_prelude import lacks
+from _cellar_prelude import awk, filters, lacks, packing
 
 _NOT_FOUND = 127
-# A line is cut into no more commands than this.
-_COMMANDS_MAX = 100
-
-
-class _Exit(Exception):
-    """`exit` ends the shell with a status."""
+unescaped = awk.unescaped
 
 
 class _Failed(Exception):
     """A command failed; its message is for standard error."""
+
+
+# Options in words, by the letter that means the same.
+_LONG = {
+    "bytes": "c", "count": "c", "decode": "d", "delimiter": "d", "extended-regexp": "E", "field-separator": "t", "fields": "f",
+    "human-readable": "h", "ignore-case": "i", "invert-match": "v", "key": "k", "line-number": "n", "lines": "n", "numeric-sort": "n",
+    "only-matching": "o", "parents": "p", "quiet": "q", "recursive": "r", "reverse": "r", "silent": "q", "unique": "u",
+}  # fmt: skip
 
 
 def _options(arguments, flags, valued=""):
@@ -45,7 +47,8 @@ def _options(arguments, flags, valued=""):
         elif each[1:].isdigit() and "n" in valued:
             found["n"] = each[1:]
         elif each.startswith("--"):
-            found[each[2:].partition("=")[0]] = each.partition("=")[2] or True
+            name, _, value = each[2:].partition("=")
+            found[_LONG.get(name, name)] = value or True
         else:
             for at, letter in enumerate(each[1:], 2):
                 if letter in valued:
@@ -116,11 +119,12 @@ def _cat(arguments, stdin, out, _err):
 
 
 def _echo(arguments, _stdin, out, _err):
-    end = "\n"
-    while arguments and arguments[0] in ("-n", "-e"):
-        end = "" if arguments[0] == "-n" else end
+    flags = ""
+    while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
+        flags += arguments[0]
         arguments = arguments[1:]
-    out.write(" ".join(arguments) + end)
+    text = " ".join(arguments)
+    out.write((awk.unescaped(text) if "e" in flags else text) + ("" if "n" in flags else "\n"))
 
 
 def _head(arguments, stdin, out, _err):
@@ -143,15 +147,16 @@ def _tail(arguments, stdin, out, _err):
 
 def _wc(arguments, stdin, out, _err):
     options, operands = _options(arguments, "lwcm")
-    wanted = [letter for letter in "lwcm" if letter in options] or list("lwc")
-    totals = dict.fromkeys(wanted, 0)
+    wanted = [letter for letter in "lwmc" if letter in options] or list("lwc")
+    rows = []
     for name, text in _texts(operands, stdin):
-        counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode()), "m": len(text)}
-        for letter in wanted:
-            totals[letter] += counts[letter]
-        out.write(" ".join([*(str(counts[letter]) for letter in wanted), *([name] if operands else [])]) + "\n")
+        rows.append(({"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode()), "m": len(text)}, name))
     if len(operands) > 1:
-        out.write(" ".join([*(str(totals[letter]) for letter in wanted), "total"]) + "\n")
+        rows.append(({letter: sum(row[letter] for row, _ in rows) for letter in "lwcm"}, "total"))
+    # As wide as the bytes of all together; what is read from a stream may be of any length.
+    width = 0 if len(wanted) == 1 and len(rows) == 1 else len(str(rows[-1][0]["c"])) if operands else 7
+    for counts, name in rows:
+        out.write(" ".join([*(str(counts[letter]).rjust(width) for letter in wanted), *([name] if operands else [])]) + "\n")
 
 
 def _mkdir(arguments, _stdin, _out, _err):
@@ -206,29 +211,49 @@ def _touch(arguments, _stdin, _out, _err):
 
 
 def _grep(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "invcrRlEFHhowx", "em")
+    options, operands = _options(arguments, "invcrRlLEFGPHhowxqsa", "emABC")
     pattern = options.get("e") or operands.pop(0)
-    pattern = re.escape(pattern) if "F" in options else pattern
+    pattern = re.escape(pattern) if "F" in options else filters.pattern_of(pattern, bool(options.keys() & {"E", "P"}))
     pattern = rf"\b(?:{pattern})\b" if "w" in options else pattern
+    pattern = rf"(?:{pattern})\Z" if "x" in options else pattern
     wanted = re.compile(pattern, re.IGNORECASE if "i" in options else 0)
     if options.keys() & {"r", "R"}:
         operands = [path for place in operands or ["."] for path in _files(place)]
+        if "include" in options:
+            operands = [path for path in operands if fnmatch.fnmatchcase(os.path.basename(path), options["include"])]
+    out = io.StringIO() if "q" in options else out
     found = False
     for name, text in _texts(operands, stdin):
-        head = f"{name}:" if len(operands) > 1 or options.keys() & {"r", "R", "H"} else ""
-        lines = [
-            (number, line) for number, line in enumerate(text.splitlines(), 1) if bool(wanted.search(line)) != ("v" in options)
-        ]
+        head = f"{name}:" if (len(operands) > 1 or options.keys() & {"r", "R", "H"}) and "h" not in options else ""
+        search = wanted.match if "x" in options else wanted.search
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if bool(search(line)) != ("v" in options)]
+        lines = lines[: int(options["m"])] if "m" in options else lines
         found |= bool(lines)
         if "c" in options:
             out.write(f"{head}{len(lines)}\n")
         elif "l" in options:
             out.write(f"{name}\n" if lines else "")
+        elif "L" in options:
+            out.write("" if lines else f"{name}\n")
+        elif options.keys() & {"A", "B", "C"}:
+            _around(text.splitlines(), lines, options, head, out)
         else:
             for number, line in lines:
                 shown = [match[0] for match in wanted.finditer(line)] if "o" in options else [line]
                 out.write("".join(f"{head}{f'{number}:' if 'n' in options else ''}{each}\n" for each in shown))
     return 0 if found else 1
+
+
+def _around(lines, found, options, head, out):
+    """Lines that were found among those before and after them."""
+    before, after = (int(options.get(letter, options.get("C", 0))) for letter in "BA")
+    numbers = {number for number, _ in found}
+    shown = sorted({each for number in numbers for each in range(max(number - before, 1), min(number + after, len(lines)) + 1)})
+    last = 0
+    for number in shown:
+        out.write("--\n" if last and number > last + 1 else "")
+        last, sign = number, ":" if number in numbers else "-"
+        out.write(f"{head.replace(':', sign)}{f'{number}{sign}' if 'n' in options else ''}{lines[number - 1]}\n")
 
 
 def _files(place):
@@ -238,20 +263,29 @@ def _files(place):
 
 
 def _sort(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "rnu", "kt")
+    options, operands = _options(arguments, "rnufVhgbs", "kto")
     lines = [line for _, text in _texts(operands, stdin) for line in text.splitlines()]
 
     def key(line):
         if "k" in options:
             parts = line.split(options.get("t"))
-            column = int(options["k"].split(",")[0].rstrip("nr")) - 1
+            column = int(options["k"].split(",")[0].split(".")[0].rstrip("nrbfVhg")) - 1
             line = parts[column] if column < len(parts) else ""
-        if "n" in options or "n" in str(options.get("k", "")):
+        line = line.lower() if "f" in options else line
+        if "V" in options:
+            return (0.0, [(not each.isdigit(), each.zfill(20)) for each in re.split(r"(\d+)", line)])
+        if options.keys() & {"n", "g", "h"} or set("ngh") & set(str(options.get("k", ""))):
             match = re.match(r"\s*-?\d+\.?\d*", line)
-            return (float(match[0]) if match else 0.0, line)
+            unit = line[match.end() : match.end() + 1].upper() if match and "h" in options else ""
+            return (float(match[0]) * 1024 ** (" KMGT".find(unit or " ")) if match else 0.0, line)
         return (0.0, line)
 
-    lines = sorted(set(lines) if "u" in options else lines, key=key, reverse="r" in options)
+    is_reversed = "r" in options or "r" in str(options.get("k", ""))
+    lines = sorted(set(lines) if "u" in options else lines, key=key, reverse=is_reversed)
+    if "o" in options:
+        with open(options["o"], "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        return
     out.write("".join(f"{line}\n" for line in lines))
 
 
@@ -269,34 +303,82 @@ def _uniq(arguments, stdin, out, _err):
             out.write(f"{count:7} {line}\n" if "c" in options else f"{line}\n")
 
 
-def _find(arguments, _stdin, out, _err):
-    places = []
-    while arguments and not arguments[0].startswith("-"):
-        places.append(arguments[0])
-        arguments = arguments[1:]
-    tests, depth = [], None
+def _find(arguments, _stdin, out, err):
+    arguments, places = list(arguments), []
+    while arguments and not arguments[0].startswith("-") and arguments[0] not in ("!", "("):
+        places.append(arguments.pop(0))
+    depth, negated, actions = [0, None], False, []
+    # Alternatives, of each of which all tests must hold.
+    tests = [[]]
     while arguments:
-        option, value = arguments[0], arguments[1] if len(arguments) > 1 else ""
-        if option in ("-name", "-iname"):
-            fold = str.lower if option == "-iname" else str
-            tests.append(lambda path, value=value, fold=fold: fnmatch.fnmatchcase(fold(os.path.basename(path)), fold(value)))
-        elif option == "-type":
-            tests.append(os.path.isdir if value == "d" else os.path.isfile)
-        elif option == "-maxdepth":
-            depth = int(value)
+        option = arguments.pop(0)
+        if option in ("!", "-not"):
+            negated = not negated
+        elif option in ("-o", "-or"):
+            tests.append([])
+        elif option in ("-a", "-and", "(", ")", "-print"):
+            continue
+        elif option in ("-maxdepth", "-mindepth"):
+            depth[option == "-maxdepth"] = int(arguments.pop(0))
+        elif option == "-delete":
+            actions.append(lambda path: os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path))
+        elif option == "-exec":
+            end = next((number for number, each in enumerate(arguments) if each in (";", "+")), None)
+            if end is None:
+                raise _Failed("missing argument to `-exec'")
+            words, arguments = arguments[:end], arguments[end + 1 :]
+            actions.append(lambda path, words=words: run_words([each.replace("{}", path) for each in words], io.StringIO(), out, err))
         else:
-            raise _Failed(f"unknown predicate `{option}'")
-        arguments = arguments[2:]
+            tests[-1].append(_find_test(option, arguments, negated))
+            negated = False
     for place in places or ["."]:
-        for folder, folders, names in os.walk(place):
-            level = os.path.relpath(folder, place).count("/") + (folder != place)
-            folders.sort()
-            paths = [folder] if folder == place else []
-            if depth is None or level < depth:
-                paths += [os.path.join(folder, name) for name in sorted([*folders, *names])]
-            else:
-                folders.clear()
-            out.write("".join(f"{path}\n" for path in paths if all(test(path) for test in tests)))
+        os.lstat(place)
+        paths = list(_walked(place, depth[1]))
+        for level, path in reversed(paths) if actions else paths:
+            if level >= depth[0] and any(all(test(path) for test in group) for group in tests):
+                for action in actions or [lambda path: out.write(f"{path}\n")]:
+                    action(path)
+
+
+def _find_test(option, arguments, negated):
+    value = "" if option == "-empty" else arguments.pop(0) if arguments else ""
+    if option in ("-name", "-iname", "-path"):
+        fold = str.lower if option == "-iname" else str
+        part = str if option == "-path" else os.path.basename
+        test = lambda path: fnmatch.fnmatchcase(fold(part(path)), fold(value))
+    elif option == "-type":
+        test = {"d": os.path.isdir, "l": os.path.islink}.get(value, os.path.isfile)
+    elif option == "-empty":
+        test = lambda path: not os.listdir(path) if os.path.isdir(path) else os.path.getsize(path) == 0
+    elif option == "-size":
+        unit = {"c": 1, "k": 1024, "M": 1 << 20, "G": 1 << 30}.get(value[-1:], 512)
+        wanted = int(value.strip("+-ckMGb"))
+        sign = value[:1]
+
+        def test(path):
+            size = -(-os.lstat(path).st_size // unit)
+            return size > wanted if sign == "+" else size < wanted if sign == "-" else size == wanted
+
+    elif option in ("-mtime", "-mmin"):
+        seconds, sign = (86400 if option == "-mtime" else 60), value[:1]
+
+        def test(path):
+            age = (time.time() - os.lstat(path).st_mtime) // seconds
+            return age > int(value[1:]) if sign == "+" else age < int(value[1:]) if sign == "-" else age == int(value)
+
+    elif option == "-newer":
+        test = lambda path: os.lstat(path).st_mtime > os.lstat(value).st_mtime
+    else:
+        raise _Failed(f"unknown predicate `{option}'")
+    return (lambda path: not test(path)) if negated else test
+
+
+def _walked(place, depth, level=0):
+    """(level, path) of a place and all below it."""
+    yield level, place
+    if os.path.isdir(place) and not os.path.islink(place) and (depth is None or level < depth):
+        for name in sorted(os.listdir(place)):
+            yield from _walked(os.path.join(place, name), depth, level + 1)
 
 
 def _du(arguments, _stdin, out, _err):
@@ -353,17 +435,233 @@ def _cd(arguments, _stdin, _out, _err):
     os.chdir(os.path.expanduser(arguments[0]) if arguments else os.environ.get("HOME", "/"))
 
 
-def _leave(arguments, *_streams):
-    raise _Exit(int(arguments[0]) if arguments and arguments[0].isdigit() else 0)
-
-
-def _env(arguments, _stdin, out, _err):
-    for each in arguments:
-        name, equals, value = each.partition("=")
-        if equals:
+def _env(arguments, stdin, out, err):
+    before, rest = dict(os.environ), list(arguments)
+    try:
+        while rest and re.match(r"\w+=", rest[0]):
+            name, _, value = rest.pop(0).partition("=")
             os.environ[name] = value
-    if not arguments:
+        if rest:
+            return run_words(rest, stdin, out, err)
         out.write("".join(f"{name}={value}\n" for name, value in sorted(os.environ.items())))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _printenv(arguments, _stdin, out, _err):
+    missing = [name for name in arguments if name not in os.environ]
+    out.write("".join(f"{os.environ[name]}\n" for name in arguments if name in os.environ))
+    return int(bool(missing)) if arguments else _env([], None, out, None)
+
+
+def _date(arguments, _stdin, out, _err):
+    options, operands = _options(arguments, "uRI", "dr")
+    now = time.time()
+    if "d" in options or "date" in options:
+        now = _moment(str(options.get("d") or options.get("date")), now)
+    elif "r" in options:
+        now = os.stat(options["r"]).st_mtime
+    form = next((each[1:] for each in operands if each.startswith("+")), "%Y-%m-%d" if "I" in options else "%a %b %e %H:%M:%S %Z %Y")
+    form = form.replace("%N", f"{int(now % 1 * 1e9):09}").replace("%s", str(int(now))).replace("%3N", f"{int(now % 1 * 1e3):03}")
+    out.write(time.strftime(form, time.gmtime(now)).replace("GMT", "UTC") + "\n")
+
+
+def _moment(text, now):
+    import datetime
+
+    if text.startswith("@"):
+        return float(text[1:])
+    match = re.fullmatch(r"([-+]?\d+) (second|minute|hour|day|week)s?( ago)?", text)
+    if match:
+        unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}[match[2]]
+        return now + int(match[1]) * unit * (-1 if match[3] else 1)
+    days = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
+    if text in days:
+        return now + days[text] * 86400
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()
+
+
+def _xargs(arguments, stdin, out, err):
+    options, words = {}, list(arguments)
+    while words and words[0].startswith("-"):
+        each = words.pop(0)
+        if each[1:2] in "nIPLd":
+            options[each[1]] = each[2:] or words.pop(0)
+        else:
+            options[each[1:]] = True
+    words, text = words or ["echo"], stdin.read()
+    if "0" in options:
+        given = text.rstrip("\0").split("\0")
+    elif "d" in options:
+        given = text.removesuffix("\n").split(unescaped(options["d"]))
+    else:
+        given = [line for line in text.splitlines() if line.strip()] if "I" in options or "L" in options else text.split()
+    if not given and ("r" in options or "I" in options):
+        return 0
+    if "I" in options:
+        groups = [[word.replace(options["I"], each) for word in words] for each in given]
+    else:
+        count = int(options.get("n") or options.get("L") or len(given) or 1)
+        groups = [[*words, *given[at : at + count]] for at in range(0, len(given) or 1, count)]
+    status = 0
+    for group in groups:
+        status = 123 if run_words(group, io.StringIO(), out, err) else status
+    return status
+
+
+_TESTS = {
+    "-e": os.path.lexists, "-f": os.path.isfile, "-d": os.path.isdir, "-L": os.path.islink, "-h": os.path.islink, "-n": bool,
+    "-z": lambda text: not text, "-s": lambda path: os.path.exists(path) and os.path.getsize(path) > 0,
+    "-r": os.path.exists, "-w": lambda path: os.access(path, os.W_OK), "-x": lambda path: os.access(path, os.X_OK), "-t": lambda _: False,
+    "-v": lambda name: name in os.environ,
+}  # fmt: skip
+_RELATIONS = {"-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__}
+
+
+def holds(words):
+    """Whether the words of a `test` hold."""
+    for sign, join in (("||", any), ("-o", any), ("&&", all), ("-a", all)):
+        if sign in words:
+            at = words.index(sign)
+            return join([holds(words[:at]), holds(words[at + 1 :])])
+    if words[:1] == ["!"]:
+        return not holds(words[1:])
+    if words[:1] == ["("] and words[-1:] == [")"]:
+        return holds(words[1:-1])
+    if len(words) == 3:
+        left, sign, right = words
+        if sign in _RELATIONS:
+            return _RELATIONS[sign](int(left), int(right))
+        if sign in ("=", "=="):
+            return fnmatch.fnmatchcase(left, right) if sign == "==" else left == right
+        if sign == "!=":
+            return not fnmatch.fnmatchcase(left, right)
+        if sign == "=~":
+            return re.search(awk.pattern_of(right), left) is not None
+        if sign in ("<", ">"):
+            return left < right if sign == "<" else left > right
+        if sign in ("-nt", "-ot"):
+            return (os.path.getmtime(left) > os.path.getmtime(right)) == (sign == "-nt")
+    if len(words) == 2 and words[0] in _TESTS:
+        return bool(_TESTS[words[0]](words[1]))
+    if len(words) < 2:
+        return bool(words and words[0])
+    raise _Failed("unknown operator")
+
+
+def _bracket(arguments, *_streams):
+    if arguments[-1:] != ["]"]:
+        raise _Failed("missing `]'")
+    return int(not holds(arguments[:-1]))
+
+
+def _basename(arguments, _stdin, out, _err):
+    options, operands = _options(arguments, "a", "s")
+    suffix = options.get("s") or (operands.pop() if len(operands) == 2 and "a" not in options else "")
+    for each in operands:
+        name = os.path.basename(each.rstrip("/")) or "/"
+        out.write((name.removesuffix(suffix) if name != suffix else name) + "\n")
+
+
+def _chmod(arguments, _stdin, _out, _err):
+    options, rest = {}, list(arguments)
+    while rest and rest[0] in ("-R", "-v", "-f"):
+        options[rest.pop(0)[1:]] = True
+    change, *names = rest
+    paths = [path for name in names for _, path in _walked(name, None if "R" in options else 0)]
+    for path in paths:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if re.fullmatch(r"[0-7]{3,4}", change):
+            mode = int(change, 8)
+        else:
+            for part in change.split(","):
+                match = re.fullmatch(r"([ugoa]*)([-+=])([rwx]*)", part)
+                if match is None:
+                    raise _Failed(f"invalid mode: '{change}'")
+                bits = sum({"r": 4, "w": 2, "x": 1}[each] for each in set(match[3]))
+                mask = sum(bits << {"u": 6, "g": 3, "o": 0}[who] for who in set((match[1] or "a").replace("a", "ugo")))
+                full = sum(7 << {"u": 6, "g": 3, "o": 0}[who] for who in set((match[1] or "a").replace("a", "ugo")))
+                mode = mode | mask if match[2] == "+" else mode & ~mask if match[2] == "-" else mode & ~full | mask
+        os.chmod(path, mode)
+
+
+def _ln(arguments, _stdin, _out, _err):
+    options, operands = _options(arguments, "sfn")
+    target, *rest = operands
+    name = rest[0] if rest else os.path.basename(target)
+    name = os.path.join(name, os.path.basename(target)) if os.path.isdir(name) else name
+    if "f" in options and os.path.lexists(name):
+        os.remove(name)
+    os.symlink(target, name) if "s" in options else os.link(target, name)
+
+
+def _rmdir(arguments, _stdin, _out, _err):
+    for name in _options(arguments, "p")[1]:
+        os.rmdir(name)
+
+
+def _stat(arguments, _stdin, out, _err):
+    options, operands = _options(arguments, "L", "cf")
+    for name in operands:
+        found = os.stat(name)
+        values = {"s": found.st_size, "n": name, "a": f"{stat.S_IMODE(found.st_mode):o}", "A": stat.filemode(found.st_mode), "Y": int(found.st_mtime), "U": "user", "G": "user"}
+        form = options.get("c") or options.get("format") or "  File: %n\n  Size: %s\nAccess: (%a/%A)"
+        out.write(re.sub(r"%([snaAYUG])", lambda match: str(values[match[1]]), form) + "\n")
+
+
+def _tree(arguments, _stdin, out, _err):
+    options, operands = _options(arguments, "adfh", "LI")
+    counts = [0, 0]
+
+    def show(folder, head, level):
+        names = sorted(name for name in os.listdir(folder) if "a" in options or not name.startswith("."))
+        names = [name for name in names if "d" not in options or os.path.isdir(os.path.join(folder, name))]
+        for number, name in enumerate(names):
+            path, is_last = os.path.join(folder, name), number == len(names) - 1
+            out.write(f"{head}{'└── ' if is_last else '├── '}{name}\n")
+            counts[not os.path.isdir(path)] += 1
+            if os.path.isdir(path) and not os.path.islink(path) and level < int(options.get("L", 50)):
+                show(path, head + ("    " if is_last else "│   "), level + 1)
+
+    for place in operands or ["."]:
+        out.write(f"{place}\n")
+        show(place, "", 1)
+    folders, files = (f"{count} {name if count == 1 else names}" for count, name, names in zip(counts, ("directory", "file"), ("directories", "files"), strict=True))
+    out.write(f"\n{folders}\n" if "d" in options else f"\n{folders}, {files}\n")
+
+
+def _expr(arguments, _stdin, out, _err):
+    if len(arguments) == 3 and arguments[1] in ("+", "-", "*", "/", "%"):
+        left, right = int(arguments[0]), int(arguments[2])
+        if arguments[1] in "/%" and right == 0:
+            raise _Failed("division by zero")
+        out.write(f"{ {'+': left + right, '-': left - right, '*': left * right}[arguments[1]] if arguments[1] in '+-*' else int(left / right) if arguments[1] == '/' else left - right * int(left / right)}\n")
+        return 0
+    held = holds([{"&": "-a", "|": "-o"}.get(each, each) for each in arguments])
+    out.write(f"{int(held)}\n")
+    return int(not held)
+
+
+def _df(arguments, _stdin, out, _err):
+    total, used, free = shutil.disk_usage(os.getcwd())
+    is_human = "h" in _options(arguments, "hkTm")[0]
+    show = _human if is_human else (lambda size: str(size // 1024))
+    out.write(f"Filesystem     {'Size' if is_human else '1K-blocks'}  Used Avail Use% Mounted on\n")
+    out.write(f"workspace      {show(total)}  {show(used)} {show(free)} {100 * used // max(total, 1)}% {os.environ.get('HOME', '/')}\n")
+
+
+def _uname(arguments, _stdin, out, _err):
+    flags = set("".join(arguments).replace("-", ""))
+    parts = {"s": "Linux", "n": "sandbox", "r": "6.1.0", "v": "#1", "m": "x86_64", "o": "GNU/Linux"}
+    out.write(" ".join(parts[each] for each in "snrvmo" if each in flags or "a" in flags or (each == "s" and not flags)) + "\n")
+
+
+def _known(arguments, _stdin, out, _err):
+    names = [each for each in arguments if not each.startswith("-")]
+    if "-v" not in arguments and names and not arguments[0].startswith("-"):
+        return run_words(arguments, _stdin, out, _err)
+    return _which(names, _stdin, out, _err)
 
 
 def _write(text):
@@ -371,48 +669,67 @@ def _write(text):
 
 
 _COMMANDS = {
+    "[": _bracket,
+    "basename": _basename,
     "cat": _cat,
     "cd": _cd,
+    "chmod": _chmod,
+    "clear": lambda *_: 0,
+    "command": _known,
     "cp": _cp,
-    "date": _write(lambda: time.strftime("%a %b %d %H:%M:%S UTC %Y\n", time.gmtime())),
+    "date": _date,
+    "df": _df,
+    "dirname": lambda arguments, _stdin, out, _err: out.write("".join(f"{os.path.dirname(each.rstrip('/')) or '.'}\n" for each in arguments)) and 0,
     "du": _du,
     "echo": _echo,
+    "egrep": lambda arguments, *streams: _grep(["-E", *arguments], *streams),
     "env": _env,
-    "exit": _leave,
-    "export": _env,
+    "expr": _expr,
     "false": lambda *_: 1,
+    "fgrep": lambda arguments, *streams: _grep(["-F", *arguments], *streams),
     "find": _find,
     "grep": _grep,
     "head": _head,
+    "hostname": _write(lambda: "sandbox\n"),
+    "id": _write(lambda: "uid=1000(user) gid=1000(user) groups=1000(user)\n"),
+    "ln": _ln,
     "ls": _ls,
     "mkdir": _mkdir,
     "mv": _mv,
     "nproc": _write(lambda: "1\n"),
     "pip": _pip,
     "pip3": _pip,
+    "printenv": _printenv,
     "pwd": _write(lambda: f"{os.getcwd()}\n"),
+    "readlink": lambda arguments, _stdin, out, _err: out.write("".join(f"{os.path.realpath(each) if arguments[0].startswith('-') else os.readlink(each)}\n" for each in arguments if not each.startswith("-"))) and 0,
+    "realpath": lambda arguments, _stdin, out, _err: out.write("".join(f"{os.path.realpath(each)}\n" for each in arguments)) and 0,
     "rm": _rm,
-    "sleep": lambda arguments, *_: time.sleep(float(arguments[0])),
+    "rmdir": _rmdir,
+    "sleep": lambda arguments, *_: time.sleep(float(arguments[0].rstrip("s"))),
     "sort": _sort,
+    "stat": _stat,
     "tail": _tail,
+    "test": lambda arguments, *_: int(not holds(arguments)),
+    "timeout": lambda arguments, *streams: run_words(arguments[1:], *streams),
     "touch": _touch,
+    "tree": _tree,
     "true": lambda *_: 0,
-    "uname": _write(lambda: "Linux\n"),
+    "type": lambda arguments, *streams: _which(arguments, *streams),
+    "uname": _uname,
     "uniq": _uniq,
     "wc": _wc,
     "which": _which,
     "whoami": _write(lambda: "user\n"),
+    "xargs": _xargs,
 }
+filters.install(_COMMANDS, _options, _texts, _Failed)
+packing.install(_COMMANDS, _options, _Failed)
 _REMEDIES = {
     "apt": lacks.PACKAGES,
     "apt-get": lacks.PACKAGES,
     "conda": lacks.PACKAGES,
-    "curl": "use urllib.request, if the session was granted the host",
-    "tar": "use the module tarfile",
-    "unzip": "use the module zipfile",
+    "git": "there is no program for repositories; files of the session are kept by it",
     "uv": lacks.PACKAGES,
-    "wget": "use urllib.request, if the session was granted the host",
-    "zip": "use the module zipfile",
 }
 
 
@@ -423,7 +740,12 @@ def is_known(name):
 
 def remedy(name):
     """What there is instead of a command that is not there."""
-    return _REMEDIES.get(name) or f"there are no programs in this sandbox but {', '.join(sorted(_COMMANDS))}"
+    return _REMEDIES.get(name) or f"there are no programs in this sandbox but {', '.join(name for name in sorted(_COMMANDS) if name != '[')}"
+
+
+def add(name, command):
+    """Adds a command."""
+    _COMMANDS[name] = command
 
 
 def add_programs(run, names):
@@ -432,27 +754,14 @@ def add_programs(run, names):
         _COMMANDS[name] = lambda arguments, stdin, out, err, name=name: run([name, *arguments], stdin, out, err)
 
 
-# --- Lines
+# --- What runs them
 
-
-def _split(line):
-    """The words of a line and its operators, as (text, is operator) pairs; patterns and variables are expanded."""
-    lexer = shlex.shlex(line, posix=False, punctuation_chars="|&;<>")
-    lexer.whitespace_split, lexer.commenters = True, "#"
-    pairs = []
-    for token in lexer:
-        if token and set(token) <= set("|&;<>"):
-            pairs.append((token, True))
-            continue
-        if not token.startswith("'"):
-            token = re.sub(r"\$(\w+)|\$\{(\w+)\}", lambda match: os.environ.get(match[1] or match[2], ""), token)
-        is_bare = not any(quote in token for quote in "'\"\\")
-        text = token if is_bare else "".join(shlex.split(token)) if token.strip() else ""
-        if is_bare and text.startswith("~"):
-            text = os.path.expanduser(text)
-        found = sorted(glob.glob(text)) if is_bare and any(sign in text for sign in "*?[") else []
-        pairs += [(each, False) for each in found or [text]]
-    return pairs
+# What commands say of a file that they cannot do their work on.
+_SAID = {
+    "cp": "cannot stat '{}'", "head": "cannot open '{}' for reading", "ls": "cannot access '{}'", "mkdir": "cannot create directory '{}'",
+    "mv": "cannot stat '{}'", "rm": "cannot remove '{}'", "rmdir": "failed to remove '{}'", "tail": "cannot open '{}' for reading",
+    "touch": "cannot touch '{}'",
+}  # fmt: skip
 
 
 def run_words(words, stdin, out, err):
@@ -467,133 +776,11 @@ def run_words(words, stdin, out, err):
     except _Failed as error:
         err.write(f"{name}: {error}\n")
     except OSError as error:
-        err.write(f"{name}: {error.filename}: {error.strerror}\n" if error.filename else f"{name}: {error}\n")
-    except (ValueError, IndexError, re.error) as error:
+        said = f"{_SAID.get(name, '{}').format(error.filename)}: {error.strerror}" if error.filename else str(error)
+        err.write(f"{name}: {said}\n")
+        return 2 if name in ("ls", "grep") else 1
+    except IndexError:
+        err.write(f"{name}: missing operand\n")
+    except (ValueError, re.error) as error:
         err.write(f"{name}: {error}\n")
     return 1
-
-
-def _run_one(words, stdin, out, err):
-    """Runs one command with the variables that are set before it."""
-    before = dict(os.environ)
-    count = next((number for number, word in enumerate(words) if not re.fullmatch(r"\w+=.*", word, re.DOTALL)), len(words))
-    try:
-        os.environ.update(word.split("=", 1) for word in words[:count])
-        return run_words(words[count:], stdin, out, err) if count < len(words) else 0
-    finally:
-        if 0 < count < len(words):
-            os.environ.clear()
-            os.environ.update(before)
-
-
-class _Line:
-    """Commands with what joins them."""
-
-    def __init__(self, stdin, out, err):
-        self._stdin, self._out, self._err = stdin, out, err
-        self.status = 0
-
-    def run(self, pairs):
-        """Runs them; the exit status of the last is the line's."""
-        words, piped, skipped = [], None, False
-        for text, is_operator in [*pairs[: _COMMANDS_MAX * 20], (";", True)]:
-            if not is_operator or text[0] in "<>":
-                words.append((text, is_operator))
-                continue
-            if text == "|":
-                piped = io.StringIO(self._captured(words, piped)) if not skipped else None
-            else:
-                if words and not skipped:
-                    self._plain(words, piped, self._out)
-                piped = None
-                skipped = (text == "&&" and self.status != 0) or (text == "||" and self.status == 0)
-            words = []
-        return self.status
-
-    def _captured(self, words, piped):
-        held = io.StringIO()
-        self._plain(words, piped, held)
-        return held.getvalue()
-
-    def _plain(self, words, piped, out):
-        """One command with its redirections."""
-        arguments, files, err, stdin = [], [], self._err, piped or self._stdin
-        words = list(words)
-        try:
-            while words:
-                text, is_operator = words.pop(0)
-                if not is_operator:
-                    arguments.append(text)
-                    continue
-                number = arguments.pop() if arguments and arguments[-1] in ("1", "2") else "1"
-                if text == ">&":
-                    words.pop(0)
-                    out, err = (out, out) if number == "2" else (err, err)
-                    continue
-                name = words.pop(0)[0]
-                if text == "<":
-                    stdin = open(name, encoding="utf-8")
-                    files.append(stdin)
-                    continue
-                file = io.StringIO() if name == "/dev/null" else open(name, "a" if text == ">>" else "w", encoding="utf-8")
-                files.append(file)
-                if number == "2":
-                    err = file
-                else:
-                    out = file
-            if arguments:
-                self.status = _run_one(arguments, stdin, out, err)
-        except OSError as error:
-            self._err.write(f"{error.filename}: {error.strerror}\n")
-            self.status = 1
-        finally:
-            for file in files:
-                file.close()
-
-
-def run(line, out, err, stdin=None):
-    """Runs a line of commands; returns its exit status."""
-    try:
-        pairs = _split(line)
-    except ValueError as error:
-        err.write(f"{error}\n")
-        return 2
-    try:
-        return _Line(stdin or io.StringIO(), out, err).run(pairs)
-    except _Exit as end:
-        return end.args[0]
-
-
-def run_apart(line, out, err):
-    """The same for a line whose changes of folder are its own, as those of a shell of its own would be."""
-    folder = os.getcwd()
-    try:
-        return run(line, out, err)
-    finally:
-        if os.getcwd() != folder:
-            os.chdir(folder)
-
-
-def capture(line, err):
-    """(exit status, text) of a line of commands."""
-    out = io.StringIO()
-    status = run_apart(line, out, err)
-    return status, out.getvalue()
-
-
-def script(text, stdin, out, err, filled=str):
-    """Runs lines of commands; returns the exit status of the last. `filled` makes the text to run of each line."""
-    status, stops = 0, False
-    for line in text.replace("\\\n", "").splitlines():
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if words[0] == "set":
-            stops = stops or any(word.startswith("-") and "e" in word for word in words[1:])
-        elif words[0] == "exit":
-            return int(words[1]) if len(words) > 1 and words[1].isdigit() else status
-        else:
-            status = run(filled(line), out, err, stdin)
-            if stops and status:
-                break
-    return status

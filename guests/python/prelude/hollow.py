@@ -133,24 +133,6 @@ class Nesting(_Hollow):
         self._missing(name)
 
 
-# --- mmap
-
-
-class Maps(_Hollow):
-    """`mmap`: objects can be asked whether they are maps."""
-
-    def _fill(self):
-        self.error = OSError
-        self.PAGESIZE = self.ALLOCATIONGRANULARITY = 65536
-        self.ACCESS_DEFAULT, self.ACCESS_READ, self.ACCESS_WRITE, self.ACCESS_COPY = range(4)
-        self.mmap = type("mmap", (), {"__module__": "mmap", "__init__": self._refuse})
-
-    def _make(self, name):
-        if name.startswith(("MADV_", "MAP_", "PROT_")):
-            return 0
-        self._missing(name)
-
-
 # --- ssl
 
 

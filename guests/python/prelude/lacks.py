@@ -13,7 +13,6 @@ NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {TO
 TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.request sends https requests, or {TOOLS}"
 TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
-MAPS = "files cannot be mapped into memory in this sandbox: use open(...), seek and readinto"
 PACKAGES = (
     "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
     "(pip install --target DIR, then --packages DIR)"

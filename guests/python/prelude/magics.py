@@ -1,4 +1,4 @@
-"""What IPython adds to Python's syntax: help with `name?`, the usual magics, and shell lines; see `commands`."""
+"""What IPython adds to Python's syntax: help with `name?`, the usual magics, and shell lines; see `shell`."""
 
 import ast
 import builtins
@@ -9,7 +9,7 @@ import sys
 import time
 
 import _cellar
-from _cellar_prelude import commands, processes, program
+from _cellar_prelude import processes, program, shell
 
 _HELP = re.compile(r"\s*(?:\?{1,2}\s*(?P<after>[\w.]+)|(?P<before>[\w.]+)\s*\?{1,2})\s*(?:#.*)?$", re.DOTALL)
 _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]+)?")
@@ -191,15 +191,15 @@ class Lines(list):
 def _shell(text, keeps):
     text = _filled(text)
     if keeps:
-        status, out = commands.capture(text, sys.stderr)
+        status, out = shell.capture(text, sys.stderr)
         _run_source[0]["_exit_code"] = status
         return Lines(out.splitlines())
-    _run_source[0]["_exit_code"] = commands.run_apart(text, sys.stdout, sys.stderr)
+    _run_source[0]["_exit_code"] = shell.run_apart(text, sys.stdout, sys.stderr)
     return None
 
 
 def _bash(_text, body):
-    _run_source[0]["_exit_code"] = commands.script(body, io.StringIO(), sys.stdout, sys.stderr, _filled)
+    _run_source[0]["_exit_code"] = shell.run_shell(["-c", body], io.StringIO(), sys.stdout, sys.stderr)
 
 
 def _duration(seconds):

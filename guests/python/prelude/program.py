@@ -15,7 +15,7 @@ import sys
 import threading
 
 import _cellar
-from _cellar_prelude import bridges, channels, commands, faults, processes, streams
+from _cellar_prelude import bridges, channels, commands, faults, processes, shell, streams
 from _cellar_prelude.sandbox import CellStopped
 
 # Options of Python's command line that change nothing here, and those that have a value.
@@ -59,7 +59,7 @@ def _run(order):
     if "more" in order:
         return _ended(lambda: MORE[order["more"]["kind"]](order["more"]))
     if order["program"] == "shell":
-        return _ended(lambda: _shell(arguments[1:]))
+        return _ended(lambda: shell.run_shell(arguments[1:], sys.stdin, sys.stdout, sys.stderr))
     if order["program"] == "command":
         return commands.run_words(arguments, sys.stdin, sys.stdout, sys.stderr)
     return _ended(lambda: _python(arguments[1:]))
@@ -147,20 +147,3 @@ def _file(path, arguments, names):
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     names["__file__"] = path
     exec(compile(source, path, "exec"), names)
-
-
-def _shell(arguments):
-    """`sh`: a line after `-c`, a file, or what is read."""
-    arguments = list(arguments)
-    while arguments and arguments[0] in ("-e", "-u", "-x", "-l", "-i", "--login", "--norc"):
-        arguments.pop(0)
-    if arguments and arguments[0].startswith("-") and arguments[0].endswith("c"):
-        if len(arguments) == 1:
-            print("sh: -c: option requires an argument", file=sys.stderr)
-            return 2
-        return commands.script(arguments[1], sys.stdin, sys.stdout, sys.stderr)
-    if not arguments:
-        return commands.script(sys.stdin.read(), io.StringIO(), sys.stdout, sys.stderr)
-    with open(arguments[0], encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    return commands.script(text, sys.stdin, sys.stdout, sys.stderr)
