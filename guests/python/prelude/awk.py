@@ -50,7 +50,12 @@ class _Unset(_Field):
 
 def unescaped(text):
     """A text with its `\\n` and the like replaced."""
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
+    return re.sub(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|0?([0-7]{1,3})|(.))", _unescaped, text)
+
+
+def _unescaped(match):
+    number = int(match[1] or match[2] or "0", 16) or (int(match[3], 8) if match[3] else 0)
+    return _ESCAPES.get(match[4], match[0]) if match[4] else chr(number)
 
 
 def pattern_of(text):

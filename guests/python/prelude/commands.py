@@ -9,13 +9,14 @@ import glob
 import importlib.metadata
 import importlib.util
 import io
+import itertools
 import os
 import re
 import shutil
 import stat
 import time
 
-from _cellar_prelude import awk, filters, lacks, packing
+from _cellar_prelude import awk, filters, lacks, packing, utilities
 
 _NOT_FOUND = 127
 unescaped = awk.unescaped
@@ -31,6 +32,10 @@ _LONG = {
     "human-readable": "h", "ignore-case": "i", "invert-match": "v", "key": "k", "line-number": "n", "lines": "n", "numeric-sort": "n",
     "only-matching": "o", "parents": "p", "quiet": "q", "recursive": "r", "reverse": "r", "silent": "q", "unique": "u",
 }  # fmt: skip
+
+
+class Unfit(_Failed):
+    """What is asked is no question."""
 
 
 def _options(arguments, flags, valued=""):
@@ -263,30 +268,55 @@ def _files(place):
 
 
 def _sort(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "rnufVhgbs", "kto")
+    # Each `-k` is a key of its own, and the last resort is the whole line.
+    keys, rest, words = [], [], list(arguments)
+    while words:
+        each = words.pop(0)
+        if re.match(r"-k|--key=", each):
+            keys.append(each.partition("=")[2] if each.startswith("--") else each[2:] or words.pop(0))
+        else:
+            rest.append(each)
+    options, operands = _options(rest, "rnufVhgbscCm", "to")
     lines = [line for _, text in _texts(operands, stdin) for line in text.splitlines()]
+    flags, mark = "".join(options.keys() & set("rnfVhgb")), options.get("t")
+    places = [_sort_key(key, flags) for key in keys] or [(0, None, flags)]
 
-    def key(line):
-        if "k" in options:
-            parts = line.split(options.get("t"))
-            column = int(options["k"].split(",")[0].split(".")[0].rstrip("nrbfVhg")) - 1
-            line = parts[column] if column < len(parts) else ""
-        line = line.lower() if "f" in options else line
-        if "V" in options:
-            return (0.0, [(not each.isdigit(), each.zfill(20)) for each in re.split(r"(\d+)", line)])
-        if options.keys() & {"n", "g", "h"} or set("ngh") & set(str(options.get("k", ""))):
-            match = re.match(r"\s*-?\d+\.?\d*", line)
-            unit = line[match.end() : match.end() + 1].upper() if match and "h" in options else ""
-            return (float(match[0]) * 1024 ** (" KMGT".find(unit or " ")) if match else 0.0, line)
-        return (0.0, line)
+    def part(line, place):
+        start, end, flags = place
+        fields = line.split(mark)
+        text = (mark or " ").join(fields[start:end]) if start or end is not None else line
+        text = text.lower() if "f" in flags else text
+        if "V" in flags:
+            return [(not each.isdigit(), each.zfill(20)) for each in re.split(r"(\d+)", text)]
+        if set("nhg") & set(flags):
+            match = re.match(r"\s*-?(?:\d+\.?\d*|\.\d+)" + (r"(?:[eE][-+]?\d+)?" if "g" in flags else ""), text)
+            unit = text[match.end() : match.end() + 1].upper() if match and "h" in flags else ""
+            return float(match[0]) * 1024 ** (" KMGT".find(unit or " ")) if match else 0.0
+        return text
 
-    is_reversed = "r" in options or "r" in str(options.get("k", ""))
-    lines = sorted(set(lines) if "u" in options else lines, key=key, reverse=is_reversed)
-    if "o" in options:
-        with open(options["o"], "w", encoding="utf-8") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        return
-    out.write("".join(f"{line}\n" for line in lines))
+    if "c" in options or "C" in options:
+        return int(any(part(first, places[0]) > part(second, places[0]) for first, second in itertools.pairwise(lines)))
+    if "u" in options:
+        lines = list({tuple(map(str, (part(line, place) for place in places))): line for line in reversed(lines)}.values())[::-1]
+    elif "s" not in options:
+        lines.sort(reverse="r" in flags)
+    for place in reversed(places):
+        lines.sort(key=lambda line, place=place: part(line, place), reverse="r" in place[2])
+    text = "".join(f"{line}\n" for line in lines)
+    if "o" not in options:
+        out.write(text)
+        return 0
+    with open(options["o"], "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+def _sort_key(text, flags):
+    """(first field, field after the last or None, flags) of a key such as `2,3nr`."""
+    match = re.fullmatch(r"(\d+)(?:\.\d+)?([a-zA-Z]*)(?:,(\d+)(?:\.\d+)?([a-zA-Z]*))?", text)
+    if match is None or match[1] == "0":
+        raise _Failed(f"invalid number at field start: '{text}'")
+    return int(match[1]) - 1, int(match[3]) if match[3] else None, match[2] + (match[4] or "") or flags
 
 
 def _uniq(arguments, stdin, out, _err):
@@ -382,10 +412,10 @@ def _walked(place, depth, level=0):
 
 
 def _du(arguments, _stdin, out, _err):
-    options, operands = _options(arguments, "shk", "d")
+    options, operands = _options(arguments, "shkbc", "d")
     for place in operands or ["."]:
         size = sum(os.lstat(path).st_size for path in _files(place))
-        out.write(f"{_human(size) if 'h' in options else (size + 1023) // 1024}\t{place}\n")
+        out.write(f"{_human(size) if 'h' in options else size if 'b' in options else (size + 1023) // 1024}\t{place}\n")
 
 
 def _pip(arguments, _stdin, out, err):
@@ -438,6 +468,12 @@ def _cd(arguments, _stdin, _out, _err):
 def _env(arguments, stdin, out, err):
     before, rest = dict(os.environ), list(arguments)
     try:
+        while rest and rest[0].startswith("-"):
+            option = rest.pop(0)
+            if option in ("-i", "-"):
+                os.environ.clear()
+            elif option == "-u" and rest:
+                os.environ.pop(rest.pop(0), None)
         while rest and re.match(r"\w+=", rest[0]):
             name, _, value = rest.pop(0).partition("=")
             os.environ[name] = value
@@ -476,6 +512,9 @@ def _moment(text, now):
     if match:
         unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}[match[2]]
         return now + int(match[1]) * unit * (-1 if match[3] else 1)
+    match = re.fullmatch(r"(\d{4}-\S+(?: \d\d:\S+)?|now|today|yesterday|tomorrow) ([-+]? ?\d+ \w+(?: ago)?)", text)
+    if match:
+        return _moment(match[2].replace(" ", "", 1) if match[2][1:2] == " " else match[2], _moment(match[1], now))
     days = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
     if text in days:
         return now + days[text] * 86400
@@ -519,11 +558,21 @@ _TESTS = {
 _RELATIONS = {"-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__}
 
 
+def is_test(word):
+    """Whether a word asks something of the one behind it."""
+    return word in _TESTS
+
+
+def is_relation(word):
+    """Whether a word asks something of the two around it."""
+    return word in _RELATIONS or word in ("=", "==", "!=", "=~", "<", ">", "-nt", "-ot", "-ef")
+
+
 def holds(words):
     """Whether the words of a `test` hold."""
-    for sign, join in (("||", any), ("-o", any), ("&&", all), ("-a", all)):
-        if sign in words:
-            at = words.index(sign)
+    for sign, join in (("-o", any), ("-a", all)):
+        if sign in words[1:-1] and len(words) > 3:
+            at = words.index(sign, 1)
             return join([holds(words[:at]), holds(words[at + 1 :])])
     if words[:1] == ["!"]:
         return not holds(words[1:])
@@ -532,28 +581,24 @@ def holds(words):
     if len(words) == 3:
         left, sign, right = words
         if sign in _RELATIONS:
+            for each in (left, right):
+                if not re.fullmatch(r"\s*[-+]?\d{1,18}\s*", each):
+                    raise Unfit(f"{each}: integer expression expected")
             return _RELATIONS[sign](int(left), int(right))
         if sign in ("=", "=="):
-            return fnmatch.fnmatchcase(left, right) if sign == "==" else left == right
+            return left == right
         if sign == "!=":
-            return not fnmatch.fnmatchcase(left, right)
-        if sign == "=~":
-            return re.search(awk.pattern_of(right), left) is not None
+            return left != right
         if sign in ("<", ">"):
             return left < right if sign == "<" else left > right
         if sign in ("-nt", "-ot"):
-            return (os.path.getmtime(left) > os.path.getmtime(right)) == (sign == "-nt")
+            left, right = (os.path.getmtime(each) if os.path.exists(each) else -1 for each in (left, right))
+            return left > right if sign == "-nt" else left < right
     if len(words) == 2 and words[0] in _TESTS:
         return bool(_TESTS[words[0]](words[1]))
     if len(words) < 2:
         return bool(words and words[0])
-    raise _Failed("unknown operator")
-
-
-def _bracket(arguments, *_streams):
-    if arguments[-1:] != ["]"]:
-        raise _Failed("missing `]'")
-    return int(not holds(arguments[:-1]))
+    raise Unfit("unknown operator")
 
 
 def _basename(arguments, _stdin, out, _err):
@@ -631,18 +676,6 @@ def _tree(arguments, _stdin, out, _err):
     out.write(f"\n{folders}\n" if "d" in options else f"\n{folders}, {files}\n")
 
 
-def _expr(arguments, _stdin, out, _err):
-    if len(arguments) == 3 and arguments[1] in ("+", "-", "*", "/", "%"):
-        left, right = int(arguments[0]), int(arguments[2])
-        if arguments[1] in "/%" and right == 0:
-            raise _Failed("division by zero")
-        out.write(f"{ {'+': left + right, '-': left - right, '*': left * right}[arguments[1]] if arguments[1] in '+-*' else int(left / right) if arguments[1] == '/' else left - right * int(left / right)}\n")
-        return 0
-    held = holds([{"&": "-a", "|": "-o"}.get(each, each) for each in arguments])
-    out.write(f"{int(held)}\n")
-    return int(not held)
-
-
 def _df(arguments, _stdin, out, _err):
     total, used, free = shutil.disk_usage(os.getcwd())
     is_human = "h" in _options(arguments, "hkTm")[0]
@@ -657,25 +690,16 @@ def _uname(arguments, _stdin, out, _err):
     out.write(" ".join(parts[each] for each in "snrvmo" if each in flags or "a" in flags or (each == "s" and not flags)) + "\n")
 
 
-def _known(arguments, _stdin, out, _err):
-    names = [each for each in arguments if not each.startswith("-")]
-    if "-v" not in arguments and names and not arguments[0].startswith("-"):
-        return run_words(arguments, _stdin, out, _err)
-    return _which(names, _stdin, out, _err)
-
-
 def _write(text):
     return lambda _arguments, _stdin, out, _err: out.write(text()) and 0
 
 
 _COMMANDS = {
-    "[": _bracket,
     "basename": _basename,
     "cat": _cat,
     "cd": _cd,
     "chmod": _chmod,
     "clear": lambda *_: 0,
-    "command": _known,
     "cp": _cp,
     "date": _date,
     "df": _df,
@@ -684,7 +708,6 @@ _COMMANDS = {
     "echo": _echo,
     "egrep": lambda arguments, *streams: _grep(["-E", *arguments], *streams),
     "env": _env,
-    "expr": _expr,
     "false": lambda *_: 1,
     "fgrep": lambda arguments, *streams: _grep(["-F", *arguments], *streams),
     "find": _find,
@@ -714,7 +737,6 @@ _COMMANDS = {
     "touch": _touch,
     "tree": _tree,
     "true": lambda *_: 0,
-    "type": lambda arguments, *streams: _which(arguments, *streams),
     "uname": _uname,
     "uniq": _uniq,
     "wc": _wc,
@@ -724,6 +746,7 @@ _COMMANDS = {
 }
 filters.install(_COMMANDS, _options, _texts, _Failed)
 packing.install(_COMMANDS, _options, _Failed)
+utilities.install(_COMMANDS, _options, _texts, _Failed, lambda *command: run_words(*command))
 _REMEDIES = {
     "apt": lacks.PACKAGES,
     "apt-get": lacks.PACKAGES,
@@ -740,7 +763,7 @@ def is_known(name):
 
 def remedy(name):
     """What there is instead of a command that is not there."""
-    return _REMEDIES.get(name) or f"there are no programs in this sandbox but {', '.join(name for name in sorted(_COMMANDS) if name != '[')}"
+    return _REMEDIES.get(name) or f"there are no programs in this sandbox but {', '.join(name for name in sorted(_COMMANDS))}"
 
 
 def add(name, command):
@@ -775,6 +798,7 @@ def run_words(words, stdin, out, err):
         return command(words[1:], stdin, out, err) or 0
     except _Failed as error:
         err.write(f"{name}: {error}\n")
+        return 2 if isinstance(error, Unfit) else 1
     except OSError as error:
         said = f"{_SAID.get(name, '{}').format(error.filename)}: {error.strerror}" if error.filename else str(error)
         err.write(f"{name}: {said}\n")

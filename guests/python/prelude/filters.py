@@ -372,7 +372,10 @@ def install(table, options_of, texts_of, failed):
         count = len(re.findall(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]", form))
         while True:
             group, values = values[:count], values[count:]
-            out.write(awk.printf(form.replace("%b", "%s"), [awk._Field(each) for each in group]))
+            kinds = re.findall(r"%[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])", form)
+            changes = {"b": awk.unescaped, "q": lambda text: re.sub(r"([^\w@%+=:,./-])", r"\\\1", text) or "''"}
+            group = [changes.get(kind, str)(each) for kind, each in zip(kinds, group, strict=False)]
+            out.write(awk.printf(re.sub(r"(%[-+ #0]*\d*(?:\.\d+)?)[bq]", r"\1s", form), [awk._Field(each) for each in group]))
             if not values or not count:
                 break
 

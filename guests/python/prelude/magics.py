@@ -198,8 +198,13 @@ def _shell(text, keeps):
     return None
 
 
-def _bash(_text, body):
-    _run_source[0]["_exit_code"] = shell.run_shell(["-c", body], io.StringIO(), sys.stdout, sys.stderr)
+def _bash(text, body):
+    status = shell.run_shell(["-c", body], io.StringIO(), sys.stdout, sys.stderr)
+    _run_source[0]["_exit_code"] = status
+    if status and "--no-raise-error" not in text.split():
+        import subprocess
+
+        raise subprocess.CalledProcessError(status, body.encode())
 
 
 def _duration(seconds):

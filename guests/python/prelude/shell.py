@@ -1,32 +1,28 @@
 """The shell of lines such as `!ls data | head -3`, of `%%bash` cells, and of processes: what joins the commands of `commands`.
 
-A text is read into a tree: lists, pipelines, loops, choices, functions. What a word comes to is found when its command runs.
-The commands of a pipeline run one after another, each when the one before it has ended.
+The commands of a pipeline run one after another, each when the one before it has ended; what is put in the background
+with `&` has ended when the next command begins.
 """
 
-import ast
-import fnmatch
-import glob
 import io
-import operator
 import os
 import re
 import sys
+import time
 
-from _cellar_prelude import commands
+from _cellar_prelude import awk, commands
+from _cellar_prelude.arithmetic import Bad
+from _cellar_prelude.shell_syntax import ASSIGNMENT, Reader, Unreadable, tokens
+from _cellar_prelude.shell_words import Unset, Variables, fits_pattern
 
-# Commands that call each other may be nested this deep.
-_DEPTH_MAX = 60
-# A loop over a range such as {1..100} has no more words than this.
-_WORDS_MAX = 100_000
-_OPERATORS = (";;", "&&", "||", "<<-", "<<<", "<<", ">>", ">|", "&>>", "&>", ">&", "<&", "|&", ";", "&", "|", "<", ">", "(", ")")
-_OPERATORS = tuple(sorted(_OPERATORS, key=len, reverse=True))
-_REDIRECTIONS = frozenset(("<<-", "<<<", "<<", ">>", ">|", "&>>", "&>", ">&", "<&", "<", ">"))
-_CLOSING = frozenset(("then", "do", "done", "fi", "elif", "else", "esac", "}"))
-
-
-class _Bad(Exception):
-    """A text that is no script; the words are for standard error."""
+# Commands may be nested this deep.
+_DEPTH_MAX = 300
+# A command of a pipeline writes no more than this many characters into it.
+_PIPE_MAX = 64 << 20
+# What the status is of a command whose output nobody reads any more.
+_BROKEN_PIPE = 141
+_DECLARING = frozenset(("declare", "export", "local", "readonly", "typeset"))
+_OPTIONS = {"e": "errexit", "u": "nounset", "x": "xtrace", "f": "noglob"}
 
 
 class Exit(Exception):
@@ -41,491 +37,218 @@ class _Leave(Exception):
         self.kind, self.value = kind, value
 
 
-# --- Reading
+class _Broken(Exception):
+    """What is written is not read any more."""
 
 
-def _closing(text, at, opened, closed):
-    """Where the bracket that is opened before `at` is closed, past quotes and inner ones."""
-    depth = 1
-    while at < len(text):
-        sign = text[at]
-        if sign == "\\":
-            at += 1
-        elif sign == "'" and opened != "{":
-            at = text.find("'", at + 1)
-            if at < 0:
-                break
-        elif sign == opened:
-            depth += 1
-        elif sign == closed:
-            depth -= 1
-            if depth == 0:
-                return at
-        at += 1
-    raise _Bad(f"unexpected EOF while looking for matching `{closed}'")
+class _Pipe(io.StringIO):
+    """What a command writes for the next one, which reads so many lines of it."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self._lines = lines
+
+    def write(self, text):
+        count = super().write(text)
+        if self._lines is not None:
+            self._lines -= text.count("\n")
+            if self._lines <= 0:
+                raise _Broken
+        if self.tell() > _PIPE_MAX:
+            raise Bad(f"a pipe holds at most {_PIPE_MAX} characters")
+        return count
 
 
-def _word_end(text, at):
-    """Where a word ends that begins at `at`."""
-    while at < len(text):
-        sign = text[at]
-        if sign in " \t\n;|&<>()":
-            return at
-        if sign == "\\":
-            at += 2
-        elif sign == "'":
-            end = text.find("'", at + 1)
-            if end < 0:
-                raise _Bad("unexpected EOF while looking for matching `''")
-            at = end + 1
-        elif sign == '"':
-            at = _quote_end(text, at + 1) + 1
-        elif sign == "`":
-            end = text.find("`", at + 1)
-            if end < 0:
-                raise _Bad("unexpected EOF while looking for matching ``'")
-            at = end + 1
-        elif text.startswith(("$(", "${"), at):
-            at = _closing(text, at + 2, text[at + 1], ")" if text[at + 1] == "(" else "}") + 1
+class _Streams:
+    """Where commands read and write: standard input, output and error, and the files of other numbers."""
+
+    def __init__(self, stdin, out, err, others=()):
+        self.stdin, self.out, self.err, self.others = stdin, out, err, dict(others)
+
+    def copy(self):
+        """The same streams, to be changed for one command."""
+        return _Streams(self.stdin, self.out, self.err, self.others)
+
+    def get(self, number):
+        """The stream of a number."""
+        stream = {"0": self.stdin, "1": self.out, "2": self.err}.get(number) or self.others.get(number)
+        if stream is None:
+            raise OSError(9, "Bad file descriptor", number)
+        return stream
+
+    def set(self, number, stream):
+        """Changes the stream of a number."""
+        names = {"0": "stdin", "1": "out", "2": "err"}
+        if number in names:
+            setattr(self, names[number], stream)
         else:
-            at += 1
-    return at
+            self.others[number] = stream
 
 
-def _quote_end(text, at):
-    while at < len(text):
-        if text[at] == "\\":
-            at += 2
-        elif text.startswith(("$(", "${"), at):
-            at = _closing(text, at + 2, text[at + 1], ")" if text[at + 1] == "(" else "}") + 1
-        elif text[at] == '"':
-            return at
-        else:
-            at += 1
-    raise _Bad("unexpected EOF while looking for matching `\"'")
-
-
-def _tokens(text):
-    """(is operator, text) of each; a line's end is an operator; the text of a `<<` is the word behind it, as a list.
-
-    What cannot be read is the last of them, as the error.
-    """
-    found = []
-    try:
-        _read_tokens(text.replace("\\\n", ""), found)
-    except _Bad as error:
-        found.append((True, error))
-    return found
-
-
-def _read_tokens(text, found):
-    at, awaited = 0, []
-    while at < len(text):
-        sign = text[at]
-        if sign in " \t\r":
-            at += 1
-        elif sign == "#":
-            end = text.find("\n", at)
-            at = len(text) if end < 0 else end
-        elif sign == "\n":
-            found.append((True, "\n"))
-            at += 1
-            for place, folds, mark in awaited:
-                at = _read_here(text, at, found, place, folds, mark)
-            awaited = []
-        else:
-            # `2>` is a redirection with its number.
-            number = re.compile(r"\d(?=[<>])").match(text, at)
-            kind = next((each for each in _OPERATORS if text.startswith(each, at + (number is not None))), None)
-            if kind is not None and (number is None or kind in _REDIRECTIONS):
-                found.append((True, (number[0] if number else "") + kind))
-                at += len(found[-1][1])
-                continue
-            end = _word_end(text, at)
-            if found and found[-1] in ((True, "<<"), (True, "<<-")):
-                awaited.append((len(found), found[-1][1] == "<<-", text[at:end]))
-            found.append((False, text[at:end]))
-            at = end
-
-
-def _read_here(text, at, found, place, folds, mark):
-    lines, end = [], re.sub(r"['\"\\]", "", mark)
-    while at < len(text):
-        stop = text.find("\n", at)
-        stop = len(text) if stop < 0 else stop
-        line, at = text[at:stop], stop + 1
-        line = line.lstrip("\t") if folds else line
-        if line == end:
-            break
-        lines.append(f"{line}\n")
-    found[place] = (False, [end == mark, "".join(lines)])
-    return min(at, len(text))
-
-
-class _Reader:
-    """Makes a tree of tokens. A node is (kind, ...)."""
-
-    def __init__(self, tokens):
-        self._tokens, self._at = tokens, 0
-
-    def _peek(self):
-        token = self._tokens[self._at] if self._at < len(self._tokens) else (True, "")
-        if isinstance(token[1], _Bad):
-            raise token[1]
-        return token
-
-    def _is_word(self, *words):
-        token = self._peek()
-        return not token[0] and token[1] in words
-
-    def _is(self, *kinds):
-        token = self._peek()
-        return token[0] and token[1] in kinds
-
-    def _take(self):
-        token = self._peek()
-        self._at += 1
-        return token[1]
-
-    def _need(self, word):
-        if self._peek()[1] != word:
-            near = self._peek()[1]
-            raise _Bad("unexpected end of file" if near == "" else f"near unexpected token `{'newline' if near == chr(10) else near}'")
-        self._take()
-
-    def _skip_lines(self):
-        while self._is("\n", ";"):
-            self._take()
-
-    def lines(self):
-        """The tree of each line, or of the lines that belong together, as they are asked for."""
-        self._skip_lines()
-        while self._at < len(self._tokens):
-            parts = []
-            while self._at < len(self._tokens) and not self._is("\n"):
-                parts.append(self._chain())
-                if not self._is(";", "\n", "&", ""):
-                    raise _Bad(f"near unexpected token `{self._peek()[1]}'")
-                while self._is(";", "&"):
-                    self._take()
-            yield ("list", parts)
-            self._skip_lines()
-
-    def list(self):
-        """Commands up to a word or sign that closes something."""
-        parts = []
-        self._skip_lines()
-        while self._at < len(self._tokens) and not self._is(")", ";;") and not self._is_word(*_CLOSING):
-            parts.append(self._chain())
-            if not self._is(";", "\n", "&"):
-                break
-            while self._is(";", "\n", "&"):
-                self._take()
-        return ("list", parts)
-
-    def _chain(self):
-        tree = self._pipeline()
-        while self._is("&&", "||"):
-            kind = self._take()
-            self._skip_lines()
-            tree = (kind, tree, self._pipeline())
-        return tree
-
-    def _pipeline(self):
-        negated = self._is_word("!")
-        if negated:
-            self._take()
-        parts = [self._command()]
-        while self._is("|", "|&"):
-            self._take()
-            self._skip_lines()
-            parts.append(self._command())
-        tree = parts[0] if len(parts) == 1 else ("pipe", parts)
-        return ("!", tree) if negated else tree
-
-    def _command(self):
-        compound = {"if": self._if, "for": self._for, "while": self._while, "until": self._while, "case": self._case, "{": self._group}
-        if self._is("(") and self._tokens[self._at + 1 : self._at + 2] == [(True, "(")]:
-            tree = ("let", " ".join(self._numbers()))
-        elif self._is("("):
-            self._take()
-            tree = ("apart", self.list())
-            self._need(")")
-        elif not self._peek()[0] and isinstance(self._peek()[1], str) and self._peek()[1] in compound:
-            tree = compound[self._peek()[1]]()
-        elif self._is_word("[["):
-            tree = self._condition()
-        else:
-            return self._simple()
-        targets = self._redirections()
-        return ("with", tree, targets) if targets else tree
-
-    def _redirections(self):
-        found = []
-        while self._peek()[0] and self._peek()[1].lstrip("012") in _REDIRECTIONS and self._peek()[1]:
-            kind = self._take()
-            found.append((kind, self._take()))
-        return found
-
-    def _simple(self):
-        words, targets = [], []
-        while True:
-            targets += self._redirections()
-            token = self._peek()
-            if token[0]:
-                break
-            words.append(self._take())
-            if len(words) == 1 and self._is("(") and self._tokens[self._at + 1 : self._at + 2] == [(True, ")")]:
-                self._at += 2
-                self._skip_lines()
-                return ("function", words[0], self._command())
-        if words[:1] == ["function"] and len(words) > 1:
-            self._skip_lines()
-            return ("function", words[1], self._command())
-        if not words and not targets:
-            self._need("\0")
-        tree = ("run", words)
-        return ("with", tree, targets) if targets else tree
-
-    def _condition(self):
-        self._take()
-        words = []
-        while not self._is_word("]]"):
-            if self._at >= len(self._tokens):
-                raise _Bad("unexpected end of file")
-            words.append(self._peek())
-            self._take()
-        self._take()
-        return ("test", words)
-
-    def _if(self):
-        self._take()
-        choices, other = [], None
-        condition = self.list()
-        self._need("then")
-        choices.append((condition, self.list()))
-        while self._is_word("elif"):
-            self._take()
-            condition = self.list()
-            self._need("then")
-            choices.append((condition, self.list()))
-        if self._is_word("else"):
-            self._take()
-            other = self.list()
-        self._need("fi")
-        return ("if", choices, other)
-
-    def _for(self):
-        self._take()
-        if self._is("("):
-            return self._for_numbers()
-        name, words = self._take(), None
-        self._skip_lines()
-        if self._is_word("in"):
-            self._take()
-            words = []
-            while not self._peek()[0]:
-                words.append(self._take())
-        self._skip_lines()
-        self._need("do")
-        body = self.list()
-        self._need("done")
-        return ("for", name, words, body)
-
-    def _for_numbers(self):
-        """`for ((i=0; i<3; i++))`."""
-        parts = self._numbers()
-        self._skip_lines()
-        self._need("do")
-        body = self.list()
-        self._need("done")
-        return ("count", [*parts, "", ""][:3], body)
-
-    def _numbers(self):
-        """The expressions between `((` and `))`."""
-        self._take()
-        self._need("(")
-        parts, depth = [""], 0
-        while depth or not self._is(")"):
-            if self._at >= len(self._tokens):
-                raise _Bad("unexpected end of file")
-            token = self._take()
-            depth += (token == "(") - (token == ")")
-            if token == ";":
-                parts.append("")
-            else:
-                parts[-1] += token
-        self._need(")")
-        self._need(")")
-        return parts
-
-    def _while(self):
-        until = self._take() == "until"
-        condition = self.list()
-        self._need("do")
-        body = self.list()
-        self._need("done")
-        return ("while", condition, body, until)
-
-    def _case(self):
-        self._take()
-        word, choices = self._take(), []
-        self._skip_lines()
-        self._need("in")
-        self._skip_lines()
-        while not self._is_word("esac"):
-            if self._is("("):
-                self._take()
-            patterns = [self._take()]
-            while self._is("|"):
-                self._take()
-                patterns.append(self._take())
-            self._need(")")
-            choices.append((patterns, self.list()))
-            if self._is(";;"):
-                self._take()
-            self._skip_lines()
-        self._take()
-        return ("case", word, choices)
-
-    def _group(self):
-        self._take()
-        tree = self.list()
-        self._need("}")
-        return tree
-
-
-# --- Numbers
-
-_ARITHMETIC = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # fmt: skip
-# Exponents and shifts stay below this.
-_POWER_MAX = 64
-
-
-def _number(tree, value_of):
-    """What a tree of Python's comes to, by the shell's rules for whole numbers."""
-    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
-        return int(tree.value)
-    if isinstance(tree, ast.Name):
-        return value_of(tree.id)
-    if isinstance(tree, ast.UnaryOp):
-        value = _number(tree.operand, value_of)
-        return {ast.USub: -value, ast.UAdd: value, ast.Not: int(not value), ast.Invert: ~value}[type(tree.op)]
-    if isinstance(tree, ast.BoolOp):
-        values = [_number(each, value_of) for each in tree.values]
-        return int(all(values) if isinstance(tree.op, ast.And) else any(values))
-    if isinstance(tree, ast.IfExp):
-        return _number(tree.body if _number(tree.test, value_of) else tree.orelse, value_of)
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
-        left, right, kind = _number(tree.left, value_of), _number(tree.comparators[0], value_of), type(tree.ops[0])
-        return int(_ARITHMETIC[kind](left, right))
-    if isinstance(tree, ast.BinOp):
-        left, right, kind = _number(tree.left, value_of), _number(tree.right, value_of), type(tree.op)
-        if kind in (ast.FloorDiv, ast.Mod):
-            if right == 0:
-                raise _Bad("division by 0")
-            whole = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return whole if kind is ast.FloorDiv else left - right * whole
-        if kind in (ast.Pow, ast.LShift, ast.RShift) and not 0 <= right < _POWER_MAX:
-            raise _Bad("exponent out of range")
-        # Numbers have 64 bits.
-        return (_ARITHMETIC[kind](left, right) + 2**63) % 2**64 - 2**63
-    raise _Bad("syntax error in an arithmetic expression")
-
-
-# --- Running
-
-
-class Shell:
+class Shell(Variables):
     """A shell: its variables, functions, arguments, and the status of its last command."""
 
-    def __init__(self, arguments=(), name="sh"):
-        self.status, self.arguments, self._stops = 0, [name, *arguments], False
-        self._names, self._functions, self._depth = {}, {}, 0
+    def __init__(self, arguments=(), name="bash"):
+        super().__init__()
+        self.arguments = [name, *arguments]
+        self.functions, self.traps, self.made, self.folders, self.last_job, self.jobs = {}, {}, [], [], 0, {}
+        self._depth, self._guards, self._files, self._option_at = 0, 0, [], 1
 
     def run(self, text, stdin, out, err):
-        """Runs a text; its exit status."""
+        """Runs a text to its end; its exit status."""
+        io_ = _Streams(stdin, out, err)
         try:
-            # As in any shell, lines are run before the next is read.
-            for tree in _Reader(_tokens(text)).lines():
-                self._run(tree, stdin, out, err)
-        except _Bad as error:
-            err.write(f"sh: syntax error: {error}\n")
-            self.status = 2
+            self._whole(text, io_)
+            trap, self._guards = self.traps.pop("EXIT", None), 0
+            if trap:
+                status = self.status
+                self._whole(trap, io_)
+                self.status = status if self.status in (0, status) else self.status
+        finally:
+            for file in self._files:
+                file.close()
+            for name in self.made:
+                os.remove(name)
+            self.made.clear()
+        return self.status
+
+    def _whole(self, text, io_):
+        try:
+            self.lines(text, io_)
+        except Bad as error:
+            io_.err.write(f"bash: {error}\n")
+            self.status = 2 if isinstance(error, Unreadable) else 1
+        except Unset as error:
+            io_.err.write(f"bash: {error}\n")
+            self.status = 1
+        except RecursionError:
+            io_.err.write("bash: commands are nested too deep\n")
+            self.status = 1
         except Exit as end:
             self.status = end.args[0]
         except _Leave as end:
             self.status = end.value if end.kind == "return" else 0
-        return self.status
 
-    def _run(self, tree, stdin, out, err):
+    def lines(self, text, io_):
+        """Runs a text within this shell. As in any shell, lines are run before the next is read."""
+        for tree in Reader(tokens(text)).lines():
+            self._run(tree, io_)
+
+    def _run(self, tree, io_):
         self._depth += 1
         try:
             if self._depth > _DEPTH_MAX:
-                raise _Bad("commands are nested too deep")
-            getattr(self, _NODES[tree[0]])(tree, stdin, out, err)
+                raise Bad("commands are nested too deep")
+            getattr(self, _NODES[tree[0]])(tree, io_)
         finally:
             self._depth -= 1
 
-    def _list(self, tree, stdin, out, err):
-        for each in tree[1]:
-            self._run(each, stdin, out, err)
-            if self._stops and self.status and each[0] not in ("&&", "||", "!", "if", "while"):
-                raise Exit(self.status)
+    def _checked(self, status):
+        """Takes the status of a command, which ends the shell after `set -e`."""
+        self.status = status
+        if status and not self._guards:
+            if "ERR" in self.traps and "in ERR" not in self.options:
+                self.options.add("in ERR")
+                self.lines(self.traps["ERR"], self._err_streams)
+                self.options.discard("in ERR")
+                self.status = status
+            if "errexit" in self.options:
+                raise Exit(status)
 
-    def _chain(self, tree, stdin, out, err):
-        self._run(tree[1], stdin, out, err)
-        if (self.status == 0) == (tree[0] == "&&"):
-            self._run(tree[2], stdin, out, err)
-
-    def _not(self, tree, stdin, out, err):
-        self._run(tree[1], stdin, out, err)
-        self.status = int(self.status == 0)
-
-    def _pipe(self, tree, stdin, out, err):
-        *first, last = tree[1]
-        for each in first:
-            held = io.StringIO()
-            self._apart((None, each), stdin, held, err)
-            stdin = io.StringIO(held.getvalue())
-        self._apart((None, last), stdin, out, err)
-
-    def _apart(self, tree, stdin, out, err):
-        """Runs it as a shell of its own would: what it sets is gone afterwards."""
-        names, folder = dict(self._names), os.getcwd()
+    def _guarded(self, tree, io_):
+        self._guards += 1
         try:
-            self._run(tree[1], stdin, out, err)
+            self._run(tree, io_)
+        finally:
+            self._guards -= 1
+        return self.status == 0
+
+    def _list(self, tree, io_):
+        for each in tree[1]:
+            self._run(each, io_)
+
+    def _chain(self, tree, io_):
+        if self._guarded(tree[1], io_) == (tree[0] == "&&"):
+            self._run(tree[2], io_)
+
+    def _not(self, tree, io_):
+        self.status = int(self._guarded(tree[1], io_))
+
+    def _timed(self, tree, io_):
+        start = time.monotonic()
+        self._run(tree[1], io_)
+        spent = f"{int((time.monotonic() - start) // 60)}m{(time.monotonic() - start) % 60:.3f}s"
+        io_.err.write(f"\nreal\t{spent}\nuser\t{spent}\nsys\t0m0.000s\n")
+
+    def _back(self, tree, io_):
+        streams = io_.copy()
+        streams.stdin = io.StringIO()
+        self._inside(tree[1], streams)
+        self.last_job = os.getpid() + len(self.jobs) + 1
+        self.jobs[str(self.last_job)] = self.status
+        self.status = 0
+
+    def _pipe(self, tree, io_):
+        *first, last = tree[1]
+        streams, statuses = io_.copy(), []
+        for each, after in zip(first, tree[1][1:], strict=True):
+            streams.out = _Pipe(_lines_read(after))
+            try:
+                self._inside(each, streams)
+            except _Broken:
+                self.status = _BROKEN_PIPE
+            statuses.append(self.status)
+            streams.stdin = io.StringIO(streams.out.getvalue())
+        streams.out = io_.out
+        self._inside(last, streams)
+        self.statuses = [*statuses, self.status]
+        failed = [status for status in self.statuses if status]
+        self._checked(failed[-1] if failed and "pipefail" in self.options else self.status)
+
+    def _inside(self, tree, io_):
+        """Runs it as a shell of its own would: what it sets is gone afterwards."""
+        kept = {name: getattr(self, name) for name in ("scopes", "kinds", "options", "arguments", "functions", "traps", "folders")}
+        folder, environment = os.getcwd(), dict(os.environ)
+        self.scopes = [{name: dict(value) if isinstance(value, dict) else value for name, value in scope.items()} for scope in self.scopes]
+        self.kinds, self.options, self.functions = dict(self.kinds), set(self.options), dict(self.functions)
+        self.traps, self.folders = {}, list(self.folders)
+        try:
+            self._run(tree, io_.copy())
+            if "EXIT" in self.traps:
+                self.lines(self.traps["EXIT"], io_)
         except Exit as end:
             self.status = end.args[0]
+            if "EXIT" in self.traps:
+                self.lines(self.traps["EXIT"], io_)
+                self.status = end.args[0]
+        except Unset as error:
+            io_.err.write(f"bash: {error}\n")
+            self.status = 1
         finally:
-            self._names = names
+            for name, value in kept.items():
+                setattr(self, name, value)
+            if dict(os.environ) != environment:
+                os.environ.clear()
+                os.environ.update(environment)
             if os.getcwd() != folder:
                 os.chdir(folder)
 
-    def _holds(self, tree, stdin, out, err):
-        stops, self._stops = self._stops, False
-        try:
-            self._run(tree, stdin, out, err)
-        finally:
-            self._stops = stops
-        return self.status == 0
+    def _apart(self, tree, io_):
+        self._inside(tree[1], io_)
+        self._checked(self.status)
 
-    def _if(self, tree, stdin, out, err):
+    def _if(self, tree, io_):
         for condition, body in tree[1]:
-            if self._holds(condition, stdin, out, err):
-                return self._run(body, stdin, out, err)
+            if self._guarded(condition, io_):
+                return self._run(body, io_)
         self.status = 0
         if tree[2] is not None:
-            self._run(tree[2], stdin, out, err)
+            self._run(tree[2], io_)
 
-    def _turn(self, body, stdin, out, err):
+    def _turn(self, body, io_):
         """Runs the body of a loop once; whether the loop goes on."""
         try:
-            self._run(body, stdin, out, err)
+            self._run(body, io_)
         except _Leave as end:
             if end.kind == "return":
                 raise
@@ -534,482 +257,642 @@ class Shell:
             return end.kind == "continue"
         return True
 
-    def _for(self, tree, stdin, out, err):
+    def _for(self, tree, io_):
         words = self.arguments[1:] if tree[2] is None else self.words(tree[2])
         self.status = 0
         for word in words:
             self.set(tree[1], word)
-            if not self._turn(tree[3], stdin, out, err):
+            if not self._turn(tree[3], io_):
                 break
 
-    def _count(self, tree, stdin, out, err):
+    def _count(self, tree, io_):
         begin, condition, step = tree[1]
         self.number(begin)
+        self.status = 0
         while not condition.strip() or self.number(condition):
-            if not self._turn(tree[2], stdin, out, err):
+            if not self._turn(tree[2], io_):
                 break
             self.number(step)
 
-    def _while(self, tree, stdin, out, err):
-        while self._holds(tree[1], stdin, out, err) != tree[3]:
-            if not self._turn(tree[2], stdin, out, err):
+    def _while(self, tree, io_):
+        status = 0
+        while self._guarded(tree[1], io_) != tree[3]:
+            self.status = 0
+            if not self._turn(tree[2], io_):
+                status = 0
                 break
+            status = self.status
+        self.status = status
+
+    def _case(self, tree, io_):
+        word, falls = self.text(tree[1]), False
+        self.status = 0
+        for patterns, body, end in tree[2]:
+            if falls or any(fits_pattern(word, self.pattern(each)) for each in patterns):
+                self._run(body, io_)
+                if end == ";;":
+                    return
+                falls = end == ";&"
+
+    def _function(self, tree, _io):
+        self.functions[tree[1]] = tree[2]
         self.status = 0
 
-    def _case(self, tree, stdin, out, err):
-        word = self.text(tree[1])
-        for patterns, body in tree[2]:
-            if any(fnmatch.fnmatchcase(word, self.text(each)) for each in patterns):
-                return self._run(body, stdin, out, err)
-        self.status = 0
+    def _let(self, tree, _io):
+        self._checked(int(not self.number(tree[1])))
 
-    def _function(self, tree, _stdin, _out, _err):
-        self._functions[tree[1]] = tree[2]
-        self.status = 0
+    # Conditions
 
-    def _let(self, tree, *_streams):
-        self.status = int(not self.number(tree[1]))
-
-    def _test(self, tree, _stdin, _out, _err):
+    def _test(self, tree, _io):
         """`[[ … ]]`, whose words are not split."""
-        words = []
-        for is_operator, text in tree[1]:
-            words.append(text if is_operator else self.text(text))
-        self.status = int(not commands.holds(words))
-
-    def _with(self, tree, stdin, out, err):
-        files = []
+        words = list(tree[1])
         try:
-            for kind, target in tree[2]:
-                number, kind = (kind[0], kind[1:]) if kind[0] in "012" else ("", kind)
-                if kind in ("<<", "<<-", "<<<"):
-                    if kind == "<<<":
-                        text = self.text(target) + "\n"
-                    else:
-                        text = self._filled(target[1]) if target[0] else target[1]
-                    stdin = io.StringIO(text)
-                    continue
-                name = self.text(target)
-                if kind == ">&" and name in ("1", "2"):
-                    chosen = out if name == "1" else err
-                    out, err = (out, chosen) if number == "2" else (chosen, err)
-                    continue
-                mode = "r" if kind == "<" else "a" if kind.endswith(">>") else "w"
-                file = io.StringIO() if name == "/dev/null" else open(name, mode, encoding="utf-8", errors="replace")
-                files.append(file)
-                if kind == "<":
-                    stdin = file
-                elif number == "2":
-                    err = file
-                else:
-                    out, err = file, file if kind.startswith("&") or kind == ">&" else err
-            self._run(tree[1], stdin, out, err)
+            held = self._any(words)
+        except commands.Unfit as error:
+            raise Unreadable(f"[[: {error}") from None
+        if words:
+            raise Unreadable(f"syntax error near unexpected token `{words[0]}'")
+        self._checked(int(not held))
+
+    def _any(self, words):
+        held = self._each(words)
+        while words and words[0] == "||":
+            words.pop(0)
+            other = self._each(words)
+            held = held or other
+        return held
+
+    def _each(self, words):
+        held = self._primary(words)
+        while words and words[0] == "&&":
+            words.pop(0)
+            other = self._primary(words, is_skipped=not held)
+            held = held and other
+        return held
+
+    def _primary(self, words, is_skipped=False):
+        if not words:
+            raise Unreadable("syntax error near unexpected token `]]'")
+        first = words.pop(0)
+        if first == "!":
+            return not self._primary(words, is_skipped)
+        if first == "(":
+            held = self._any(words)
+            if not words or words.pop(0) != ")":
+                raise Unreadable("syntax error near unexpected token `]]'")
+            return held
+        if commands.is_test(first) and words and words[0] not in ("&&", "||", ")") and not (len(words) > 2 and commands.is_relation(words[0])):
+            operand = words.pop(0)
+            if first == "-v":
+                return self._is_set(*re.fullmatch(r"(\w+)(?:\[(.*)\])?", self.text(operand)).groups())
+            return not is_skipped and commands.holds([first, self.text(operand)])
+        if not words or words[0] in ("&&", "||", ")"):
+            return bool(self.text(first))
+        sign, right = words.pop(0), words.pop(0) if words else ""
+        return not is_skipped and self._relation(self.text(first), sign, right)
+
+    def _relation(self, left, sign, right):
+        if sign in ("=", "==", "!="):
+            wanted, text = self.pattern(right), left
+            if "nocasematch" in self.options:
+                wanted, text = wanted.lower(), text.lower()
+            return fits_pattern(text, wanted) == (sign != "!=")
+        if sign == "=~":
+            try:
+                found = re.search(awk.pattern_of(self.pattern(right, re.escape)), left)
+            except re.error as error:
+                raise Bad(f"{right}: no expression: {error}") from None
+            if found:
+                self.set("BASH_REMATCH", {number: text or "" for number, text in enumerate((found[0], *found.groups()))})
+            return found is not None
+        if sign in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+            return commands.holds([str(self.number(left)), sign, str(self.number(self.text(right)))])
+        return commands.holds([left, sign, self.text(right)])
+
+    # Redirections
+
+    def _with(self, tree, io_):
+        streams, files = io_.copy(), []
+        try:
+            if tree[1][0] == "run" and tree[1][1][:1] == ["exec"] and len(tree[1][1]) == 1:
+                self._redirect(tree[2], io_, self._files)
+                self.status = 0
+                return
+            self._redirect(tree[2], streams, files)
         except OSError as error:
-            err.write(f"sh: {error.filename}: {error.strerror}\n")
-            self.status = 1
+            io_.err.write(f"bash: {error.filename}: {error.strerror}\n")
+            self._checked(1)
+            return
+        try:
+            self._run(tree[1], streams)
         finally:
             for file in files:
                 file.close()
 
-    def _simple(self, tree, stdin, out, err):
-        words = list(tree[1])
-        settings = []
-        while words and re.match(r"[A-Za-z_]\w*\+?=", words[0]):
-            name, _, value = words.pop(0).partition("=")
-            value = self.text(value)
-            settings.append((name.rstrip("+"), self.get(name[:-1]) + value if name.endswith("+") else value))
-        words = self.words(words)
-        if not words:
-            self.status = 0
-            for name, value in settings:
-                self.set(name, value)
-            return
-        before = dict(os.environ) if settings else None
-        os.environ.update(settings)
-        try:
-            self.status = self._call(words, stdin, out, err)
-        finally:
-            if before is not None:
-                os.environ.clear()
-                os.environ.update(before)
+    def _redirect(self, targets, streams, files):
+        for written, target in targets:
+            number, kind = re.fullmatch(r"(\d*)(.*)", written).groups()
+            if kind in ("<<", "<<-", "<<<"):
+                text = self.text(target) + "\n" if kind == "<<<" else self.filled(target[1], is_here=True) if target[0] else target[1]
+                streams.set(number or "0", io.StringIO(text))
+                continue
+            name = self.text(target)
+            if kind in (">&", "<&") and re.fullmatch(r"\d+|-", name):
+                number = number or ("1" if kind == ">&" else "0")
+                streams.set(number, io.StringIO() if name == "-" else streams.get(name))
+                continue
+            mode = "r" if kind == "<" else "a" if kind.endswith(">>") else "r+" if kind == "<>" else "w"
+            known = {"/dev/stdout": streams.out, "/dev/stderr": streams.err, "/dev/stdin": streams.stdin}.get(name)
+            file = known or (io.StringIO() if name == "/dev/null" else open(name, mode, 1, encoding="utf-8", errors="replace"))
+            if known is None:
+                files.append(file)
+            if kind.startswith("&") or (kind == ">&" and not number):
+                streams.out = streams.err = file
+            else:
+                streams.set(number or ("0" if kind.startswith("<") else "1"), file)
 
-    def _call(self, words, stdin, out, err):
+    # Simple commands
+
+    def _simple(self, tree, io_):
+        words, settings = list(tree[1]), []
+        while words and ASSIGNMENT.match(words[0]):
+            settings.append(words.pop(0))
+        if words and words[0] in _DECLARING:
+            return self._checked(_declare(self, words, io_))
+        found = self.words(words)
+        if not found:
+            self._output_status = 0
+            for each in settings:
+                self.assigned(each)
+            return self._checked(self._output_status if settings else 0)
+        if "xtrace" in self.options:
+            io_.err.write(f"+ {' '.join(found)}\n")
+        if not settings:
+            return self._checked(self._call(found, io_))
+        environment = dict(os.environ)
+        self.scopes.append({})
+        try:
+            for each in settings:
+                name = ASSIGNMENT.match(each)[1]
+                self.scopes[-1].setdefault(name, self.get(name) if "+=" in each else "")
+                self.assigned(each)
+                if isinstance(self.scopes[-1][name], str):
+                    os.environ[name] = self.scopes[-1][name]
+            status = self._call(found, io_)
+        finally:
+            self.scopes.pop()
+            os.environ.clear()
+            os.environ.update(environment)
+        self._checked(status)
+
+    def _call(self, words, io_):
         name = words[0]
-        if name in self._functions:
-            arguments, self.arguments = self.arguments, words
-            try:
-                self._run(self._functions[name], stdin, out, err)
-            except _Leave as end:
-                if end.kind != "return":
-                    raise
-                return end.value
-            finally:
-                self.arguments = arguments
-            return self.status
+        self._err_streams = io_
+        if name in self.functions:
+            return self._function_called(words, io_)
         own = _OWN.get(name)
         if own is not None:
-            return own(self, words[1:], stdin, out, err) or 0
-        return commands.run_words(words, stdin, out, err)
+            return self._own_called(own, words, io_)
+        if "/" in name and os.path.isfile(name):
+            return _program(name, words[1:], io_)
+        return commands.run_words(words, io_.stdin, io_.out, io_.err)
 
-    # What words come to
-
-    def get(self, name):
-        """The value of a variable, or of a number or sign behind `$`."""
-        if name.isdigit():
-            return self.arguments[int(name)] if int(name) < len(self.arguments) else ""
-        if name in _SIGNS:
-            return _SIGNS[name](self)
-        return self._names[name] if name in self._names else os.environ.get(name, "")
-
-    def set(self, name, value):
-        """Sets a variable; one of the environment is set there."""
-        if name in os.environ:
-            os.environ[name] = value
-        else:
-            self._names[name] = value
-
-    def unset(self, name):
-        """Forgets a variable and a function."""
-        self._names.pop(name, None)
-        self._functions.pop(name, None)
-        os.environ.pop(name, None)
-
-    def own_names(self):
-        """Names and values of the variables that are no part of the environment."""
-        return self._names
-
-    def turn_on_stops(self, is_on):
-        """Whether a command that fails ends the shell: `set -e`."""
-        self._stops = is_on
-
-    def number(self, text):
-        """What an arithmetic expression comes to."""
-        text = self._filled(text).strip()
-        if not text:
-            return 0
-        match = re.fullmatch(r"(?:(\w+)\s*(\+\+|--)|(\+\+|--)\s*(\w+))", text)
-        if match:
-            name, step = match[1] or match[4], 1 if "+" in (match[2] or match[3]) else -1
-            before = self._value(name)
-            self.set(name, str(before + step))
-            return before if match[1] else before + step
-        match = re.fullmatch(r"([A-Za-z_]\w*)\s*([-+*/%]?)=(?!=)(.*)", text, re.DOTALL)
-        if match:
-            value = self.number(f"{match[1]} {match[2]} ({match[3]})" if match[2] else match[3])
-            self.set(match[1], str(value))
-            return value
-        text = text.replace("&&", " and ").replace("||", " or ").replace("/", "//")
-        text = re.sub(r"!(?!=)", " not ", text)
-        text = re.sub(r"\b0+(?=\d)", "", text)
-        choice = re.fullmatch(r"([^?]*)\?([^:]*):(.*)", text, re.DOTALL)
-        if choice:
-            text = f"({choice[2]}) if ({choice[1]}) else ({choice[3]})"
+    def _own_called(self, own, words, io_):
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
-        except SyntaxError:
-            raise _Bad(f"{text}: syntax error in an arithmetic expression") from None
-        return _number(tree, self._value)
+            return own(self, words[1:], io_) or 0
+        except IndexError:
+            io_.err.write(f"bash: {words[0]}: missing operand\n")
+        except (ValueError, OSError) as error:
+            io_.err.write(f"bash: {words[0]}: {error}\n")
+        return 1
 
-    def _value(self, name):
-        text = self.get(name)
-        return int(text) if re.fullmatch(r"-?\d+", text) else 0
+    def _function_called(self, words, io_):
+        arguments, self.arguments = self.arguments, [self.arguments[0], *words[1:]]
+        self.scopes.append({})
+        depth = len(self.scopes)
+        try:
+            self._run(self.functions[words[0]], io_)
+        except _Leave as end:
+            if end.kind != "return":
+                raise
+            return end.value
+        finally:
+            self.arguments = arguments
+            del self.scopes[depth - 1 :]
+        return self.status
 
-    def words(self, raws):
-        """What words come to: patterns, braces and variables filled in, split where they are not quoted."""
-        found = []
-        for raw in raws:
-            for each in _braces(raw):
-                found += self._fields(each)
-                if len(found) > _WORDS_MAX:
-                    raise _Bad("too many words")
-        return found
-
-    def text(self, raw):
-        """What one word comes to, as a text."""
-        return "".join(text for text, _ in self._pieces(raw))
-
-    def _fields(self, raw):
-        if raw == '"$@"':
-            return self.arguments[1:]
-        fields, open_, bare = [], None, []
-        for text, is_quoted in self._pieces(raw):
-            if is_quoted:
-                open_ = (open_ or "") + glob.escape(text)
-                bare.append(False)
-                continue
-            parts = re.split(r"[ \t\n]+", text)
-            for number, part in enumerate(parts):
-                if number:
-                    if open_ is not None:
-                        fields.append(open_)
-                    open_ = None
-                if part:
-                    open_ = (open_ or "") + part
-        if open_ is not None:
-            fields.append(open_)
-        return [each for field in fields for each in _globbed(field)]
-
-    def _pieces(self, raw):
-        """(text, is quoted) of each part of a word."""
-        at = 0
-        if re.match(r"~(?=/|$)", raw):
-            yield os.path.expanduser("~"), True
-            at = 1
-        while at < len(raw):
-            sign = raw[at]
-            if sign == "'":
-                end = raw.index("'", at + 1)
-                yield raw[at + 1 : end], True
-                at = end + 1
-            elif sign == '"':
-                end = _quote_end(raw, at + 1)
-                yield self._filled(raw[at + 1 : end], in_quotes=True), True
-                at = end + 1
-            elif raw.startswith("$'", at):
-                end = raw.index("'", at + 2)
-                yield commands.unescaped(raw[at + 2 : end]), True
-                at = end + 1
-            elif sign == "\\":
-                yield raw[at + 1 : at + 2], True
-                at += 2
-            elif sign in "$`":
-                text, at = self._dollar(raw, at)
-                yield text, False
-            else:
-                end = re.compile(r"[^'\"\\$`]+").match(raw, at).end()
-                yield raw[at:end], False
-                at = end
-
-    def _filled(self, text, in_quotes=False):
-        """A text with its variables and commands filled in, as between double quotes."""
-        out, at = [], 0
-        while at < len(text):
-            sign = text[at]
-            if sign == "\\" and in_quotes and text[at + 1 : at + 2] in ('"', "\\", "$", "`"):
-                out.append(text[at + 1])
-                at += 2
-            elif sign in "$`":
-                piece, at = self._dollar(text, at)
-                out.append(piece)
-            else:
-                out.append(sign)
-                at += 1
-        return "".join(out)
-
-    def _dollar(self, text, at):
-        """(what a `$…` at `at` comes to, where it ends)."""
-        if text[at] == "`":
-            end = text.index("`", at + 1)
-            return self._output(text[at + 1 : end]), end + 1
-        if text.startswith("$((", at):
-            end = _closing(text, at + 2, "(", ")")
-            if text.startswith(")", end - 1):
-                return str(self.number(text[at + 3 : end - 1])), end + 1
-        if text.startswith("$(", at):
-            end = _closing(text, at + 2, "(", ")")
-            return self._output(text[at + 2 : end]), end + 1
-        if text.startswith("${", at):
-            end = _closing(text, at + 2, "{", "}")
-            return self._parameter(text[at + 2 : end]), end + 1
-        match = re.compile(r"\$(\w+|[?#@*$!-])").match(text, at)
-        if match is None:
-            return "$", at + 1
-        name = match[1]
-        name = name[0] if name[0].isdigit() else name
-        return self.get(name), at + 1 + len(name)
-
-    def _output(self, text):
+    def output(self, text, keeps_end=False):
+        """What `$(…)` comes to."""
         held = io.StringIO()
-        inner = Shell(self.arguments[1:])
-        inner._names, inner._functions, inner._depth = dict(self._names), dict(self._functions), self._depth + 1
-        if inner._depth > _DEPTH_MAX:
-            raise _Bad("commands are nested too deep")
-        folder = os.getcwd()
-        self.status = inner.run(text, io.StringIO(), held, sys.stderr)
-        if os.getcwd() != folder:
-            os.chdir(folder)
-        return held.getvalue().rstrip("\n")
+        streams = _Streams(io.StringIO(), held, getattr(self, "_err_streams", None) and self._err_streams.err or sys.stderr)
+        guards, self._guards = self._guards, 0
+        tree = ("text", text)
+        try:
+            self._inside(tree, streams)
+        finally:
+            self._guards = guards
+        self._output_status = self.status
+        return held.getvalue() if keeps_end else held.getvalue().rstrip("\n")
 
-    def _parameter(self, text):
-        match = re.fullmatch(r"(#?)(\w+|[?#@*])(?:(:?[-=+?]|##?|%%?|//?|\^\^?|,,?|:)(.*))?", text, re.DOTALL)
-        if match is None:
-            raise _Bad(f"${{{text}}}: bad substitution")
-        value, kind, rest = self.get(match[2]), match[3], match[4]
-        if match[1]:
-            return str(len(value))
-        if kind is None:
-            return value
-        if kind[-1] in "-=+?":
-            is_set = bool(value) if kind[0] == ":" else value != "" or match[2] in self._names or match[2] in os.environ
-            return self._or_else(match[2], kind[-1], value, is_set, rest)
-        if kind == ":":
-            start, _, length = rest.partition(":")
-            start = self.number(start)
-            start = max(len(value) + start, 0) if start < 0 else start
-            return value[start:][: self.number(length)] if length else value[start:]
-        return _cut(value, kind, self.text(rest))
-
-    def _or_else(self, name, kind, value, is_set, rest):
-        if kind == "+":
-            return self.text(rest) if is_set else ""
-        if is_set:
-            return value
-        other = self.text(rest)
-        if kind == "?":
-            raise _Bad(f"{name}: {other or 'parameter null or not set'}")
-        if kind == "=":
-            self.set(name, other)
-        return other
-
-
-def _cut(value, kind, pattern):
-    """A value without what fits a pattern at an end, with something in its place, or in other letters."""
-    if kind[0] == "^":
-        return value.upper() if kind == "^^" else value[:1].upper() + value[1:]
-    if kind[0] == ",":
-        return value.lower() if kind == ",," else value[:1].lower() + value[1:]
-    if kind[0] == "/":
-        old, _, new = pattern.partition("/")
-        wanted = fnmatch.translate(old).removeprefix("(?s:").removesuffix(r")\Z")
-        return re.sub(f"(?s:{wanted})", lambda _: new, value, count=int(kind == "/"))
-    lengths = range(len(value) + 1)
-    if kind[0] == "#":
-        fits = [length for length in lengths if fnmatch.fnmatchcase(value[:length], pattern)]
-        return value[(max if kind == "##" else min)(fits, default=0) :]
-    fits = [length for length in lengths if fnmatch.fnmatchcase(value[length:], pattern)]
-    return value[: (min if kind == "%%" else max)(fits, default=len(value))]
-
-
-def _globbed(field):
-    plain = re.sub(r"\[([*?[])\]", r"\1", field)
-    if not re.search(r"[*?[]", re.sub(r"\[[*?[]\]", "", field)):
-        return [plain]
-    return sorted(glob.glob(field)) or [plain]
-
-
-def _braces(raw):
-    """The words that `a{b,c}` and `{1..3}` stand for."""
-    match = re.search(r"(?<![\$\\])\{([^{}'\"\s]*(?:,|\.\.)[^{}'\"\s]*)\}", raw)
-    if match is None or "'" in raw[: match.start()] or '"' in raw[: match.start()]:
-        return [raw]
-    run = re.fullmatch(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?", match[1])
-    if run:
-        is_number = run[1].lstrip("-").isdigit()
-        first, last = (int(run[1]), int(run[2])) if is_number and run[2].lstrip("-").isdigit() else (ord(run[1][0]), ord(run[2][0]))
-        step = abs(int(run[3] or 1)) or 1
-        if abs(last - first) // step > _WORDS_MAX:
-            raise _Bad("too many words")
-        numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-        width = len(run[1]) if is_number and run[1].startswith("0") and len(run[1]) > 1 else 0
-        parts = [str(each).zfill(width) if is_number else chr(each) for each in numbers]
-    elif "," in match[1]:
-        parts = match[1].split(",")
-    else:
-        return [raw]
-    head, tail = raw[: match.start()], raw[match.end() :]
-    return [word for part in parts for word in _braces(f"{head}{part}{tail}")]
+    def _text(self, tree, io_):
+        self.lines(tree[1], io_)
 
 
 _NODES = {
     "list": "_list", "&&": "_chain", "||": "_chain", "!": "_not", "pipe": "_pipe", "apart": "_apart", "if": "_if", "for": "_for",
-    "count": "_count", "let": "_let", "while": "_while", "case": "_case", "function": "_function", "test": "_test", "with": "_with", "run": "_simple",
+    "count": "_count", "let": "_let", "while": "_while", "case": "_case", "function": "_function", "test": "_test", "with": "_with",
+    "run": "_simple", "time": "_timed", "back": "_back", "text": "_text",
 }  # fmt: skip
-_SIGNS = {
-    "?": lambda shell: str(shell.status),
-    "#": lambda shell: str(len(shell.arguments) - 1),
-    "@": lambda shell: " ".join(shell.arguments[1:]),
-    "*": lambda shell: " ".join(shell.arguments[1:]),
-    "$": lambda _: str(os.getpid()),
-    "!": lambda _: "",
-    "-": lambda _: "",
-}
+
+
+def _lines_read(tree):
+    """How many lines a command reads of what is written to it, if that is known before."""
+    if tree[0] != "run" or tree[1][:1] != ["head"] or len(tree[1]) > 3:
+        return None
+    match = re.fullmatch(r"(?:-n ?|-|--lines=)(\d{1,9})", " ".join(tree[1][1:]))
+    return int(match[1]) if match else 10 if len(tree[1]) == 1 else None
+
+
+def _program(name, arguments, io_):
+    """A file that is run: by what its first line names, or as a script."""
+    if not os.access(name, os.X_OK):
+        io_.err.write(f"bash: {name}: Permission denied\n")
+        return 126
+    with open(name, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    first = text.partition("\n")[0]
+    words = first[2:].split() if first.startswith("#!") else ["bash"]
+    words = words[1:] if words and words[0].endswith("/env") else words
+    words = words[1:] if words[:1] == ["-S"] else words
+    program = words[0].rpartition("/")[2] if words else "bash"
+    return commands.run_words([program, *words[1:], name, *arguments], io_.stdin, io_.out, io_.err)
 
 
 # --- Commands of the shell itself
 
 
 def _leave(kind):
-    def leave(_shell, arguments, *_streams):
+    def leave(shell, arguments, _io):
         """Ends a loop, a function, or the shell."""
-        value = int(arguments[0]) if arguments and arguments[0].isdigit() else None
+        value = int(arguments[0]) if arguments and re.fullmatch(r"-?\d{1,9}", arguments[0]) else None
         if kind == "exit":
-            raise Exit(_shell.status if value is None else value)
-        raise _Leave(kind, (_shell.status if kind == "return" else 1) if value is None else value)
+            raise Exit(shell.status if value is None else value % 256)
+        raise _Leave(kind, (shell.status if kind == "return" else 1) if value is None else value % 256 if kind == "return" else value)
 
     return leave
 
 
-def _export(shell, arguments, _stdin, out, _err):
+def _declare(shell, raws, io_):
+    """`declare`, `local`, `export` and their like: assignments with what is said of the names."""
+    command, flags, status = raws[0], "", 0
+    shell._output_status = 0
+    for raw in raws[1:]:
+        match = ASSIGNMENT.match(raw)
+        words = [raw] if match else shell.words([raw])
+        for word in words:
+            if word[:1] in "-+" and not match:
+                flags += word[1:] if word[0] == "-" else ""
+                continue
+            name = match[1] if match else word
+            if "f" in flags or "F" in flags:
+                status = int(name not in shell.functions)
+                continue
+            if "p" in flags:
+                io_.out.write(f'declare -- {name}="{shell.get(name)}"\n')
+                continue
+            _declare_one(shell, command, name, raw if match else None, flags)
+    if len(raws) == 1 and command == "export":
+        return commands.run_words(["env"], io_.stdin, io_.out, io_.err)
+    return status or shell._output_status
+
+
+def _declare_one(shell, command, name, raw, flags):
+    is_local = command == "local" or (command in ("declare", "typeset") and len(shell.scopes) > 1 and "g" not in flags)
+    value = shell.find(name)
+    kinds = "".join(sorted(set(shell.kinds.get(name, "")) | (set(flags) & set("Ailu"))))
+    if kinds:
+        shell.kinds[name] = kinds
+    if is_local:
+        if raw is not None:
+            # What is assigned may read the variable of the same name around it.
+            outer = shell.scopes.pop()
+            outer.pop(name, None)
+            shell.scopes.append(outer)
+            if "(" not in raw[raw.index("=") : raw.index("=") + 2]:
+                raw = f"{raw[: raw.index('=') + 1]}{_quoted(shell.text(raw[raw.index('=') + 1 :], is_assigned=True))}"
+        shell.scopes[-1][name] = {} if set(flags) & set("aA") else ""
+    elif raw is None and value is None and set(flags) & set("aA"):
+        shell.set(name, {})
+    if raw is not None:
+        shell.assigned(raw)
+    if command == "export" or "x" in flags:
+        value = shell.find(name)
+        if isinstance(value, str):
+            shell._scope_of(name).pop(name, None)
+            os.environ[name] = value
+    if command == "readonly" or "r" in flags:
+        shell.kinds[name] = shell.kinds.get(name, "") + "r"
+
+
+def _quoted(text):
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _set(shell, arguments, io_):
+    rest = list(arguments)
+    if not rest:
+        names = {name: value for scope in shell.scopes for name, value in scope.items() if isinstance(value, str)}
+        io_.out.write("".join(f"{name}={value}\n" for name, value in sorted(names.items())))
+    while rest:
+        each = rest.pop(0)
+        if each in ("--", "-"):
+            shell.arguments = [shell.arguments[0], *rest]
+            return 0
+        if each[:1] not in ("-", "+"):
+            shell.arguments = [shell.arguments[0], each, *rest]
+            return 0
+        change = shell.options.add if each[0] == "-" else shell.options.discard
+        for letter in each[1:]:
+            if letter == "o" and rest:
+                change(rest.pop(0))
+            elif letter in _OPTIONS:
+                change(_OPTIONS[letter])
+    return 0
+
+
+def _shopt(shell, arguments, _io):
+    change = shell.options.discard if "-u" in arguments else shell.options.add
     for each in arguments:
-        name, equals, value = each.partition("=")
-        if not name.startswith("-"):
-            os.environ[name] = value if equals else shell.own_names().pop(name, os.environ.get(name, ""))
-    if not arguments:
-        commands.run_words(["env"], io.StringIO(), out, out)
+        if not each.startswith("-"):
+            change(each)
 
 
-def _local(shell, arguments, *_streams):
-    for each in arguments:
-        name, equals, value = each.partition("=")
-        if equals and not name.startswith("-"):
-            shell.set(name, value)
-
-
-def _set(shell, arguments, *_streams):
-    for number, each in enumerate(arguments):
-        if each == "--":
-            shell.arguments = [shell.arguments[0], *arguments[number + 1 :]]
-            break
-        if each[:1] in "-+" and "e" in each[1:]:
-            shell.turn_on_stops(each[0] == "-")
-
-
-def _read(shell, arguments, stdin, _out, _err):
-    names = [each for each in arguments if not each.startswith("-")] or ["REPLY"]
-    line = stdin.readline()
-    text = line.rstrip("\n")
-    split = shell.get("IFS") if "IFS" in os.environ else None
-    parts = [text] if split == "" or len(names) == 1 else text.split(split, len(names) - 1)
+def _read(shell, arguments, io_):
+    rest, options = list(arguments), {}
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+        letters = rest.pop(0)[1:]
+        for number, letter in enumerate(letters):
+            if letter in "adpntu":
+                options[letter] = letters[number + 1 :] or (rest.pop(0) if rest else "")
+                break
+            options[letter] = True
+    stream = io_.get(options["u"]) if "u" in options else io_.stdin
+    if "p" in options:
+        io_.err.write(options["p"])
+    if "n" in options:
+        line, is_whole = stream.read(int(options["n"])), True
+    else:
+        line, is_whole = _line(stream, options.get("d", "\n")[:1])
+    status = int(not line) if "n" in options else int(not is_whole)
+    if "r" not in options:
+        line = re.sub(r"\\(.)", r"\1", line, flags=re.DOTALL)
+    if "a" in options:
+        shell.set(options["a"], dict(enumerate(shell.split(line)[0] if line.strip() else [])))
+        return status
+    names = rest or ["REPLY"]
+    ifs = shell.find("IFS")
+    spaces = "".join(each for each in (" \t\n" if ifs is None else ifs) if each in " \t\n")
+    values = [line] if not rest else _parted(line, len(names), " \t\n" if ifs is None else ifs, spaces)
     for number, name in enumerate(names):
-        value = parts[number] if number < len(parts) else ""
-        shell.set(name, value if split == "" else value.strip(" \t"))
-    return 0 if line else 1
+        shell.set(name, values[number] if number < len(values) else "")
+    return status
 
 
-def _shift(shell, arguments, *_streams):
+def _line(stream, end):
+    """(a line of a stream, whether it has an end); its end may be another sign."""
+    if end == "\n":
+        line = stream.readline()
+        return line.removesuffix("\n"), line.endswith("\n")
+    found = []
+    while sign := stream.read(1):
+        if sign == (end or "\0"):
+            return "".join(found), True
+        found.append(sign)
+    return "".join(found), False
+
+
+def _parted(line, count, ifs, spaces):
+    """The first words of a line, and its rest as the last."""
+    line, values = line.strip(spaces) if spaces else line, []
+    if not ifs:
+        return [line]
+    mark = re.compile(f"[{re.escape(spaces)}]*[{re.escape(ifs)}][{re.escape(spaces)}]*" if spaces else f"[{re.escape(ifs)}]")
+    while len(values) < count - 1:
+        match = mark.search(line)
+        if match is None:
+            break
+        values.append(line[: match.start()])
+        line = line[match.end() :]
+    if len(values) == count - 1 and line[-1:] in ifs and not mark.search(line[:-1]):
+        line = line[:-1]
+    return [*values, line]
+
+
+def _map_lines(shell, arguments, io_):
+    names = [each for each in arguments if not each.startswith("-")]
+    lines = io_.stdin.read().splitlines(keepends=True)
+    lines = [line.removesuffix("\n") for line in lines] if "-t" in arguments else lines
+    shell.set(names[-1] if names else "MAPFILE", dict(enumerate(lines)))
+
+
+def _options_of(shell, arguments, io_):
+    """`getopts`: the next option of the arguments, or of the words after the name."""
+    wanted, name, *given = arguments
+    given = given or shell.arguments[1:]
+    at = int(shell.get("OPTIND") or 1)
+    if at == 1 and shell._option_at < 1:
+        shell._option_at = 1
+    word = given[at - 1] if at <= len(given) else ""
+    if len(word) < 2 or word[0] != "-" or word == "--":
+        shell.scopes[0]["OPTIND"] = str(at + (word == "--"))
+        shell._option_at = 1
+        shell.set(name, "?")
+        return 1
+    letter, found = word[shell._option_at], wanted.lstrip(":").find(word[shell._option_at])
+    takes = found >= 0 and wanted.lstrip(":")[found + 1 : found + 2] == ":"
+    rest = word[shell._option_at + 1 :]
+    value, bad = "", letter if found < 0 else None
+    if takes and not rest:
+        at += 1
+        bad = letter if at > len(given) else None
+        value = given[at - 1] if at <= len(given) else ""
+    elif takes:
+        value = rest
+    if takes or not rest:
+        at, shell._option_at = at + 1, 1
+    else:
+        shell._option_at += 1
+    shell.scopes[0]["OPTIND"] = str(at)
+    if bad and not wanted.startswith(":"):
+        io_.err.write(f"bash: option requires an argument -- {letter}\n" if takes else f"bash: illegal option -- {letter}\n")
+    shell.set(name, (":" if takes and wanted.startswith(":") else "?") if bad else letter)
+    shell.set("OPTARG", bad if bad and wanted.startswith(":") else value)
+    return 0
+
+
+def _shift(shell, arguments, _io):
     count = int(arguments[0]) if arguments else 1
+    if count >= len(shell.arguments):
+        return 1
     shell.arguments = [shell.arguments[0], *shell.arguments[1 + count :]]
 
 
-def _source(shell, arguments, stdin, out, err):
-    with open(arguments[0], encoding="utf-8", errors="replace") as file:
-        return shell.run(file.read(), stdin, out, err)
+def _source(shell, arguments, io_):
+    try:
+        with open(arguments[0], encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError as error:
+        io_.err.write(f"bash: {arguments[0]}: {error.strerror}\n")
+        return 1
+    kept = shell.arguments
+    shell.arguments = [kept[0], *arguments[1:]] if len(arguments) > 1 else kept
+    try:
+        shell.lines(text, io_)
+    except _Leave as end:
+        if end.kind != "return":
+            raise
+        return end.value
+    finally:
+        shell.arguments = kept
+    return shell.status
 
 
-def _let(shell, arguments, *_streams):
-    return int(not [shell.number(each) for each in arguments][-1])
+def _eval(shell, arguments, io_):
+    shell.status = 0
+    shell.lines(" ".join(arguments), io_)
+    return shell.status
+
+
+def _cd(shell, arguments, io_):
+    before, rest = os.getcwd(), [each for each in arguments if each not in ("-L", "-P", "--")]
+    if rest == ["-"]:
+        rest = [shell.get("OLDPWD") or before]
+        io_.out.write(f"{rest[0]}\n")
+    status = commands.run_words(["cd", *rest], io_.stdin, io_.out, io_.err)
+    if not status:
+        shell.scopes[0]["OLDPWD"] = before
+    return status
+
+
+def _pushd(shell, arguments, io_):
+    before = os.getcwd()
+    status = commands.run_words(["cd", *arguments], io_.stdin, io_.out, io_.err)
+    if not status:
+        shell.folders.append(before)
+        io_.out.write(" ".join([os.getcwd(), *reversed(shell.folders)]) + "\n")
+    return status
+
+
+def _popd(shell, _arguments, io_):
+    if not shell.folders:
+        io_.err.write("bash: popd: directory stack empty\n")
+        return 1
+    os.chdir(shell.folders.pop())
+    io_.out.write(" ".join([os.getcwd(), *reversed(shell.folders)]) + "\n")
+
+
+def _print(shell, arguments, io_):
+    """`printf`, which may write into a variable."""
+    if arguments[:1] != ["-v"] or len(arguments) < 3:
+        return commands.run_words(["printf", *arguments], io_.stdin, io_.out, io_.err)
+    held = io.StringIO()
+    if not ASSIGNMENT.fullmatch(f"{arguments[1]}="):
+        io_.err.write(f"bash: printf: `{arguments[1]}': not a valid identifier\n")
+        return 2
+    status = commands.run_words(["printf", *arguments[2:]], io_.stdin, held, io_.err)
+    shell.assigned(f"{arguments[1]}={_quoted(held.getvalue())}")
+    return status
+
+
+def _trap(shell, arguments, _io):
+    rest = [each for each in arguments if each != "--"]
+    for each in rest[1:]:
+        name = "EXIT" if each == "0" else each.removeprefix("SIG")
+        shell.traps.pop(name, None)
+        if rest[0] not in ("-", ""):
+            shell.traps[name] = rest[0]
+
+
+def _unset(shell, arguments, _io):
+    for each in arguments:
+        if each in ("-v", "-f"):
+            continue
+        if "-f" in arguments or (each in shell.functions and shell.find(each) is None):
+            shell.functions.pop(each, None)
+        else:
+            shell.unset(each)
+
+
+def _wait(shell, arguments, _io):
+    return shell.jobs.get(arguments[-1], 127) if arguments and arguments[-1].isdigit() else 0
+
+
+def _command(shell, arguments, io_):
+    """`command`: what a name stands for, or the command of a name without a function."""
+    names = [each for each in arguments if each not in ("-v", "-V", "-p", "--")]
+    if "-v" not in arguments and "-V" not in arguments:
+        own = _OWN.get(names[0]) if names else None
+        return own(shell, names[1:], io_) if own else commands.run_words(names, io_.stdin, io_.out, io_.err) if names else 0
+    status = 1
+    for name in names:
+        if name in shell.functions or name in _OWN:
+            io_.out.write(f"{name}\n")
+            status = 0
+        else:
+            status = commands.run_words(["which", name], io_.stdin, io_.out, io_.err)
+    return status
+
+
+def _type(shell, arguments, io_):
+    status = 0
+    for name in (each for each in arguments if not each.startswith("-")):
+        kind = "function" if name in shell.functions else "builtin" if name in _OWN else "file" if commands.is_known(name) else None
+        status = status if kind else 1
+        if "-t" in arguments:
+            io_.out.write(f"{kind}\n" if kind else "")
+        elif kind == "file":
+            io_.out.write(f"{name} is /usr/bin/{name}\n")
+        elif kind:
+            io_.out.write(f"{name} is a {'shell builtin' if kind == 'builtin' else kind}\n")
+        else:
+            io_.err.write(f"bash: type: {name}: not found\n")
+    return status
+
+
+def _exec(shell, arguments, io_):
+    raise Exit(shell._call(arguments, io_) if arguments else 0)
+
+
+def _let(shell, arguments, _io):
+    return int(not [shell.number(each) for each in arguments][-1]) if arguments else 1
+
+
+def _test_command(shell, arguments, io_):
+    if arguments[:1] == ["-v"] and len(arguments) >= 2:
+        match = re.fullmatch(r"(\w+)(?:\[(.*)\])?", arguments[1])
+        return int(not (match and shell._is_set(*match.groups())))
+    return commands.run_words(["test", *arguments], io_.stdin, io_.out, io_.err)
+
+
+def _bracket(shell, arguments, io_):
+    if arguments[-1:] != ["]"]:
+        io_.err.write("bash: [: missing `]'\n")
+        return 2
+    return _test_command(shell, arguments[:-1], io_)
+
+
+def _nothing(*_):
+    return 0
 
 
 _OWN = {
-    ".": _source,
-    ":": lambda *_: 0,
-    "break": _leave("break"),
-    "continue": _leave("continue"),
-    "declare": _local,
-    "eval": lambda shell, arguments, stdin, out, err: shell.run(" ".join(arguments), stdin, out, err),
-    "exit": _leave("exit"),
-    "export": _export,
-    "let": _let,
-    "local": _local,
-    "read": _read,
-    "return": _leave("return"),
-    "set": _set,
-    "shift": _shift,
-    "source": _source,
-    "trap": lambda *_: 0,
-    "unset": lambda shell, arguments, *_: [shell.unset(each) for each in arguments] and 0,
-    "wait": lambda *_: 0,
-}
+    ".": _source, ":": _nothing, "[": _bracket, "break": _leave("break"), "builtin": _command, "cd": _cd, "command": _command,
+    "continue": _leave("continue"), "disown": _nothing, "eval": _eval, "exec": _exec, "exit": _leave("exit"), "getopts": _options_of,
+    "hash": _nothing, "jobs": _nothing, "kill": _nothing, "let": _let, "mapfile": _map_lines, "popd": _popd, "printf": _print,
+    "pushd": _pushd, "read": _read, "readarray": _map_lines, "return": _leave("return"), "set": _set, "shift": _shift,
+    "shopt": _shopt, "source": _source, "test": _test_command, "trap": _trap, "type": _type, "ulimit": _nothing, "umask": _nothing,
+    "unset": _unset, "wait": _wait,
+}  # fmt: skip
 
 
 # --- What others run
@@ -1037,28 +920,35 @@ def capture(line, err):
     return status, out.getvalue()
 
 
-def script(text, stdin, out, err, arguments=(), name="sh"):
+def script(text, stdin, out, err, arguments=(), name="bash"):
     """Runs a script with its arguments; returns the exit status of the last command."""
     return Shell(arguments, name).run(text, stdin, out, err)
 
 
 def _sh(arguments, stdin, out, err):
     """`sh`: a script after `-c`, in a file, or from standard input."""
-    arguments = list(arguments)
-    stops = ""
-    while arguments and arguments[0].startswith("-") and arguments[0] != "-c" and not arguments[0].endswith("c"):
-        stops += "set -e\n" if "e" in arguments[0] and not arguments[0].startswith("--") else ""
-        arguments.pop(0)
-    if arguments and arguments[0].startswith("-"):
-        if len(arguments) < 2:
-            err.write("sh: -c: option requires an argument\n")
+    rest, settings, is_text = list(arguments), "", False
+    while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and not rest[0].startswith("--"):
+        letters = rest.pop(0)
+        is_text = is_text or (letters[0] == "-" and "c" in letters)
+        options = letters.replace("c", "").replace("l", "").replace("i", "").replace("s", "")
+        if len(options) > 1:
+            settings += f"set {options} {rest.pop(0) if 'o' in options and rest else ''}\n"
+    rest = [each for each in rest if not each.startswith("--")] if rest and rest[0].startswith("--") else rest
+    if is_text:
+        if not rest:
+            err.write("bash: -c: option requires an argument\n")
             return 2
-        return script(stops + arguments[1], stdin, out, err, arguments[3:], *arguments[2:3])
-    if not arguments:
-        return script(stops + stdin.read(), io.StringIO(), out, err)
-    with open(arguments[0], encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    return script(stops + text, stdin, out, err, arguments[1:], arguments[0])
+        return script(settings + rest[0], stdin, out, err, rest[2:], *rest[1:2])
+    if not rest or rest[0] == "-":
+        return script(settings + stdin.read(), io.StringIO(), out, err, rest[1:])
+    try:
+        with open(rest[0], encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError as error:
+        err.write(f"bash: {rest[0]}: {error.strerror}\n")
+        return 127
+    return script(settings + text, stdin, out, err, rest[1:], rest[0])
 
 
 def run_shell(arguments, stdin, out, err):
