@@ -4,10 +4,12 @@ mod artifacts;
 mod kernel;
 mod lineage;
 mod names;
+mod packages;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use cellar_engine::results::OutputPolicy;
+use cellar_packages::Source;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
@@ -21,6 +23,7 @@ pub(crate) use self::{
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments, OriginArguments},
     names::{GuestCode, LanguageCode},
+    packages::{PackagesArguments, PackagesCommand},
 };
 
 /// Runs the Python and JavaScript that agents write, inside WebAssembly sandboxes.
@@ -87,6 +90,8 @@ pub(crate) enum Command {
     Artifact(ArtifactArguments),
     /// Publish, list, read and remove datasets: tables under a name, version by version
     Dataset(DatasetArguments),
+    /// Add, list, check and remove the packages that sessions can be granted
+    Packages(PackagesArguments),
     /// Tell where the names of a kept session come from
     Origin(OriginArguments),
     /// Tell what is installed, what is in force and what is missing
@@ -343,9 +348,13 @@ pub(crate) struct GrantArguments {
     /// Folder that cells see as GUEST, to read or also to write
     #[arg(long = "mount", value_name = "HOST:GUEST[:rw]")]
     pub(crate) mounts: Vec<String>,
-    /// Folder with Python packages to import (`pip install --target DIR`); the first of several wins
-    #[arg(long, value_name = "DIR")]
-    pub(crate) packages: Vec<PathBuf>,
+    /// Package to import that `cellar packages add` has added, such as `tabulate` or `npm:lodash`; or a folder with Python packages
+    /// (`pip install --target DIR`), with a slash in it
+    #[arg(long, value_name = "NAME|DIR")]
+    pub(crate) packages: Vec<Source>,
+    /// Folder of the packages that `cellar packages` adds [default: cellar/packages in the user's data folder]
+    #[arg(long, value_name = "DIR", env = "CELLAR_PACKAGE_STORE", hide_env_values = true)]
+    pub(crate) package_store: Option<PathBuf>,
     /// File that grants tools, models, agents and folders, and sets limits
     #[arg(long, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
@@ -469,6 +478,9 @@ pub(crate) struct DoctorArguments {
     /// File to explain
     #[arg(long, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
+    /// Folder of the packages that `cellar packages` adds [default: cellar/packages in the user's data folder]
+    #[arg(long, value_name = "DIR", env = "CELLAR_PACKAGE_STORE", hide_env_values = true)]
+    pub(crate) package_store: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,

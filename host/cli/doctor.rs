@@ -44,6 +44,7 @@ pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Re
     let config = config.unwrap_or_default();
     keep_compiled_in(host.cache.join("tools"));
     let mut report = report(&host, arguments.config.as_deref(), &config);
+    check_packages(&mut report, arguments.package_store.as_deref(), &config);
     ask_servers(&mut report, config.bridges).await;
     ask_remote(&mut report, config.artifacts.remote).await;
     match arguments.json {
@@ -110,6 +111,13 @@ fn is_needed(guest: &str, config: &Config) -> bool {
         Some(GuestName::PythonData) => config.session.guests.contains(&GuestName::PythonData),
         Some(GuestName::JavaScriptCharts) => config.session.charts.unwrap_or(true),
         _ => true,
+    }
+}
+
+/// Says what keeps the packages that the file grants from being granted.
+fn check_packages(report: &mut DoctorJson, store: Option<&Path>, config: &Config) {
+    if let Err(error) = cellar_setup::package_folders(store, config.packages.clone()) {
+        report.problems.push(format!("packages: {error}"));
     }
 }
 
@@ -194,7 +202,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         secrets: secrets(&config.bridges),
         mounts: config.mounts.iter().map(mount).collect(),
         aliases: config.session.aliases.clone(),
-        packages: config.packages.clone(),
+        packages: config.packages.iter().map(ToString::to_string).collect(),
         environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
         charts: config.session.charts.unwrap_or(true),
         kernel_mode: match config.session.kernel_mode {
@@ -405,8 +413,7 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     lines.item("mounts", &or_none(&config.mounts));
     let usual = || format!("{}, unless they collide with a mount", ALIASES.join(", "));
     lines.item("aliases", &config.aliases.as_deref().map_or_else(usual, or_none));
-    let packages: Vec<String> = config.packages.iter().map(|folder| folder.display().to_string()).collect();
-    lines.item("packages", &or_none(&packages));
+    lines.item("packages", &or_none(&config.packages));
     lines.item("environment", &or_none(&config.environment));
     lines.item("kernels", if config.kernel_mode == "per-call" { "one a cell" } else { "one a language" });
     lines.item("charts", if config.charts { "drawn" } else { "not drawn" });

@@ -4,6 +4,7 @@ use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use cellar_engine::{GuestName, Language, guests::guest_status};
 use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
+use cellar_packages::Source;
 use cellar_setup::Overrides;
 
 use crate::{
@@ -95,6 +96,7 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         workspace,
         mounts,
         packages,
+        package_store,
         config,
         fuel,
         memory,
@@ -111,7 +113,9 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         // Clients start kernels in the folder of the notebook.
         command.word("--workspace", ".");
     }
-    for (flag, path) in [("--workspace", workspace), ("--config", config), ("--audit", audit)] {
+    for (flag, path) in
+        [("--workspace", workspace), ("--config", config), ("--audit", audit), ("--package-store", package_store)]
+    {
         if let Some(path) = path {
             command.path(flag, path)?;
         }
@@ -120,8 +124,11 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         let (host, rest) = mount.split_once(':').unwrap_or((mount, ""));
         command.word("--mount", &format!("{}:{rest}", text(&absolute(Path::new(host))?)?));
     }
-    for folder in packages {
-        command.path("--packages", folder)?;
+    for source in packages {
+        match source {
+            Source::Folder(folder) => command.path("--packages", folder)?,
+            Source::Named(name) => command.word("--packages", &name.to_string()),
+        }
     }
     for variable in environment {
         command.word("--env", variable);

@@ -9,6 +9,7 @@ mod kernel;
 mod mcp;
 mod notebook;
 mod output;
+mod packages;
 mod render;
 mod repl;
 mod replay;
@@ -114,6 +115,7 @@ fn dispatch(arguments: Arguments) -> Result<u8, CliError> {
         Command::Fork(arguments) => sessions::fork(&folders, &arguments),
         Command::Artifact(arguments) => artifacts::artifact(&folders, &arguments),
         Command::Dataset(arguments) => datasets::dataset(&folders, &arguments),
+        Command::Packages(arguments) => on_runtime(packages::packages(&folders, arguments)),
         Command::Origin(arguments) => datasets::origin(&folders, &arguments),
         Command::Doctor(arguments) => on_runtime(doctor::doctor(&folders, &arguments)),
         Command::Bake(arguments) => bake::bake_guests(&folders, &arguments),

@@ -18,6 +18,7 @@ use crate::{
 };
 use cellar_hub::{HubError, LineError};
 use cellar_jupyter::KernelError;
+use cellar_packages::PackageError;
 use cellar_server::{ConfineError, ServeError, TokenError};
 use cellar_setup::SetupError;
 use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
@@ -47,6 +48,9 @@ pub(crate) enum CliError {
     /// The datasets of the store failed or refused.
     #[error(transparent)]
     Dataset(DatasetError),
+    /// A package cannot be had, or the store of packages fails.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// A document is not what it should be.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -144,6 +148,7 @@ impl From<SetupError> for CliError {
             SetupError::Engine(error) => CliError::Engine(error),
             SetupError::Artifact(error) => CliError::Artifact(error),
             SetupError::Config(error) => error.into(),
+            SetupError::Package(error) => CliError::Package(error),
             SetupError::Usage { message, hint } => CliError::usage(message, hint),
             SetupError::Folder { what, flag } => CliError::Folder { what, flag },
             SetupError::Start(source) => CliError::Start(source),
@@ -212,6 +217,7 @@ impl CliError {
             CliError::Serve(_) => "serve",
             CliError::Kernel(_) => "kernel",
             CliError::Token(_) => "token",
+            CliError::Package(_) => "package",
             CliError::Start(_) => "start",
         }
     }
@@ -239,6 +245,12 @@ impl CliError {
             ) => EXIT_FAILURE,
             CliError::Artifact(_) => EXIT_USAGE,
             CliError::Dataset(_) => EXIT_USAGE,
+            CliError::Package(
+                PackageError::Name { .. }
+                | PackageError::Unknown { .. }
+                | PackageError::Native { .. }
+                | PackageError::Unresolved { .. },
+            ) => EXIT_USAGE,
             CliError::Refused(refusal) if is_request_fault(refusal) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
@@ -273,6 +285,7 @@ impl CliError {
                 "list them with `cellar dataset list`"
             }
             CliError::Artifact(_) | CliError::Dataset(_) => return None,
+            CliError::Package(error) => return package_hint(error),
             CliError::Socket { .. } => "the socket lives as long as the agent call that it was made for",
             CliError::Invalid(_) | CliError::Read { .. } | CliError::Save { .. } | CliError::Output(_) => return None,
             CliError::Serve(ServeError::Listen { .. }) => "name another address with --listen",
@@ -341,6 +354,24 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::Mount { .. } => "grant a folder that exists: --mount HOST:GUEST, HOST a folder, GUEST an absolute path",
         Error::Deadlock { .. } => "await the call in that cell: its plain form holds the kernel until it returns",
         Error::Threads { .. } => "join the threads in a cell, or close what started them: an executor, a pool, a timer",
+        _ => return None,
+    })
+}
+
+fn package_hint(error: &PackageError) -> Option<String> {
+    Some(match error {
+        PackageError::Unknown { name, .. } if name.contains(':') => format!("add it with `cellar packages add {name}`"),
+        PackageError::Unknown { name, .. } => {
+            format!("add it with `cellar packages add {name}`; a folder is named with a slash: ./{name}")
+        }
+        PackageError::Missing { .. } => "fetch the rest with `cellar packages restore`".to_owned(),
+        PackageError::Native { .. } => {
+            "use a package without native code, or let the host do the work as a tool: [tools.NAME] in a cellar.toml"
+                .to_owned()
+        }
+        PackageError::Client { client: "npm", .. } => "install Node, whose npm fetches packages".to_owned(),
+        PackageError::Client { .. } => "install Python 3 with pip, which fetches packages".to_owned(),
+        PackageError::Lock { .. } => "remove it, and add the packages again with `cellar packages add`".to_owned(),
         _ => return None,
     })
 }

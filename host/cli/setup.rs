@@ -24,12 +24,14 @@ impl From<&Folders> for cellar_setup::Folders {
 
 impl From<&GrantArguments> for Overrides {
     fn from(arguments: &GrantArguments) -> Overrides {
-        let GrantArguments { workspace, mounts, packages, config, environment, audit, .. } = arguments.clone();
+        let GrantArguments { workspace, mounts, packages, package_store, config, environment, audit, .. } =
+            arguments.clone();
         Overrides {
             config,
             workspace,
             mounts,
             packages,
+            package_store,
             fuel: arguments.fuel,
             memory_mib: arguments.memory,
             timeout_seconds: arguments.timeout,

@@ -25,6 +25,7 @@ mod notebook;
 mod oracle;
 mod origins;
 mod outputs;
+mod packages;
 mod parquet;
 mod processes;
 mod recordings;

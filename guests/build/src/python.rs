@@ -40,6 +40,7 @@ const PRELUDE: &[&str] = &[
     "likeness",
     "sandbox",
     "lacks",
+    "packages",
     "hollow",
     "maps",
     "absent",

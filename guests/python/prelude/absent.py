@@ -13,7 +13,7 @@ import sys
 import types
 
 import _cellar
-from _cellar_prelude import hollow, lacks, maps
+from _cellar_prelude import hollow, lacks, maps, packages
 from _cellar_prelude.sandbox import SandboxError
 
 _SIGNALS = (
@@ -44,8 +44,8 @@ class _Absent:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         """A hollow module, or the reason why there is none; whoever only asks whether it is there gets no reason."""
-        if path is None and sys._getframe(2).f_code is _IMPORT:
-            remedy = lacks.remedy(fullname)
+        if sys._getframe(2).f_code is _IMPORT:
+            remedy = lacks.remedy(fullname) if path is None else packages.gone(fullname, path)
             if remedy is not None:
                 raise ModuleNotFoundError(f"No module named '{fullname}': {remedy}", name=fullname)
         if fullname in _HOLLOW:
@@ -69,6 +69,7 @@ class _HollowLoader:
 _HOLLOW = {
     "_ssl": (hollow.Tls, lacks.TLS),
     "nest_asyncio": (hollow.Nesting, ""),
+    "micropip": (packages.micropip, ""),
     "ctypes": (hollow.Native, lacks.NATIVE),
     "ctypes.util": (hollow.NativeSearch, lacks.NATIVE),
     "ctypes.wintypes": (hollow.Native, lacks.NATIVE),

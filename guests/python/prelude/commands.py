@@ -6,8 +6,6 @@ Those that work on texts are in `filters`, those that pack files and fetch pages
 
 import fnmatch
 import glob
-import importlib.metadata
-import importlib.util
 import io
 import itertools
 import os
@@ -16,7 +14,7 @@ import shutil
 import stat
 import time
 
-from _cellar_prelude import awk, filters, lacks, packing, utilities
+from _cellar_prelude import awk, filters, lacks, packages, packing, utilities
 
 _NOT_FOUND = 127
 unescaped = awk.unescaped
@@ -419,40 +417,10 @@ def _du(arguments, _stdin, out, _err):
 
 
 def _pip(arguments, _stdin, out, err):
-    what = arguments[0] if arguments else ""
-    if what in ("--version", "-V"):
-        out.write("pip is not in this sandbox; what is there can be imported\n")
-        return 0
-    if what in ("list", "freeze"):
-        found = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
-        out.write("".join(f"{name}=={version}\n" for name, version in sorted(found.items(), key=str)))
-        return 0
-    if what not in ("install", "show", "uninstall", "download"):
-        raise _Failed(f"unknown command \"{what}\"")
-    status, skip = 0, False
-    for each in arguments[1:]:
-        if skip or each.startswith("-"):
-            skip = each in ("-r", "-t", "-i", "--index-url", "--extra-index-url", "--target", "--requirement")
-            continue
-        name = re.split(r"[\[<>=!~;@ ]", each)[0]
-        module = lacks.IMPORTED_AS.get(name.lower(), name.replace("-", "_"))
-        if _is_there(module):
-            out.write(f"Requirement already satisfied: {each}\n")
-            continue
-        status = 1
-        why = lacks.remedy(module) or "it is not in this sandbox, and " + lacks.PACKAGES
-        err.write(f"ERROR: {each} cannot be installed: {why}\n")
+    status = packages.pip(arguments, out, err)
+    if status is None:
+        raise _Failed(f"unknown command \"{arguments[0] if arguments else ''}\"")
     return status
-
-
-def _is_there(module):
-    for name in (module, module.lower()):
-        try:
-            if importlib.util.find_spec(name) is not None:
-                return True
-        except (ImportError, ValueError):
-            continue
-    return False
 
 
 def _which(arguments, _stdin, out, _err):

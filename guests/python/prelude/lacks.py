@@ -14,8 +14,8 @@ TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.re
 TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
 PACKAGES = (
-    "packages cannot be installed from inside this sandbox: the host grants folders of pure Python packages "
-    "(pip install --target DIR, then --packages DIR)"
+    "the owner of the host adds packages in pure Python (cellar packages add NAME) and grants them to sessions "
+    '(packages = ["NAME"] in their cellar.toml); `%pip install NAME` finds those that this session was granted'
 )
 DATA = "the guest `python-data` has it built in; the host chooses the guest of a session (--guest python-data)"
 
@@ -89,6 +89,11 @@ _INSTEAD = {
     "xgboost": _NUMBERS,
     "yaml": "use json or tomllib",
 }
+# Those that have native code, so that no host can grant them.
+NATIVE_PACKAGES = frozenset(
+    """PIL aiohttp catboost cryptography cv2 duckdb fastparquet jax keras lightgbm lxml matplotlib numba numpy orjson pandas polars
+    psutil psycopg2 pyarrow pydantic scipy skimage sklearn statsmodels tensorflow tokenizers torch transformers xgboost yaml""".split()
+)
 # Names of packages as they are installed, where they are imported by others.
 IMPORTED_AS = {
     "beautifulsoup4": "bs4",
@@ -124,6 +129,11 @@ def remedy(name):
             text += f" (in the guest `python-data`, which the host chooses)"
             break
     return f"it is not in this sandbox; {text}"
+
+
+def command(text, name):
+    """What the owner of the host does so that sessions have a package."""
+    return f"the owner of the host runs `cellar packages add {text}` and grants it with packages = [\"{name}\"] in the session's cellar.toml"
 
 
 def packages():

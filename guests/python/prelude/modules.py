@@ -7,10 +7,9 @@ import time
 import zlib
 from importlib.machinery import FileFinder, PathFinder, SourceFileLoader, SourcelessFileLoader
 
+from _cellar_prelude.packages import PACKAGES_FOLDER
 from _cellar_prelude.sandbox import LIBRARY_FOLDER
 
-# Where the host mounts folders with installed packages. They do not change.
-PACKAGES_FOLDER = "/packages/"
 _FIXED_FOLDERS = (LIBRARY_FOLDER, PACKAGES_FOLDER)
 
 # A file that was written this short a time before it was read may be written again without its time changing: clocks

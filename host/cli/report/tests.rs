@@ -6,6 +6,7 @@ use cellar_engine::{
     files::MountError,
 };
 use cellar_isolation::IsolationError;
+use cellar_packages::PackageError;
 
 use super::*;
 
@@ -59,6 +60,8 @@ fn errors() -> Vec<CliError> {
         CliError::Serve(ServeError::Confine(ConfineError::Layer(IsolationError::Missing("landlock")))),
         CliError::Kernel(KernelError::Bind { address: text("127.0.0.1:8701"), source: not_found() }),
         CliError::Token(TokenError::Unknown(text("4k2v"))),
+        CliError::Package(PackageError::Unknown { name: text("npm:lodash"), folder: path() }),
+        CliError::Package(PackageError::Native { name: text("numpy"), found: text("numpy-2-cp313.whl") }),
         CliError::Start(not_found()),
     ];
     let artifact = [

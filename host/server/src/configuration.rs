@@ -86,7 +86,11 @@ impl ServerConfig {
         } else {
             let of_table = |(name, table): (&String, &TenantTable)| {
                 let overrides = match &table.config {
-                    Some(path) => Overrides { config: Some(path.clone()), ..Overrides::default() },
+                    Some(path) => Overrides {
+                        config: Some(path.clone()),
+                        package_store: overrides.package_store.clone(),
+                        ..Overrides::default()
+                    },
                     None => overrides.clone(),
                 };
                 let folder = table.store.clone().unwrap_or_else(|| store.join(TENANTS).join(name));

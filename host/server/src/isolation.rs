@@ -11,6 +11,7 @@ use cellar_bridges::{
 };
 use cellar_files::{Access, Mount};
 use cellar_isolation::{InForce, IsolationError, Needs, confine};
+use cellar_packages::Source;
 use cellar_setup::{Granted, SetupError};
 use cellar_wire::config::{Config, Isolate};
 use tempfile::TempDir;
@@ -104,6 +105,7 @@ impl ServerConfig {
             let file = tenant.overrides.file()?;
             plan.needs.read.extend(tenant.overrides.config.clone());
             plan.kept(tenant, &file);
+            plan.packages(tenant, &file)?;
             plan.session(&Granted::new(&tenant.overrides, file)?);
             needs.read.extend(plan.needs.read);
             needs.write.extend(plan.needs.write);
@@ -162,6 +164,7 @@ impl Plan {
                     self.connects("artifacts");
                 }
             }
+            self.packages(tenant, &file)?;
             let granted = Granted::new(&tenant.overrides, file)?;
             self.session(&granted);
             self.bridges(&granted.bridges);
@@ -177,6 +180,16 @@ impl Plan {
         if let Some(folder) = file.artifacts.remote.as_ref().and_then(|remote| remote.folder()) {
             self.folder(&folder);
         }
+    }
+
+    /// The store of packages, of which a session that is opened later may be granted others: its owner makes their folders.
+    fn packages(&mut self, tenant: &TenantConfig, file: &Config) -> Result<(), SetupError> {
+        let mut sources = tenant.overrides.packages.iter().chain(&file.packages);
+        if sources.any(|source| matches!(source, Source::Named(_))) {
+            let store = cellar_setup::package_store(tenant.overrides.package_store.as_deref())?;
+            self.needs.read.push(store.folder().to_owned());
+        }
+        Ok(())
     }
 
     /// What cells see.

@@ -1,6 +1,7 @@
 //! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
 //! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
 
+mod packages;
 mod remote;
 mod room;
 
@@ -22,8 +23,10 @@ use cellar_engine::{
     results::OutputPolicy,
     store::SessionStore,
 };
+use cellar_packages::{PackageError, Source};
 use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
 
+pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;
 pub use room::{kernels_max, memory_bytes};
 
@@ -40,6 +43,9 @@ pub enum SetupError {
     /// The store of artifacts failed or refused.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+    /// A package cannot be granted.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -148,8 +154,10 @@ pub struct Overrides {
     pub workspace: Option<PathBuf>,
     /// Further folders, each `HOST:GUEST` or `HOST:GUEST:rw`.
     pub mounts: Vec<String>,
-    /// Folders with Python packages.
-    pub packages: Vec<PathBuf>,
+    /// Packages of the store by their names, and folders with Python packages.
+    pub packages: Vec<Source>,
+    /// The store of packages; that of this user when absent.
+    pub package_store: Option<PathBuf>,
     /// Fuel of a cell.
     pub fuel: Option<u64>,
     /// Memory of a kernel, in MiB.
@@ -267,7 +275,9 @@ impl Granted {
             environment.push(variable(text)?);
         }
         // Those of the command line come first, and so win.
-        let packages = arguments.packages.iter().cloned().chain(config.packages).collect();
+        let sources = arguments.packages.iter().cloned().chain(config.packages).collect();
+        let (packages, modules) = package_folders(arguments.package_store.as_deref(), sources)?;
+        mounts.extend(modules);
         let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
         let input_timeout = config.session.input_timeout();
         let session = SessionConfig {

@@ -25,6 +25,7 @@ use cellar_engine::{
     limits::INPUT_IDLE_TIMEOUT,
     results::OutputPolicy,
 };
+use cellar_packages::Source;
 use url::Url;
 
 use crate::check::{At, Invalid, Problems};
@@ -61,8 +62,10 @@ pub struct Config {
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
     /// is not.
     pub mounts: Vec<Mount>,
-    /// `packages`: folders with Python packages, as `pip install --target` leaves them. The first wins.
-    pub packages: Vec<PathBuf>,
+    /// `packages`: what cells can import. `"tabulate"` and `"npm:lodash"` are packages that `cellar packages add` has added, with
+    /// what they need; `"./site"`, with a slash, is a folder with Python packages, as `pip install --target` leaves it. The
+    /// first folder wins, and folders win over packages.
+    pub packages: Vec<Source>,
     /// `[environment]`: variables that cells see. `NAME = "value"`.
     pub environment: Vec<(String, String)>,
     /// `[session]`: what its kernels begin with and how long they live.

@@ -67,7 +67,8 @@ pub struct ConfigJson {
     pub mounts: Vec<String>,
     /// Where the workspace is seen besides its own place; absent for the usual places.
     pub aliases: Option<Vec<String>>,
-    pub packages: Vec<PathBuf>,
+    /// Packages by their names, and folders of them.
+    pub packages: Vec<String>,
     pub environment: Vec<String>,
     /// `session` or `per-call`.
     pub kernel_mode: &'static str,

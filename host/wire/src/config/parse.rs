@@ -22,6 +22,7 @@ use cellar_engine::{
     limits::INPUT_IDLE_TIMEOUT_MAX,
     results::OutputPolicy,
 };
+use cellar_packages::Source;
 
 use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable, text_of};
 use crate::{
@@ -235,10 +236,23 @@ impl Parser<'_> {
         Some(seed)
     }
 
-    fn packages(&mut self, fields: &Fields<'_>) -> Vec<PathBuf> {
+    /// Names of packages, and folders, which have a slash in them.
+    fn packages(&mut self, fields: &Fields<'_>) -> Vec<Source> {
         let Some(at) = fields.get("packages") else { return Vec::new() };
-        let folders = at.texts("folder", &mut self.problems).unwrap_or_default();
-        folders.iter().map(|folder| self.path(folder)).collect()
+        let texts = at.texts("the name of a package, or a folder", &mut self.problems).unwrap_or_default();
+        let mut sources = Vec::with_capacity(texts.len());
+        for text in &texts {
+            match text.parse() {
+                Ok(Source::Folder(_)) => sources.push(Source::Folder(self.path(text))),
+                Ok(named) => sources.push(named),
+                Err(_) => {
+                    let expected = "the name of a package without a version, such as \"tabulate\" or \"npm:lodash\", or a folder \
+                                    with a slash in it";
+                    self.problems.add(&at.path, format_args!("expected {expected}, found {}", quote(text)));
+                }
+            }
+        }
+        sources
     }
 
     /// Names of variables, and paths of files, which have a slash in them.

@@ -83,7 +83,7 @@ fn a_pack_has_primitives_of_commands() {
 
 /// Every key that the documentation names, as its readers would write them.
 const WHOLE: &str = r#"
-packages = ["packages", "/opt/packages"]
+packages = ["./packages", "/opt/packages", "Tabulate", "npm:@scope/name"]
 secrets = ["WEBHOOK", "./secret.txt"]
 [tools.add]
 command = ["python3", "add.py"]
@@ -245,7 +245,8 @@ fn the_documented_file_is_understood() {
         config.mounts,
         [mount("/etc/cellar/data", "/data", Access::ReadOnly), mount("/tmp/out", "/out", Access::ReadWrite)]
     );
-    assert_eq!(config.packages, [Path::new("/etc/cellar/packages"), Path::new("/opt/packages")]);
+    let packages: Vec<String> = config.packages.iter().map(ToString::to_string).collect();
+    assert_eq!(packages, ["/etc/cellar/./packages", "/opt/packages", "tabulate", "npm:@scope/name"]);
     let limits = config.limits.limits();
     assert_eq!(limits.timeout, Duration::from_secs(10));
     assert_eq!((limits.memory_bytes, limits.fuel), (64 << 20, Some(1000)));

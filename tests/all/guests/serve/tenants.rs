@@ -118,6 +118,35 @@ fn neither_sees_anything_of_the_other() {
 }
 
 #[test]
+fn each_has_the_packages_of_its_own_configuration() {
+    let tenants = Tenants::new("[tenants.red]\nconfig = \"red.toml\"\n[tenants.blue]\nconfig = \"blue.toml\"\n");
+    let folder = Path::new(&tenants.config).parent().expect("a folder");
+    std::fs::write(folder.join("red.toml"), "packages = [\"natsort\"]\n").expect("written");
+    let packages = folder.join("packages").to_str().expect("text").to_owned();
+    let add = |name: &str| {
+        let ended = run(&mut cellar(["packages", "add", name, "--package-store", &packages]));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    };
+    add("natsort==8.3.1");
+    let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
+    let served = Served::start(tenants.store.path(), &["--config", &tenants.config, "--package-store", &packages]);
+    let told = |token: &str, session: &str, code: &str| {
+        let path = format!("/v1/sessions/{session}");
+        served.ask_as(token, "POST", "/v1/sessions", &[], json!({ "session": session }).to_string().as_bytes());
+        let answer =
+            served.ask_as(token, "POST", &format!("{path}/runs"), &[], cell("py", code).to_string().as_bytes());
+        answer.json()["content"][0]["text"].as_str().expect("text").to_owned()
+    };
+    let code = "import natsort; print(natsort.__version__)";
+    assert_eq!(told(&red, "first", code), "8.3.1");
+    let refused = told(&blue, "first", &code.replace("import", "%pip install natsort\nimport"));
+    assert!(refused.contains("the owner of the host runs `cellar packages add natsort`"), "{refused}");
+    // What is brought up to date while it serves is what a session has that is opened then.
+    add("natsort==8.4.0");
+    assert_eq!((told(&red, "second", code), told(&red, "first", code)), ("8.4.0".into(), "8.3.1".into()));
+}
+
+#[test]
 fn tokens_have_scopes_take_over_from_one_another_and_are_revoked() {
     let tenants = Tenants::new("[tenants.red]\n[tenants.blue]\nrequests_per_second = 5\nruns = 1\n");
     let read = tenants.token(&["new", "--tenant", "red", "--name", "viewer", "--scope", "read"]);

@@ -1,0 +1,165 @@
+//! `cellar packages`: what sessions can be granted besides what their guests have.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use cellar_engine::{Cell, GuestName, HostConfig, Language, config::RunOptions};
+use cellar_packages::{Added, Fetched, Listed, PackageError, PackageStore, Wanted};
+use cellar_setup::{Overrides, SessionRequest};
+
+use crate::{
+    args::{Folders, PackagesArguments, PackagesCommand},
+    output,
+    report::{CliError, EXIT_COMPLETE, EXIT_FAILURE, print_progress},
+    setup,
+    terminal::escaped,
+};
+
+/// Where the guest sees the packages that it compiles.
+const UNCOMPILED: &str = "/uncompiled";
+/// Seconds that compiling may take.
+const COMPILE_SECONDS: u64 = 600;
+/// Compiles every module below a folder into bytecode that does not depend on the time of its file. What is no Python of this
+/// version stays as it is.
+const COMPILE: &str = r#"
+import os, py_compile
+for folder, _, names in os.walk("/uncompiled"):
+    for name in names:
+        if name.endswith(".py"):
+            path = os.path.join(folder, name)
+            try:
+                py_compile.compile(path, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+            except (py_compile.PyCompileError, ValueError):
+                pass
+"#;
+
+/// Does what was asked with the store of packages.
+///
+/// # Errors
+/// A package cannot be had, or the store fails.
+pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) -> Result<u8, CliError> {
+    let store = cellar_setup::package_store(arguments.package_store.as_deref())?;
+    match arguments.command {
+        PackagesCommand::Add { names, json } => {
+            let added = add(folders, &store, &names).await?;
+            match json {
+                true => output::print_json(&added.iter().map(|added| &added.package).collect::<Vec<_>>())?,
+                false => output::print(&added_text(&setup::host_config(folders)?, &added, &names))?,
+            }
+        }
+        PackagesCommand::List { json } => {
+            let listed = store.list()?;
+            match json {
+                true => output::print_json(&listed)?,
+                false => output::print(&table(&listed))?,
+            }
+        }
+        PackagesCommand::Rm { names } => {
+            let gone = store.remove(&names)?;
+            output::print(&gone.iter().map(|name| format!("removed {}\n", escaped(name))).collect::<String>())?;
+        }
+        PackagesCommand::Restore => {
+            let fetched = fetched(folders, store.fetch_locked().await)?;
+            compile(folders, &fetched).await?;
+            store.keep(fetched)?;
+            output::print(&format!("{} packages are there\n", store.list()?.len()))?;
+        }
+        PackagesCommand::Verify => {
+            let damaged = store.verify()?;
+            for name in &damaged {
+                output::print(&format!("{} is not what the lock file says\n", escaped(name)))?;
+            }
+            if !damaged.is_empty() {
+                print_progress("`cellar packages restore` fetches them again");
+                return Ok(EXIT_FAILURE);
+            }
+            output::print(&format!("{} packages are as the lock file says\n", store.list()?.len()))?;
+        }
+    }
+    Ok(EXIT_COMPLETE)
+}
+
+async fn add(folders: &Folders, store: &PackageStore, names: &[Wanted]) -> Result<Vec<Added>, CliError> {
+    print_progress("resolving and fetching");
+    let fetched = fetched(folders, store.fetch(names).await)?;
+    compile(folders, &fetched).await?;
+    Ok(store.keep(fetched)?)
+}
+
+/// Says which guest has a package that cannot be fetched for its native code, if one has.
+fn fetched(folders: &Folders, fetched: Result<Fetched, PackageError>) -> Result<Fetched, CliError> {
+    let error = match fetched {
+        Err(error @ PackageError::Native { .. }) => error,
+        fetched => return Ok(fetched?),
+    };
+    let PackageError::Native { name, .. } = &error else { return Err(error.into()) };
+    match built_in(&setup::host_config(folders)?, name) {
+        Some((guest, version)) => {
+            let hint = format!("the guest `{guest}` has {name} {version} built in: run with --guest {guest}");
+            Err(CliError::usage(error.to_string(), hint))
+        }
+        None => Err(error.into()),
+    }
+}
+
+/// Has the guest compile the modules that were fetched. It runs none of them.
+async fn compile(folders: &Folders, fetched: &Fetched) -> Result<(), CliError> {
+    let Some(folder) = fetched.uncompiled() else { return Ok(()) };
+    print_progress("compiling in a sandbox");
+    let mounts = vec![format!("{}:{UNCOMPILED}:rw", folder.display())];
+    let overrides = Overrides { mounts, timeout_seconds: Some(COMPILE_SECONDS), ..Overrides::default() };
+    let session = setup::open_session(folders, SessionRequest { overrides, ..SessionRequest::default() }).await?;
+    let cell = Cell::new(Language::Python, COMPILE);
+    let run = session.start(vec![cell], false, RunOptions::default())?;
+    let result = run.result().await.map_err(CliError::Hub)?;
+    match result.is_error {
+        false => Ok(()),
+        true => Err(CliError::usage("the packages cannot be compiled", "try them with `cellar run --packages DIR`")),
+    }
+}
+
+/// The guest that has a Python package in its image, and the version of it.
+fn built_in(host: &HostConfig, name: &str) -> Option<(GuestName, String)> {
+    let guests = GuestName::ALL.into_iter().filter(|guest| guest.language() == Language::Python);
+    let mut found =
+        guests.filter_map(|guest| Some((guest, version_in(&host.guests.join(guest.name()).join("lib"), name)?)));
+    found.next()
+}
+
+/// The version of a package in the library of a guest.
+fn version_in(library: &Path, name: &str) -> Option<String> {
+    let names = fs::read_dir(library).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut packages = names.filter_map(|entry| {
+        let (package, version) = entry.strip_suffix(".dist-info")?.rsplit_once('-')?;
+        Some((package.replace(['_', '.'], "-"), version.to_owned()))
+    });
+    packages.find(|(package, _)| package.eq_ignore_ascii_case(name)).map(|(_, version)| version)
+}
+
+fn added_text(host: &HostConfig, added: &[Added], names: &[Wanted]) -> String {
+    let mut text = String::new();
+    for Added { package, before } in added {
+        let before = before.as_ref().map(|version| format!(", was {version}")).unwrap_or_default();
+        let _ = writeln!(text, "added {} {}{}", escaped(&package.name), escaped(&package.version), escaped(&before));
+    }
+    if added.is_empty() {
+        text.push_str("all is there already\n");
+    }
+    for name in names {
+        if let Some((guest, version)) = built_in(host, &name.to_string()) {
+            let _ = writeln!(text, "the guest `{guest}` has {name} {version} built in, which its sessions import");
+        }
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let _ = writeln!(text, "a cellar.toml grants it with: packages = [{}]", names.join(", "));
+    text
+}
+
+fn table(listed: &[Listed]) -> String {
+    let width = listed.iter().map(|each| each.name.len() + each.version.len() + 1).max().unwrap_or_default();
+    let line = |each: &Listed| {
+        let named = format!("{} {}", escaped(&each.name), escaped(&each.version));
+        let why = if each.asked { "" } else { "  needed by others" };
+        format!("{named:width$}  {}…{why}\n", each.hash.chars().take(19).collect::<String>())
+    };
+    listed.iter().map(line).collect()
+}

@@ -1,0 +1,207 @@
+//! What packages are called.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use crate::PackageError;
+
+/// How names of npm packages begin where both kinds are named.
+const NPM: &str = "npm:";
+/// Bytes of what may be said of one package.
+const TEXT_MAX: usize = 214;
+
+/// Where packages come from, and what imports them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Registry {
+    /// The Python Package Index: wheels, for Python cells.
+    Python,
+    /// npm: for JavaScript cells.
+    Npm,
+}
+
+/// A package, with what is asked of its version if anything is: `tabulate`, `requests[socks]>=2`, `npm:lodash@4`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wanted {
+    /// Where it comes from.
+    pub registry: Registry,
+    /// Its name, as its registry compares names.
+    pub name: String,
+    /// The name and the rest, as the client of the registry takes it.
+    pub(crate) text: String,
+    /// Its extras, of Python.
+    pub(crate) extras: Vec<String>,
+}
+
+impl Wanted {
+    /// Reads what somebody wants. Paths, addresses and options of clients are no packages.
+    ///
+    /// # Errors
+    /// `Name`.
+    pub fn parse(text: &str) -> Result<Wanted, PackageError> {
+        let wanted = match text.strip_prefix(NPM) {
+            Some(rest) => npm(rest),
+            None => python(text),
+        };
+        wanted.filter(|_| text.len() <= TEXT_MAX).ok_or_else(|| PackageError::Name { text: text.to_owned() })
+    }
+
+    /// Whether it says more than a name.
+    pub fn has_version(&self) -> bool {
+        self.registry == Registry::Npm && self.text != self.name
+            || self.registry == Registry::Python && self.text.contains(['<', '>', '=', '!', '~'])
+    }
+}
+
+/// What a session is granted packages by: a package of the store by its name, or a folder, which has a slash in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A folder with Python packages.
+    Folder(PathBuf),
+    /// A package of the store, in the version that is locked.
+    Named(Wanted),
+}
+
+impl FromStr for Source {
+    type Err = PackageError;
+
+    fn from_str(text: &str) -> Result<Source, PackageError> {
+        if !text.starts_with(NPM) && (text.contains('/') || matches!(text, "." | "..")) {
+            return Ok(Source::Folder(text.into()));
+        }
+        let wanted = Wanted::parse(text)?;
+        match wanted.has_version() || !wanted.extras.is_empty() {
+            true => Err(PackageError::Name { text: text.to_owned() }),
+            false => Ok(Source::Named(wanted)),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Folder(folder) => folder.display().fmt(f),
+            Source::Named(wanted) => wanted.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&written(self.registry, &self.name))
+    }
+}
+
+/// The name of a package where both kinds are named.
+pub(crate) fn written(registry: Registry, name: &str) -> String {
+    match registry {
+        Registry::Python => name.to_owned(),
+        Registry::Npm => format!("{NPM}{name}"),
+    }
+}
+
+/// A Python name as it is compared: runs of `-`, `_` and `.` are one `-`, and case is none.
+pub(crate) fn normal(name: &str) -> String {
+    let mut normal = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '-' | '_' | '.' if normal.ends_with('-') => {}
+            '-' | '_' | '.' => normal.push('-'),
+            other => normal.push(other.to_ascii_lowercase()),
+        }
+    }
+    normal
+}
+
+/// Whether a text is the name of a Python package, or of one of its extras.
+pub(crate) fn is_python_name(name: &str) -> bool {
+    let ends = |character: Option<char>| character.is_some_and(|it| it.is_ascii_alphanumeric());
+    let inner = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+    ends(name.chars().next()) && ends(name.chars().next_back()) && name.chars().all(inner)
+}
+
+fn python(text: &str) -> Option<Wanted> {
+    let text: String = text.chars().filter(|character| *character != ' ').collect();
+    let end = text.find(['[', '<', '>', '=', '!', '~']).unwrap_or(text.len());
+    let (name, mut rest) = text.split_at(end);
+    let mut extras = Vec::new();
+    if let Some(inner) = rest.strip_prefix('[') {
+        let (named, after) = inner.split_once(']')?;
+        extras = named.split(',').map(normal).collect();
+        if !named.split(',').all(is_python_name) {
+            return None;
+        }
+        rest = after;
+    }
+    let is_version = |it: char| it.is_ascii_alphanumeric() || "<>=!~.,*+-_".contains(it);
+    let begins = rest.is_empty() || rest.starts_with(['<', '>', '=', '!', '~']);
+    let is_archive = [".whl", ".zip", ".gz", ".bz2", ".xz", ".tar"].iter().any(|end| name.ends_with(end));
+    let fits = is_python_name(name) && begins && rest.chars().all(is_version) && !is_archive;
+    fits.then(|| Wanted { registry: Registry::Python, name: normal(name), text: text.clone(), extras })
+}
+
+fn is_npm_part(part: &str) -> bool {
+    let allowed = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '~');
+    !part.is_empty() && !part.starts_with(['.', '-', '_']) && part.chars().all(allowed)
+}
+
+/// Whether a text is the name of an npm package, with its scope if it has one.
+pub(crate) fn is_npm_name(name: &str) -> bool {
+    match name.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_npm_part(scope) && is_npm_part(name)),
+        None => is_npm_part(name),
+    }
+}
+
+fn npm(text: &str) -> Option<Wanted> {
+    let at = text.get(1..)?.find('@').map_or(text.len(), |at| at + 1);
+    let (name, rest) = text.split_at(at);
+    let is_version = |it: char| it.is_ascii_alphanumeric() || "@^~<>=.*-+|".contains(it);
+    let fits = is_npm_name(name) && rest.chars().all(is_version) && rest != "@";
+    fits.then(|| Wanted { registry: Registry::Npm, name: name.to_owned(), text: text.to_owned(), extras: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_paths_addresses_and_options() {
+        let check = |text: &str, name: &str| {
+            assert_eq!(Wanted::parse(text).unwrap_or_else(|_| panic!("{text}")).to_string(), name);
+        };
+        check("tabulate", "tabulate");
+        check("Ruamel.YAML__x>=1, <2", "ruamel-yaml-x");
+        check("requests[socks,use-chardet]~=2.3", "requests");
+        check("npm:lodash", "npm:lodash");
+        check("npm:@scope/name@^1.2.3", "npm:@scope/name");
+        for text in [
+            "",
+            "-r",
+            "--index-url",
+            "./site",
+            "/etc",
+            "a/b",
+            "x.whl",
+            "x.tar.gz",
+            "a @ b",
+            "a;b",
+            "a[b",
+            "a[/]",
+            "a]",
+            "a==1;os",
+            "git+ssh",
+            "npm:",
+            "npm:@",
+            "npm:../x",
+            "npm:a/b",
+            "npm:-g",
+            "npm:lodash@file:x",
+            "npm:a@b/c",
+            "npm:a@",
+            "npm:@a/.b",
+            "tabulate\n--pre",
+            "naïve",
+        ] {
+            assert!(Wanted::parse(text).is_err(), "{text}");
+        }
+    }
+}
