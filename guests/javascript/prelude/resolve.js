@@ -215,6 +215,13 @@
     return { name, subpath: `.${specifier.slice(name.length)}` };
   }
 
+  // `npm:name@1/file`: a package by its name, whichever version was granted.
+  function resolveNpm(specifier, importer, context) {
+    const match = /^npm:\/?((?:@[^/@]+\/)?[^/@]+)(?:@[^/]*)?(\/.*)?$/i.exec(specifier);
+    if (match === null) throw fail("ERR_INVALID_MODULE_SPECIFIER", `Invalid module "${specifier}" is not a valid package name`, TypeError);
+    return resolvePackage(match[1] + (match[2] ?? ""), importer, context);
+  }
+
   function resolveBare(specifier, importer, context) {
     if (kit.isBuiltin(specifier)) return { builtin: specifier };
     if (specifier.startsWith("node:")) throw kit.unknownBuiltin(specifier);
@@ -223,11 +230,21 @@
     if (own?.content.name === name && own.content.exports !== undefined && own.content.exports !== null) {
       return resolveExports(own, subpath, context);
     }
+    return resolvePackage(specifier, importer, context);
+  }
+
+  function resolvePackage(specifier, importer, context) {
+    const { name } = splitName(specifier);
     const found = findInstalled(specifier, importer, context);
     if (found !== undefined) return found;
     throw fail(context.required ? "MODULE_NOT_FOUND" : "ERR_MODULE_NOT_FOUND",
       `${context.required ? `Cannot find module '${specifier}'` : `Cannot find package '${name}' imported from ${context.importer ?? importer}`}` +
       hintForBare(specifier, importer));
+  }
+
+  function resolveName(specifier, importer, context) {
+    if (specifier.startsWith("#")) return resolveImports(specifier, importer, context);
+    return /^npm:/i.test(specifier) ? resolveNpm(specifier, importer, context) : resolveBare(specifier, importer, context);
   }
 
   function findInstalled(specifier, importer, context) {
@@ -276,9 +293,11 @@
 
   const indexOf = (folder) => EXTENSIONS.map((end) => join(folder, `index${end}`)).find((file) => host.probe(file) === FILE);
 
-  // A bare name that is the name of a file.
+  // A bare name may be that of a file, or of a package that the session was not granted.
   function hintForBare(specifier, importer) {
-    return host.probe(join(folderOf(importer), specifier)) === FILE ? `. Did you mean to import "./${specifier}"?` : "";
+    if (host.probe(join(folderOf(importer), specifier)) === FILE) return `. Did you mean to import "./${specifier}"?`;
+    const { name } = splitName(specifier);
+    return `. The owner of the host runs \`cellar packages add npm:${name}\` and grants it with packages = ["npm:${name}"] in the session's cellar.toml`;
   }
 
   // What a path that is not there may have meant.
@@ -322,7 +341,7 @@
 
   function checkScheme(specifier) {
     const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(specifier)?.[1].toLowerCase();
-    if (scheme === undefined || scheme === "node" || scheme === "file" || scheme === "data") return scheme;
+    if (scheme === undefined || ["node", "file", "data", "npm"].includes(scheme)) return scheme;
     if (scheme === "http" || scheme === "https") {
       throw fail("ERR_UNSUPPORTED_IN_SANDBOX",
         `'${specifier}' cannot be imported: this sandbox loads no modules from the network. Save the file in the workspace and import that, or import an installed package by its name`);
@@ -349,7 +368,7 @@
       }
       found = { path: pathOf(decodeUrlPath(path, specifier), importer) };
     } else {
-      found = specifier.startsWith("#") ? resolveImports(specifier, importer, context) : resolveBare(specifier, importer, context);
+      found = resolveName(specifier, importer, context);
     }
     if (found.builtin !== undefined) return found;
     if (isPath && !mustExist) return { path: found.path, query };
@@ -367,7 +386,7 @@
       if (path === undefined) throw fail("MODULE_NOT_FOUND", `Cannot find module '${specifier}'`);
       found = { path };
     } else {
-      found = specifier.startsWith("#") ? resolveImports(specifier, importer, context) : resolveBare(specifier, importer, context);
+      found = resolveName(specifier, importer, context);
     }
     if (found.builtin !== undefined) return found;
     if (host.probe(found.path) !== FILE) throw fail("MODULE_NOT_FOUND", `Cannot find module '${found.path}'`);

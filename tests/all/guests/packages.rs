@@ -272,3 +272,27 @@ fn a_package_with_native_code_is_refused_by_name() {
     assert!(ended.stderr.contains("pip cannot resolve natsort==0.0.0.1"), "{}", ended.stderr);
     assert_eq!(succeeded(folder.path(), &["packages", "list"]), "");
 }
+
+#[test]
+fn npm_packages_are_added_imported_and_required() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = succeeded(folder.path(), &["packages", "add", "npm:is-odd@3.0.1"]);
+    assert!(told.contains("added npm:is-number ") && told.contains("added npm:is-odd 3.0.1"), "{told}");
+    assert!(succeeded(folder.path(), &["packages", "verify"]).contains("2 packages"));
+    let code = "import isOdd from 'npm:is-odd@3'; const other = require('is-odd'); \
+                console.log(isOdd(3), other === isOdd, require.resolve('npm:is-odd'))\n\
+                await import('is-even')";
+    let ended = in_store(folder.path(), &["eval", "-l", "js", code, "--packages", "npm:is-odd"]);
+    assert_eq!(ended.stdout, "true true /node_modules/is-odd/index.js\n", "{}", ended.stderr);
+    let missing = "Cannot find package 'is-even' imported from /workspace/<cell>. The owner of the host runs `cellar packages add npm:is-even` \
+                   and grants it with packages = [\"npm:is-even\"] in the session's cellar.toml";
+    assert!(ended.stderr.contains(missing), "{}", ended.stderr);
+    let ended = in_store(folder.path(), &["packages", "add", "npm:better-sqlite3"]);
+    let native = "the package `npm:better-sqlite3` has native code (binding.gyp)";
+    assert!(ended.code == 2 && ended.stderr.contains(native), "{}", ended.stderr);
+    let ended = in_store(folder.path(), &["packages", "add", "npm:esbuild@0.25.0"]);
+    let native = "the package `npm:esbuild` has native code (@esbuild/";
+    assert!(ended.code == 2 && ended.stderr.contains(native), "{}", ended.stderr);
+    let gone = succeeded(folder.path(), &["packages", "rm", "npm:is-odd"]);
+    assert_eq!(gone, "removed npm:is-number\nremoved npm:is-odd\n");
+}
