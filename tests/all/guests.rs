@@ -14,6 +14,7 @@ mod corpus;
 mod data;
 mod floods;
 mod hostile;
+mod imports;
 mod input;
 mod journals;
 mod jupyter;
