@@ -379,6 +379,20 @@ void end_if_exception(JSValueConst result) {
     JS_FreeValue(ctx, error);
 }
 
+// How long a cell that has come to its value goes on for timers of its own that nothing awaits, in nanoseconds. What is set
+// for later, or for ever, goes on without it.
+#define LINGERS_NANOSECONDS 2000000000u
+
+// Ends a cell that has shown its value, unless timers of its own are due soon.
+static void end_shown(cell_t *cell) {
+    if (cell->lingers_until == 0)
+        cell->lingers_until = cellar_kernel_control_monotonic_clock() + LINGERS_NANOSECONDS;
+    if (timers_keep(cell->id, cell->lingers_until))
+        return;
+    glue_finish(cell->id, &(cellar_kernel_types_outcome_t){.tag = CELLAR_KERNEL_TYPES_OUTCOME_COMPLETE});
+    release_cell(cell);
+}
+
 // The value or the error of a cell whose promise has settled.
 static void end_settled(cell_t *cell) {
     uint32_t id = cell->id;
@@ -411,13 +425,14 @@ static void end_settled(cell_t *cell) {
         JS_FreeValue(ctx, error);
         return;
     }
-    glue_finish(id, &(cellar_kernel_types_outcome_t){.tag = CELLAR_KERNEL_TYPES_OUTCOME_COMPLETE});
-    release_cell(cell);
+    end_shown(cell);
 }
 
 void end_settled_cells(void) {
     for (cell_t *cell = cells; cell < cells + CELL_COUNT; cell++) {
-        while (cell->live && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
+        if (cell->live && cell->lingers_until != 0)
+            end_shown(cell);
+        while (cell->live && cell->lingers_until == 0 && JS_PromiseState(ctx, cell->promise) != JS_PROMISE_PENDING)
             end_settled(cell);
     }
 }

@@ -10,10 +10,11 @@
 
 // A cell that has not ended; `promise` settles when it does, to `{value}` or, when `is_bare`, to the value itself.
 // `traces_names`: the host is told what it has bound. `waits_at_line` is where it waits for what nothing can settle any more,
-// or 0.
+// or 0. One that has shown its value, and has timers that are due soon, ends when they have run: `lingers_until` is not 0 then.
 typedef struct {
     bool live, is_bare, traces_names;
     uint32_t id;
+    uint64_t lingers_until;
     int waits_at_line, waits_at_column;
     JSValue promise;
 } cell_t;

@@ -35,6 +35,9 @@ uint64_t timers_next(void);
 // an exception.
 bool timers_run_one(JSContext *ctx, uint64_t now, JSValue *result);
 
+// Has a cell set timers that it is waited for with, and that are due by `until`?
+bool timers_keep(uint32_t cell, uint64_t until);
+
 // Forgets the timers of a cell.
 void timers_forget(JSContext *ctx, uint32_t cell);
 

@@ -10,6 +10,7 @@ typedef struct timer {
     struct timer *next;
     uint64_t due, interval;
     uint32_t id, cell;
+    bool is_waited_for;
     JSValue function, context;
 } pending_timer_t;
 
@@ -60,6 +61,7 @@ static JSValue start_timer(JSContext *ctx, JSValueConst this_value, int argc, JS
         .interval = repeats ? nanoseconds : 0,
         .id = id == 0 ? ++last_id : id,
         .cell = glue_cell,
+        .is_waited_for = true,
         .function = JS_DupValue(ctx, argv[0]),
         .context = JS_DupValue(ctx, cellar_context),
     };
@@ -84,20 +86,41 @@ static JSValue stop_timer(JSContext *ctx, JSValueConst this_value, int argc, JSV
     return JS_UNDEFINED;
 }
 
-// timerNumbers(): those that are set
-static JSValue timer_numbers(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    JSValue list = JS_NewArray(ctx);
-    uint32_t count = 0;
-    for (pending_timer_t *timer = timers; timer != NULL; timer = timer->next)
-        JS_SetPropertyUint32(ctx, list, count++, JS_NewUint32(ctx, timer->id));
-    return list;
+// referTo(number, whether): whether who waits for timers waits for this one
+static JSValue refer_to(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    uint32_t id;
+    if (JS_ToUint32(ctx, &id, argv[0]))
+        return JS_EXCEPTION;
+    for (pending_timer_t *timer = timers; timer != NULL; timer = timer->next) {
+        if (timer->id == id)
+            timer->is_waited_for = JS_ToBool(ctx, argv[1]);
+    }
+    return JS_UNDEFINED;
+}
+
+// hasTimers(): whether any is set that a program waits for
+static JSValue has_timers(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    for (pending_timer_t *timer = timers; timer != NULL; timer = timer->next) {
+        if (timer->is_waited_for)
+            return JS_TRUE;
+    }
+    return JS_FALSE;
+}
+
+bool timers_keep(uint32_t cell, uint64_t until) {
+    for (pending_timer_t *timer = timers; timer != NULL && timer->due <= until; timer = timer->next) {
+        if (timer->cell == cell && timer->is_waited_for)
+            return true;
+    }
+    return false;
 }
 
 void add_timer_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("startTimer", 4, start_timer),
         JS_CFUNC_DEF("stopTimer", 1, stop_timer),
-        JS_CFUNC_DEF("timerNumbers", 0, timer_numbers),
+        JS_CFUNC_DEF("referTo", 2, refer_to),
+        JS_CFUNC_DEF("hasTimers", 0, has_timers),
     };
     JS_SetPropertyFunctionList(ctx, host, functions, sizeof functions / sizeof *functions);
 }

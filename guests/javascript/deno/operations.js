@@ -317,6 +317,11 @@ module.exports = {
   isModuleNamespace: (value) => host.isModuleNamespace?.(value) ?? false,
   context: () => host.context(),
   setContext: (context) => host.setContext(context),
-  startTimer: (task, delay) => host.startTimer(task, delay),
+  // Nothing waits for a timer of the platform's own.
+  startTimer: (task, delay) => {
+    const id = host.startTimer(task, delay);
+    host.referTo(id, false);
+    return id;
+  },
   stopTimer: (id) => host.stopTimer(id),
 };

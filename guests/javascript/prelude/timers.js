@@ -8,15 +8,10 @@
     if (typeof callback !== "function") throw kit.invalidArgument("callback", "function", callback);
   }
 
-  // Numbers of the timers that a process need not wait for; when there are so many, those that are over are taken out.
-  const UNREFERENCED_KEPT = 1000;
-  const UNREFERENCED_MAX = 20000;
-  const unreferenced = new Set();
-
   // Whether any timer is set that a process waits for.
-  kit.hasTimers = () => host.timerNumbers().some((id) => !unreferenced.has(id));
+  kit.hasTimers = () => host.hasTimers();
 
-  // A timer that is set. Sessions do not wait for timers; processes do, for those that have a reference.
+  // A timer that is set. A process waits for those that have a reference, and a cell does for a while.
   class Timeout {
     #id;
     #callback;
@@ -36,21 +31,18 @@
 
     #start() {
       this.#id = host.startTimer(() => this.#callback.apply(this, this.#values), this.#delay, this.#repeats, this.#id);
+      if (!this.#referenced) host.referTo(this.#id, false);
     }
 
     ref() {
-      unreferenced.delete(this.#id);
       this.#referenced = true;
+      host.referTo(this.#id, true);
       return this;
     }
 
     unref() {
-      if (unreferenced.size >= UNREFERENCED_KEPT) {
-        const set = new Set(host.timerNumbers());
-        for (const id of unreferenced) if (!set.has(id)) unreferenced.delete(id);
-      }
-      if (unreferenced.size < UNREFERENCED_MAX) unreferenced.add(this.#id);
       this.#referenced = false;
+      host.referTo(this.#id, false);
       return this;
     }
 

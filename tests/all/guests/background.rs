@@ -30,7 +30,7 @@ const LATE: [(Language, &str, &str); 2] = [
     ),
     (
         Language::JavaScript,
-        "setTimeout(() => { console.log('late'); throw new RangeError('too late'); }, 200); undefined",
+        "setTimeout(() => { console.log('late'); throw new RangeError('too late'); }, 2500); undefined",
         "RangeError: too late",
     ),
 ];
