@@ -20,6 +20,18 @@ function getHeapStatistics() {
 
 const environmentData = new Map();
 
+function workerThreads() {
+  const base = () => module;
+  const module = hollow("worker_threads", THREADS, "moveMessagePortToContext postMessageToThread", {
+    isMainThread: true, parentPort: null, resourceLimits: {}, threadId: 0, workerData: null, SHARE_ENV: Symbol.for("nodejs.worker_threads.SHARE_ENV"),
+    markAsUntransferable() {}, getEnvironmentData: (key) => environmentData.get(key),
+    setEnvironmentData: (key, value) => void (value === undefined ? environmentData.delete(key) : environmentData.set(key, value)),
+    ...kit.platform("messages"),
+    Worker: require("deno/worker.js").make(base),
+  });
+  return module;
+}
+
 // ---- The modules
 
 const LOOKUPS = "lookup lookupService resolve resolve4 resolve6 resolveAny resolveCaa resolveCname resolveMx resolveNaptr resolveNs resolvePtr " +
@@ -56,10 +68,5 @@ module.exports = {
     "getHeapCodeStatistics getHeapSnapshot getHeapSpaceStatistics queryObjects serialize setHeapSnapshotNearHeapLimit " +
     "stopCoverage takeCoverage writeHeapSnapshot", { setFlagsFromString() {}, getHeapStatistics }),
   wasi: () => hollow("wasi", "WebAssembly cannot be run inside this sandbox", "WASI"),
-  worker_threads: () => hollow("worker_threads", THREADS, "Worker moveMessagePortToContext postMessageToThread", {
-    isMainThread: true, parentPort: null, resourceLimits: {}, threadId: 0, workerData: null, SHARE_ENV: Symbol.for("nodejs.worker_threads.SHARE_ENV"),
-    markAsUntransferable() {}, getEnvironmentData: (key) => environmentData.get(key),
-    setEnvironmentData: (key, value) => void (value === undefined ? environmentData.delete(key) : environmentData.set(key, value)),
-    ...kit.platform("messages"),
-  }),
+  worker_threads: workerThreads,
 };
