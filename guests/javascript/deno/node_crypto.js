@@ -284,13 +284,10 @@ function getCipherInfo(name) {
   return { ...rest, ...(blockSize > 1 ? { blockSize } : {}), ...(ivLength > 0 ? { ivLength } : {}) };
 }
 
-const WHY = "there are digests, HMAC, PBKDF2, scrypt, HKDF, AES and randomness; for key pairs and signatures install a package";
+const WHY = "there are digests, HMAC, keys from passwords, AES, key pairs, signatures and randomness";
 const MISSING = [
-  "Certificate", "DiffieHellman", "ECDH", "Sign", "Verify", "X509Certificate", "checkPrime",
-  "checkPrimeSync", "createDiffieHellman", "createECDH", "createPrivateKey", "createPublicKey",
-  "createSign", "createVerify", "diffieHellman", "generateKeyPair", "generateKeyPairSync",
-  "generatePrime", "generatePrimeSync", "getDiffieHellman", "privateDecrypt", "privateEncrypt",
-  "publicDecrypt", "publicEncrypt", "sign", "verify",
+  "Certificate", "DiffieHellman", "X509Certificate", "checkPrime", "checkPrimeSync", "createDiffieHellman", "generatePrime",
+  "generatePrimeSync", "getDiffieHellman",
 ];
 
 module.exports = {
@@ -304,10 +301,9 @@ module.exports = {
   createDecipheriv: (name, key, iv, options) => new Decipheriv(name, key, iv, options),
   generateKey: (type, options, callback) => later(callback, () => generateKeySync(type, options)),
   getCiphers: () => [...aes.names],
-  getCurves: () => [],
   getRandomValues: (array) => webcrypto.getRandomValues(array),
   randomUUID: () => webcrypto.randomUUID(),
-  constants: {},
+  ...require("deno/keys.js").make({ KeyObject, randomBytes, later }),
   subtle: webcrypto.subtle,
   webcrypto,
   ...Object.fromEntries(MISSING.map((name) => [name, function () {
