@@ -23,6 +23,7 @@
     for (const name of Object.keys(environment)) delete environment[name];
     const flat = host.environment();
     for (let i = 0; i < flat.length; i += 2) environment[flat[i]] = flat[i + 1];
+    environment.HOME ??= host.workingDirectory();
   };
   // The session has changed.
   kit.configure = () => {
