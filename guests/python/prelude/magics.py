@@ -221,7 +221,7 @@ class _Clock:
     def tell(self):
         """Prints the time since it was made."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
-        print(f"CPU times: total: {_duration(cpu)}\nWall time: {_duration(wall)}")
+        print(f"CPU times: user {_duration(cpu)}, sys: 0 ns, total: {_duration(cpu)}\nWall time: {_duration(wall)}")
 
 
 def _time(text):
@@ -330,23 +330,138 @@ def note_names(names):
     _names.update(names)
 
 
-def _who(_text):
-    print("\t".join(_interesting()) or "Interactive namespace is empty.")
+def _who_ls(text):
+    """The names that cells have bound, of the types that are named if any are."""
+    wanted = set(text.split())
+    return [name for name in _interesting() if not wanted or type(_run_source[0][name]).__name__ in wanted]
 
 
-def _whos(_text):
-    names = _interesting()
-    if not names:
+# How many names `%who` writes on a line.
+_NAMES_PER_LINE = 9
+# What `%whos` shows of a text of more characters than this: so many of its beginning and of its end.
+_INFO_MAX, _INFO_PART = 50, 25
+
+
+def _none_told(text):
+    if text:
+        print("No variables match your requested type.")
+    else:
         print("Interactive namespace is empty.")
+
+
+def _who(text):
+    names = _who_ls(text)
+    if not names:
+        _none_told(text)
         return
-    rows = [("Variable", "Type", "Data/Info")]
-    for name in names:
-        value = _run_source[0][name]
-        info = " ".join(repr(value).split())
-        rows.append((name, type(value).__name__, info if len(info) <= 60 else info[:57] + "..."))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for row in rows:
-        print(f"{row[0]:<{widths[0]}}   {row[1]:<{widths[1]}}   {row[2]}")
+    for number, name in enumerate(names, 1):
+        print(f"{name}\t", end=" ")
+        if number % _NAMES_PER_LINE == 0:
+            print()
+    print()
+
+
+def _size_info(value):
+    """What `%whos` says of an array; None of anything else."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray:
+        return None
+    shape = "x".join(map(str, value.shape))
+    told = f"{shape}: {value.size} elems, type `{value.dtype}`, {value.nbytes} bytes"
+    if value.nbytes < 100_000:
+        return told
+    return f"{told} ({value.nbytes / 1024} kb)" if value.nbytes < 1 << 20 else f"{told} ({value.nbytes / (1 << 20)} Mb)"
+
+
+def _info(value):
+    """What `%whos` says of a value."""
+    if type(value) in (dict, list, tuple):
+        return f"n={len(value)}"
+    told = _size_info(value)
+    if told is not None:
+        return told
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - a value that cannot be written down is told of all the same
+        text = f"<object with id {id(value)} (str() failed)>"
+    text = text.replace("\n", "\\n")
+    return text if len(text) < _INFO_MAX else f"{text[:_INFO_PART]}<...>{text[-_INFO_PART:]}"
+
+
+def _whos(text):
+    names = _who_ls(text)
+    if not names:
+        _none_told(text)
+        return
+    values = [_run_source[0][name] for name in names]
+    kinds = [type(value).__name__ for value in values]
+    first, second = (max(map(len, column)) + 3 for column in (["Variable", *names], ["Type", *kinds]))
+    head = f"{'Variable':<{first}}{'Type':<{second}} Data/Info"
+    print(head, "-" * len(head), sep="\n")
+    for name, kind, value in zip(names, kinds, values):
+        print(f"{name:<{first}}{kind:<{second}} {_info(value)}")
+
+
+def _history(text):
+    """The sources of the cells so far, all or those of a range."""
+    inputs = _run_source[0].get("In") or []
+    words = [word for word in text.split() if not word.startswith("-")]
+    first, last = 1, len(inputs) - 1
+    if words and (match := re.fullmatch(r"(\d+)(?:-(\d+))?", words[0])):
+        first = int(match[1])
+        last = min(last, int(match[2] or match[1]))
+    for number in range(first, last + 1):
+        print(f"{number:>4}: {inputs[number]}" if "-n" in text.split() else inputs[number])
+
+
+def _reset(text):
+    """Unbinds what cells have bound."""
+    for name in _interesting():
+        _run_source[0].pop(name, None)
+
+
+def _reset_selective(text):
+    """Unbinds the names that a pattern matches."""
+    pattern = next((word for word in text.split() if not word.startswith("-")), "")
+    for name in _interesting():
+        if re.search(pattern, name):
+            _run_source[0].pop(name, None)
+
+
+def _unbind(text):
+    name = text.split()[-1] if text else ""
+    if name not in _run_source[0]:
+        raise NameError(f"name '{name}' is not defined", name=name)
+    del _run_source[0][name]
+
+
+def _list_magics(_text):
+    print("Available line magics:")
+    print("  ".join(f"%{name}" for name in sorted(LINE_MAGICS)))
+    print("\nAvailable cell magics:")
+    print("  ".join(f"%%{name}" for name in sorted(_CELL_MAGICS)))
+
+
+def _show_help(text):
+    help(eval(text, _run_source[0]))
+
+
+def _show_documentation(text):
+    import inspect
+
+    value = eval(text, _run_source[0])
+    print(f"Class docstring:\n    {inspect.getdoc(value)}" if isinstance(value, type) else inspect.getdoc(value))
+
+
+def _show_source(text):
+    import inspect
+
+    print(inspect.getsource(eval(text, _run_source[0])))
+
+
+def _show_file(text):
+    with open(os.path.expanduser(text.strip("'\"")), encoding="utf-8") as file:
+        print(file.read())
 
 
 def _cd(text):
@@ -408,14 +523,27 @@ def _command(name):
 
 LINE_MAGICS = {
     **dict.fromkeys(
-        "autoreload colors config load_ext matplotlib pylab precision reload_ext aimport unload_ext autosave xmode".split(),
+        "autoreload colors config load_ext matplotlib pylab precision reload_ext aimport unload_ext autosave xmode automagic "
+        "pdb logon logoff logstart logstop doctest_mode gui".split(),
         _nothing,
     ),
-    **{name: _command(name) for name in "cat cp ls mkdir mv pip rm".split()},
+    **{name: _command(name) for name in "cat cp ls mkdir mv pip rm rmdir".split()},
+    **dict.fromkeys(("ll", "lx", "lk", "ldir"), lambda text: _shell(f"ls -l {text}", False)),
     "cd": _cd,
     "env": _env,
+    "hist": _history,
+    "history": _history,
+    "lsmagic": _list_magics,
+    "pdoc": _show_documentation,
+    "pfile": _show_file,
+    "pinfo": _show_help,
+    "pinfo2": _show_help,
     "prun": _prun,
+    "psource": _show_source,
     "pwd": lambda _text: os.getcwd(),
+    "pycat": _show_file,
+    "reset": _reset,
+    "reset_selective": _reset_selective,
     "run": _run,
     "set_env": _env,
     "sx": lambda text: _shell(text, True),
@@ -423,8 +551,9 @@ LINE_MAGICS = {
     "time": _time,
     "timeit": _timeit,
     "who": _who,
-    "who_ls": lambda _text: _interesting(),
+    "who_ls": _who_ls,
     "whos": _whos,
+    "xdel": _unbind,
 }
 LINE_MAGICS["conda"] = LINE_MAGICS["uv"] = LINE_MAGICS["pip"]
 _AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
