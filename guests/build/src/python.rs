@@ -38,9 +38,10 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
     "likeness",
-    "sandbox",
     "lacks",
     "packages",
+    "sockets",
+    "sandbox",
     "hollow",
     "maps",
     "absent",

@@ -1,4 +1,4 @@
-"""What Python has elsewhere and a sandbox cannot have: processes, sockets, terminals, C libraries.
+"""What Python has elsewhere and a sandbox cannot have: processes, terminals, C libraries.
 
 As much as can be is there to be imported, because programs import more than they use; the use says why it fails and what
 to do instead.
@@ -131,19 +131,6 @@ def _install_processes():
     _refuse(os, lacks.COPIES, "fork", "forkpty", "killpg", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "spawnl", "spawnv")
 
 
-def _install_sockets():
-    import socket
-
-    socket.socket.__init__ = _refusal(lacks.SOCKETS)
-    # A socket that was never made has nothing to close.
-    socket.socket.__del__ = lambda _self: None
-    socket.gethostname = lambda: "localhost"
-    _refuse(
-        socket, lacks.SOCKETS, "create_connection", "create_server", "getaddrinfo", "gethostbyname", "gethostbyname_ex",
-        "gethostbyaddr", "getnameinfo", "socketpair",
-    )
-
-
 def _install_signals():
     """Alarms go off by the kernel's own clock; other signals only come from the cells themselves."""
     if not hasattr(signal, "SIGALRM"):
@@ -252,7 +239,6 @@ def install_changes():
 def install():
     """Makes the rest so. Comes after the baked modules, which must see what is there as it is."""
     _install_processes()
-    _install_sockets()
     _install_signals()
     _install_hashes()
     for name in _HOLLOW:

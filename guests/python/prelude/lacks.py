@@ -6,11 +6,11 @@ TOOLS = "call a tool that the host offers (tool.<name>(...); dir(tool) lists the
 PROCESSES = "this sandbox has no processes of an operating system: subprocess starts python, node and shell commands"
 COPIES = f"a kernel cannot copy or replace itself: subprocess starts python, node and shell commands, or {TOOLS}"
 SOCKETS = (
-    "sockets do not exist in this sandbox: use urllib.request when the session was granted network access, "
+    "sockets of this sandbox reach its own servers alone: use urllib.request when the session was granted network access, "
     f"or {TOOLS}"
 )
 NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {TOOLS}"
-TLS = f"TLS is not built in, for there are no sockets in this sandbox: urllib.request sends https requests, or {TOOLS}"
+TLS = f"TLS is not built in, for no socket leaves this sandbox: urllib.request sends https requests, or {TOOLS}"
 TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
 PACKAGES = (

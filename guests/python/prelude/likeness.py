@@ -308,9 +308,17 @@ def _install_numbers():
 def install_last():
     """Comes when all of the image is imported: some modules find out by it how large what they hand to C may be."""
     import _compression
+    import platform
+    import sysconfig
 
+    # There is no file of the interpreter to look for the C library's version in.
+    platform.libc_ver = lambda executable=None, lib="", version="", chunksize=16384: (lib, version)
     _compression.sys = types.SimpleNamespace(maxsize=sys.maxsize)
     sys.maxsize = 2**63 - 1
+    # The file that the build has left is named after the machine that this is.
+    named = sysconfig._get_sysconfigdata_name()
+    sysconfig._get_sysconfigdata_name = lambda: named
+    sys.platform = "linux"
 
 
 # --- Locales

@@ -8,12 +8,15 @@ import asyncio
 import asyncio.base_events
 import asyncio.events
 import asyncio.runners
+import asyncio.selector_events
 import asyncio.tasks
 import heapq
+import selectors
+import socket
 import time
-import _thread
 
 import _cellar
+from _cellar_prelude import sockets
 
 # How long the loop may run before the host gets a turn, in seconds: a task that never waits must not keep answers,
 # timers of the host and other cells out.
@@ -28,6 +31,9 @@ READY_MAX = 20_000
 _ready = None
 _scheduled = None
 _attributes = {}
+# The selector of the sockets that tasks wait for, and those.
+_selector = None
+_watched = {}
 # Called with (context, exception) when a callback raises what must not be swallowed, and with the context of an exception
 # that nobody awaited.
 _on_fatal = _on_unhandled = None
@@ -39,13 +45,48 @@ _set_running_loop = asyncio.events._set_running_loop
 _enter_task, _leave_task = asyncio.tasks._enter_task, asyncio.tasks._leave_task
 
 
-class ReactorLoop(asyncio.base_events.BaseEventLoop):
-    """An asyncio loop without a selector."""
+_Base = asyncio.selector_events.BaseSelectorEventLoop
+_Selector = sockets.make_selector(selectors._BaseSelectorImpl)
+
+
+def _watching(kind):
+    """Makes a class of loops watch the sockets of this kernel, and no others.
+
+    It is no class of its own, so that a loop's methods are all where cells cannot take them from.
+    """
+
+    def init(self):
+        _Base.__init__(self, _Selector())
+
+    def make_self_pipe(_self):
+        """Threads ring the selector."""
+
+    def close_self_pipe(_self):
+        """There is none."""
+
+    def write_to_self(self):
+        self._selector.ring()
+
+    async def getaddrinfo(_self, host, port, *, family=0, type=0, proto=0, flags=0):  # noqa: A002
+        return socket.getaddrinfo(host, port, family, type, proto, flags)
+
+    async def getnameinfo(_self, sockaddr, flags=0):
+        return socket.getnameinfo(sockaddr, flags)
+
+    kind.__init__, kind.getaddrinfo, kind.getnameinfo = init, getaddrinfo, getnameinfo
+    kind._make_self_pipe, kind._close_self_pipe, kind._write_to_self = make_self_pipe, close_self_pipe, write_to_self
+    return kind
+
+
+@_watching
+class ReactorLoop(_Base):
+    """An asyncio loop that is driven from outside."""
 
     def begin(self, on_fatal, on_unhandled):
         """Remembers what the loop is like, and whom it tells of exceptions."""
-        global _ready, _scheduled, _on_fatal, _on_unhandled
+        global _ready, _scheduled, _on_fatal, _on_unhandled, _selector, _watched
         _ready, _scheduled = self._ready, self._scheduled
+        _selector, _watched = self._selector, self._selector._fd_to_key
         _on_fatal, _on_unhandled = on_fatal, on_unhandled
         self.is_nested, self.nested = False, 0
         _attributes.update(vars(self))
@@ -128,6 +169,8 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
 
     def wake_at(self):
         """When the earliest timer is due, in nanoseconds, or None. 0 when something is ready now."""
+        if _watched and not _ready:
+            self._process_events(_selector.select(0))
         if _ready:
             return 0
         scheduled = _scheduled
@@ -186,6 +229,7 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         """Forgets everything that is scheduled."""
         _ready.clear()
         _scheduled.clear()
+        _watched.clear()
         self._default_executor = None
 
     def call_exception_handler(self, context):
@@ -196,39 +240,9 @@ class ReactorLoop(asyncio.base_events.BaseEventLoop):
         _on_unhandled(context)
 
 
-class _Bell:
-    """What the loop of a thread waits for, in the place of a selector: there are no sockets to select."""
-
-    def __init__(self):
-        self._silence = _thread.allocate_lock()
-        self._silence.acquire()
-
-    def ring(self):
-        """Ends the wait, or the next one."""
-        if self._silence.locked():
-            self._silence.release()
-
-    def select(self, timeout):
-        """Waits for the bell, and for so many seconds at most."""
-        if timeout is None:
-            self._silence.acquire()
-        else:
-            self._silence.acquire(timeout=max(timeout, 0))
-        return ()
-
-
-class ThreadLoop(asyncio.base_events.BaseEventLoop):
+@_watching
+class ThreadLoop(_Base):
     """The loop of a thread other than the main one."""
-
-    def __init__(self):
-        super().__init__()
-        self._selector = _Bell()
-
-    def _process_events(self, events):
-        """There are none."""
-
-    def _write_to_self(self):
-        self._selector.ring()
 
 
 def _is_kernels():
@@ -246,7 +260,7 @@ def _run(main=None, **options):
     if asyncio.iscoroutine(main):
         main.close()
     raise RuntimeError(
-        "asyncio.run() cannot be called from a cell, whose event loop is already running: use `await` instead, as in "
+        "asyncio.run() cannot be called from a running event loop, as that of a cell is: use `await` instead, as in "
         "`await main()`"
     )
 
@@ -275,7 +289,7 @@ _original_run = asyncio.runners.run
 
 def install():
     """Makes one loop the running loop of the main thread for ever; returns it."""
-    for kind in asyncio.base_events.BaseEventLoop.__mro__[:2]:
+    for kind in _Base.__mro__[:-1]:
         for name, member in vars(kind).items():
             # What the loop does must not change with the class it is made of.
             if not name.startswith("__") and name not in vars(ReactorLoop):

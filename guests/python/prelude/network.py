@@ -16,7 +16,7 @@ import io
 import time
 import urllib.request
 
-from _cellar_prelude import absent
+from _cellar_prelude import absent, sockets
 from _cellar_prelude.bridges import http as bridge
 from _cellar_prelude.sandbox import BridgeError, NetworkError
 
@@ -246,7 +246,10 @@ HTTPSConnection.__module__ = "http.client"
 
 
 def _connect(self):
-    """Connects to the host: not before a request is sent."""
+    """Connects to the host: not before a request is sent. A server of this kernel is reached without the host."""
+    if self._scheme == "http" and sockets.has_server(self.host, self.port):
+        self.sock = self._create_connection((self.host, self.port), self.timeout, self.source_address)
+        return
     self.sock = HttpSocket(self._scheme, self.host, self.port, self.timeout)
     if self._tunnel_host:
         raise NetworkError(_NO_PROXIES, "invalid")
@@ -296,13 +299,17 @@ async def _urlopen_aio(url, data=None, timeout=None, **options):
 def _change_urllib3(module):
     """`urllib3.connection`, which `requests` uses too."""
 
+    own = module.HTTPConnection._new_conn
+
     def new_connection(self):
+        if sockets.has_server(self.host, self.port):
+            return own(self)
         return HttpSocket("http", self.host, self.port, self.timeout)
 
     def connect(self):
         if self._tunnel_host:
             raise NetworkError(_NO_PROXIES, "invalid")
-        self.sock = new_connection(self).with_tls()
+        self.sock = HttpSocket("https", self.host, self.port, self.timeout)
         self.is_verified = True
 
     module.HTTPConnection._new_conn = new_connection
@@ -312,7 +319,11 @@ def _change_urllib3(module):
 def _change_httpcore(module):
     """`httpcore._backends.sync`, which `httpx` uses too."""
 
-    def connect_tcp(_self, host, port, timeout=None, **_options):
+    own = module.SyncBackend.connect_tcp
+
+    def connect_tcp(self, host, port, timeout=None, **options):
+        if sockets.has_server(host, port):
+            return own(self, host, port, timeout=timeout, **options)
         return module.SyncStream(HttpSocket("http", host, port, timeout))
 
     module.SyncBackend.connect_tcp = connect_tcp
@@ -347,7 +358,11 @@ def _change_async_httpcore(module):
         def get_extra_info(self, info):
             return True if info == "is_readable" else None
 
-    async def connect_tcp(_self, host, port, timeout=None, **_options):
+    own = module.AutoBackend.connect_tcp
+
+    async def connect_tcp(self, host, port, timeout=None, **options):
+        if sockets.has_server(host, port):
+            return await own(self, host, port, timeout=timeout, **options)
         return Stream(HttpSocket("http", host, port, timeout))
 
     module.AutoBackend.connect_tcp = connect_tcp
