@@ -251,6 +251,9 @@ impl RunResult {
             if !window.is_empty() {
                 window.push("\n\n");
             }
+            if self.cells.len() > 1 {
+                window.headline(block.lines().next().unwrap_or_default());
+            }
             window.push_shown(&block, output.gaps.iter().map(|gap| Gap { at: start + gap.at, ..*gap }));
         }
         let has_text = self.cells.iter().any(|result| result.failure.is_some() || result.shows_text());

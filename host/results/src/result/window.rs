@@ -23,7 +23,9 @@ pub const LIVE_TAIL_BYTES: usize = 100 << 10;
 const GAP_BYTES: usize = 100;
 /// Most bytes of where the rest is.
 const PLACE_BYTES_MAX: usize = 8 << 10;
-/// Lines of a head and of a tail, likewise.
+/// Bytes of a headline that is said again; longer ones are cut.
+const HEADLINE_BYTES_MAX: usize = 256;
+/// Lines of a head and of a tail, less those for what was left out and for a headline.
 const HALF_LINES: usize = (WINDOW_LINES - 1) / 2;
 
 /// How much of a text a result shows.
@@ -117,6 +119,8 @@ struct Settled {
     newlines: u64,
     /// The lines in it that stand for what was left out before.
     gaps: Vec<Gap>,
+    /// The lines in it that say what stands below them, with where each begins.
+    headlines: Vec<(u64, String)>,
 }
 
 impl Window {
@@ -140,6 +144,14 @@ impl Window {
     pub(super) fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
         self.settle();
         self.settled.push_shown(text, gaps);
+    }
+
+    /// Notes that the line that comes next says what stands below it. Where it is left out, and not all that it stands above, it is
+    /// said again.
+    pub(super) fn headline(&mut self, line: &str) {
+        self.settle();
+        let line = line[..line.floor_char_boundary(HEADLINE_BYTES_MAX)].to_owned();
+        self.settled.headlines.push((self.settled.bytes, line));
     }
 
     /// Adds `text` as lines of its own.
@@ -316,11 +328,15 @@ impl Settled {
         let whole = (retained == self.bytes).then(|| [self.head.as_str(), self.tail.as_str()].concat());
         let place = place.map(|place| format!("; {place}")).filter(|place| place.len() <= PLACE_BYTES_MAX);
         let place = place.unwrap_or_default();
-        let half_bytes = (WINDOW_BYTES - GAP_BYTES - place.len()) / 2;
+        let longest = self.headlines.iter().map(|(_, line)| line.len() + 1).max().unwrap_or_default();
+        let half_bytes = (WINDOW_BYTES - GAP_BYTES - place.len() - longest) / 2;
         let head = first_lines(whole.as_deref().unwrap_or(&self.head), half_bytes);
         let tail = last_lines(whole.as_deref().unwrap_or(&self.tail), half_bytes);
-        let output_bytes = (head.len() + tail.len()) as u64;
-        let output_lines = (line_count(head) + line_count(tail)).min(lines);
+        let (head_end, tail_start) = (head.len() as u64, self.bytes - tail.len() as u64);
+        let headline = self.headlines.iter().rfind(|(at, _)| *at < tail_start).filter(|(at, _)| *at >= head_end);
+        let headline = headline.map(|(_, line)| format!("{line}\n")).unwrap_or_default();
+        let output_bytes = (head.len() + headline.len() + tail.len()) as u64;
+        let output_lines = (line_count(head) + line_count(&headline) + line_count(tail)).min(lines);
         let truncation = Truncation {
             by: if too_many_bytes { TruncatedBy::Bytes } else { TruncatedBy::Lines },
             total_bytes: self.bytes,
@@ -329,7 +345,6 @@ impl Settled {
             output_lines,
         };
         let break_after_head = if head.ends_with('\n') { "" } else { "\n" };
-        let (head_end, tail_start) = (head.len() as u64, self.bytes - tail.len() as u64);
         // What a line stood for that is left out itself is left out twice, and told of once.
         let inner = self.gaps.iter().filter(|gap| (head_end..tail_start).contains(&gap.at));
         let (more_lines, more_bytes) = inner.fold((0, 0), |sum, gap| (sum.0 + gap.lines, sum.1 + gap.bytes));
@@ -344,9 +359,10 @@ impl Settled {
         };
         let in_head = self.gaps.iter().filter(|gap| gap.at < head_end).copied();
         let in_tail = self.gaps.iter().filter(|gap| gap.at >= tail_start);
-        let in_tail = in_tail.map(|gap| Gap { at: gap.at - tail_start + head_end + gap_bytes, ..*gap });
+        let before_tail = head_end + gap_bytes + headline.len() as u64;
+        let in_tail = in_tail.map(|gap| Gap { at: gap.at - tail_start + before_tail, ..*gap });
         let gaps = in_head.chain([own]).chain(in_tail).collect();
-        Shown { text: format!("{head}{break_after_head}{gap}\n{tail}"), truncation: Some(truncation), gaps }
+        Shown { text: format!("{head}{break_after_head}{gap}\n{headline}{tail}"), truncation: Some(truncation), gaps }
     }
 }
 
@@ -547,6 +563,33 @@ mod tests {
             let total_bytes = (lines(count).len() + lines(10).len()) as u64;
             assert_eq!(words[1], (total_bytes - shown_bytes).to_string(), "{count}");
         }
+    }
+
+    #[test]
+    fn the_headline_of_what_is_shown_is_said_again_where_it_is_left_out() {
+        let lines = |letter: &str, count: usize| format!("{}\n", letter.repeat(9)).repeat(count);
+        let told = |first: usize, second: usize, third: usize| {
+            let mut window = Window::default();
+            for (headline, text) in
+                [("[1/3] A", lines("a", first)), ("[2/3] B", lines("b", second)), ("[3/3]", lines("c", third))]
+            {
+                window.headline(headline);
+                window.push(&format!("{headline}\n{text}"));
+            }
+            let shown = window.shown(None).text;
+            assert!(shown.len() <= WINDOW_BYTES && shown.lines().count() <= WINDOW_LINES);
+            assert_eq!(fold([shown.as_str()]).shown(None).truncation, None);
+            shown
+                .lines()
+                .filter(|line| line.starts_with('['))
+                .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+                .collect::<Vec<_>>()
+        };
+        // The cut is in the second; the second and the third; the first alone; the third alone, where lines are too many.
+        assert_eq!(told(10, 10_000, 10), ["[1/3]", "[2/3]", "[…", "[3/3]"]);
+        assert_eq!(told(10_000, 10_000, 10), ["[1/3]", "[…", "[2/3]", "[3/3]"]);
+        assert_eq!(told(10_000, 10, 10_000), ["[1/3]", "[…", "[3/3]"]);
+        assert_eq!(told(10_000, 10, 10), ["[1/3]", "[…", "[2/3]", "[3/3]"]);
     }
 
     #[test]
