@@ -105,6 +105,12 @@ fn length(message: &[u8]) -> io::Result<[u8; 4]> {
     Ok(length.ok_or_else(|| io::Error::other("too long"))?.to_le_bytes())
 }
 
+/// What an error of a connection to the helper means. One that ends between an order and its answer is noticed by whichever of
+/// the two comes first: descriptors that nobody takes, an order that nobody reads, or an answer that does not come.
+fn gone(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), "the helper that starts processes is gone")
+}
+
 impl Helper {
     pub(crate) async fn start(
         &self,
@@ -129,8 +135,8 @@ impl Helper {
         let mut leash = Leash { stream: tokio::net::UnixStream::from_std(mine)?, word: Vec::new() };
         let order = Order { recipe: recipe.clone(), arguments: arguments.to_vec(), variables: variables.to_vec() };
         let order = serde_json::to_vec(&order)?;
-        leash.stream.write_all(&length(&order)?).await?;
-        leash.stream.write_all(&order).await?;
+        leash.stream.write_all(&length(&order)?).await.map_err(gone)?;
+        leash.stream.write_all(&order).await.map_err(gone)?;
         match leash.next().await? {
             (STARTED, _) => {}
             (FAILED, code) => return Err(io::Error::from_raw_os_error(code)),
@@ -153,10 +159,7 @@ impl Helper {
         }
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = sendmsg(&*control, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL);
-        sent.map_err(|error| {
-            io::Error::new(io::Error::from(error).kind(), "the helper that starts processes is gone")
-        })?;
-        Ok(())
+        sent.map(drop).map_err(|error| gone(error.into()))
     }
 }
 
@@ -169,8 +172,8 @@ impl Leash {
         while self.word.len() < WORD_BYTES {
             let mut piece = [0; WORD_BYTES];
             let missing = WORD_BYTES - self.word.len();
-            match self.stream.read(&mut piece[..missing]).await? {
-                0 => return Err(io::Error::other("the helper that starts processes is gone")),
+            match self.stream.read(&mut piece[..missing]).await.map_err(gone)? {
+                0 => return Err(gone(io::ErrorKind::UnexpectedEof.into())),
                 count => self.word.extend_from_slice(&piece[..count]),
             }
         }
@@ -313,4 +316,48 @@ async fn say(leash: &mut tokio::net::UnixStream, letter: u8, number: i32) -> io:
     let mut word = [letter; WORD_BYTES];
     word[1..].copy_from_slice(&number.to_le_bytes());
     leash.write_all(&word).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe() -> Recipe {
+        Recipe {
+            argv: vec!["/bin/true".to_owned()],
+            folder: None,
+            environment: Vec::new(),
+            inherit: Vec::new(),
+            is_open: true,
+            is_quiet: false,
+        }
+    }
+
+    /// What is said of a start when the helper takes its descriptors and does this with the leash.
+    async fn said(end: impl FnOnce(UnixStream) + Send + 'static) -> String {
+        let (mine, theirs) = UnixStream::pair().expect("a pair");
+        let ending = std::thread::spawn(move || {
+            let [leash, ..] = receive(&theirs).expect("an order");
+            end(leash.into());
+        });
+        let helper = Helper { control: Mutex::new(mine) };
+        // More than a socket takes in, so that its end is noticed while it is written as well.
+        let arguments = ["x".repeat(4 << 20)];
+        let started = helper.start(&recipe(), &arguments, &[], Input::Pipe).await;
+        ending.join().expect("it ends");
+        started.expect_err("nothing was started").to_string()
+    }
+
+    #[tokio::test]
+    async fn a_helper_that_ends_at_any_moment_is_said_to_be_gone() {
+        let gone = "the helper that starts processes is gone";
+        assert_eq!(said(drop).await, gone);
+        // With an order that was not read whole, its end is a reset of the connection.
+        assert_eq!(said(|mut leash| drop(leash.read_exact(&mut [0]))).await, gone);
+        assert_eq!(
+            said(|mut leash| drop(std::io::copy(&mut Read::by_ref(&mut leash).take((4 << 20) + 4), &mut io::sink())))
+                .await,
+            gone
+        );
+    }
 }
