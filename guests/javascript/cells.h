@@ -68,4 +68,12 @@ void report_rejections(void);
 
 void forget_rejections(void);
 
+// ---- Cells that wait for what nothing can settle any more: in engine.c, which sees suspended functions go
+
+// Notes where the cell waits, if the function that went last while it waited was the cell's own.
+void note_abandoned_cell(cell_t *cell);
+
+// Forgets that function: another cell begins, whose promise may lie where that one's lay.
+void forget_abandoned(void);
+
 #endif

@@ -134,6 +134,7 @@ static void run_cell(kernel_cell_t *given, const kernel_list_tuple2_string_json_
     glue_cell = id;
     if (id != 0)
         remember_source(id, text, length);
+    forget_abandoned();
     JSValue promise = bindings == NULL ? JS_UNDEFINED : bind_names(bindings);
     if (!JS_IsException(promise))
         promise = evaluate_cell(text, length, file);
@@ -144,6 +145,8 @@ static void run_cell(kernel_cell_t *given, const kernel_list_tuple2_string_json_
         JS_FreeValue(ctx, promise);
     } else {
         cell->promise = promise;
+        // A cell may wait for what nothing can settle before its promise is known.
+        note_abandoned_cell(cell);
     }
     turn(step);
 }

@@ -199,6 +199,13 @@ JSValue waiting_place(JSValueConst promise) {
     return stack;
 }
 
+// The asynchronous function that went last while it waited: the promise of its result, and where it waited. The promise is
+// compared and not looked into, since it may have gone as well.
+static struct {
+    const JSPromiseData *promise;
+    int line, column;
+} abandoned;
+
 static void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function) {
     // While cycles are collected, what the function refers to may have gone before it.
     if (!function->is_active || rt->gc_phase == JS_GC_PHASE_REMOVE_CYCLES)
@@ -207,12 +214,22 @@ static void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *function) 
     const JSStackFrame *frame = &function->func_state.frame;
     if (promise == NULL || frame->cur_pc == NULL || !js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id))
         return;
-    for (cell_t *cell = next_cell(NULL); cell != NULL; cell = next_cell(cell)) {
-        if (JS_GetOpaque(cell->promise, JS_CLASS_PROMISE) == promise) {
-            JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
-            cell->waits_at_line = find_line_num(ctx, code, frame->cur_pc - code->byte_code_buf - 1, &cell->waits_at_column);
-        }
+    JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
+    abandoned.promise = promise;
+    abandoned.line = find_line_num(ctx, code, frame->cur_pc - code->byte_code_buf - 1, &abandoned.column);
+    for (cell_t *cell = next_cell(NULL); cell != NULL; cell = next_cell(cell))
+        note_abandoned_cell(cell);
+}
+
+void note_abandoned_cell(cell_t *cell) {
+    if (abandoned.promise != NULL && JS_GetOpaque(cell->promise, JS_CLASS_PROMISE) == abandoned.promise) {
+        cell->waits_at_line = abandoned.line;
+        cell->waits_at_column = abandoned.column;
     }
+}
+
+void forget_abandoned(void) {
+    abandoned.promise = NULL;
 }
 
 // ---- What is not a function
