@@ -27,7 +27,7 @@ use cellar_engine::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::{AbortHandle, JoinSet},
 };
 
@@ -41,8 +41,13 @@ const FRAMES_WAITING_MAX: usize = 16;
 const CALLS_MAX: usize = 1_024;
 /// KiB of calls of one process that are under way; with more, it is not listened to.
 const CALLS_KIB_MAX: usize = 256 << 10;
+/// KiB of answers that wait until the other process reads them: eight of the largest. One that finds no room is not kept.
+const ANSWERS_KIB_MAX: usize = 512 << 10;
 /// Sessions whose budgets are kept.
 const SESSIONS_KEPT: usize = 10_000;
+
+/// A message to be written, and its share of what may wait to be.
+type Frame = (Vec<u8>, Option<OwnedSemaphorePermit>);
 
 /// What the side that answers says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,11 +108,12 @@ pub async fn answer_afar(
     let (frames, waiting) = mpsc::channel(FRAMES_WAITING_MAX);
     let mut tasks = JoinSet::new();
     tasks.spawn(write_all(write, waiting));
-    let _ = frames.send(frame(&Told::Granted(granted(&bridges)))?).await;
+    let _ = frames.send((frame(&Told::Granted(granted(&bridges)))?, None)).await;
     tasks.spawn(pass_notes(notes.to_say, frames.clone()));
     let under_way: Arc<Mutex<HashMap<u64, AbortHandle>>> = Arc::default();
     let mut budgets = Budgets::default();
     let room = Arc::new(Semaphore::new(CALLS_KIB_MAX));
+    let answers = Arc::new(Semaphore::new(ANSWERS_KIB_MAX));
     loop {
         while tasks.try_join_next().is_some() {}
         let Some((asked, bytes)) = next(&mut read).await? else { return Ok(()) };
@@ -138,20 +144,31 @@ pub async fn answer_afar(
         // Not by their numbers, which the other side chooses.
         if tasks.len() >= CALLS_MAX {
             let error = CallError::new(CallErrorKind::Limit, format!("{CALLS_MAX} calls are under way already"));
-            let _ = frames.send(frame(&Told::Answer(number, Err(error)))?).await;
+            let _ = frames.send((frame(&Told::Answer(number, Err(error)))?, None)).await;
             continue;
         }
-        let (frames, others) = (frames.clone(), under_way.clone());
+        let (frames, answers, others) = (frames.clone(), answers.clone(), under_way.clone());
         // It takes its place before it can have ended.
         let mut places = lock(&under_way);
         let call = tasks.spawn(async move {
             let answer = work.await;
             drop(held);
             lock(&others).remove(&number);
-            let frame = frame(&answer).or_else(|_| {
-                let error = CallError::new(CallErrorKind::Limit, "the answer is too large to be passed on");
+            let instead = |reason: String| {
+                let error = CallError::new(CallErrorKind::Limit, reason);
                 frame(&Told::Answer(number, Err(error)))
-            })?;
+            };
+            let frame = frame(&answer).or_else(|_| instead("the answer is too large to be passed on".to_owned()))?;
+            drop(answer);
+            let kib = u32::try_from(frame.len() >> 10).unwrap_or(u32::MAX);
+            // Waiting for room would hold it as well: a process that asks for much, and reads nothing, costs no more.
+            let frame = match answers.try_acquire_many_owned(kib) {
+                Ok(room) => (frame, Some(room)),
+                Err(_) => {
+                    let mib = ANSWERS_KIB_MAX >> 10;
+                    (instead(format!("{mib} MiB of answers to other calls were not read yet"))?, None)
+                }
+            };
             let _ = frames.send(frame).await;
             Ok(())
         });
@@ -159,9 +176,9 @@ pub async fn answer_afar(
     }
 }
 
-async fn pass_notes(mut to_say: mpsc::Receiver<String>, frames: mpsc::Sender<Vec<u8>>) -> io::Result<()> {
+async fn pass_notes(mut to_say: mpsc::Receiver<String>, frames: mpsc::Sender<Frame>) -> io::Result<()> {
     while let Some(note) = to_say.recv().await {
-        let _ = frames.send(frame(&Told::Note(note))?).await;
+        let _ = frames.send((frame(&Told::Note(note))?, None)).await;
     }
     Ok(())
 }
@@ -203,7 +220,7 @@ pub struct Afar(Arc<Inner>);
 struct Inner {
     granted: Granted,
     grants: BridgeGrants,
-    frames: mpsc::Sender<Vec<u8>>,
+    frames: mpsc::Sender<Frame>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Told>>>,
     count: AtomicU64,
 }
@@ -237,7 +254,7 @@ impl Afar {
         let driver = async move {
             let saying = async move {
                 while let Some(note) = notes.to_say.recv().await {
-                    let _ = frames.send(frame(&Asked::Note(note))?).await;
+                    let _ = frames.send((frame(&Asked::Note(note))?, None)).await;
                 }
                 std::future::pending::<io::Result<()>>().await
             };
@@ -266,7 +283,7 @@ impl Afar {
         let (sender, answer) = oneshot::channel();
         lock(&inner.waiting).insert(number, sender);
         let place = Place { inner: Arc::downgrade(&inner), number };
-        inner.frames.send(frame(&question(number)).ok()?).await.ok()?;
+        inner.frames.send((frame(&question(number)).ok()?, None)).await.ok()?;
         let answer = answer.await.ok();
         drop(place);
         answer
@@ -285,7 +302,7 @@ impl Drop for Place {
         if lock(&inner.waiting).remove(&self.number).is_some()
             && let Ok(frame) = frame(&Asked::Cancelled(self.number))
         {
-            tokio::spawn(async move { inner.frames.send(frame).await });
+            tokio::spawn(async move { inner.frames.send((frame, None)).await });
         }
     }
 }
@@ -406,8 +423,8 @@ async fn next<T: DeserializeOwned>(read: &mut (impl AsyncRead + Unpin)) -> io::R
     read.map(|read| Some((read, length))).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-async fn write_all(mut write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
-    while let Some(frame) = frames.recv().await {
+async fn write_all(mut write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Frame>) -> io::Result<()> {
+    while let Some((frame, _room)) = frames.recv().await {
         write.write_all(&frame).await?;
     }
     Ok(())
@@ -492,6 +509,35 @@ mod tests {
         answering.abort();
         assert!(lost.await.expect("it ends").is_none(), "nobody answers any more");
         driving.await.expect("it ends").expect("the connection was closed");
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_are_bounded() {
+        const ASKED: u64 = 24;
+        let large =
+            |_: String, _: CellId| -> CallFuture { Box::pin(async { Ok(Response::Json("x".repeat(32 << 20))) }) };
+        let tools = Tools::new().with(spec("large"), large);
+        let bridges = HostBridges::new(Options::default()).with_tools(tools);
+        let (mut mine, theirs) = sides();
+        let (_says, _hears, own) = notes();
+        let answering = tokio::spawn(answer_afar(bridges, theirs, own));
+        for number in 0..ASKED {
+            mine.write_all(&frame(&call("large")(number)).expect("a frame")).await.expect("it is heard");
+        }
+        // Those that find no room are short, and are told when the others were read.
+        let (mut whole, mut refused) = (0, 0);
+        while whole + refused < ASKED {
+            match next(&mut mine).await.expect("read").expect("more").0 {
+                Told::Answer(_, Ok(_)) => whole += 1,
+                Told::Answer(_, Err(error)) => {
+                    assert_eq!(error.message, "512 MiB of answers to other calls were not read yet");
+                    refused += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(whole >= 15 && refused > 0, "{whole} {refused}");
+        answering.abort();
     }
 
     #[tokio::test]
