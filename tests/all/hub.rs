@@ -3,7 +3,11 @@
 use std::{io, sync::Arc, time::Duration};
 
 use cellar_bridges::{Door, Doors};
-use cellar_engine::{Cell, EventKind, Host, Language, Session, config::RunOptions, outcome::FailureKind};
+use cellar_engine::{
+    Cell, EventKind, Host, Language, Session,
+    config::{RunOptions, Unread},
+    outcome::FailureKind,
+};
 use cellar_hub::{
     Delivery, Hub, HubConfig, HubError, Journals, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest,
 };
@@ -223,6 +227,57 @@ fn a_run_whose_owner_goes_away_is_cancelled_or_goes_on() {
         let kept = deserted("kept", OnDisconnect::Continue);
         drop(kept.own(0));
         assert_eq!(within(kept.result()).await.expect("a result").text(), "done");
+    });
+}
+
+#[test]
+fn readers_that_do_not_read_have_bounded_room_and_hold_up_nobody_else() {
+    on_one_thread(async {
+        const BYTES_MAX: usize = 4 << 20;
+        const DISPLAYS: usize = 16;
+        let host = Host::open(config(8)).expect("a host");
+        let unread = Unread::bounded(BYTES_MAX);
+        let hub = |unread: Unread| {
+            let mut hub_config = HubConfig::default();
+            hub_config.unread = unread;
+            Hub::on(host.clone(), config(8), hub_config, Arc::new(NoDoors)).expect("a hub")
+        };
+        let (stuck, reading) = (hub(unread.beside()), hub(unread));
+        let code = format!("display {}\n", "x".repeat(512 << 10)).repeat(DISPLAYS);
+        let owned = |id: &str| {
+            let mut request = RunRequest { is_owned: true, ..request(id, &code) };
+            request.cells[0].timeout = Some(Duration::from_secs(600));
+            request
+        };
+        let displays = async |mut reader: Reader| {
+            let mut displays = 0;
+            while let Some(delivery) = reader.next().await {
+                let Delivery::Event(event) = delivery else { panic!("{delivery:?}") };
+                displays += usize::from(matches!(event.kind, EventKind::Display { .. }));
+            }
+            displays
+        };
+        let mut owners = Vec::new();
+        for name in ["a", "b", "c"] {
+            session(&stuck, name).await;
+            owners.push(stuck.start(name, owned(name)).expect("a run").own(0));
+        }
+        // An account leaves as much free as it has, but for one event of each who has none.
+        within(async {
+            while stuck.unread_bytes() + (1 << 20) < BYTES_MAX / 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        session(&reading, "s").await;
+        let run = reading.start("s", owned("r")).expect("a run");
+        assert_eq!(within(displays(run.own(0))).await, DISPLAYS);
+        assert!(stuck.unread_bytes() <= BYTES_MAX / 4 * 3, "{} bytes", stuck.unread_bytes());
+        // Who reads on misses nothing, and then nothing is counted any more.
+        for owner in owners {
+            assert_eq!(within(displays(owner)).await, DISPLAYS);
+        }
+        assert_eq!((stuck.unread_bytes(), reading.unread_bytes()), (0, 0));
     });
 }
 

@@ -26,6 +26,11 @@ pub const EVENT_BYTES_LARGE: usize = 256 << 10;
 pub const EVENT_BYTES_HUGE: usize = 1 << 20;
 /// Large events that wait for the reader of a run; a further one suspends the guest.
 pub const LARGE_EVENTS_MAX: usize = 4;
+/// An event with at least so many bytes is counted among what waits for readers; smaller ones have 2 MiB a run together.
+pub const EVENT_BYTES_COUNTED: usize = 16 << 10;
+/// Bytes of the events of all runs of a process that wait for their readers, but for one event of whoever has none waiting.
+/// More suspend their guests. It is what a dozen readers of large pictures need to be kept busy.
+pub const UNREAD_BYTES_MAX: usize = 256 << 20;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
 pub const CALLS_QUEUED_MAX: usize = 4_096;
 /// Bytes of the arguments of one bridge call, and of its answer.

@@ -27,3 +27,4 @@ pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod threads;
 pub(crate) mod turns;
+pub(crate) mod unread;

@@ -115,6 +115,7 @@ pub mod config {
         kernel::{
             meter::MemoryBudget,
             turns::{CpuShare, WEIGHT, WEIGHT_MAX},
+            unread::{Unread, UnreadBytes},
         },
     };
 }

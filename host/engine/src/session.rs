@@ -43,6 +43,7 @@ use crate::{
         origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
         state::{Binding, KernelLink, LiveCell},
+        unread::{Queue, Queued, Unread},
     },
     session::{
         checkpoint::Slot,
@@ -238,6 +239,13 @@ impl Inner {
         kernels.passing.drain(..).for_each(|(_, kernel)| kernel.close());
         drop(kernels);
         self.forks.close();
+    }
+
+    /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
+    /// run of that cell hears it.
+    fn unread(&self) -> Option<Unread> {
+        let is_kin = self.fork_id.is_some() || self.process.is_some();
+        (!is_kin).then(|| self.config.unread.clone().unwrap_or_default())
     }
 }
 
@@ -449,7 +457,7 @@ impl Session {
         index: usize,
         cell: &Cell,
         stop: Arc<StopFlag>,
-        events: mpsc::Sender<EventKind>,
+        events: mpsc::Sender<Queued>,
         marks: RunMarks,
     ) -> Result<CellId, Error> {
         let language = cell.language;
@@ -461,6 +469,7 @@ impl Session {
         let id = self.number(cell);
         let limits = &self.inner.config.limits;
         let (began, timeout) = (Instant::now(), limits.cell_timeout(cell.timeout));
+        let events = Queue::new(events, self.inner.unread());
         let gate = Gate::new(index, events.clone(), marks.record.clone());
         if self.depth == 0 {
             *lock(&self.inner.latest) = Some(gate.hearer());

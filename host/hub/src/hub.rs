@@ -19,6 +19,7 @@ use cellar_engine::{
     DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
     bridges::{Bridges, ToolSpec},
+    config::Unread,
     guests::guest_status,
     store::{SessionStore, StoredInfo},
 };
@@ -54,6 +55,8 @@ pub struct HubConfig {
     /// Bytes that are kept of all runs, of this hub and of those that share the bound: the others of the process, unless this
     /// says otherwise.
     pub journals: Journals,
+    /// Where what waits for the readers of its runs is counted.
+    pub unread: Unread,
     /// What every session is granted that says nothing else.
     pub overrides: Overrides,
     /// Where sessions are kept that are opened to be; see [`Keep`].
@@ -82,6 +85,7 @@ impl Default for HubConfig {
             runs_kept: 64,
             runs_kept_bytes: 64 << 20,
             journals: Journals::default(),
+            unread: Unread::default().beside(),
             overrides: Overrides::default(),
             store: None,
             artifacts: None,
@@ -296,6 +300,7 @@ impl Hub {
         }
         config.disk_budget = open.disk_budget;
         inner.config.bounds.apply(&mut config);
+        config.unread = Some(inner.config.unread.clone());
         if let Some(artifacts) = &inner.config.artifacts {
             config.artifacts = Some(artifacts.clone());
         }
@@ -355,6 +360,11 @@ impl Hub {
     /// `SessionUnknown`.
     pub fn session(&self, name: &str) -> Result<SessionEntry, HubError> {
         lock(&self.0.sessions).get(name).cloned().ok_or_else(|| HubError::SessionUnknown(name.to_owned()))
+    }
+
+    /// Bytes of events that wait for the readers of its runs, but for small ones.
+    pub fn unread_bytes(&self) -> usize {
+        self.0.config.unread.size_bytes()
     }
 
     /// The sessions by name, each with the ids of its runs that are under way.

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use cellar_engine::{Event, EventKind};
+use cellar_engine::{Event, EventKind, config::UnreadBytes};
 
 use crate::journals::Account;
 
@@ -25,6 +25,8 @@ pub(crate) const ELSEWHERE_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Journal {
     events: VecDeque<Arc<Event>>,
+    /// Of events that their owner has not taken in yet, by their numbers, what they count as.
+    unread: VecDeque<(u64, UnreadBytes)>,
     /// Number of the first event that is kept.
     first: u64,
     bytes: usize,
@@ -54,7 +56,20 @@ impl Drop for Journal {
 
 impl Journal {
     pub(crate) fn new(account: Account) -> Journal {
-        Journal { events: VecDeque::new(), first: 0, bytes: 0, is_ended: false, account }
+        Journal { events: VecDeque::new(), unread: VecDeque::new(), first: 0, bytes: 0, is_ended: false, account }
+    }
+
+    /// Keeps what the next event counts as until its owner has [read](Journal::read) on.
+    pub(crate) fn owe(&mut self, unread: UnreadBytes) {
+        if unread.size_bytes() > 0 {
+            self.unread.push_back((self.next_seq(), unread));
+        }
+    }
+
+    /// Notes that the owner has taken in all before this event, or that there is none: what those count as is given back.
+    pub(crate) fn read(&mut self, until: u64) {
+        let read = self.unread.iter().take_while(|(seq, _)| *seq < until).count();
+        self.unread.drain(..read);
     }
 
     /// Adds the next event. [`Journal::trim`] makes room again.

@@ -12,7 +12,7 @@ use cellar_core::sync::lock;
 use cellar_engine::{
     Canceller, Cell, CellId, Event, EventKind, RunResult, Session,
     artifacts::{ARTIFACT_SCHEME, ArtifactError, Description},
-    config::RunOptions,
+    config::{RunOptions, UnreadBytes},
     mime::MimeData,
 };
 use tokio::sync::watch;
@@ -251,7 +251,13 @@ impl Reader {
     pub async fn next(&mut self) -> Option<Delivery> {
         let mut head = None;
         loop {
-            let found = self.shared.journal().at(self.next);
+            let found = {
+                let mut journal = self.shared.journal();
+                if self.is_owner {
+                    journal.read(self.next);
+                }
+                journal.at(self.next)
+            };
             match found {
                 Found::Event(event) => {
                     self.go_to(self.next + 1);
@@ -304,6 +310,7 @@ impl Drop for Reader {
                 }
                 is_mine
             });
+            self.shared.forgive();
         }
     }
 }
@@ -320,6 +327,19 @@ impl Shared {
     /// Adds an event. Whoever looks finds it; those who wait are told by [`Shared::tell`].
     fn push(&self, event: Arc<Event>) {
         self.journal().push(event);
+    }
+
+    /// Keeps what the next event counts as until the owner has taken it in.
+    fn owe(&self, unread: UnreadBytes) {
+        self.journal().owe(unread);
+        self.forgive();
+    }
+
+    /// What nobody is to read counts as nothing.
+    fn forgive(&self) {
+        if self.keep_from() == u64::MAX {
+            self.journal().read(u64::MAX);
+        }
     }
 
     /// Tells those who wait of all that was added.

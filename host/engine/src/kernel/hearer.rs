@@ -7,9 +7,9 @@ use cellar_core::{
     limits::{EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
     sync::lock,
 };
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
 
-use crate::kernel::record::RunRecord;
+use crate::kernel::{record::RunRecord, unread::Queue};
 
 /// Tells the run of a cell what happens elsewhere, as long as the cell runs.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Hearer {
 
 #[derive(Debug)]
 struct Way {
-    events: mpsc::Sender<EventKind>,
+    events: Queue,
     record: Option<RunRecord>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Gate(Hearer);
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'a, Option<Way>>);
 
 impl Gate {
-    pub(crate) fn new(index: usize, events: mpsc::Sender<EventKind>, record: Option<RunRecord>) -> Gate {
+    pub(crate) fn new(index: usize, events: Queue, record: Option<RunRecord>) -> Gate {
         Gate(Hearer { index, way: Arc::new(Mutex::new(Some(Way { events, record }))) })
     }
 
@@ -60,27 +60,25 @@ impl Hearer {
     /// # Cancel safety
     /// Cancel safe: an event that was not told is dropped.
     pub(crate) async fn hear(&self, event: EventKind) -> Result<(), Box<EventKind>> {
-        let places = places(&event);
+        let mut event = event;
         loop {
             let events = match &*lock(&self.way) {
                 None => return Err(Box::new(event)),
-                Some(way) => match way.events.try_reserve_many(places) {
-                    Ok(mut free) => {
-                        if let Some(record) = &way.record {
-                            record.told(&event);
+                Some(Way { events, record }) => {
+                    let told = events.try_send(event, |event| {
+                        if let Some(record) = record {
+                            record.told(event);
                         }
-                        if let Some(place) = free.next() {
-                            place.send(event);
-                        }
-                        return Ok(());
+                    });
+                    match told {
+                        Ok(()) => return Ok(()),
+                        Err(TrySendError::Closed(back)) => return Err(back),
+                        Err(TrySendError::Full(back)) => event = *back,
                     }
-                    Err(TrySendError::Closed(())) => return Err(Box::new(event)),
-                    Err(TrySendError::Full(())) => way.events.clone(),
-                },
+                    events.clone()
+                }
             };
-            if events.reserve_many(places).await.is_err() {
-                return Err(Box::new(event));
-            }
+            events.room(&event).await;
         }
     }
 }

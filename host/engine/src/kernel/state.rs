@@ -13,7 +13,7 @@ use std::{
 
 use cellar_core::{
     cell::RunId,
-    event::{EventKind, HostStatus, Scalar},
+    event::{HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
     time::later,
 };
@@ -36,6 +36,7 @@ use crate::{
         record::{CellHead, Import, RunRecord, Tape},
         threads::Threads,
         turns::Turn,
+        unread::{Queue, Queued},
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
@@ -64,9 +65,9 @@ pub(crate) struct LiveCell {
     /// Place in its run.
     pub(crate) index: usize,
     /// The run's end of the event stream; the run holds the other end.
-    pub(crate) events: mpsc::Sender<EventKind>,
+    pub(crate) events: Queue,
     /// The place of its last event, taken beforehand: a reader that is behind must not hold up the kernel.
-    pub(crate) last: mpsc::OwnedPermit<EventKind>,
+    pub(crate) last: mpsc::OwnedPermit<Queued>,
     pub(crate) stop: Arc<StopFlag>,
     pub(crate) began: Instant,
     pub(crate) deadline: Instant,
@@ -117,14 +118,14 @@ pub(crate) struct LiveCell {
 impl LiveCell {
     /// A cell of no run, whose events but the last are dropped. Its budgets are as they were left.
     pub(crate) fn unheard(
-        events: mpsc::Sender<EventKind>,
-        last: mpsc::OwnedPermit<EventKind>,
+        events: mpsc::Sender<Queued>,
+        last: mpsc::OwnedPermit<Queued>,
         timeout: Duration,
     ) -> LiveCell {
         let began = Instant::now();
         LiveCell {
             index: 0,
-            events,
+            events: Queue::new(events, None),
             last,
             stop: StopFlag::new(),
             began,

@@ -16,7 +16,7 @@ use crate::{
         config::{KernelMode, PACKAGES, Seed},
         error::Error,
     },
-    kernel::{meter::MemoryBudget, turns::CpuShare},
+    kernel::{meter::MemoryBudget, turns::CpuShare, unread::Unread},
     storage::workspace::OwnFolder,
 };
 
@@ -79,6 +79,9 @@ pub struct SessionConfig {
     /// Its share of processor time, which it has together with others; when absent, that of all sessions of the host that have
     /// none.
     pub share: Option<CpuShare>,
+    /// Where what waits for the readers of its runs is counted; when absent, with that of all sessions of the process that have
+    /// none.
+    pub unread: Option<Unread>,
 }
 
 impl Default for SessionConfig {
@@ -107,6 +110,7 @@ impl Default for SessionConfig {
             audit: None,
             memory: None,
             share: None,
+            unread: None,
         }
     }
 }

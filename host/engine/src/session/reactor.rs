@@ -43,6 +43,7 @@ use crate::{
         record::{Birth, Entry},
         state::{Binding, COMPLETIONS_MAX, KernelLink, LiveCell},
         sweep::{Room, Sweep},
+        unread::Queued,
     },
     session::{
         WeakSession,
@@ -91,7 +92,7 @@ pub(crate) struct Reactor {
     rest: Rest,
     seed: Option<Arc<Seed>>,
     /// Brings the end of the seed while it runs; commands wait for it.
-    seeding: Option<mpsc::Receiver<EventKind>>,
+    seeding: Option<mpsc::Receiver<Queued>>,
     once: bool,
     /// The kernel goes on from a checkpoint that another one has died with, and was not entered yet.
     is_suspect: bool,
@@ -344,7 +345,9 @@ impl Reactor {
 
     /// Why the seed failed, if it has just ended and did.
     fn seed_failure(&mut self) -> Option<Failure> {
-        let Ok(EventKind::CellFinished { outcome, .. }) = self.seeding.as_mut()?.try_recv() else { return None };
+        let Ok(Queued { kind: EventKind::CellFinished { outcome, .. }, .. }) = self.seeding.as_mut()?.try_recv() else {
+            return None;
+        };
         self.seeding = None;
         let mut failure = outcome.failure()?;
         let what = seed_failed(self.guest.language);

@@ -4,7 +4,7 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -15,6 +15,7 @@ use cellar_core::{
     event::{Event, EventKind, HostStatus, Scalar},
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+    sync::lock,
 };
 use cellar_results::{
     renderer::{self, Begun, Stopped},
@@ -33,7 +34,11 @@ use sink::Sink;
 
 use crate::{
     contract::{config::RunOptions, error::Error},
-    kernel::{backlog::Background, meter::StopFlag},
+    kernel::{
+        backlog::Background,
+        meter::StopFlag,
+        unread::{Queued, UnreadBytes},
+    },
     session::{RunMarks, Session},
 };
 
@@ -49,6 +54,8 @@ pub struct Run {
     policy: OutputPolicy,
     stage: Stage,
     seq: u64,
+    /// What its last event counts as.
+    unread: Arc<Mutex<UnreadBytes>>,
 }
 
 /// How far a run has come.
@@ -113,9 +120,10 @@ impl Run {
             run_text: (cells.len() > 1).then(|| Sink::new(&session)),
             cells,
             session,
+            unread: Arc::default(),
         };
-        let policy = course.session.output_policy();
-        Run { id, stop, span, policy, stage: Stage::Prepared(Box::new(course)), seq: 0 }
+        let (policy, unread) = (course.session.output_policy(), course.unread.clone());
+        Run { id, stop, span, policy, stage: Stage::Prepared(Box::new(course)), seq: 0, unread }
     }
 
     /// Lets later cells run although one failed, as in a notebook. A cancelled run still ends. Without effect on a run
@@ -153,6 +161,12 @@ impl Run {
         Canceller(self.stop.clone())
     }
 
+    /// What the event that was read last counts as among what waits for readers. It counts until the next one is read, unless
+    /// whoever keeps it for others takes this and keeps it as long.
+    pub fn take_unread(&self) -> UnreadBytes {
+        std::mem::take(&mut lock(&self.unread))
+    }
+
     /// Reads the run to its end.
     ///
     /// # Cancel safety
@@ -178,6 +192,7 @@ impl Stream for Run {
                 None => Box::pin(course.events()),
             });
         }
+        drop(self.take_unread());
         let Stage::Going(events) = &mut self.stage else { return Poll::Ready(None) };
         let Some(kind) = ready!(events.as_mut().poll_next(cx)) else {
             self.stage = Stage::Over;
@@ -215,6 +230,8 @@ struct Course {
     run_text: Option<Sink>,
     marks: RunMarks,
     audit: Option<RunAudit>,
+    /// What its last event counts as.
+    unread: Arc<Mutex<UnreadBytes>>,
 }
 
 impl Course {
@@ -246,14 +263,17 @@ impl Course {
                             let end = loop {
                                 self.room().await;
                                 match events.recv().await {
-                                    Some(end @ EventKind::CellFinished { .. }) => break Some(end),
-                                    Some(kind) => match self.rendered(kind) {
+                                    Some(Queued { kind: end @ EventKind::CellFinished { .. }, .. }) => break Some(end),
+                                    Some(Queued { kind, unread }) => match self.rendered(kind) {
                                         Begun::AsItIs(kind) => {
                                             self.note(&kind);
+                                            *lock(&self.unread) = unread;
                                             yield kind;
                                         }
                                         Begun::Rendering(rendering) => {
-                                            for kind in rendering.await {
+                                            let events = rendering.await;
+                                            *lock(&self.unread) = unread;
+                                            for kind in events {
                                                 self.note(&kind);
                                                 yield kind;
                                                 self.room().await;
@@ -317,7 +337,7 @@ impl Course {
 
     /// Starts a cell: gives its first event, and where its others come from.
     #[expect(clippy::result_large_err, reason = "a cell that cannot be started is rare, and its failure is moved once")]
-    fn start_cell(&self, index: usize, cell: &Cell) -> Result<(EventKind, mpsc::Receiver<EventKind>), Failure> {
+    fn start_cell(&self, index: usize, cell: &Cell) -> Result<(EventKind, mpsc::Receiver<Queued>), Failure> {
         if self.stop.is_set() {
             return Err(Failure::new(FailureKind::Interrupted, "CellInterrupted", "the run was cancelled"));
         }

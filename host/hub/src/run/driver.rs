@@ -152,6 +152,7 @@ impl Driver<'_> {
             };
             let Some(event) = event else { return };
             self.take_in(&event).await;
+            shared.owe(run.take_unread());
             shared.push(Arc::new(event));
             shared.make_room(&mut elsewhere_left).await;
         }

@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 use cellar_core::event::EventKind;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{
-    StoreData,
-    sending::{Maker, try_send},
-};
+use super::{StoreData, sending::Maker};
 
 /// Longest wait, as far as the guest polls. Guests may gather text themselves, which must fit into 50 ms with this.
 const PATIENCE: Duration = Duration::from_millis(8);
@@ -82,7 +79,7 @@ impl StoreData {
         let Some(held) = self.gathered.take_if(|held| held.since.elapsed() >= PATIENCE) else { return };
         let Some(live) = self.cells.get(&held.cell).filter(|live| !live.is_muted) else { return };
         let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);
-        match try_send(live, held.event(live.index)) {
+        match live.events.try_send(held.event(live.index), |_| {}) {
             Err(TrySendError::Full(event)) => {
                 if let EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } = *event {
                     self.gathered = Some(Gathered { cell, is_stderr, text, since });

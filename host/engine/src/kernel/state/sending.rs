@@ -6,11 +6,7 @@ use cellar_core::{event::EventKind, text::prefix};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{LiveCell, StoreData};
-use crate::kernel::{
-    hearer::{Gate, places},
-    meter::earlier,
-    record::Tape,
-};
+use crate::kernel::{hearer::Gate, meter::earlier, record::Tape};
 
 /// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
 const WORD_BYTES_MAX: u64 = 4 << 10;
@@ -58,36 +54,31 @@ impl StoreData {
     pub(super) async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
         let wake = self.binding.link.wake.clone();
         let Some(id) = self.route(cell) else { return };
-        let Some(event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
+        let Some(mut event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
             return;
         };
         if let Tape::Replaying(playback) = &mut self.binding.tape {
             return playback.said(cell, event).await;
         }
         let mut stopped = None;
-        let places = places(&event);
         loop {
             self.settle();
             let Some(live) = self.cells.get(&id) else { break };
             let turn = live.gate.as_ref().map(Gate::turn);
-            match live.events.try_reserve_many(places) {
-                Ok(mut free) => {
-                    // Whoever reads it may go on at once: it is recorded before.
-                    match (&self.binding.tape, maker, &live.record) {
-                        (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), &event),
-                        (_, Maker::Host, Some(record)) => record.told(&event),
-                        _ => {}
-                    }
-                    if let Some(place) = free.next() {
-                        place.send(event);
-                    }
-                    return;
-                }
-                Err(TrySendError::Closed(())) => {
+            let tape = &self.binding.tape;
+            let sent = live.events.try_send(event, |event| match (tape, maker, &live.record) {
+                (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), event),
+                (_, Maker::Host, Some(record)) => record.told(event),
+                _ => {}
+            });
+            match sent {
+                Ok(()) => return,
+                Err(TrySendError::Closed(back)) => {
+                    event = *back;
                     live.stop.set();
                     break;
                 }
-                Err(TrySendError::Full(())) => {}
+                Err(TrySendError::Full(back)) => event = *back,
             }
             drop(turn);
             let Some(until) = self.patience(id, &mut stopped) else { break };
@@ -99,7 +90,7 @@ impl StoreData {
                 break;
             }
             tokio::select! {
-                _ = live.events.reserve_many(places) => {}
+                () = live.events.room(&event) => {}
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(until.into()) => {}
             }
@@ -107,19 +98,5 @@ impl StoreData {
         if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
             tape.said(None, &event);
         }
-    }
-}
-
-/// Sends an event if the reader has room for it, and gives it back otherwise.
-pub(super) fn try_send(live: &LiveCell, event: EventKind) -> Result<(), TrySendError<Box<EventKind>>> {
-    match live.events.try_reserve_many(places(&event)) {
-        Ok(mut permits) => {
-            if let Some(permit) = permits.next() {
-                permit.send(event);
-            }
-            Ok(())
-        }
-        Err(TrySendError::Full(())) => Err(TrySendError::Full(Box::new(event))),
-        Err(TrySendError::Closed(())) => Err(TrySendError::Closed(Box::new(event))),
     }
 }

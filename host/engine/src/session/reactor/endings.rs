@@ -67,7 +67,7 @@ pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
     // What comes after the last event is heard by nobody, and must be in no recording.
     drop(cell.gate);
-    cell.last.send(event);
+    cell.last.send(event.into());
 }
 
 impl Reactor {

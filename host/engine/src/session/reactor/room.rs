@@ -191,13 +191,12 @@ fn no_room(kernels_max: usize, waited: Duration) -> Failure {
 fn tell(cell: &LiveCell, kernels_max: usize) {
     let fields = vec![("kernels".to_owned(), Scalar::Integer(i64::try_from(kernels_max).unwrap_or(i64::MAX)))];
     let event = HostStatus::KernelAwaited.event(cell.index, fields);
-    if !cell.is_muted
-        && let Ok(place) = cell.events.try_reserve()
-    {
-        if let Some(record) = &cell.record {
-            record.told(&event);
-        }
-        place.send(event);
+    if !cell.is_muted {
+        let _ = cell.events.try_send(event, |event| {
+            if let Some(record) = &cell.record {
+                record.told(event);
+            }
+        });
     }
 }
 
