@@ -9,6 +9,7 @@ use crate::{
     gate::{self, Call},
     problem::{Answer, Problem},
     tenant::Tenant,
+    workers,
 };
 
 /// What a tenant uses, and what it may.
@@ -46,6 +47,9 @@ pub(crate) fn tenants(call: &Call) -> Answer {
 pub(crate) async fn tenant(call: Call, name: &str) -> Answer {
     let tenant = call.server.0.tenants.get(name).ok_or_else(|| Problem::unknown("tenant"))?;
     let mut usage = usage(&call.server, tenant);
+    if let Some(quotas) = usage["quotas"].as_object_mut() {
+        quotas.extend(workers::quotas_in_front(&call.server, &call.headers));
+    }
     let stored = tenant.hub.stored().await?;
     usage["sessionsStored"] = stored.len().into();
     usage["stateBytes"] = stored.iter().map(|info| info.state_bytes).sum::<u64>().into();

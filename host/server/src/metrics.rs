@@ -8,6 +8,10 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::{Server, access::Scope, oauth, problem::Answer, workers};
 
+/// What is said of quotas: the ends of the names of the figures, and what they are.
+pub(crate) const QUOTA_FAMILIES: [(&str, &str); 2] =
+    [("limit", "What quotas allow."), ("used", "What was used of quotas.")];
+
 /// Answers by tenant and status.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
@@ -49,6 +53,11 @@ pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
         let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
         let _ = writeln!(text, "cellar_runs_under_way{{tenant=\"{name}\"}} {runs}");
     }
+    let _ = writeln!(text, "# HELP cellar_unread_bytes Events that wait for the readers of runs.");
+    let _ = writeln!(text, "# TYPE cellar_unread_bytes gauge");
+    for (name, tenant) in &server.0.tenants {
+        let _ = writeln!(text, "cellar_unread_bytes{{tenant=\"{name}\"}} {}", tenant.hub.unread_bytes());
+    }
     let _ = writeln!(text, "# HELP cellar_cpu_seconds_total Processor time of cells.");
     let _ = writeln!(text, "# TYPE cellar_cpu_seconds_total counter");
     for (name, tenant) in &server.0.tenants {
@@ -56,8 +65,7 @@ pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
             writeln!(text, "cellar_cpu_seconds_total{{tenant=\"{name}\"}} {:.3}", tenant.quotas.cpu().as_secs_f64());
     }
     let quotas: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.quotas.list())).collect();
-    let kinds = [("limit", "What quotas allow."), ("used", "What was used of quotas.")];
-    for (kind, help) in kinds {
+    for (kind, help) in QUOTA_FAMILIES {
         let _ = writeln!(text, "# HELP cellar_quota_{kind} {help}\n# TYPE cellar_quota_{kind} gauge");
         for (name, quotas) in &quotas {
             for (quota, limit, used) in quotas {

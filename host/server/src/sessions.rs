@@ -13,6 +13,7 @@ use crate::{
     runs::fingerprint,
     stores::with_next,
     tenant::Tenant,
+    workers,
 };
 
 /// `GET /v1/sessions`
@@ -114,7 +115,7 @@ pub(crate) async fn tenant(call: Call) -> Answer {
     let sessions = call.tenant.hub.sessions();
     let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
     let limits = call.tenant.limits();
-    let body = json!({
+    let mut body = json!({
         "tenant": call.tenant.name,
         "sessionsOpen": sessions.len(),
         "runsUnderWay": runs,
@@ -124,6 +125,9 @@ pub(crate) async fn tenant(call: Call) -> Answer {
         "cpuSeconds": call.tenant.quotas.cpu().as_secs_f64(),
         "quotas": call.tenant.quotas.json(),
     });
+    if let Some(quotas) = body["quotas"].as_object_mut() {
+        quotas.extend(workers::quotas_in_front(&call.server, &call.headers));
+    }
     gate::json(StatusCode::OK, &body)
 }
 

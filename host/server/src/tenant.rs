@@ -521,6 +521,11 @@ fn ends(folder: &Path) -> Vec<(String, u64)> {
     ends.collect()
 }
 
+/// When the first session of a store ends, if any does. Blocks.
+pub(crate) fn first_end(store: &Path) -> Option<u64> {
+    ends(&store.join(SERVED)).into_iter().map(|(_, end)| end).min()
+}
+
 /// Makes sure that a session does not end before it begins.
 fn check_end(expires_at: Option<u64>) -> Result<(), Problem> {
     match expires_at {

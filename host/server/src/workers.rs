@@ -38,10 +38,16 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use crate::{Server, access::Token, problem::Problem, quotas::Quotas};
+use crate::{
+    Server,
+    access::{Token, now},
+    problem::Problem,
+    quotas::Quotas,
+    tenant::on_a_thread,
+};
 
 pub(crate) use look::{admin, metrics};
-pub(crate) use pass::pass;
+pub(crate) use pass::{pass, quotas_in_front};
 
 /// How often it is looked who is idle.
 const LOOK: Duration = Duration::from_secs(1);
@@ -121,6 +127,8 @@ pub(crate) struct Worker {
     /// Tokens by which this process asks.
     own: OwnTokens,
     slot: tokio::sync::Mutex<Option<Arc<Running>>>,
+    /// When the first of its sessions ends, of which none ends while it does not run; absent when that is to be looked for.
+    first_end: Mutex<Option<Option<u64>>>,
 }
 
 /// Tokens that a worker takes from this process.
@@ -317,6 +325,7 @@ impl Worker {
                 };
                 let room = room.map_err(|_| full())?.map_err(|_| full())?;
                 let running = self.start(server, room).await?;
+                *lock(&self.first_end) = None;
                 slot.insert(running).clone()
             }
         };
@@ -349,7 +358,38 @@ impl Worker {
     }
 }
 
-/// Has workers go that nobody needs. Does not return.
+impl Worker {
+    /// Starts the worker when a session is to be removed whose time is over, and nobody has it removed.
+    async fn end_sessions(self: &Arc<Worker>, server: &Server) {
+        if !matches!(self.slot.try_lock(), Ok(slot) if slot.is_none()) {
+            return;
+        }
+        let known = *lock(&self.first_end);
+        let first = match known {
+            Some(first) => first,
+            None => {
+                let store = self.store.clone();
+                let Ok(first) = on_a_thread(move || crate::tenant::first_end(&store)).await else { return };
+                *lock(&self.first_end) = Some(first);
+                first
+            }
+        };
+        if first.is_some_and(|end| end <= now()) {
+            let (worker, server) = (self.clone(), server.clone());
+            // One that takes its time holds up no other.
+            tokio::spawn(async move {
+                if let Some(workers) = &server.0.workers
+                    && let Err(problem) = worker.running(&server, workers).await
+                {
+                    let problem = problem.words();
+                    tracing::warn!(tenant = worker.name, problem, "sessions whose time is over are not removed yet");
+                }
+            });
+        }
+    }
+}
+
+/// Has workers go that nobody needs, and come where sessions are to be removed. Does not return.
 pub(crate) async fn keep(server: Server) {
     let Some(workers) = &server.0.workers else { return std::future::pending().await };
     let mut tick = tokio::time::interval(LOOK);
@@ -368,6 +408,9 @@ pub(crate) async fn keep(server: Server) {
             };
             if is_idle {
                 worker.leave(workers.idle_after).await;
+            }
+            if !workers.is_stopping.load(Ordering::SeqCst) {
+                worker.end_sessions(&server).await;
             }
         }
     }

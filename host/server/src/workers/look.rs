@@ -12,7 +12,9 @@ use super::{Worker, Workers};
 use crate::{
     Server,
     access::Scope,
-    gate, oauth,
+    gate,
+    metrics::QUOTA_FAMILIES,
+    oauth,
     problem::{Answer, Problem},
 };
 
@@ -61,6 +63,23 @@ pub(crate) async fn metrics(server: &Server) -> String {
                 }
             }
             head.clear();
+        }
+    }
+    for (kind, help) in QUOTA_FAMILIES {
+        let family = format!("cellar_quota_{kind}");
+        // What models say is counted in front, whether the worker runs or not.
+        let lines: Vec<String> = workers
+            .all()
+            .flat_map(|worker| worker.models.list().into_iter().map(move |quota| (&worker.name, quota)))
+            .map(|(tenant, (quota, limit, used))| {
+                let value = if kind == "limit" { limit } else { used };
+                format!("{family}{{tenant=\"{tenant}\",quota=\"{quota}\"}} {value}")
+            })
+            .collect();
+        match families.iter_mut().find(|(_, lines)| lines[0].starts_with(&format!("{family}{{"))) {
+            Some((_, found)) => found.extend(lines),
+            None if lines.is_empty() => {}
+            None => families.push((format!("# HELP {family} {help}\n# TYPE {family} gauge\n"), lines)),
         }
     }
     families.into_iter().map(|(head, lines)| format!("{head}{}\n", lines.join("\n"))).collect()

@@ -13,14 +13,19 @@ use axum_core::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version, header, request::Parts};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::{
+    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    client::conn::http1::SendRequest,
+};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use super::{UnderWay, Worker, Workers, lost};
+use super::{Running, UnderWay, Worker, Workers, lost};
 use crate::{Server, access::Scope, e2b, gate, jupyter, oauth, problem::Problem, traces::Told};
 
+/// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
+const MODELS: &str = "cellar-quotas-in-front";
 /// How often it is looked whether a token of an issuer is still of use by which a connection was made.
 const CHECK: Duration = Duration::from_secs(30);
 /// Headers that are of one connection alone.
@@ -86,7 +91,8 @@ fn whose<'a>(server: &Server, workers: &'a Workers, parts: &mut Parts) -> Option
 }
 
 impl Worker {
-    /// Has the worker answer a request.
+    /// Has the worker answer a request. One that ended before it saw anything of the request, or whose request changes
+    /// nothing, is asked again when it is back.
     ///
     /// # Errors
     /// It cannot be started, or ended before it answered.
@@ -98,17 +104,24 @@ impl Worker {
         body: Body,
     ) -> Result<Response, Problem> {
         let signed = oauth::bearer(&parts.headers).map(str::to_owned);
-        let under_way = self.running(server, workers).await?;
         let mut request = Request::from_parts(parts, body);
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
         let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
         for_worker(&mut request, is_upgrade);
-        let mut sender = under_way.0.connection().await?;
-        let answer = sender.send_request(request).await;
-        let mut answer = answer.map_err(|error| {
-            tracing::warn!(tenant = self.name, %error, "a worker did not answer");
-            lost()
-        })?;
+        self.tell_models(&mut request);
+        let is_harmless = !is_upgrade && request.method().is_safe() && request.body().is_end_stream();
+        let mut under_way = self.running(server, workers).await?;
+        let mut again = is_harmless.then(|| copy(&request));
+        let (mut answer, mut sender) = match under_way.0.ask(request).await {
+            Ok(answered) => answered,
+            Err(Unanswered { problem, unseen }) => {
+                let request = unseen.or(again.take()).ok_or(problem)?;
+                tracing::info!(tenant = self.name, "a request is passed on again, because its worker has ended");
+                drop(under_way);
+                under_way = self.running(server, workers).await?;
+                under_way.0.ask(request).await.map_err(|unanswered| unanswered.problem)?
+            }
+        };
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let theirs = hyper::upgrade::on(&mut answer);
             let (server, issued) = (server.clone(), signed);
@@ -138,6 +151,59 @@ impl Worker {
     }
 }
 
+/// A request that was not answered.
+struct Unanswered {
+    problem: Problem,
+    /// The request, when nobody has seen anything of it.
+    unseen: Option<Request<Body>>,
+}
+
+impl Running {
+    /// Passes a request on, and waits until the answer begins.
+    async fn ask(&self, request: Request<Body>) -> Result<(Response<Incoming>, SendRequest<Body>), Unanswered> {
+        let mut sender = match self.connection().await {
+            Ok(sender) => sender,
+            Err(problem) => return Err(Unanswered { problem, unseen: Some(request) }),
+        };
+        match sender.try_send_request(request).await {
+            Ok(answer) => Ok((answer, sender)),
+            Err(mut unsent) => {
+                tracing::warn!(error = %unsent.error(), "a worker did not answer");
+                Err(Unanswered { problem: lost(), unseen: unsent.take_message() })
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Tells the worker what models have said for it, which is counted here, where a request asks what its tenant has used.
+    fn tell_models(&self, request: &mut Request<Body>) {
+        let path = request.uri().path();
+        if !(path == "/v1/tenant" || path.starts_with("/v1/admin/")) {
+            return;
+        }
+        if let Ok(value) = HeaderValue::from_str(&self.models.json().to_string()) {
+            request.headers_mut().insert(MODELS, value);
+        }
+    }
+}
+
+/// The quotas that are kept in front, as a worker was told of them by [`MODELS`]. To any other server that header is what a client
+/// says, and means nothing.
+pub(crate) fn quotas_in_front(server: &Server, headers: &HeaderMap) -> serde_json::Map<String, serde_json::Value> {
+    let told = headers.get(MODELS).filter(|_| server.isolation().is_of_tenant);
+    told.and_then(|told| serde_json::from_slice(told.as_bytes()).ok()).unwrap_or_default()
+}
+
+/// A request without a body as it is.
+fn copy(request: &Request<Body>) -> Request<Body> {
+    let mut copy = Request::new(Body::empty());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy
+}
+
 /// Makes a request one that a worker is sent: in the form of HTTP/1.1.
 fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
     *request.version_mut() = Version::HTTP_11;
@@ -148,6 +214,8 @@ fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
             request.headers_mut().remove(name);
         }
     }
+    // Nobody but this process tells a worker of quotas.
+    request.headers_mut().remove(MODELS);
     if !request.headers().contains_key(header::HOST) {
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
     }

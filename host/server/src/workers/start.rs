@@ -96,6 +96,7 @@ impl Workers {
                 },
                 models: quotas,
                 slot: tokio::sync::Mutex::default(),
+                first_end: Mutex::default(),
             };
             by_tenant.insert(tenant.name.clone(), Arc::new(worker));
         }

@@ -13,7 +13,7 @@ use crate::guests::stdio::{Talk, cases};
 
 impl Served {
     /// Opens a WebSocket that speaks lines, if the server lets one.
-    fn socket(&self, token: &str, path: &str) -> Result<WebSocket<TcpStream>, u16> {
+    pub(super) fn socket(&self, token: &str, path: &str) -> Result<WebSocket<TcpStream>, u16> {
         let mut request = format!("ws://{}{path}", self.address).into_client_request().expect("a request");
         let headers = request.headers_mut();
         headers.insert("authorization", format!("Bearer {token}").parse().expect("a header"));

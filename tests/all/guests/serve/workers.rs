@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio_tungstenite::tungstenite::Message;
+
 use super::{tenants::Tenants, *};
 
 /// Has a server be isolated as `CELLAR_SERVE_ISOLATE` says, where its configuration says nothing: so that all that is asked of
@@ -192,6 +194,128 @@ fn a_worker_that_nobody_needs_goes_and_its_sessions_come_back() {
     let blue = session(&served, &two.blue);
     assert_eq!(run_in(&served, &two.blue, &blue, "print('blue')"), "blue");
     assert_eq!(run_in(&served, &two.red, &red, "print(kept + 2)"), "3");
+}
+
+#[test]
+fn a_session_whose_time_is_over_is_removed_though_its_tenant_has_no_process() {
+    let two = Two::new(&TEXT.replace("isolate = \"tenant\"", "isolate = \"tenant\"\nworker_idle = 1"));
+    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let passing = ask(&served, &two.red, "POST", "/v1/sessions", json!({"expiresAt": now + 8})).json();
+    let passing = passing["session"].as_str().expect("a name").to_owned();
+    let staying = session(&served, &two.red);
+    assert_eq!(run_in(&served, &two.red, &passing, "kept = 1\nprint(kept)"), "1");
+    assert_eq!(run_in(&served, &two.red, &staying, "kept = 2\nprint(kept)"), "2");
+    let is_kept = |session: &str| {
+        let mut folders = vec![store.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.file_name() == session {
+                    return true;
+                }
+                folders.push(entry.path());
+            }
+        }
+        false
+    };
+    eventually("it goes", || worker(store, "red").is_none().then_some(()));
+    assert!(is_kept(&passing), "its time is not over");
+    // Nobody asks for anything.
+    eventually("it is removed", || (!is_kept(&passing)).then_some(()));
+    assert_eq!(run_in(&served, &two.red, &staying, "print(kept)"), "2");
+}
+
+#[test]
+fn a_client_of_lines_is_told_that_its_worker_was_lost() {
+    let two = Two::new(TEXT);
+    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
+    let mut socket = served.socket(&two.red, "/v1/stdio").expect("a WebSocket");
+    let cells = json!([{"language": "py", "code": "print('begun', flush=True)\nwhile True: pass"}]);
+    socket.send(Message::text(json!({"type": "run", "id": "r", "cells": cells}).to_string())).expect("it reads");
+    let mut read = || socket.read().expect("a message");
+    while !matches!(read(), Message::Text(text) if text.contains("begun")) {}
+    kill(worker(store, "red").expect("it runs"));
+    let closed = std::iter::repeat_with(read).find_map(|message| match message {
+        Message::Close(closed) => Some(closed.expect("a reason")),
+        _ => None,
+    });
+    let closed = closed.expect("an end");
+    assert_eq!((u16::from(closed.code), closed.reason.as_str()), (1011, "worker_lost"));
+}
+
+#[test]
+fn what_models_may_say_is_told_to_tenants_operators_and_those_who_watch() {
+    let text = TEXT.replace("[tenants.red]", "[tenants.red]\nmodel_tokens_per_day = 1000");
+    let two = Two::new(&text);
+    let operator = two.tenants.token(&["new", "--tenant", "blue", "--scope", "admin", "--scope", "metrics"]);
+    let served = two.tenants.serve();
+    let expected = |quotas: &Value| {
+        let quota = &quotas["model_tokens_per_day"];
+        assert_eq!((&quota["limit"], &quota["used"]), (&json!(1_000), &json!(0)), "{quotas}");
+        assert!(quota["resetsAt"].is_u64(), "{quotas}");
+    };
+    expected(&ask(&served, &two.red, "GET", "/v1/tenant", json!({})).json()["quotas"]);
+    // Whoever asks has no word in it.
+    let forged = [("Cellar-Quotas-In-Front", r#"{"model_tokens_per_day": {"limit": 1}}"#)];
+    expected(&served.ask_as(&two.red, "GET", "/v1/tenant", &forged, b"").json()["quotas"]);
+    assert_eq!(served.ask_as(&two.blue, "GET", "/v1/tenant", &forged, b"").json()["quotas"], json!({}));
+    expected(&ask(&served, &operator, "GET", "/v1/admin/tenants/red", json!({})).json()["quotas"]);
+    let metrics = ask(&served, &operator, "GET", "/metrics", json!({})).text().to_owned();
+    let line = |line: &str| assert_eq!(metrics.lines().filter(|found| *found == line).count(), 1, "{line}\n{metrics}");
+    line("cellar_quota_limit{tenant=\"red\",quota=\"model_tokens_per_day\"} 1000");
+    line("cellar_quota_used{tenant=\"red\",quota=\"model_tokens_per_day\"} 0");
+    line("cellar_sessions_open{tenant=\"red\"} 0");
+    line("# TYPE cellar_quota_limit gauge");
+    line("# TYPE cellar_sessions_open gauge");
+}
+
+#[test]
+fn whoever_runs_the_server_sees_and_steers_all_tenants() {
+    let two = Two::new(TEXT);
+    let operator = two.tenants.token(&["new", "--tenant", "blue", "--scope", "admin"]);
+    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
+    let admin = |method: &str, path: &str| ask(&served, &operator, method, &format!("/v1/admin/{path}"), json!({}));
+    assert_eq!(ask(&served, &two.red, "GET", "/v1/admin/tenants", json!({})).status, 403);
+    let red = session(&served, &two.red);
+    assert_eq!(run_in(&served, &two.red, &red, "print(1)"), "1");
+    let told = admin("GET", "tenants").json();
+    let of =
+        |name: &str| told["tenants"].as_array().expect("tenants").iter().find(|one| one["tenant"] == name).cloned();
+    assert_eq!(of("red").expect("it is listed")["sessionsOpen"], 1, "{told}");
+    assert_eq!(of("blue").expect("it is listed")["sessionsOpen"], 0, "{told}");
+    assert!(worker(store, "blue").is_none(), "nobody was started to be looked at");
+    let told = admin("GET", "tenants/red").json();
+    assert_eq!((&told["sessionsStored"], &told["sessions"][0]["session"]), (&json!(1), &json!(red)), "{told}");
+    assert!(told["requestsByStatus"]["200"].as_u64().is_some_and(|count| count >= 1), "{told}");
+    assert_eq!(admin("GET", "tenants/green").status, 404);
+    // A token that was made meanwhile holds from the next reading of the file on, in the worker as well.
+    let new = two.tenants.token(&["new", "--tenant", "red"]);
+    assert_eq!(admin("POST", "reload").status, 204);
+    assert_eq!(run_in(&served, &new, &red, "print(2)"), "2");
+    assert_eq!(admin("POST", "drain").status, 204);
+    let path = format!("/v1/sessions/{red}/runs");
+    eventually("work is refused", || {
+        (ask(&served, &two.red, "POST", &path, cell("py", "3")).status == 503).then_some(())
+    });
+    assert_eq!(admin("DELETE", "drain").status, 204);
+    eventually("work is taken", || {
+        (ask(&served, &two.red, "POST", &path, cell("py", "3")).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_worker_has_no_more_memory_than_was_said() {
+    let text = TEXT.replace("isolate = \"tenant\"", "isolate = \"tenant\"\nworker_memory_mib = 400");
+    let two = Two::new(&text);
+    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
+    let red = session(&served, &two.red);
+    let code = "try:\n    taken = bytearray(450 << 20)\nexcept MemoryError:\n    print('MemoryError')";
+    assert_eq!(run_in(&served, &two.red, &red, code), "MemoryError");
+    let process = worker(store, "red").expect("it runs");
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("it runs");
+    let most = limits.lines().find(|line| line.starts_with("Max data size")).expect("a limit");
+    assert!(most.contains(&(400_u64 << 20).to_string()), "{most}");
+    assert_eq!(run_in(&served, &two.red, &red, "print(6 * 7)"), "42");
 }
 
 #[test]
