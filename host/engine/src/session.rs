@@ -43,13 +43,14 @@ use crate::{
         origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
         state::{Binding, KernelLink, LiveCell},
-        unread::{Queue, Queued, Unread},
+        unread::{Queue, Queued},
     },
     session::{
         checkpoint::Slot,
         folders::Folders,
         history::History,
         locals::Locals,
+        looks::no_answer,
         reactor::{Command, Setting},
     },
     storage::{
@@ -239,13 +240,6 @@ impl Inner {
         kernels.passing.drain(..).for_each(|(_, kernel)| kernel.close());
         drop(kernels);
         self.forks.close();
-    }
-
-    /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
-    /// run of that cell hears it.
-    fn unread(&self) -> Option<Unread> {
-        let is_kin = self.fork_id.is_some() || self.process.is_some();
-        (!is_kin).then(|| self.config.unread.clone().unwrap_or_default())
     }
 }
 
@@ -602,8 +596,4 @@ impl Session {
         tokio::spawn(reactor::run(guest, receiver, binding, configuration, setting));
         Ok(KernelHandle { commands, link })
     }
-}
-
-fn no_answer(language: Language) -> Error {
-    Error::Look { language, reason: "its kernel went away before it answered".to_owned() }
 }

@@ -140,6 +140,15 @@ impl std::fmt::Debug for SessionConfig {
     }
 }
 
+impl super::Inner {
+    /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
+    /// run of that cell hears it.
+    pub(super) fn unread(&self) -> Option<Unread> {
+        let is_kin = self.fork_id.is_some() || self.process.is_some();
+        (!is_kin).then(|| self.config.unread.clone().unwrap_or_default())
+    }
+}
+
 impl super::Session {
     /// The folders that its cells see, for whoever holds the session. What is written counts as if cells had.
     pub fn files(&self) -> Files {

@@ -2,7 +2,7 @@
 
 use cellar_core::{cell::Language, limits::CODE_BYTES_MAX, mime::MimeBundle};
 
-use super::{Command, Session, no_answer};
+use super::{Command, Session};
 use crate::{
     contract::error::Error,
     kernel::introspection::{Answer, Completeness, Completions, Question, Variable},
@@ -95,4 +95,9 @@ fn check_code(code: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Request(format!("{size} bytes of code cannot be looked at, at most {CODE_BYTES_MAX} are allowed")))
+}
+
+/// That a kernel went away that was asked.
+pub(super) fn no_answer(language: Language) -> Error {
+    Error::Look { language, reason: "its kernel went away before it answered".to_owned() }
 }
