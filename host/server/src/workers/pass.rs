@@ -235,19 +235,30 @@ async fn still_of_use(server: &Server, token: Option<String>) {
 /// Carries what two sides of a WebSocket say, until one has had enough.
 async fn carry(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrade, under_way: UnderWay) {
     let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else { return };
-    let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
-    let _ = tokio::io::copy_bidirectional(&mut ours, &mut theirs).await;
-    if under_way.is_gone_soon().await {
-        let _ = ours.write_all(LOST_FRAME).await;
+    let (mut read, mut write) = tokio::io::split(TokioIo::new(ours));
+    let (mut their_read, mut their_write) = tokio::io::split(TokioIo::new(theirs));
+    let there = async {
+        let _ = tokio::io::copy(&mut read, &mut their_write).await;
+        let _ = their_write.shutdown().await;
+        // What the worker still has to say is said.
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = there => {}
+        // Nothing is ended yet: whoever reads is told first how it ended.
+        _ = tokio::io::copy(&mut their_read, &mut write) => {}
     }
-    let _ = ours.shutdown().await;
+    if under_way.is_gone_soon().await {
+        let _ = write.write_all(LOST_FRAME).await;
+    }
+    let _ = write.shutdown().await;
 }
 
 impl UnderWay {
     /// Whether its worker is gone, or will be in a moment: its connections break before it is known that it has ended.
     async fn is_gone_soon(&self) -> bool {
         let _ = tokio::time::timeout(Duration::from_millis(500), self.0.ended()).await;
-        self.is_gone()
+        self.is_gone() || self.0.is_ending()
     }
 }
 

@@ -304,21 +304,6 @@ fn whoever_runs_the_server_sees_and_steers_all_tenants() {
 }
 
 #[test]
-fn a_worker_has_no_more_memory_than_was_said() {
-    let text = TEXT.replace("isolate = \"tenant\"", "isolate = \"tenant\"\nworker_memory_mib = 400");
-    let two = Two::new(&text);
-    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
-    let red = session(&served, &two.red);
-    let code = "try:\n    taken = bytearray(450 << 20)\nexcept MemoryError:\n    print('MemoryError')";
-    assert_eq!(run_in(&served, &two.red, &red, code), "MemoryError");
-    let process = worker(store, "red").expect("it runs");
-    let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("it runs");
-    let most = limits.lines().find(|line| line.starts_with("Max data size")).expect("a limit");
-    assert!(most.contains(&(400_u64 << 20).to_string()), "{most}");
-    assert_eq!(run_in(&served, &two.red, &red, "print(6 * 7)"), "42");
-}
-
-#[test]
 fn what_a_worker_cannot_have_is_refused_at_the_start() {
     let two = Two::new(&format!("{TEXT}\n[agents.helper]\ncommand = [\"true\"]\n"));
     let store = two.tenants.store.path().to_str().expect("text").to_owned();
