@@ -20,6 +20,7 @@ pub(crate) mod manifest;
 pub(crate) mod memo;
 pub(crate) mod memory;
 pub(crate) mod meter;
+pub(crate) mod offhand;
 pub(crate) mod origins;
 pub(crate) mod recent;
 pub(crate) mod record;

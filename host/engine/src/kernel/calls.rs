@@ -1,11 +1,13 @@
 //! Bridge calls of one kernel: begun by the guest, answered through [`Answers`].
 //!
-//! Every call runs as a task of its own and never on the guest's stack: a bridge may use as much stack as it likes,
-//! and a bridge that panics fails its call alone. Dropping [`Calls`] aborts whatever still runs.
+//! A call never runs on the guest's stack: it is polled once while the guest is suspended ([`Offhand`]), and runs as a task of
+//! its own if it has no answer then. So a bridge may use as much stack as it likes, and a bridge that panics fails its call
+//! alone. Dropping [`Calls`] aborts whatever still runs.
+//!
+//! [`Offhand`]: crate::kernel::offhand::Offhand
 
 use std::{
     collections::{HashMap, VecDeque},
-    future::Future,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -28,6 +30,7 @@ use crate::{
     kernel::{
         hearer::Hearer,
         meter::{Spent, StopFlag},
+        offhand::{Job, panicked},
         origins::CellScope,
     },
 };
@@ -205,12 +208,18 @@ pub(crate) struct CallOrigin {
     pub(crate) call: u64,
     pub(crate) cell: u32,
     pub(crate) bridge: Bridge,
-    /// Agents between the session's owner and the cell.
-    pub(crate) depth: u32,
     /// Bytes of its arguments.
     pub(crate) size_bytes: usize,
     /// No run hears of it.
     pub(crate) is_unheard: bool,
+}
+
+/// How a call was begun.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) began: Instant,
+    pub(crate) kept: Option<KeptSlot>,
+    pub(crate) is_process: bool,
 }
 
 /// Room for an answer among all that the guest has not seen; given back when dropped.
@@ -234,7 +243,7 @@ impl Drop for Room {
     }
 }
 
-/// An answer with the room it takes.
+/// An answer with the room that it takes.
 type Answer = (CallResult, Option<Room>);
 
 /// A call that ended.
@@ -377,52 +386,67 @@ impl Calls {
         self.open.len()
     }
 
-    /// Begins a call, or refuses it as `begun` says. Its completion will come out of [`Calls::next`].
-    pub(crate) fn start(&mut self, from: CallOrigin, begun: Result<Begun, CallError>) {
-        let CallOrigin { call, cell, bridge, depth, size_bytes, is_unheard } = from;
-        let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
-        let error = match begun {
-            Err(error) => error,
-            Ok(_) if self.open_bytes + size_bytes > CALLS_BYTES_MAX => {
-                let what = "the bridge calls that wait for an answer have more than";
-                limit(format!("{what} {CALLS_BYTES_MAX} bytes of arguments"))
-            }
-            Ok(Begun { future, kept, is_process, is_free }) => {
-                let permits = self.permits_of(depth, is_free);
-                let task = self.running.spawn(answered(permits, self.answer_bytes.clone(), future));
-                self.by_task.insert(task.id(), call);
-                self.open_bytes += size_bytes;
-                let began = Instant::now();
-                let open = OpenCall { cell, bridge, size_bytes, began, task, kept, is_process, is_unheard };
-                self.open.insert(call, open);
-                return;
-            }
-        };
+    /// What answers a call, as soon as there is a permit for it.
+    pub(crate) fn job(&self, depth: u32, is_free: bool, future: CallFuture) -> Job {
+        let permits = if is_free { Arc::new(Semaphore::new(1)) } else { self.permits.at(depth) };
+        Box::pin(with_permit(permits, future))
+    }
+
+    /// Why no call with so many bytes of arguments can be begun.
+    pub(crate) fn refusal(&self, size_bytes: usize) -> Option<CallError> {
+        let what = "the bridge calls that wait for an answer have more than";
+        (self.open_bytes + size_bytes > CALLS_BYTES_MAX)
+            .then(|| CallError::new(CallErrorKind::Limit, format!("{what} {CALLS_BYTES_MAX} bytes of arguments")))
+    }
+
+    /// Refuses a call. Its completion will come out of [`Calls::next`], as that of every call that is begun.
+    pub(crate) fn refuse(&mut self, from: CallOrigin, error: CallError) {
+        let CallOrigin { call, cell, is_unheard, .. } = from;
         let end = CallEnd { reported: is_unheard, ..CallEnd::new(call, cell, Duration::ZERO, Err(error)) };
         self.ended.push_back(end);
+    }
+
+    /// Takes in the answer of a call that was there at once.
+    pub(crate) fn answer(&mut self, from: CallOrigin, begun: &Beginning, result: CallResult) {
+        let CallOrigin { call, cell, is_unheard, .. } = from;
+        let (result, room) = with_room(&self.answer_bytes, result);
+        let end = CallEnd::new(call, cell, begun.began.elapsed(), result);
+        self.ended.push_back(CallEnd { kept: begun.kept.clone(), reported: is_unheard, _room: room, ..end });
+    }
+
+    /// Begins a call that takes its time.
+    pub(crate) fn start(&mut self, from: CallOrigin, begun: Beginning, job: Job) {
+        let CallOrigin { call, cell, bridge, size_bytes, is_unheard } = from;
+        let Beginning { began, kept, is_process } = begun;
+        let answer_bytes = self.answer_bytes.clone();
+        let task = self.running.spawn(async move { with_room(&answer_bytes, job.await) });
+        self.by_task.insert(task.id(), call);
+        self.open_bytes += size_bytes;
+        self.open.insert(call, OpenCall { cell, bridge, size_bytes, began, task, kept, is_process, is_unheard });
     }
 
     /// Runs a call to its end. The guest is suspended meanwhile.
     ///
     /// # Cancel safety
     /// Dropping the future aborts the call.
-    pub(crate) fn block_on(&self, depth: u32, begun: Begun) -> impl Future<Output = CallResult> + Send + 'static {
+    pub(crate) async fn block_on(job: Job) -> CallResult {
         let mut task = JoinSet::new();
-        task.spawn(with_permit(self.permits_of(depth, begun.is_free), begun.future));
-        async move { task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed)) }
-    }
-
-    /// What a call by code at this depth needs one of.
-    fn permits_of(&self, depth: u32, is_free: bool) -> Arc<Semaphore> {
-        if is_free { Arc::new(Semaphore::new(1)) } else { self.permits.at(depth) }
+        task.spawn(job);
+        task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed))
     }
 
     /// Gives up a call. No completion comes; the end is to be reported.
     pub(crate) fn cancel(&mut self, call: u64, why: &str) -> Option<CallEnd> {
-        let open = self.open.get(&call)?;
+        let cancelled = Err(CallError::new(CallErrorKind::Cancelled, why));
+        let Some(open) = self.open.get(&call) else {
+            // Its answer was there at once, and nobody has seen it.
+            let place = self.ended.iter().position(|end| end.call == call && !end.reported)?;
+            let end = self.ended.remove(place)?;
+            return Some(CallEnd { result: cancelled, _room: None, ..end });
+        };
         self.by_task.remove(&open.task.id());
         open.task.abort();
-        self.close(call, (Err(CallError::new(CallErrorKind::Cancelled, why)), None))
+        self.close(call, (cancelled, None))
     }
 
     /// Cancels the open calls of a cell. Returns their ends and those that were not reported yet, to be reported and
@@ -511,14 +535,13 @@ impl Calls {
     }
 }
 
-/// A call whose answer may have to wait for its guest.
-async fn answered(permits: Arc<Semaphore>, answer_bytes: Arc<AtomicUsize>, future: CallFuture) -> Answer {
-    let result = with_permit(permits, future).await;
+/// An answer that may have to wait for its guest, if there is room for that.
+fn with_room(answer_bytes: &Arc<AtomicUsize>, result: CallResult) -> Answer {
     let size = match &result {
         Ok(response) => response.size_bytes(),
         Err(error) => error.message.len(),
     };
-    match Room::take(&answer_bytes, size) {
+    match Room::take(answer_bytes, size) {
         Some(room) => (result, Some(room)),
         None => {
             let message = format!("the answers that wait for the cell have more than {CALLS_BYTES_MAX} bytes");
@@ -548,7 +571,7 @@ fn failed(error: JoinError) -> CallResult {
         return Err(aborted());
     }
     tracing::error!(%error, "a bridge panicked");
-    Err(CallError::new(CallErrorKind::Failed, "the host failed while answering the call"))
+    Err(panicked())
 }
 
 #[cfg(test)]
@@ -558,24 +581,18 @@ mod tests {
 
     #[test]
     fn answers_that_wait_are_bounded_together() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(async {
-            let taken = Arc::<AtomicUsize>::default();
-            let answer = async || {
-                let large = Response::Text("x".repeat(CALL_BYTES_MAX - 1_000));
-                answered(Permits::new(1).at(0), taken.clone(), Box::pin(async { Ok(large) })).await
-            };
-            let mut waiting = Vec::new();
-            for _ in 0..CALLS_BYTES_MAX / CALL_BYTES_MAX {
-                waiting.push(answer().await);
-            }
-            assert!(waiting.iter().all(|(result, _)| result.is_ok()));
-            let (refused, room) = answer().await;
-            assert_eq!(refused.expect_err("no room").kind, CallErrorKind::Limit);
-            drop(room);
-            waiting.pop();
-            assert!(answer().await.0.is_ok(), "the guest has seen one");
-        });
+        let taken = Arc::<AtomicUsize>::default();
+        let answer = || {
+            let large = Response::Text("x".repeat(CALL_BYTES_MAX - 1_000));
+            with_room(&taken, Ok(large))
+        };
+        let mut waiting: Vec<_> = (0..CALLS_BYTES_MAX / CALL_BYTES_MAX).map(|_| answer()).collect();
+        assert!(waiting.iter().all(|(result, _)| result.is_ok()));
+        let (refused, room) = answer();
+        assert_eq!(refused.expect_err("no room").kind, CallErrorKind::Limit);
+        drop(room);
+        waiting.pop();
+        assert!(answer().0.is_ok(), "the guest has seen one");
     }
 
     #[test]
@@ -585,9 +602,10 @@ mod tests {
             let mut calls = Calls::new(Permits::new(1));
             for call in 1..=CALLS_QUEUED_MAX as u64 {
                 let bridge = Bridge::Tool;
-                let from = CallOrigin { call, cell: 1, bridge, depth: 0, size_bytes: 0, is_unheard: false };
-                let never: CallFuture = Box::pin(std::future::pending());
-                calls.start(from, Ok(never.into()));
+                let from = CallOrigin { call, cell: 1, bridge, size_bytes: 0, is_unheard: false };
+                let begun = Beginning { began: Instant::now(), kept: None, is_process: false };
+                let never = calls.job(0, false, Box::pin(std::future::pending()));
+                calls.start(from, begun, never);
             }
             calls.settle().await;
             assert!(calls.is_full(), "as many wait as may");

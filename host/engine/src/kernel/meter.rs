@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 
-use crate::kernel::turns::Turn;
+use crate::kernel::{offhand::Offhand, turns::Turn};
 
 /// Has `tick` advance the epoch of every engine of a host, until there are none any more.
 ///
@@ -150,6 +150,8 @@ pub(crate) struct CpuMeter {
     began: AtomicU64,
     /// See [`CpuMeter::yields`].
     is_yielding: AtomicBool,
+    /// Where the kernel's imports leave calls that may be answered at once.
+    pub(crate) offhand: Offhand,
 }
 
 /// Processor time of the calling thread, in nanoseconds.
@@ -162,11 +164,7 @@ impl CpuMeter {
     /// The meter of a kernel that has used so much already.
     pub(crate) fn starting_at(total: Duration) -> Arc<CpuMeter> {
         let nanos = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
-        Arc::new(CpuMeter {
-            total: AtomicU64::new(nanos),
-            began: AtomicU64::new(0),
-            is_yielding: AtomicBool::new(false),
-        })
+        Arc::new(CpuMeter { total: AtomicU64::new(nanos), ..CpuMeter::default() })
     }
 
     /// Time of finished polls.
@@ -218,7 +216,20 @@ impl<F: Future> Future for Measured<F> {
         let began = thread_time();
         meter.began.store(began, Ordering::Relaxed);
         meter.is_yielding.store(false, Ordering::Relaxed);
-        let poll = future.as_mut().poll(cx);
+        meter.offhand.open();
+        let mut began = began;
+        let poll = loop {
+            let poll = future.as_mut().poll(cx);
+            if poll.is_ready() {
+                break poll;
+            }
+            let Some(took) = meter.offhand.serve(cx) else { break poll };
+            // What a bridge does is not the kernel's work. Its processor time is not looked at, which would take longer than
+            // most answers do.
+            began += u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            meter.began.store(began, Ordering::Relaxed);
+        };
+        meter.offhand.close();
         let used = thread_time().saturating_sub(began);
         meter.total.fetch_add(used, Ordering::Relaxed);
         let is_yielding = poll.is_pending() && meter.is_yielding.load(Ordering::Relaxed);

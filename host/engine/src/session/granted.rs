@@ -72,7 +72,9 @@ pub trait Bridges: Send + Sync {
         BridgeGrants::default()
     }
 
-    /// Begins a call. Called at once, before any permit is awaited: do the work inside the future.
+    /// Begins a call. Called at once, before any permit is awaited: do the work inside the future. That is polled once while
+    /// the calling kernel waits, and becomes a task of its own unless it has an answer then. A future that blocks its thread
+    /// holds up the kernel, which cannot be stopped meanwhile.
     ///
     /// # Cancel safety
     /// The future is dropped when the call's run is cancelled: it must leave nothing running.

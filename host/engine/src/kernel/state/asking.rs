@@ -17,9 +17,10 @@ use crate::{
     contract::bridge::{Call, CallError, CallErrorKind, CallResult},
     kernel::{
         bindings::types,
-        calls::{Begun, Block, CallEnd, CallOrigin, Site},
+        calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Site},
         hearer::Gate,
         meter::earlier,
+        offhand::Job,
         record::{Import, Tape, mark},
     },
 };
@@ -30,6 +31,8 @@ pub(crate) const COMPLETIONS_MAX: usize = 256;
 const NO_CALL: u64 = 0;
 /// The primitive by which processes reach their channels.
 pub(crate) const CHANNEL_PRIMITIVE: &str = "process.channel";
+/// Bytes of the arguments of a call that may be answered while the kernel waits: to read and check more takes long.
+const OFFHAND_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the prompt of a request for input.
 const PROMPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -142,13 +145,33 @@ impl StoreData {
         if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
             live.asks.insert(number);
         }
-        if let Some(future) = future {
-            let (depth, is_unheard) = (self.depth_of(cell), self.is_looking || !is_told);
-            let from = CallOrigin { call: number, cell, bridge, depth, size_bytes: size, is_unheard };
-            self.binding.calls.start(from, future);
+        let from = CallOrigin { call: number, cell, bridge, size_bytes: size, is_unheard: self.is_looking || !is_told };
+        match future {
+            Some(Ok(begun)) => self.begin(from, begun).await,
+            Some(Err(error)) => self.binding.calls.refuse(from, error),
+            None => {}
         }
         self.tell_of_queue(cell).await;
         Ok(number)
+    }
+
+    /// Begins a call, and ends it if its answer is there at once.
+    async fn begin(&mut self, from: CallOrigin, begun: Begun) {
+        if let Some(error) = self.binding.calls.refusal(from.size_bytes) {
+            return self.binding.calls.refuse(from, error);
+        }
+        let Begun { future, kept, is_process, is_free } = begun;
+        let begun = Beginning { began: Instant::now(), kept, is_process };
+        let job = self.binding.calls.job(self.depth_of(from.cell), is_free, future);
+        match self.try_offhand(from.size_bytes, job).await {
+            Ok(result) => self.binding.calls.answer(from, &begun, result),
+            Err(job) => self.binding.calls.start(from, begun, job),
+        }
+    }
+
+    /// The answer of a call that is there at once, or the call.
+    async fn try_offhand(&self, size: usize, job: Job) -> Result<CallResult, Job> {
+        if size > OFFHAND_BYTES_MAX { Err(job) } else { self.cpu.offhand.ask(job).await }
     }
 
     /// Tells a cell's run, once, that its calls wait for others of the session to end.
@@ -166,22 +189,27 @@ impl StoreData {
     pub(crate) async fn block_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<CallResult> {
         self.note_running(cell);
         let number = self.binding.calls.number();
-        let bridge = call.bridge();
+        let from = CallOrigin {
+            call: number,
+            cell,
+            bridge: call.bridge(),
+            size_bytes: call_bytes(&call),
+            is_unheard: is_between_processes(&call),
+        };
         let began = Instant::now();
         let asked = self.mark_of(&call);
-        let is_told = !is_between_processes(&call);
         let future = self.announce(cell, number, call).await?;
         let (result, kept) = match future {
             Some(Ok(mut begun)) => {
                 let kept = begun.kept.take();
-                (self.block_on(cell, number, bridge, begun).await, kept)
+                (self.block_on(from, begun).await, kept)
             }
             Some(Err(error)) => (Err(error), None),
             None => return self.taped(Import::Call, (cell, asked), |_| Err(wasmtime::Error::msg("nobody calls"))),
         };
         let mut end = CallEnd::new(number, cell, began.elapsed(), result);
         end.kept = kept;
-        end.reported = !is_told;
+        end.reported = from.is_unheard;
         self.binding.open_calls.ended(number, end.duration, &mut end.result).await;
         self.lend(&mut end);
         if let Tape::Recording(record) = &self.binding.tape {
@@ -197,21 +225,31 @@ impl StoreData {
     }
 
     /// Waits for a call, its cell's deadline or its cancellation.
-    async fn block_on(&mut self, cell: u32, number: u64, bridge: Bridge, begun: Begun) -> CallResult {
+    async fn block_on(&mut self, from: CallOrigin, begun: Begun) -> CallResult {
+        let CallOrigin { call, cell, bridge, size_bytes, .. } = from;
         let link = self.binding.link.clone();
-        lock(&link.blocks).extend(Block::of(bridge, (cell, number)));
-        let future = self.binding.calls.block_on(self.depth_of(cell), begun);
+        lock(&link.blocks).extend(Block::of(bridge, (cell, call)));
+        let job = self.binding.calls.job(self.depth_of(cell), begun.is_free, begun.future);
+        let result = match self.try_offhand(size_bytes, job).await {
+            Ok(result) => result,
+            Err(job) => self.wait_on(cell, bridge, job).await,
+        };
+        lock(&link.blocks).clear();
+        result
+    }
+
+    /// Waits for a call that takes its time.
+    async fn wait_on(&mut self, cell: u32, bridge: Bridge, job: Job) -> CallResult {
         let began = Instant::now();
         if bridge == Bridge::Input {
             self.defer(cell, INPUT_IDLE_TIMEOUT_MAX);
         }
-        let result = self.wait_for(cell, future).await.unwrap_or_else(|| {
+        let result = self.wait_for(cell, Calls::block_on(job)).await.unwrap_or_else(|| {
             Err(CallError::new(CallErrorKind::Cancelled, "the cell was stopped while the call ran"))
         });
         if bridge == Bridge::Input {
             self.hasten(cell, INPUT_IDLE_TIMEOUT_MAX.saturating_sub(began.elapsed()));
         }
-        lock(&link.blocks).clear();
         result
     }
 

@@ -1,0 +1,221 @@
+//! Calls that can be answered at once: each is polled one time while its guest is suspended, before a task is made of it.
+//!
+//! An import runs on its guest's stack, where no bridge may run. So it hands the call over to whoever polls the kernel, which
+//! has a stack of its own, and is gone on with as soon as that has been done: nothing is scheduled, and nobody is woken.
+//!
+//! The kernel can do nothing else meanwhile. Where an answer took long, the calls that come next are tasks at once, so that
+//! bridges which compute much do so beside each other and beside the kernel.
+
+use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Mutex,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use cellar_core::sync::lock;
+
+use crate::contract::bridge::{CallError, CallErrorKind, CallResult};
+
+/// A call on its way to an answer.
+pub(crate) type Job = Pin<Box<dyn Future<Output = CallResult> + Send>>;
+
+/// How long a bridge may be polled before it counts as one that takes its time.
+const LONG: Duration = Duration::from_micros(200);
+/// Calls that are not tried after one that took long.
+const UNTRIED: u32 = 100;
+
+/// Where an import of a kernel leaves a call, and finds what became of it. Its other half is in `WayIn`, which polls the kernel.
+#[derive(Default)]
+pub(crate) struct Offhand(Mutex<Desk>);
+
+#[derive(Default)]
+struct Desk {
+    hand: Hand,
+    /// Calls that will not be tried.
+    untried: u32,
+}
+
+#[derive(Default)]
+enum Hand {
+    /// Nobody is there who would poll what is left here.
+    #[default]
+    Closed,
+    Open,
+    /// To be polled as soon as the guest is suspended.
+    Asked(Job),
+    /// It was polled, and needs more time.
+    Waiting(Job),
+    Answered(CallResult),
+}
+
+impl std::fmt::Debug for Offhand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offhand").finish_non_exhaustive()
+    }
+}
+
+impl Offhand {
+    /// Has a call polled once. Gives its answer, or the call itself when that takes longer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the call, now or when the kernel is polled next.
+    pub(crate) async fn ask(&self, job: Job) -> Result<CallResult, Job> {
+        {
+            let mut desk = lock(&self.0);
+            if let Some(untried) = desk.untried.checked_sub(1) {
+                desk.untried = untried;
+                return Err(job);
+            }
+            match desk.hand {
+                Hand::Open => desk.hand = Hand::Asked(job),
+                _ => return Err(job),
+            }
+        }
+        // The guest is suspended here. Nobody needs to be woken: the kernel is polled again when the call has been.
+        poll_fn(|_| {
+            let mut desk = lock(&self.0);
+            match std::mem::replace(&mut desk.hand, Hand::Open) {
+                Hand::Waiting(job) => Poll::Ready(Err(job)),
+                Hand::Answered(answer) => Poll::Ready(Ok(answer)),
+                asked => {
+                    desk.hand = asked;
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Says that what is left here will be polled.
+    pub(crate) fn open(&self) {
+        lock(&self.0).hand = Hand::Open;
+    }
+
+    /// Says that nothing will be polled any more.
+    pub(crate) fn close(&self) {
+        lock(&self.0).hand = Hand::Closed;
+    }
+
+    /// Polls a call that was left here, if one was, and says how long that took, though no more than [`LONG`]: a thread that has
+    /// to wait for its processor meanwhile shall not hide what its guest uses. A bridge that panics fails its call alone.
+    pub(crate) fn serve(&self, cx: &mut Context<'_>) -> Option<Duration> {
+        let mut job = {
+            let mut desk = lock(&self.0);
+            match std::mem::replace(&mut desk.hand, Hand::Open) {
+                Hand::Asked(job) => job,
+                other => {
+                    desk.hand = other;
+                    return None;
+                }
+            }
+        };
+        let began = Instant::now();
+        let polled = catch_unwind(AssertUnwindSafe(|| match job.as_mut().poll(cx) {
+            Poll::Ready(answer) => Hand::Answered(answer),
+            Poll::Pending => Hand::Waiting(job),
+        }));
+        let took = began.elapsed();
+        let mut desk = lock(&self.0);
+        if took > LONG {
+            desk.untried = UNTRIED;
+        }
+        desk.hand = polled.unwrap_or_else(|_| {
+            tracing::error!("a bridge panicked");
+            Hand::Answered(Err(panicked()))
+        });
+        Some(took.min(LONG))
+    }
+}
+
+/// What a cell is told of a bridge that panicked.
+pub(crate) fn panicked() -> CallError {
+    CallError::new(CallErrorKind::Failed, "the host failed while answering the call")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::contract::bridge::Response;
+
+    /// Has a call asked and served as a kernel's poll would; whether the guest had to wait for longer, or the answer.
+    fn ask(offhand: &Offhand, job: Job) -> Option<Result<CallResult, Job>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut asked = Box::pin(offhand.ask(job));
+        let first = asked.as_mut().poll(&mut cx);
+        if let Poll::Ready(result) = first {
+            return Some(result);
+        }
+        assert!(offhand.serve(&mut cx).is_some(), "a call was left");
+        match asked.as_mut().poll(&mut cx) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    /// The same, whatever the calls before have taken: a thread may have to wait for its processor at any time.
+    fn ask_anyway(offhand: &Offhand, job: Job) -> Option<Result<CallResult, Job>> {
+        lock(&offhand.0).untried = 0;
+        ask(offhand, job)
+    }
+
+    fn open() -> Offhand {
+        let offhand = Offhand::default();
+        offhand.open();
+        offhand
+    }
+
+    #[test]
+    fn an_answer_that_is_there_is_taken_and_the_next_one_too() {
+        let offhand = open();
+        for _ in 0..2 {
+            let answer = ask_anyway(&offhand, Box::pin(async { Ok(Response::Json("1".to_owned())) }));
+            assert!(matches!(answer, Some(Ok(Ok(Response::Json(json)))) if json == "1"));
+        }
+        assert!(offhand.serve(&mut Context::from_waker(Waker::noop())).is_none(), "nothing is left");
+    }
+
+    #[test]
+    fn a_call_that_takes_longer_is_given_back_whole() {
+        let (answer, awaited) = tokio::sync::oneshot::channel::<CallResult>();
+        let job: Job = Box::pin(async { awaited.await.unwrap_or_else(|_| Err(panicked())) });
+        let Some(Err(mut job)) = ask(&open(), job) else { panic!("it has no answer yet") };
+        answer.send(Ok(Response::Text("late".to_owned()))).expect("somebody waits");
+        let polled = job.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Ok(Response::Text(text))) if text == "late"));
+    }
+
+    #[test]
+    fn a_bridge_that_panics_fails_its_call_alone() {
+        let offhand = open();
+        let answer = ask(&offhand, Box::pin(async { panic!("a bridge's own fault") }));
+        assert!(matches!(answer, Some(Ok(Err(error))) if error.kind == CallErrorKind::Failed));
+        let next = ask_anyway(&offhand, Box::pin(async { Ok(Response::Json(String::new())) }));
+        assert!(matches!(next, Some(Ok(Ok(_)))));
+    }
+
+    #[test]
+    fn calls_after_one_that_took_long_are_not_tried_for_a_while() {
+        let offhand = open();
+        let slow: Job = Box::pin(async {
+            let began = Instant::now();
+            while began.elapsed() <= LONG {}
+            Err(panicked())
+        });
+        assert!(matches!(ask(&offhand, slow), Some(Ok(_))));
+        let quick = || Box::pin(async { Err(panicked()) });
+        assert!((0..UNTRIED).all(|_| matches!(ask(&offhand, quick()), Some(Err(_)))));
+        assert!(matches!(ask(&offhand, quick()), Some(Ok(_))));
+    }
+
+    #[test]
+    fn a_call_that_nobody_would_poll_is_not_left() {
+        let offhand = open();
+        offhand.close();
+        assert!(matches!(ask(&offhand, Box::pin(async { Err(panicked()) })), Some(Err(_))));
+    }
+}
