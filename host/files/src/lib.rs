@@ -72,7 +72,10 @@ impl Files {
         let tree = Tree::new(mounts);
         let how = OpenHow { directory: true, read: true, ..OpenHow::default() };
         let root = match tree.resolve("", "/", true, Seek::Look) {
-            Ok(Place::Mounted(spot)) => Slot::folder(spot.path, how, spot.right, Some(Arc::clone(spot.mount.dir()))),
+            Ok(Place::Mounted(spot)) => {
+                let folder = spot.as_folder().cloned();
+                Slot::folder(spot.path, how, spot.right, folder)
+            }
             _ => Slot::folder(String::new(), how, Right::Read, None),
         };
         Self { tree, quota, slots: vec![Some(root)] }

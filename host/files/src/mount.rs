@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
@@ -92,20 +92,20 @@ impl Mount {
         let Some(point) = mount_point(&guest) else {
             return Err(MountError::GuestPath { host, guest });
         };
-        let opened = Dir::open_ambient_dir(&host, ambient_authority())
-            .and_then(|dir| dir.dir_metadata().map(|metadata| (dir, metadata)));
-        let (dir, metadata) = match opened {
-            Ok(opened) => opened,
+        let folder = match Folder::open(&host) {
+            Ok(folder) => folder,
             Err(source) => return Err(MountError::Open { host, guest, source }),
         };
-        if is_kernel_interface(&dir) {
+        if is_kernel_interface(&folder.dir) {
             return Err(MountError::KernelInterface { host, guest });
         }
-        let opened =
-            Opened { access: self.access, is_own, device: metadata.dev(), inode: metadata.ino(), dir: Arc::new(dir) };
+        let opened = Opened { access: self.access, is_own, folder: OnceLock::from(folder), maker: None };
         Ok(OpenMount { point: point.into(), opened: Arc::new(opened) })
     }
 }
+
+/// Makes a folder that only guests will make files in, or finds it made.
+type Maker = Box<dyn Fn() -> io::Result<PathBuf> + Send + Sync>;
 
 /// A granted folder, open. Cheap to clone; it holds the folder itself, so that renaming it on the host changes
 /// nothing for the guest.
@@ -119,12 +119,50 @@ struct Opened {
     access: Access,
     /// Only guests make files in it.
     is_own: bool,
+    /// Empty until it is needed, of one that is made then.
+    folder: OnceLock<Folder>,
+    maker: Option<Maker>,
+}
+
+/// An open folder.
+struct Folder {
     device: u64,
     inode: u64,
     dir: Arc<Dir>,
 }
 
+impl Folder {
+    fn open(host: &Path) -> io::Result<Folder> {
+        let dir = Dir::open_ambient_dir(host, ambient_authority())?;
+        let metadata = dir.dir_metadata()?;
+        Ok(Folder { device: metadata.dev(), inode: metadata.ino(), dir: Arc::new(dir) })
+    }
+}
+
 impl OpenMount {
+    /// An empty folder to read and write that is made when a guest first looks into it, as [`Mount::open_own`] opens one. `make`
+    /// makes it, or finds it made, and says where. `None` when the guest path is malformed.
+    #[must_use]
+    pub fn made_later(
+        guest: &str,
+        make: impl Fn() -> io::Result<PathBuf> + Send + Sync + 'static,
+    ) -> Option<OpenMount> {
+        let opened =
+            Opened { access: Access::ReadWrite, is_own: true, folder: OnceLock::new(), maker: Some(Box::new(make)) };
+        Some(OpenMount { point: mount_point(guest)?.into(), opened: Arc::new(opened) })
+    }
+
+    /// # Errors
+    /// What the host says of a folder that could not be made.
+    fn folder(&self) -> Result<&Folder, FileError> {
+        let Opened { folder, maker, .. } = &*self.opened;
+        if let Some(folder) = folder.get() {
+            return Ok(folder);
+        }
+        let made = maker.as_ref().ok_or(FileError::NotFound)?().and_then(|path| Folder::open(&path))?;
+        Ok(folder.get_or_init(|| made))
+    }
+
     /// The same grant at a further place: what is done there is done here, so that files can be moved between the two.
     /// `None` when the guest path is malformed.
     #[must_use]
@@ -159,21 +197,25 @@ impl OpenMount {
     }
 
     /// The device of the folder. A file on another one lies in a file system that the host has mounted below it.
-    fn device(&self) -> u64 {
-        self.opened.device
+    fn device(&self) -> Option<u64> {
+        self.opened.folder.get().map(|folder| folder.device)
     }
 
-    /// Identifies the folder whatever its names.
-    pub(super) fn id(&self) -> FileId {
-        FileId { device: self.opened.device, inode: self.opened.inode }
+    /// Identifies the folder whatever its names; one that nobody has needed yet is none.
+    pub(super) fn id(&self) -> Option<FileId> {
+        self.opened.folder.get().map(|folder| FileId { device: folder.device, inode: folder.inode })
     }
 
-    pub(super) fn inode(&self) -> u64 {
-        self.opened.inode
+    /// # Errors
+    /// What the host says of a folder that could not be made.
+    pub(super) fn inode(&self) -> Result<u64, FileError> {
+        self.folder().map(|folder| folder.inode)
     }
 
-    pub(super) fn dir(&self) -> &Arc<Dir> {
-        &self.opened.dir
+    /// # Errors
+    /// What the host says of a folder that could not be made.
+    pub(super) fn dir(&self) -> Result<&Arc<Dir>, FileError> {
+        self.folder().map(|folder| &folder.dir)
     }
 
     /// Is it the same grant, at whatever place, and not merely the same folder?
@@ -198,7 +240,7 @@ impl OpenMount {
     /// What the host says; it may be unable, and then the names are to be walked one by one. `NotPermitted` for what was
     /// seen to be no regular file.
     pub(super) fn open_below(&self, names: &str, access: (bool, bool)) -> Result<OwnedFd, FileError> {
-        let dir = self.dir();
+        let dir = self.dir()?;
         if self.opened.is_own {
             return host::open_below(dir, names, access);
         }
@@ -232,7 +274,7 @@ fn mount_point(guest: &str) -> Option<String> {
 
 /// Does an opened file belong to the host's kernel rather than to the granted folder? Only a file on another device can.
 pub(super) fn is_foreign(mount: &OpenMount, stat: &Stat, file: impl AsFd) -> bool {
-    stat.device != mount.device() && is_kernel_interface(file)
+    Some(stat.device) != mount.device() && is_kernel_interface(file)
 }
 
 /// Is this a file system whose files are the kernel's own interfaces? Their "regular files" block, act on being read,

@@ -197,7 +197,7 @@ impl Spot {
     pub(super) fn names(&self) -> Option<(&Dir, &str)> {
         match &self.at {
             At::Entry(folder) => Some((folder, self.path.rsplit('/').next()?)),
-            At::Below(from) => Some((self.mount.dir(), self.path.get(*from..)?)),
+            At::Below(from) => Some((self.mount.dir().ok()?, self.path.get(*from..)?)),
             At::Folder(_) => None,
         }
     }
@@ -345,13 +345,13 @@ impl Tree {
         }
         let Some(below) = at.get(from..) else { return Ok(None) };
         let found = if ask.seek == Seek::Look && !below.contains('/') {
-            match host::stat(mount.dir(), below) {
+            match host::stat(mount.dir()?, below) {
                 Ok(stat) if stat.kind == FileKind::SymbolicLink && ask.follow => return Ok(None),
                 Ok(stat) => Found::Stat(stat),
                 Err(error) => return Err(error),
             }
         } else {
-            match host::see_below(mount.dir(), below) {
+            match host::see_below(mount.dir()?, below) {
                 Ok(seen) if seen.stat.kind == FileKind::SymbolicLink && ask.follow => return Ok(None),
                 Ok(seen) => Found::Seen(seen),
                 Err(FileError::NotFound) if ask.seek != Seek::Write => return Err(FileError::NotFound),
@@ -381,10 +381,8 @@ impl Tree {
                 continue;
             }
             let child = format!("{path}/{name}");
-            let inode = match self.mounts.iter().find(|mount| mount.point() == child) {
-                Some(mount) => mount.inode(),
-                None => ancestor_inode(&child),
-            };
+            let mount = self.mounts.iter().find(|mount| mount.point() == child);
+            let inode = mount.and_then(|mount| mount.inode().ok()).unwrap_or_else(|| ancestor_inode(&child));
             children.push(DirectoryEntry { name: name.to_owned(), inode, kind: FileKind::Directory });
         }
         children
@@ -439,7 +437,7 @@ impl Tree {
 
     /// Is this the root of a mount, whatever its name?
     pub(super) fn is_root(&self, stat: &Stat) -> bool {
-        stat.kind == FileKind::Directory && self.mounts.iter().any(|mount| mount.id() == stat.id())
+        stat.kind == FileKind::Directory && self.mounts.iter().any(|mount| mount.id() == Some(stat.id()))
     }
 
     /// What mount one is in, and whether it may be changed, in something found in an open folder. Entering the root of
@@ -447,16 +445,21 @@ impl Tree {
     fn enter(&self, from: &Reached, stat: &Stat) -> (OpenMount, bool) {
         let mut entered = (from.mount.clone(), from.writable);
         if stat.kind == FileKind::Directory {
-            for mount in self.mounts.iter().filter(|mount| mount.id() == stat.id()) {
+            for mount in self.mounts.iter().filter(|mount| mount.id() == Some(stat.id())) {
                 entered = (mount.clone(), entered.1 && mount.is_writable());
             }
         }
         entered
     }
 
-    fn point(&self, at: &str) -> Option<Reached> {
-        let mount = self.mounts.iter().find(|mount| mount.point() == at)?;
-        Some(Reached { dir: Arc::clone(mount.dir()), mount: mount.clone(), writable: mount.is_writable() })
+    /// The folder that is mounted there.
+    ///
+    /// # Errors
+    /// What the host says of one that could not be made.
+    fn point(&self, at: &str) -> Result<Option<Reached>, FileError> {
+        let Some(mount) = self.mounts.iter().find(|mount| mount.point() == at) else { return Ok(None) };
+        let dir = Arc::clone(mount.dir()?);
+        Ok(Some(Reached { dir, mount: mount.clone(), writable: mount.is_writable() }))
     }
 
     /// Goes name by name. Each is looked up in the folder that was opened before it, without following, so whatever is
@@ -470,7 +473,7 @@ impl Tree {
         }
         let mut steps: Vec<Step<'_>> = names(path).rev().map(typed).chain(names(base).rev().map(typed)).collect();
         let mut at = String::with_capacity(base.len() + path.len() + 1);
-        let mut here = self.point("");
+        let mut here = self.point("")?;
         let (mut links, mut taken) = (0, 0);
         while let Some(step) = steps.pop() {
             taken += 1;
@@ -487,7 +490,7 @@ impl Tree {
                     if !matches!(steps.last(), Some(Step::Up { .. })) {
                         steps.extend(names(&at).rev().map(|name| Step::Name(Cow::Owned(name.to_owned()))));
                         at.clear();
-                        here = self.point("");
+                        here = self.point("")?;
                     }
                     continue;
                 }
@@ -495,7 +498,7 @@ impl Tree {
             let parent = at.len();
             at.push('/');
             at.push_str(&name);
-            if let Some(reached) = self.point(&at) {
+            if let Some(reached) = self.point(&at)? {
                 here = Some(reached);
                 continue;
             }

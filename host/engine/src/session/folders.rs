@@ -49,14 +49,10 @@ impl Folders {
         let open: Vec<OpenMount> = granted.clone().map(Mount::open).collect::<Result<_, _>>()?;
         let own = own_folders(config, &open);
         let private = match (private, home) {
-            (None, None) => Some(PrivateFolder::new(&own).map_err(Error::Workspace)?),
+            (None, None) => Some(PrivateFolder::new(&own)),
             (private, _) => private,
         };
-        let path = |folder: OwnFolder| match (&private, home) {
-            (Some(private), _) => Ok(private.path(folder)),
-            (None, Some(home)) => home.folder(folder),
-            (None, None) => Err(Error::Workspace(std::io::ErrorKind::NotFound.into())),
-        };
+        let private = private.map(Arc::new);
         let writable = |host: PathBuf, guest: &str| Mount { host, guest: guest.to_owned(), access: Access::ReadWrite };
         let mut all = Vec::with_capacity(own.len() + open.len() + 1);
         let mut told = Vec::with_capacity(all.capacity());
@@ -69,10 +65,23 @@ impl Folders {
         }
         for folder in &own {
             // Into them, only cells put files.
-            let mount = writable(path(*folder)?, guest_path(*folder));
-            all.push(mount.open_own()?);
-            told.push(FolderGrant { host: None, ..FolderGrant::from(&mount) });
-            folders.push(mount);
+            let guest = guest_path(*folder);
+            told.push(FolderGrant { host: None, guest: guest.to_owned(), write: true });
+            match (&private, home) {
+                (Some(private), _) => {
+                    // The session has it, and it ends with the session.
+                    let (private, folder) = (Arc::downgrade(private), *folder);
+                    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+                    let make = move || private.upgrade().ok_or_else(gone)?.path(folder);
+                    all.extend(OpenMount::made_later(guest, make));
+                }
+                (None, Some(home)) => {
+                    let mount = writable(home.folder(*folder)?, guest);
+                    all.push(mount.open_own()?);
+                    folders.push(mount);
+                }
+                (None, None) => return Err(Error::Workspace(std::io::ErrorKind::NotFound.into())),
+            }
         }
         auditing::check(config.audit.as_ref(), &folders.iter().chain(granted.clone()).collect::<Vec<_>>())?;
         let aliases = aliases(config.aliases.as_deref(), &all, &open)?;
@@ -89,7 +98,7 @@ impl Folders {
             mounts: all,
             packages: packages.into_iter().map(|mount| mount.guest).collect(),
             own,
-            private: private.map(Arc::new),
+            private,
             granted: told,
         })
     }

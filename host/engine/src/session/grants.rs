@@ -168,7 +168,7 @@ impl super::Session {
         let inner = &self.inner;
         match (&inner.config.workspace, &inner.private, &inner.home) {
             (Some(folder), ..) => Ok(folder.clone()),
-            (None, Some(private), _) => Ok(private.path(OwnFolder::Workspace).to_owned()),
+            (None, Some(private), _) => private.path(OwnFolder::Workspace).map_err(Error::Workspace),
             (None, None, Some(home)) => home.folder(OwnFolder::Workspace),
             (None, None, None) => Err(Error::SessionUnknown(inner.id.clone())),
         }

@@ -259,7 +259,7 @@ impl Inner {
     /// Where the folders are that it has to itself.
     fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
         let path = |folder: &OwnFolder| match (&self.private, &self.home) {
-            (Some(private), _) => Ok((*folder, private.path(*folder))),
+            (Some(private), _) => private.path(*folder).map(|path| (*folder, path)).map_err(Error::Workspace),
             (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
             (None, None) => Err(Error::SessionClosed(self.id.clone())),
         };

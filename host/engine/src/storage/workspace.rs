@@ -6,12 +6,14 @@ use std::{
     io::{self, Read as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 use cap_std::{
     ambient_authority,
     fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
+use cellar_core::sync::lock;
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 
@@ -79,16 +81,24 @@ impl Contents {
     }
 }
 
-/// A folder on the host for this user only, with folders of a session in it; removed when dropped.
-pub(crate) struct PrivateFolder(TempDir);
+/// A folder on the host for this user only, with folders of a session in it, made when the first of them is needed; removed
+/// when dropped.
+pub(crate) struct PrivateFolder {
+    folders: Vec<OwnFolder>,
+    made: Mutex<Option<TempDir>>,
+}
 
 impl PrivateFolder {
-    /// Makes one with such folders, all empty, where temporary files go.
-    pub(crate) fn new(folders: &[OwnFolder]) -> io::Result<PrivateFolder> {
+    /// One with such folders, all empty, where temporary files go.
+    pub(crate) fn new(folders: &[OwnFolder]) -> PrivateFolder {
+        PrivateFolder { folders: folders.to_vec(), made: Mutex::new(None) }
+    }
+
+    fn make(folders: &[OwnFolder]) -> io::Result<TempDir> {
         let private = || fs::Permissions::from_mode(0o700);
-        let made = tempfile::Builder::new().prefix("cellar-").permissions(private()).tempdir().map(PrivateFolder)?;
+        let made = tempfile::Builder::new().prefix("cellar-").permissions(private()).tempdir()?;
         for folder in folders {
-            fs::DirBuilder::new().mode(0o700).create(made.path(*folder))?;
+            fs::DirBuilder::new().mode(0o700).create(made.path().join(folder.name()))?;
         }
         Ok(made)
     }
@@ -96,21 +106,32 @@ impl PrivateFolder {
     /// Makes one with copies of such folders, of at most so many bytes.
     pub(crate) fn copy_of(folders: &[(OwnFolder, PathBuf)], bytes_max: u64) -> io::Result<(PrivateFolder, Contents)> {
         let names: Vec<OwnFolder> = folders.iter().map(|(folder, _)| *folder).collect();
-        let made = PrivateFolder::new(&names)?;
-        let pairs: Vec<_> = folders.iter().map(|(folder, from)| (from.clone(), made.path(*folder))).collect();
+        let made = PrivateFolder::new(&names);
+        let pair = |(folder, from): &(OwnFolder, PathBuf)| Ok((from.clone(), made.path(*folder)?));
+        let pairs = folders.iter().map(pair).collect::<io::Result<Vec<_>>>()?;
         let contents = copy_trees(&pairs, bytes_max)?;
         Ok((made, contents))
     }
 
     /// Where one of its folders is, if it has that.
-    pub(crate) fn path(&self, folder: OwnFolder) -> PathBuf {
-        self.0.path().join(folder.name())
+    ///
+    /// # Errors
+    /// What the host says when it cannot be made.
+    pub(crate) fn path(&self, folder: OwnFolder) -> io::Result<PathBuf> {
+        let mut made = lock(&self.made);
+        let root = match &mut *made {
+            Some(root) => root,
+            none => none.insert(PrivateFolder::make(&self.folders)?),
+        };
+        Ok(root.path().join(folder.name()))
     }
 }
 
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
-        if let Err(error) = flatten(self.0.path()) {
+        if let Some(made) = &*lock(&self.made)
+            && let Err(error) = flatten(made.path())
+        {
             tracing::warn!(%error, "the private folders of a session cannot be emptied");
         }
     }
@@ -226,10 +247,10 @@ mod tests {
 
     #[test]
     fn goes_however_deep_and_is_for_its_user_only() {
-        let folder = PrivateFolder::new(&OwnFolder::ALL).expect("a folder");
-        let path = folder.path(OwnFolder::Workspace);
+        let folder = PrivateFolder::new(&OwnFolder::ALL);
+        let path = folder.path(OwnFolder::Workspace).expect("a folder");
         let root = path.parent().expect("it has one").to_owned();
-        for private in [&root, &path, &folder.path(OwnFolder::Temporary)] {
+        for private in [&root, &path, &folder.path(OwnFolder::Temporary).expect("a folder")] {
             assert_eq!(fs::metadata(private).expect("it is there").permissions().mode() & 0o777, 0o700);
         }
         // Each round puts all folders so far under one that is 400 deep.
@@ -247,10 +268,20 @@ mod tests {
     }
 
     #[test]
+    fn is_made_when_it_is_needed_and_once() {
+        let folder = PrivateFolder::new(&OwnFolder::ALL);
+        assert!(lock(&folder.made).is_none(), "nobody has needed it");
+        let [workspace, again] = [(); 2].map(|()| folder.path(OwnFolder::Workspace).expect("a folder"));
+        assert_eq!(workspace, again);
+        assert!(workspace.is_dir() && folder.path(OwnFolder::Temporary).is_ok_and(|path| path.is_dir()));
+    }
+
+    #[test]
     fn copies_hard_links_as_links_and_no_more_than_the_limit() {
-        let from = PrivateFolder::new(&OwnFolder::ALL).expect("a folder");
-        let folders: Vec<_> = OwnFolder::ALL.into_iter().map(|folder| (folder, from.path(folder))).collect();
-        let [workspace, temporary] = OwnFolder::ALL.map(|folder| from.path(folder));
+        let from = PrivateFolder::new(&OwnFolder::ALL);
+        let folders: Vec<_> =
+            OwnFolder::ALL.into_iter().map(|folder| (folder, from.path(folder).expect("a folder"))).collect();
+        let [workspace, temporary] = OwnFolder::ALL.map(|folder| from.path(folder).expect("a folder"));
         fs::write(workspace.join("a"), vec![1; 1000]).expect("a file");
         fs::create_dir(workspace.join("d")).expect("a folder");
         for link in [workspace.join("b"), workspace.join("d/c"), temporary.join("e")] {
@@ -259,7 +290,8 @@ mod tests {
         fs::write(temporary.join("alone"), vec![2; 500]).expect("a file");
         let (to, copied) = PrivateFolder::copy_of(&folders, 1500).expect("it fits");
         assert_eq!(copied, Contents { bytes: 1500, names: 6 });
-        let copies: Vec<PathBuf> = OwnFolder::ALL.into_iter().map(|folder| to.path(folder)).collect();
+        let copies: Vec<PathBuf> =
+            OwnFolder::ALL.into_iter().map(|folder| to.path(folder).expect("a folder")).collect();
         assert_eq!(Contents::of(&copies).expect("it is counted"), copied);
         let inode = |name: &str| fs::metadata(copies[0].join(name)).expect("it is there").ino();
         assert_eq!((inode("a"), inode("a"), inode("a")), (inode("b"), inode("d/c"), inode("../tmp/e")));

@@ -1,5 +1,7 @@
 //! What the operations do, path rules, and the bounds on single calls.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 #[test]
@@ -344,4 +346,39 @@ fn what_collides_is_found_whatever_way_it_is_written() {
     }
     assert!(library.holds("/usr/lib/words/deep") && library.holds("/usr/lib/words") && !library.holds("/usr/lib"));
     assert!(library.also_at("relative").is_none() && library.also_at("/a/../b").is_none());
+}
+
+#[test]
+fn a_folder_that_is_made_later_is_made_when_a_guest_looks_into_it_and_is_as_any_other() {
+    let host = tempfile::tempdir().unwrap();
+    let place = host.path().join("made");
+    let (made, path) = (Arc::new(AtomicUsize::new(0)), place.clone());
+    let count = Arc::clone(&made);
+    let later = OpenMount::made_later("/workspace", move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        fs::create_dir(&path).or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })?;
+        Ok(path.clone())
+    });
+    let later = later.unwrap();
+    let alias = later.also_at("/home/user").unwrap();
+    let mut files = Files::new(vec![later, alias], Quota::new(FileLimits::default()));
+    assert_eq!(files.get("/nowhere/at/all"), Err(FileError::NotFound));
+    assert_eq!(made.load(Ordering::Relaxed), 0, "nobody has looked");
+    assert_eq!(files.names("/workspace"), [""; 0]);
+    files.put_file("/workspace/a.txt", b"a").unwrap();
+    assert_eq!(files.get("/home/user/a.txt").unwrap(), "a");
+    files.rename(ROOT, "/workspace/a.txt", ROOT, "/home/user/b.txt").unwrap();
+    assert_eq!((files.names("/workspace"), made.load(Ordering::Relaxed)), (vec!["b.txt".to_owned()], 1));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_fails_what_needs_it_and_is_tried_again() {
+    let host = tempfile::tempdir().unwrap();
+    let (parent, path) = (host.path().join("parent"), host.path().join("parent/made"));
+    let later = OpenMount::made_later("/workspace", move || fs::create_dir(&path).map(|()| path.clone())).unwrap();
+    let mut files = Files::new(vec![later], Quota::new(FileLimits::default()));
+    assert_eq!(files.put_file("/workspace/a.txt", b"a"), Err(FileError::NotFound));
+    fs::create_dir(parent).unwrap();
+    files.put_file("/workspace/a.txt", b"a").unwrap();
+    assert_eq!(files.get("/workspace/a.txt").unwrap(), "a");
 }
