@@ -129,9 +129,14 @@ impl Lab {
     pub(crate) fn open_guest(plan: &Plan, guest: GuestName, spares: usize) -> Lab {
         let host = Host::open(plan.host_config(spares)).expect("a host");
         host.preload(guest).expect("the guest can be loaded");
-        let mut lab = Lab { guest, ..Lab::on(host, guest.language()) };
-        lab.neighbour = (spares > 0).then(|| lab.session());
-        lab
+        let lab = Lab { guest, ..Lab::on(host, guest.language()) };
+        if spares > 0 { lab.with_pauses() } else { lab }
+    }
+
+    /// The same lab, where each session begins after a pause as long as a spare takes to be made.
+    pub(crate) fn with_pauses(mut self) -> Lab {
+        self.neighbour = Some(self.session());
+        self
     }
 
     /// Another lab on the same host, for another thread.

@@ -41,6 +41,11 @@ fn first_result(plan: &Plan) -> Vec<Line> {
             let samples = plan.sample(&what, || lab.time_first(trivial(language)));
             lines.push(Line::time(what, &samples, target));
         }
+        // What a spare is to be compared with.
+        let what = format!("{}: session to first result, no spare, after a pause", language.title());
+        let lab = Lab::open(plan, language, 0).with_pauses();
+        let samples = plan.sample(&what, || lab.time_first(trivial(language)));
+        lines.push(Line::time(what, &samples, None));
     }
     for (language, spares, target) in [(Language::Python, SPARES, Some(1_000.0)), (Language::JavaScript, 0, None)] {
         let what = format!("{}: reset to next result", language.title());
