@@ -11,13 +11,13 @@ use std::{
     },
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use axum_core::body::Body;
 use cellar_bridges::{Afar, Doors, Notes};
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
@@ -38,6 +38,8 @@ pub(crate) const FOLDER: &str = "CELLAR_WORKER_FOLDER";
 const WAITING_MAX: usize = 64;
 /// The largest niceness that a weight is.
 const NICE_MAX: i32 = 15;
+/// How often a worker looks at the memory that it holds.
+const MEMORY_LOOK: Duration = Duration::from_millis(100);
 
 /// The niceness of a weight where the largest is this: with each step the kernel gives a process four fifths of the time.
 fn niceness(weight: u32, heaviest: u32) -> i32 {
@@ -70,11 +72,6 @@ impl ServerConfig {
         if nice > 0 {
             rustix::process::nice(nice).map_err(io::Error::from)?;
         }
-        if let Some(bytes) = self.worker.as_ref().and_then(|worker| worker.memory_bytes) {
-            let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));
-            setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) }).map_err(io::Error::from)?;
-        }
-        self.worker = None;
         self.confine_for_tenant(&folder)
     }
 }
@@ -89,6 +86,9 @@ pub async fn serve_worker(
     doors: Arc<dyn Doors>,
 ) -> Result<(), ServeError> {
     let failed = |source| ServeError::Worker(source);
+    if let Some(bytes) = config.worker.take().and_then(|worker| worker.memory_bytes) {
+        std::thread::spawn(move || end_beyond(bytes));
+    }
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let Some((CALLS, Some(calls))) = cellar_worker::take(&control) else {
         return Err(ServeError::Worker(io::ErrorKind::UnexpectedEof.into()));
@@ -126,6 +126,21 @@ pub async fn serve_worker(
     tokio::spawn(listen(server.clone(), heard, to_say, stop.clone()));
     server.serve_with(accept(server.clone(), to_serve), stop.notified()).await;
     Ok(())
+}
+
+/// Ends this process as soon as it holds more memory of its own than it may. A limit of the kernel would count what the
+/// engines reserve and never touch.
+fn end_beyond(bytes: u64) {
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    while let Ok(text) = std::fs::read_to_string("/proc/self/statm") {
+        let pages: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [_, resident, shared, ..] = pages[..] else { return };
+        if resident.saturating_sub(shared).saturating_mul(page) > bytes {
+            tracing::error!(bytes, "this worker holds more memory than `worker_memory_mib` says, and ends");
+            std::process::exit(1);
+        }
+        std::thread::sleep(MEMORY_LOOK);
+    }
 }
 
 fn word(note: &str) -> Option<Say> {

@@ -103,7 +103,7 @@ pub struct WorkerConfig {
     pub count_max: usize,
     /// Time without use after which one goes.
     pub idle_after: Duration,
-    /// Bytes of memory that one may write to, if that is bounded.
+    /// Bytes of memory that one may hold of its own, if that is bounded.
     pub memory_bytes: Option<u64>,
 }
 

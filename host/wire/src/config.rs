@@ -111,7 +111,7 @@ pub struct ServerTable {
     pub isolate: Isolate,
     /// `workers`: tenants that have a process at once, where each has one of its own.
     pub workers: Option<u64>,
-    /// `worker_memory_mib`: MiB of memory that such a process may write to.
+    /// `worker_memory_mib`: MiB of memory that such a process may hold of its own.
     pub worker_memory_mib: Option<u64>,
     /// `worker_idle`: seconds without use after which such a process goes.
     pub worker_idle: Option<u64>,

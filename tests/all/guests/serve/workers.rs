@@ -226,6 +226,39 @@ fn a_session_whose_time_is_over_is_removed_though_its_tenant_has_no_process() {
 }
 
 #[test]
+fn a_worker_that_holds_more_memory_than_it_may_ends_alone() {
+    let two = Two::new(&TEXT.replace("isolate = \"tenant\"", "isolate = \"tenant\"\nworker_memory_mib = 400"));
+    let (served, store) = (two.tenants.serve(), two.tenants.store.path());
+    let (red, blue) = (session(&served, &two.red), session(&served, &two.blue));
+    assert_eq!(run_in(&served, &two.red, &red, "kept = 1\nprint(kept)"), "1");
+    assert_eq!(run_in(&served, &two.blue, &blue, "print('blue')"), "blue");
+    let (process, others) = (worker(store, "red").expect("it runs"), worker(store, "blue").expect("it runs"));
+    // Each within the limits of its session, and together more than there is for the worker.
+    let greedy = "import time\nheld = [bytearray(b'x' * (50 << 20)) for _ in range(4)]\ntime.sleep(1000)";
+    let begun: Vec<_> = [session(&served, &two.red), session(&served, &two.red)]
+        .iter()
+        .map(|session| {
+            let mut connection = served.connect();
+            let (path, body) = (format!("/v1/sessions/{session}/runs"), cell("py", greedy).to_string());
+            served.send(&mut connection, &two.red, "POST", &path, &[], body.as_bytes());
+            connection
+        })
+        .collect();
+    for connection in begun {
+        let answer = Answer::read(connection);
+        assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("worker_lost")), "{}", answer.text());
+    }
+    let (path, code) = (format!("/v1/sessions/{red}/runs"), cell("py", "print(kept + 1)"));
+    let back = eventually("the session is back", || {
+        let answer = ask(&served, &two.red, "POST", &path, code.clone());
+        (answer.status != 503).then_some(answer)
+    });
+    assert_eq!(back.json()["content"][0]["text"], "2", "{}", back.text());
+    assert_ne!(worker(store, "red"), Some(process));
+    assert_eq!(worker(store, "blue"), Some(others));
+}
+
+#[test]
 fn a_client_of_lines_is_told_that_its_worker_was_lost() {
     let two = Two::new(TEXT);
     let (served, store) = (two.tenants.serve(), two.tenants.store.path());
