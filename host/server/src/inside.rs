@@ -153,6 +153,7 @@ async fn listen(server: Server, mut heard: mpsc::Receiver<String>, to_say: mpsc:
         match word(&note) {
             Some(Say::Tokens(tokens)) => server.take_tokens(tokens),
             Some(Say::Draining(is_draining)) => drop(server.0.is_draining.send_replace(is_draining)),
+            Some(Say::Heed) => say(&to_say, &Heard::Heeded).await,
             Some(Say::Leave) => {
                 let leaves = server.0.tenants.values().all(|tenant| is_idle(tenant));
                 say(&to_say, &Heard::Leaving(leaves)).await;

@@ -68,6 +68,9 @@ pub(crate) const CONNECTION: u8 = b'c';
 /// The letter that the connection for calls and notes comes with, first of all.
 pub(crate) const CALLS: u8 = b'b';
 
+/// How long is waited for a worker that is told something.
+const HEED_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// What is said to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,6 +79,8 @@ pub(crate) enum Say {
     Tokens(Vec<Token>),
     /// Whether it takes no new work.
     Draining(bool),
+    /// It is to say when it has heard all that was said before.
+    Heed,
     /// It may go, if nothing keeps it.
     Leave,
     /// It is to take no new work, let what runs end, and go.
@@ -88,6 +93,8 @@ pub(crate) enum Say {
 pub(crate) enum Heard {
     /// It answers requests.
     Ready,
+    /// It has heard all that was said before it was asked.
+    Heeded,
     /// Whether it goes.
     Leaving(bool),
 }
@@ -150,6 +157,8 @@ struct Running {
     gone: watch::Receiver<bool>,
     /// Whoever waits for the answer whether it goes.
     leaving: Mutex<Option<oneshot::Sender<bool>>>,
+    /// How often it has said that it has heard what was said to it.
+    heeded: watch::Sender<u64>,
 }
 
 /// A request that a worker has; it does not go meanwhile.
@@ -244,12 +253,24 @@ impl Workers {
         self.all().find(|worker| is_plain && crate::tenant::sandboxes_of(&worker.store).join(id).is_file())
     }
 
-    /// Says to all that run which tokens there are, and whether new work is taken.
+    /// Says to all that run which tokens there are, and whether new work is taken. It holds for all requests that come afterwards,
+    /// but to a worker that is too busy to hear it.
     pub(crate) async fn tell(&self, server: &Server) {
         for worker in self.all() {
-            if let Some(running) = &*worker.slot.lock().await {
-                running.say(&Say::Tokens(server.tokens_of(worker)));
-                running.say(&Say::Draining(*server.0.is_draining.borrow()));
+            let Some(running) = worker.slot.lock().await.clone() else { continue };
+            let mut heeded = running.heeded.subscribe();
+            heeded.mark_unchanged();
+            running.say(&Say::Tokens(server.tokens_of(worker)));
+            running.say(&Say::Draining(*server.0.is_draining.borrow()));
+            running.say(&Say::Heed);
+            let heard = async {
+                tokio::select! {
+                    _ = heeded.changed() => {}
+                    () = running.ended() => {}
+                }
+            };
+            if tokio::time::timeout(HEED_TIMEOUT, heard).await.is_err() {
+                tracing::warn!(worker.name, "a worker has not heard yet which tokens there are");
             }
         }
     }

@@ -145,6 +145,7 @@ impl Worker {
             used: Mutex::new(Instant::now()),
             gone,
             leaving: Mutex::default(),
+            heeded: watch::channel(0).0,
         });
         running.say(&Say::Tokens(server.tokens_of(self)));
         running.say(&Say::Draining(*server.0.is_draining.borrow()));
@@ -159,11 +160,15 @@ impl Worker {
         tokio::spawn(async move {
             while let Some(note) = heard.recv().await {
                 let Some(running) = listening.upgrade() else { return };
-                if let Some(Heard::Leaving(leaves)) = word(&note)
-                    && let Some(waiting) = lock(&running.leaving).take()
-                {
-                    // Whoever asked may have given up.
-                    let _ = waiting.send(leaves);
+                match word(&note) {
+                    Some(Heard::Leaving(leaves)) => {
+                        if let Some(waiting) = lock(&running.leaving).take() {
+                            // Whoever asked may have given up.
+                            let _ = waiting.send(leaves);
+                        }
+                    }
+                    Some(Heard::Heeded) => running.heeded.send_modify(|count| *count += 1),
+                    Some(Heard::Ready) | None => {}
                 }
             }
         });
