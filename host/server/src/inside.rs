@@ -10,13 +10,20 @@ use std::{
         unix::net::UnixStream,
     },
     path::PathBuf,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
 use axum_core::body::Body;
 use cellar_bridges::{Afar, Doors, Notes};
-use hyper::{Request, body::Incoming, service::service_fn};
+use http_body_util::BodyExt;
+use hyper::{
+    Request,
+    body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint},
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use tokio::{
     sync::{Notify, mpsc},
@@ -38,6 +45,10 @@ pub(crate) const FOLDER: &str = "CELLAR_WORKER_FOLDER";
 const WAITING_MAX: usize = 64;
 /// The largest niceness that a weight is.
 const NICE_MAX: i32 = 15;
+/// What is read of a body that nobody wanted.
+const UNWANTED_BYTES_MAX: usize = 256 << 20;
+/// How long that may take.
+const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a worker looks at the memory that it holds.
 const MEMORY_LOOK: Duration = Duration::from_millis(100);
 
@@ -213,7 +224,8 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     let mut over = server.0.is_over.subscribe();
     let service = service_fn(move |request: Request<Incoming>| {
         let server = server.clone();
-        async move { Ok::<_, std::convert::Infallible>(gate::answer(server, request.map(Body::new)).await) }
+        let request = request.map(|body| Body::new(Whole(Some(body))));
+        async move { Ok::<_, std::convert::Infallible>(gate::answer(server, request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());
@@ -226,6 +238,48 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// The body of a request, of which is read what nobody wanted, within bounds: the process in front hears no answer before it has
+/// written all.
+struct Whole(Option<Incoming>);
+
+impl HttpBody for Whole {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.0 {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        let Some(mut body) = self.0.take().filter(|body| !body.is_end_stream()) else { return };
+        tokio::spawn(tokio::time::timeout(UNWANTED_TIMEOUT, async move {
+            let mut left = UNWANTED_BYTES_MAX;
+            while let Some(Ok(frame)) = body.frame().await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+                if left == 0 {
+                    break;
+                }
+            }
+        }));
     }
 }
 
