@@ -129,8 +129,7 @@ class Expression:
             return self._assigned(name, index, self._read(name, index) + (1 if sign == "++" else -1))
         if sign:
             # Two signs before a number.
-            number = self._unary()
-            return number
+            return self._unary()
         sign = self._take("!", "~", "-", "+")
         if sign:
             self._depth += 1

@@ -4,6 +4,7 @@ The commands of a pipeline run one after another, each when the one before it ha
 with `&` has ended when the next command begins.
 """
 
+import contextlib
 import io
 import os
 import re
@@ -83,6 +84,20 @@ class _Streams:
             setattr(self, names[number], stream)
         else:
             self.others[number] = stream
+
+
+@contextlib.contextmanager
+def _surroundings_kept():
+    """Puts the folder and the environment back as they were, as those of a shell of its own would be."""
+    folder, environment = os.getcwd(), dict(os.environ)
+    try:
+        yield
+    finally:
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+        if os.getcwd() != folder:
+            os.chdir(folder)
 
 
 class Shell(Variables):
@@ -208,30 +223,25 @@ class Shell(Variables):
     def _inside(self, tree, io_):
         """Runs it as a shell of its own would: what it sets is gone afterwards."""
         kept = {name: getattr(self, name) for name in ("scopes", "kinds", "options", "arguments", "functions", "traps", "folders")}
-        folder, environment = os.getcwd(), dict(os.environ)
         self.scopes = [{name: dict(value) if isinstance(value, dict) else value for name, value in scope.items()} for scope in self.scopes]
         self.kinds, self.options, self.functions = dict(self.kinds), set(self.options), dict(self.functions)
         self.traps, self.folders = {}, list(self.folders)
-        try:
-            self._run(tree, io_.copy())
-            if "EXIT" in self.traps:
-                self.lines(self.traps["EXIT"], io_)
-        except Exit as end:
-            self.status = end.args[0]
-            if "EXIT" in self.traps:
-                self.lines(self.traps["EXIT"], io_)
+        with _surroundings_kept():
+            try:
+                self._run(tree, io_.copy())
+                if "EXIT" in self.traps:
+                    self.lines(self.traps["EXIT"], io_)
+            except Exit as end:
                 self.status = end.args[0]
-        except Unset as error:
-            io_.err.write(f"bash: {error}\n")
-            self.status = 1
-        finally:
-            for name, value in kept.items():
-                setattr(self, name, value)
-            if dict(os.environ) != environment:
-                os.environ.clear()
-                os.environ.update(environment)
-            if os.getcwd() != folder:
-                os.chdir(folder)
+                if "EXIT" in self.traps:
+                    self.lines(self.traps["EXIT"], io_)
+                    self.status = end.args[0]
+            except Unset as error:
+                io_.err.write(f"bash: {error}\n")
+                self.status = 1
+            finally:
+                for name, value in kept.items():
+                    setattr(self, name, value)
 
     def _apart(self, tree, io_):
         self._inside(tree[1], io_)
@@ -700,8 +710,6 @@ def _options_of(shell, arguments, io_):
     wanted, name, *given = arguments
     given = given or shell.arguments[1:]
     at = int(shell.get("OPTIND") or 1)
-    if at == 1 and shell._option_at < 1:
-        shell._option_at = 1
     word = given[at - 1] if at <= len(given) else ""
     if len(word) < 2 or word[0] != "-" or word == "--":
         shell.scopes[0]["OPTIND"] = str(at + (word == "--"))
@@ -953,14 +961,8 @@ def _sh(arguments, stdin, out, err):
 
 def run_shell(arguments, stdin, out, err):
     """The same as a shell of its own, whose changes of folder and environment are its own."""
-    folder, before = os.getcwd(), dict(os.environ)
-    try:
+    with _surroundings_kept():
         return _sh(arguments, stdin, out, err)
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        if os.getcwd() != folder:
-            os.chdir(folder)
 
 
 for _name in ("sh", "bash", "dash", "zsh"):
