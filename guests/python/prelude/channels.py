@@ -4,7 +4,6 @@ The host keeps them; see `session/channels.rs`. Bytes cross as texts, which `tex
 """
 
 import io
-import json
 import re
 import time
 
@@ -43,7 +42,7 @@ def text_of(data):
 
 
 def _request(do, what):
-    return bridges.TOOL, _NAME, json.dumps({"do": do, **what}, ensure_ascii=False)
+    return bridges.TOOL, _NAME, bridges.json_text({"do": do, **what}, _NAME)
 
 
 def _refused(error):
@@ -63,7 +62,7 @@ def ask(do, **what):
     except CallError as error:
         failure = _refused(error)
     else:
-        return json.loads(payload)
+        return bridges.from_json(payload)
     # A call that was cancelled because the cell must stop is no failure of the call.
     _cellar.raise_if_stopped()
     raise failure
@@ -76,7 +75,7 @@ async def ask_aio(do, **what):
     except CallError as error:
         failure = _refused(error)
     else:
-        return json.loads(payload)
+        return bridges.from_json(payload)
     raise failure
 
 

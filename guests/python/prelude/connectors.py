@@ -9,7 +9,7 @@ import re
 
 import _cellar
 from _cellar_prelude import columnar
-from _cellar_prelude.bridges import CONNECTORS, TOOL, Granted, json_text, named_arguments
+from _cellar_prelude.bridges import CONNECTORS, TOOL, Granted, from_json, json_text, named_arguments
 
 # What a connector has besides its fetches.
 MEMBERS = frozenset({"aio", "spec"})
@@ -96,7 +96,7 @@ class Fetch(Granted):
         return (TOOL, CONNECTORS + self.__name__, json_text(asked, f"the arguments of {self.__name__}"))
 
     def _finish(self, _tag, payload):
-        return _makers[0](columnar.Lent(json.loads(payload)))
+        return _makers[0](columnar.Lent(from_json(payload)))
 
     def spec(self):
         """What it gives, its parameters and its columns."""

@@ -7,7 +7,7 @@ Nothing is kept here: names are looked up by the host when they are called, so t
 import json
 
 import _cellar
-from _cellar_prelude.bridges import RUNTIME, TOOL, Granted, json_text
+from _cellar_prelude.bridges import RUNTIME, TOOL, Granted, from_json, json_text
 
 
 def _specs():
@@ -25,7 +25,7 @@ class Primitive(Granted):
 
     def __init__(self, name):
         self.__name__ = self.__qualname__ = self._name = name
-        self._finish = lambda _tag, payload: json.loads(payload)
+        self._finish = lambda _tag, payload: from_json(payload)
 
     @property
     def __signature__(self):
