@@ -12,6 +12,12 @@
    the first question is when a fast loop turns into a slow one. */
 #define COUNTDOWN_MAX 768
 #define COUNTDOWN_MIN 1
+/* What a cell begins with: its first loop may be one over slow functions. */
+#define COUNTDOWN_FIRST 8
+/* Growth while passes are quick, so that a cell that begins a tight loop asks four times until it asks seldom. */
+#define GROWTH 4
+/* Bytes that C code fills in the time of a pass or two, as a power of two. */
+#define PASS_SHIFT 14
 /* How often the host should be asked, in nanoseconds. */
 #define INTERVAL 1000000
 /* How long the code has before it is told to stop once more, in nanoseconds. */
@@ -110,26 +116,27 @@ static PyObject *stop_class(void) {
     return PyTuple_GET_ITEM(stop_classes, reason);
 }
 
-/* Aims at one question per INTERVAL: halves or doubles, so that one odd pass does not throw it off. */
+/* Aims at one question per INTERVAL. */
 static void adapt(uint64_t now) {
     uint64_t passed = last_poll != 0 ? now - last_poll : INTERVAL;
     last_poll = now;
     if (passed > 2 * INTERVAL) {
         uint64_t wanted = (uint64_t)countdown * INTERVAL / passed;
         countdown = wanted < COUNTDOWN_MIN ? COUNTDOWN_MIN : (int)wanted;
-    } else if (passed < INTERVAL / 2 && countdown < COUNTDOWN_MAX) {
-        countdown = countdown * 2 < COUNTDOWN_MAX ? countdown * 2 : COUNTDOWN_MAX;
+    } else if (passed < INTERVAL / GROWTH) {
+        countdown = countdown * GROWTH < COUNTDOWN_MAX ? countdown * GROWTH : COUNTDOWN_MAX;
     }
     cellar_poll_countdown = countdown;
 }
 
 /* Asks the host, and gives the class to raise now, borrowed, or NULL to go on. */
 static PyObject *ask(void) {
-    uint64_t now = cellar_kernel_control_monotonic_clock();
-    adapt(now);
     if (!cellar_poll_state.enabled) {
+        cellar_poll_countdown = countdown;
         return NULL;
     }
+    uint64_t now = cellar_kernel_control_monotonic_clock();
+    adapt(now);
     cellar_stream_flush_if_old(now);
     int is_late = deadline != 0 && now >= deadline && stop_classes != NULL;
     PyObject *class = is_late ? PyTuple_GET_ITEM(stop_classes, 0) : stop_class();
@@ -167,9 +174,18 @@ int cellar_check_stop(void) {
     return 1;
 }
 
+/* What takes much memory fills it, or copies what was in another place: a loop over functions that do asks as often as one over
+   quick ones. */
+void glue_note_allocation(size_t bytes) {
+    /* What is due already stays due, and cannot overflow. */
+    if (cellar_poll_countdown > 0) {
+        cellar_poll_countdown -= (int)(bytes >> PASS_SHIFT);
+    }
+}
+
 void cellar_poll_reset(void) {
     last_poll = cellar_poll_state.last_raise = 0;
-    cellar_poll_countdown = countdown = COUNTDOWN_MAX;
+    cellar_poll_countdown = countdown = COUNTDOWN_FIRST;
 }
 
 void cellar_poll_limit(uint64_t nanoseconds) {

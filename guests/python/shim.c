@@ -390,6 +390,7 @@ void exports_kernel_start(kernel_cell_t *cell, kernel_step_t *step) {
     PyObject *code = cellar_text(&cell->code), *traces = cell->traces_names ? Py_True : Py_False;
     kernel_cell_free(cell);
     glue_cell = id;
+    cellar_poll_reset();
     conclude(enter("start", Py_BuildValue("(INO)", id, code, traces)), id, step);
 }
 

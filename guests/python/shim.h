@@ -60,7 +60,7 @@ PyObject *cellar_poll_set_live(PyObject *module, PyObject *live);
 void cellar_poll_limit(uint64_t nanoseconds);
 /* Says that the cell was told to stop in another way: it has time for its `finally` blocks. */
 void cellar_poll_note_stop(void);
-/* Forgets what was measured, so that it is not baked. */
+/* Forgets what was measured: it is not baked, and says nothing about the next cell. */
 void cellar_poll_reset(void);
 /* 1 with the exception set when the cell must stop, wherever the code stands. */
 int cellar_raise_if_stopped(void);
