@@ -25,7 +25,7 @@ MOTO := target/moto
 
 .DEFAULT_GOAL := help
 .PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz conformance conformance-python conformance-data conformance-javascript lint bless \
-	bench clean prune
+	bench bench-peers clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,10 @@ bless: guests data-guest packages ## Accept the events that the transcripts lead
 
 bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)
+
+bench-peers: guests ## Measure other sandboxes beside Cellar: installs eryx, Monty, quickjs-rs and Pyodide into the cache
+	@.ci/peers $(CELLAR_CACHE)/peers "$$($(GUESTS) native python)"
+	@$(CARGO) bench --locked --bench bench -- peers
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean

@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     /// Less than a minute for everything, and rougher.
     pub(crate) is_quick: bool,
     guests: PathBuf,
-    cache: PathBuf,
+    pub(crate) cache: PathBuf,
 }
 
 impl Plan {

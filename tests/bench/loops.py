@@ -3,7 +3,8 @@
 
 import json
 import re
-from itertools import combinations
+from decimal import ROUND_HALF_EVEN, Decimal
+from itertools import combinations, permutations
 
 
 def nbody(steps=30_000):
@@ -112,4 +113,191 @@ def text(rounds=15):
     return total
 
 
-LOOPS = {"nbody": nbody, "fannkuch": fannkuch, "json": json_text, "text": text}
+def queens(n=8, rounds=4):
+    """Generators and sets: eight queens on a board, by trying all permutations."""
+    columns = range(n)
+    return sum(
+        n == len({row[each] + each for each in columns}) == len({row[each] - each for each in columns})
+        for _ in range(rounds)
+        for row in permutations(columns)
+    )
+
+
+def spectral(n=150):
+    """Calls of small functions within comprehensions: the largest singular value of an infinite matrix."""
+
+    def element(i, j):
+        return 1.0 / ((i + j) * (i + j + 1) // 2 + i + 1)
+
+    def product(vector):
+        return [sum(element(i, j) * each for j, each in enumerate(vector)) for i in range(n)]
+
+    def transposed(vector):
+        return [sum(element(j, i) * each for j, each in enumerate(vector)) for i in range(n)]
+
+    u = [1.0] * n
+    for _ in range(4):
+        v = transposed(product(u))
+        u = transposed(product(v))
+    return round(sum(a * b for a, b in zip(u, v)) / sum(b * b for b in v), 9)
+
+
+class Point:
+    """A point in space, which is scaled to length one and compared."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, number):
+        self.x = (number % 97) / 97
+        self.y = (number % 89) / 89 * 3
+        self.z = self.x * self.x / 2
+
+    def normalize(self):
+        length = (self.x * self.x + self.y * self.y + self.z * self.z) ** 0.5 or 1.0
+        self.x /= length
+        self.y /= length
+        self.z /= length
+
+    def largest(self, other):
+        self.x = self.x if self.x > other.x else other.x
+        self.y = self.y if self.y > other.y else other.y
+        self.z = self.z if self.z > other.z else other.z
+        return self
+
+
+def points(count=60_000):
+    """Objects that are made, changed by their methods and thrown away."""
+    made = [Point(number) for number in range(count)]
+    for each in made:
+        each.normalize()
+    best = made[0]
+    for each in made[1:]:
+        best = best.largest(each)
+    return round(best.x + best.y + best.z, 9)
+
+
+def digits(count=1_500):
+    """Long integers: the digits of pi, one after the other."""
+    found, k = [], 1
+    numerator, accumulator, denominator = 1, 0, 1
+    while len(found) < count:
+        accumulator = (accumulator + 2 * numerator) * (2 * k + 1)
+        numerator *= k
+        denominator *= 2 * k + 1
+        k += 1
+        if numerator > accumulator:
+            continue
+        digit = (numerator * 3 + accumulator) // denominator
+        if digit == (numerator * 4 + accumulator) // denominator:
+            found.append(digit)
+            accumulator = (accumulator - digit * denominator) * 10
+            numerator *= 10
+    return sum(place * digit for place, digit in enumerate(found))
+
+
+class Tree:
+    """A binary tree of so many levels."""
+
+    def __init__(self, depth):
+        self.left = Tree(depth - 1) if depth else None
+        self.right = Tree(depth - 1) if depth else None
+
+    def __iter__(self):
+        if self.left is not None:
+            yield from self.left
+        yield self
+        if self.right is not None:
+            yield from self.right
+
+
+def trees(depth=13, rounds=8):
+    """Objects that hold each other, and generators within generators."""
+    return sum(1 for _ in range(rounds) for _node in Tree(depth))
+
+
+def bills(calls=60_000):
+    """Decimal numbers: calls are billed to the cent, with taxes."""
+    rates, cent = (Decimal("0.0013"), Decimal("0.00894")), Decimal("0.01")
+    basic, distant = Decimal("0.0675"), Decimal("0.0341")
+    total = taxes = Decimal(0)
+    for number in range(calls):
+        seconds = number * 7919 % 3_600
+        price = (rates[number & 1] * seconds).quantize(cent, rounding=ROUND_HALF_EVEN)
+        tax = (price * basic).quantize(cent)
+        if number & 1:
+            tax += (price * distant).quantize(cent)
+        total += price + tax
+        taxes += tax
+    return f"{total} {taxes}"
+
+
+def cipher(blocks=3_000):
+    """Bytes and tables: a cipher of 32 rounds that mixes four words by a table of 256."""
+    table = [(each * 197 ^ each >> 3 ^ 99) & 255 for each in range(256)]
+    data, state = bytes(range(16)), [0x01234567, 0x89ABCDEF, 0xFEDCBA98, 0x76543210]
+    out = bytearray()
+    for block in range(blocks):
+        for turn in range(32):
+            word = state[turn & 3] ^ state[turn + 1 & 3] ^ data[turn & 15] ^ block
+            mixed = table[word & 255] | table[word >> 8 & 255] << 8 | table[word >> 16 & 255] << 16 | table[word >> 24] << 24
+            state[turn + 2 & 3] = (mixed << 13 | mixed >> 19) & 0xFFFFFFFF
+        out += state[0].to_bytes(4, "big")
+    return sum(out)
+
+
+class Job:
+    """Something that a scheduler has do its work in small steps."""
+
+    def __init__(self, name, priority):
+        self.name, self.priority, self.inbox, self.done = name, priority, [], 0
+
+    def step(self, scheduler):
+        raise NotImplementedError
+
+
+class Producer(Job):
+    """A job that sends."""
+
+    def step(self, scheduler):
+        self.done += 1
+        scheduler.send(f"worker {self.done % scheduler.workers}", self.done)
+        return self.done < scheduler.limit
+
+
+class Worker(Job):
+    """A job that adds up what it is sent."""
+
+    def step(self, scheduler):
+        if self.inbox:
+            self.done += self.inbox.pop(0) & 15
+        return True
+
+
+class Scheduler:
+    """Has the jobs take turns, those that matter more first."""
+
+    def __init__(self, workers, limit):
+        self.workers, self.limit = workers, limit
+        self.jobs = {f"worker {number}": Worker(f"worker {number}", number % 3) for number in range(workers)}
+        self.jobs["producer"] = Producer("producer", 9)
+
+    def send(self, name, value):
+        self.jobs[name].inbox.append(value)
+
+    def run(self):
+        goes_on = True
+        while goes_on:
+            for job in sorted(self.jobs.values(), key=lambda job: -job.priority):
+                goes_on = job.step(self) and goes_on
+        return sum(job.done for job in self.jobs.values())
+
+
+def schedule(limit=40_000):
+    """Methods of classes that inherit, attributes, dicts."""
+    return Scheduler(6, limit).run()
+
+
+LOOPS = {
+    "nbody": nbody, "fannkuch": fannkuch, "json": json_text, "text": text, "queens": queens, "spectral": spectral,
+    "points": points, "digits": digits, "trees": trees, "bills": bills, "cipher": cipher, "schedule": schedule,
+}

@@ -18,6 +18,7 @@ mod lab;
 mod loops;
 mod machine;
 mod native;
+mod peers;
 mod process;
 mod sessions;
 mod state;
@@ -58,6 +59,7 @@ fn measurements() -> Vec<Measurement> {
         process::MEASUREMENTS,
         charts::MEASUREMENTS,
         loops::MEASUREMENTS,
+        peers::MEASUREMENTS,
     ]
     .concat()
     .into_iter()

@@ -85,7 +85,7 @@ fn next_cell(plan: &Plan) -> Vec<Line> {
 }
 
 /// What agents import, and what the best engine of the kind takes most of a second for.
-const NINE: &str = "import csv, decimal, hashlib, pathlib, random, sqlite3, statistics, urllib.request\n\
+pub(crate) const NINE: &str = "import csv, decimal, hashlib, pathlib, random, sqlite3, statistics, urllib.request\n\
                     import xml.etree.ElementTree";
 
 fn imports(plan: &Plan) -> Vec<Line> {
@@ -104,8 +104,8 @@ fn memory(plan: &Plan) -> Vec<Line> {
     LANGUAGES.into_iter().zip([0.5, 0.15]).flat_map(lines).collect()
 }
 
-/// What so many live sessions weigh, each after one cell.
-fn idle_memory(lab: &Lab, title: &str, count: u32, target: f64) -> Vec<Line> {
+/// What so many live sessions weigh, each after one cell: the memory of this process without them, and with them.
+fn weigh(lab: &Lab, count: u32) -> (Memory, Memory) {
     let cell = trivial(lab.language);
     // The first session pays for what all share.
     lab.time_first(cell);
@@ -114,7 +114,17 @@ fn idle_memory(lab: &Lab, title: &str, count: u32, target: f64) -> Vec<Line> {
     for session in &sessions {
         lab.run(session, cell);
     }
-    let after = Memory::now();
+    (before, Memory::now())
+}
+
+/// Bytes of private memory of an idle session.
+pub(crate) fn private_memory(lab: &Lab, count: u32) -> f64 {
+    let (before, after) = weigh(lab, count);
+    after.private.saturating_sub(before.private) as f64 / f64::from(count)
+}
+
+fn idle_memory(lab: &Lab, title: &str, count: u32, target: f64) -> Vec<Line> {
+    let (before, after) = weigh(lab, count);
     let line = |what: String, before: u64, after: u64, target| {
         let each = after.saturating_sub(before) as f64 / f64::from(count) / 1e6;
         Line::new(what, Unit::Megabytes, each, each, target)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cellar_engine::{Cell, Language, Limits, outcome::FailureKind};
+use cellar_engine::{Cell, Language, Limits, Session, outcome::FailureKind};
 
 use crate::{
     Offer,
@@ -25,6 +25,18 @@ fn endless(language: Language) -> (&'static str, &'static str) {
     }
 }
 
+/// How much later than its time an endless cell ends; the session is as it was.
+pub(crate) fn time_soft_stop(lab: &Lab, session: &Session) -> Duration {
+    lab.run(session, "kept = 41");
+    let cell = Cell { timeout: Some(TIMEOUT), ..Cell::new(lab.language, endless(lab.language).0) };
+    let began = Instant::now();
+    let result = lab.run_any(session, cell);
+    let late = began.elapsed().saturating_sub(TIMEOUT);
+    let failure = result.failure.expect("an endless cell fails");
+    assert_eq!((failure.kind, failure.state_kept), (FailureKind::Timeout, true), "{failure:?}");
+    late
+}
+
 fn soft_stop(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
@@ -32,13 +44,7 @@ fn soft_stop(plan: &Plan) -> Vec<Line> {
         let (mut late, mut cancelled) = (Samples::default(), Samples::default());
         for _ in 0..plan.pick(8, 2) {
             let session = lab.session();
-            lab.run(&session, "kept = 41");
-            let cell = Cell { timeout: Some(TIMEOUT), ..Cell::new(language, endless(language).0) };
-            let began = Instant::now();
-            let result = lab.run_any(&session, cell);
-            late.push(began.elapsed().saturating_sub(TIMEOUT));
-            let failure = result.failure.expect("an endless cell fails");
-            assert_eq!((failure.kind, failure.state_kept), (FailureKind::Timeout, true), "{failure:?}");
+            late.push(time_soft_stop(&lab, &session));
 
             let run = session.run(vec![Cell::new(language, endless(language).0)]).expect("a run");
             let canceller = run.canceller();
