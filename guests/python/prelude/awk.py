@@ -3,6 +3,7 @@
 import math
 import random
 import re
+import time
 
 # Arrays and fields are addressed by texts; several subscripts are joined by this.
 _SUBSCRIPT = "\x1c"
@@ -49,13 +50,21 @@ class _Unset(_Field):
 
 
 def unescaped(text):
-    """A text with its `\\n` and the like replaced."""
-    return re.sub(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|0?([0-7]{1,3})|(.))", _unescaped, text)
+    """A text with its `\\n` and the like replaced. Bytes that are UTF-8 together are the sign that they stand for."""
+    text = re.sub(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|0?([0-7]{1,3})|(.))", _unescaped, text)
+    if not re.search("[\udc80-\udcff]", text):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError:
+        return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
 
 
 def _unescaped(match):
-    number = int(match[1] or match[2] or "0", 16) or (int(match[3], 8) if match[3] else 0)
-    return _ESCAPES.get(match[4], match[0]) if match[4] else chr(number)
+    if match[4]:
+        return _ESCAPES.get(match[4], match[0])
+    number = int(match[1] or match[2], 16) if match[1] or match[2] else int(match[3], 8) & 0xFF
+    return chr(0xDC00 + number) if number > 127 and not match[2] else chr(number)
 
 
 def pattern_of(text):
@@ -308,6 +317,13 @@ class Program:
                 raise Bad("too many open files")
             self._files[name] = open(name, "a" if way == ">>" else "w", encoding="utf-8")
         return self._files[name]
+
+    def close(self, name):
+        """Closes a file that was printed into; what is printed there next begins it anew."""
+        file = self._files.pop(name, None)
+        if file is not None:
+            file.close()
+        return 0.0 if file is not None else -1.0
 
     def _print(self, values, out=None):
         texts = [text_of(value, self.names["OFMT"]) for value in values] if values else [self._line]
@@ -836,7 +852,16 @@ def _plain(function):
     return lambda _program, arguments, _raw: function([argument() for argument in arguments])
 
 
+def _strftime(values):
+    form = text_of(values[0]) if values else "%a %b %e %H:%M:%S %Z %Y"
+    return time.strftime(form, time.localtime(_number(values[1]) if len(values) > 1 else None))
+
+
 _FUNCTIONS = {
+    "close": lambda program, arguments, _raw: program.close(text_of(arguments[0]())),
+    "fflush": _plain(lambda _values: 0.0),
+    "strftime": _plain(_strftime),
+    "systime": _plain(lambda _values: float(int(time.time()))),
     "atan2": _plain(lambda values: math.atan2(_number(values[0]), _number(values[1]))),
     "cos": _plain(lambda values: math.cos(_number(values[0]))),
     "exp": _plain(lambda values: math.exp(min(_number(values[0]), 700.0))),

@@ -4,12 +4,15 @@ import base64
 import difflib
 import hashlib
 import itertools
+import os
 import re
+import shutil
 
 from _cellar_prelude import awk
 
 # Numbers that `seq` prints, and bytes that a count may ask for, at most.
 _NUMBERS_MAX = 1_000_000
+_CHANGES = {"replace": "c", "insert": "a", "delete": "d"}
 
 
 def pattern_of(text, is_extended):
@@ -265,7 +268,7 @@ def install(table, options_of, texts_of, failed):
             if each in ("-e", "--expression"):
                 scripts.append(arguments.pop(0))
             elif re.match(r"-i|--in-place", each):
-                place = each[2:] if each.startswith("-i") else ""
+                place = each[2:] if each.startswith("-i") else each.partition("=")[2]
             else:
                 rest.append(each)
         options, operands = options_of(rest, "nErsuz")
@@ -276,6 +279,8 @@ def install(table, options_of, texts_of, failed):
             if place is None:
                 out.write(text)
             else:
+                if place:
+                    shutil.copy(group[0], place.replace("*", os.path.basename(group[0])) if "*" in place else group[0] + place)
                 with open(group[0], "w", encoding="utf-8") as file:
                     file.write(text)
 
@@ -456,8 +461,9 @@ def install(table, options_of, texts_of, failed):
         return 1
 
     table.update({
-        "awk": awk_, "base64": base, "column": column, "cut": cut, "diff": diff, "fold": fold, "gawk": awk_, "md5sum": digest("md5"), "nl": nl,
-        "paste": paste, "printf": printf, "rev": rev, "sed": sed, "seq": seq, "sha1sum": digest("sha1"), "sha256sum": digest("sha256"),
+        "awk": awk_, "b2sum": digest("blake2b"), "base64": base, "column": column, "cut": cut, "diff": diff, "fold": fold, "gawk": awk_, "md5sum": digest("md5"), "nl": nl,
+        "paste": paste, "printf": printf, "rev": rev, "sed": sed, "seq": seq, "sha1sum": digest("sha1"), "sha224sum": digest("sha224"),
+        "sha256sum": digest("sha256"), "sha512sum": digest("sha512"),
         "tac": tac, "tee": tee, "tr": tr,
     })  # fmt: skip
 
@@ -472,7 +478,7 @@ def _plain_diff(first, second, out):
         if kind == "equal":
             continue
         sides = [f"{low + 1},{high}" if high - low > 1 else f"{low + (high > low)}" for low, high in ((from_, to), (at, end))]
-        out.write(f"{sides[0]}{"c" if kind == "replace" else kind[0]}{sides[1]}\n")
+        out.write(f"{sides[0]}{_CHANGES[kind]}{sides[1]}\n")
         out.write("".join(f"< {line.removesuffix(chr(10))}\n" for line in first[from_:to]))
         out.write("---\n" if kind == "replace" else "")
         out.write("".join(f"> {line.removesuffix(chr(10))}\n" for line in second[at:end]))

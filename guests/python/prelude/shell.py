@@ -496,11 +496,13 @@ class Shell(Variables):
         held = io.StringIO()
         streams = _Streams(io.StringIO(), held, getattr(self, "_err_streams", None) and self._err_streams.err or sys.stderr)
         guards, self._guards = self._guards, 0
+        # As in any bash, `set -e` does not reach in here.
+        options, self.options = self.options, self.options - {"errexit"}
         tree = ("text", text)
         try:
             self._inside(tree, streams)
         finally:
-            self._guards = guards
+            self._guards, self.options = guards, options
         self._output_status = self.status
         return held.getvalue() if keeps_end else held.getvalue().rstrip("\n")
 
@@ -589,7 +591,7 @@ def _declare_one(shell, command, name, raw, flags):
             outer.pop(name, None)
             shell.scopes.append(outer)
             if "(" not in raw[raw.index("=") : raw.index("=") + 2]:
-                raw = f"{raw[: raw.index('=') + 1]}{_quoted(shell.text(raw[raw.index('=') + 1 :], is_assigned=True))}"
+                raw = f"{raw[: raw.index('=') + 1]}{_quoted(shell.text(raw[raw.index('=') + 1 :]))}"
         shell.scopes[-1][name] = {} if set(flags) & set("aA") else ""
     elif raw is None and value is None and set(flags) & set("aA"):
         shell.set(name, {})
@@ -851,10 +853,14 @@ def _command(shell, arguments, io_):
     return status
 
 
+# Commands that are no files in any bash, and options of whose names it has more.
+_BUILT_IN = frozenset("alias bg declare dirs echo export false fg history local logout pwd readonly true typeset unalias".split())
+
+
 def _type(shell, arguments, io_):
     status = 0
     for name in (each for each in arguments if not each.startswith("-")):
-        kind = "function" if name in shell.functions else "builtin" if name in _OWN else "file" if commands.is_known(name) else None
+        kind = "function" if name in shell.functions else "builtin" if name in _OWN or name in _BUILT_IN else "file" if commands.is_known(name) else None
         status = status if kind else 1
         if "-t" in arguments:
             io_.out.write(f"{kind}\n" if kind else "")
@@ -896,7 +902,7 @@ def _nothing(*_):
 _OWN = {
     ".": _source, ":": _nothing, "[": _bracket, "break": _leave("break"), "builtin": _command, "cd": _cd, "command": _command,
     "continue": _leave("continue"), "disown": _nothing, "eval": _eval, "exec": _exec, "exit": _leave("exit"), "getopts": _options_of,
-    "hash": _nothing, "jobs": _nothing, "kill": _nothing, "let": _let, "mapfile": _map_lines, "popd": _popd, "printf": _print,
+    "alias": _nothing, "hash": _nothing, "jobs": _nothing, "kill": _nothing, "let": _let, "mapfile": _map_lines, "popd": _popd, "printf": _print,
     "pushd": _pushd, "read": _read, "readarray": _map_lines, "return": _leave("return"), "set": _set, "shift": _shift,
     "shopt": _shopt, "source": _source, "test": _test_command, "trap": _trap, "type": _type, "ulimit": _nothing, "umask": _nothing,
     "unset": _unset, "wait": _wait,

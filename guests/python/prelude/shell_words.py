@@ -21,6 +21,9 @@ _CLASSES = {
 }  # fmt: skip
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^\[\]]|\[[^\]]*\])*\])?(?:(:?[-=+?]|##?|%%?|/[/#%]?|\^\^?|,,?|@[A-Za-z]$|:)(.*))?", re.DOTALL)
 
+# What a part of a word is: only what was filled in is split by IFS, and what is quoted is no pattern.
+_PLAIN, _FILLED_IN, _QUOTED = "plain", "filled in", "quoted"
+
 
 class Unset(Exception):
     """A variable without a value was asked for where that ends the shell; the words are for standard error."""
@@ -129,7 +132,7 @@ class Variables:
         if value.startswith("(") and value.endswith(")") and index is None:
             self.set(name, self._array(name, value[1:-1], adds))
             return
-        text = self.text(value, is_assigned=True)
+        text = self.text(value)
         if index is not None:
             self.set_item(name, index[1:-1], (self.get_item(name, index[1:-1]) or "") + text if adds else text)
         elif not adds:
@@ -154,7 +157,7 @@ class Variables:
                 continue
             match = re.match(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]=", raw)
             if match:
-                values[self._key(name, match[1], values)] = self.text(raw[match.end() :], is_assigned=True)
+                values[self._key(name, match[1], values)] = self.text(raw[match.end() :])
                 continue
             for each in self.words([raw]):
                 values[max((key for key in values if isinstance(key, int)), default=-1) + 1] = each
@@ -174,13 +177,13 @@ class Variables:
                     raise Bad("too many words")
         return found
 
-    def text(self, raw, is_assigned=False):
+    def text(self, raw):
         """What one word comes to, as a text."""
-        return "".join(" ".join(text) if isinstance(text, list) else text for text, _ in self._pieces(raw, is_assigned))
+        return "".join(" ".join(text) if isinstance(text, list) else text for text, _ in self._pieces(raw))
 
     def pattern(self, raw, escaped=glob.escape):
         """The same, with what is quoted escaped: a pattern."""
-        return "".join(escaped(" ".join(text) if isinstance(text, list) else text) if is_quoted else "".join(text) for text, is_quoted in self._pieces(raw))
+        return "".join(escaped(" ".join(text) if isinstance(text, list) else text) if kind is _QUOTED else "".join(text) for text, kind in self._pieces(raw))
 
     def split(self, text):
         """The parts of a text between the signs of IFS, and whether the text begins and ends with such."""
@@ -198,16 +201,13 @@ class Variables:
 
     def _fields(self, raw):
         fields, open_ = [], None
-        for text, is_quoted in self._pieces(raw):
-            if not is_quoted and isinstance(text, str) and not any(sign in text for sign in "$`") and text == raw:
-                open_ = text
-                continue
+        for text, kind in self._pieces(raw):
             for number, part in enumerate(text if isinstance(text, list) else [text]):
                 if number and open_ is not None:
                     fields.append(open_)
                     open_ = None
-                if is_quoted:
-                    open_ = (open_ or "") + glob.escape(part)
+                if kind is not _FILLED_IN:
+                    open_ = (open_ or "") + (glob.escape(part) if kind is _QUOTED else part)
                     continue
                 parts, begins, ends = self.split(part)
                 if begins and open_ is not None:
@@ -234,20 +234,20 @@ class Variables:
         found = sorted(glob.glob(wanted, recursive="globstar" in self.options, include_hidden="dotglob" in self.options))
         return found or ([] if "nullglob" in self.options else [plain])
 
-    def _pieces(self, raw, is_assigned=False):
-        """(text or list of texts, is quoted) of each part of a word."""
+    def _pieces(self, raw):
+        """(text or list of texts, what it is) of each part of a word."""
         at = 0
         if re.match(r"~(?=/|$)", raw):
-            yield os.path.expanduser("~"), True
+            yield os.path.expanduser("~"), _QUOTED
             at = 1
         if raw.startswith("<(") and raw.endswith(")"):
-            yield self._process(raw[2:-1]), True
+            yield self._process(raw[2:-1]), _QUOTED
             return
         while at < len(raw):
             sign = raw[at]
             if sign == "'":
                 end = single_end(raw, at + 1)
-                yield raw[at + 1 : end], True
+                yield raw[at + 1 : end], _QUOTED
                 at = end + 1
             elif sign == '"':
                 end = quote_end(raw, at + 1)
@@ -255,19 +255,19 @@ class Variables:
                 at = end + 1
             elif raw.startswith("$'", at):
                 end = single_end(raw, at + 2)
-                yield commands.unescaped(raw[at + 2 : end].replace("\\'", "'").replace('\\"', '"')), True
+                yield commands.unescaped(raw[at + 2 : end].replace("\\'", "'").replace('\\"', '"')), _QUOTED
                 at = end + 1
             elif raw.startswith('$"', at):
                 at += 1
             elif sign == "\\":
-                yield raw[at + 1 : at + 2], True
+                yield raw[at + 1 : at + 2], _QUOTED
                 at += 2
             elif sign in "$`":
                 text, at = self._dollar(raw, at)
-                yield text, is_assigned
+                yield text, _FILLED_IN
             else:
                 end = re.compile(r"[^'\"\\$`]+").match(raw, at).end()
-                yield raw[at:end], is_assigned
+                yield raw[at:end], _PLAIN
                 at = end
 
     def _quoted(self, text):
@@ -282,17 +282,17 @@ class Variables:
                 piece, at = self._dollar(text, at, is_quoted=True)
                 if isinstance(piece, list):
                     if held:
-                        yield "".join(held), True
+                        yield "".join(held), _QUOTED
                         held = []
                     lists += 1
-                    yield piece, True
+                    yield piece, _QUOTED
                 else:
                     held.append(piece)
             else:
                 held.append(sign)
                 at += 1
         if held or not lists:
-            yield "".join(held), True
+            yield "".join(held), _QUOTED
 
     def filled(self, text, is_here=False):
         """A text with its variables and commands filled in; in a text of `<<` signs may be escaped."""
