@@ -14,7 +14,7 @@ import shutil
 import stat
 import time
 
-from _cellar_prelude import awk, filters, lacks, packages, packing, utilities
+from _cellar_prelude import awk, databases, filters, inspecting, jq, lacks, machine, packages, packing, utilities
 
 _NOT_FOUND = 127
 unescaped = awk.unescaped
@@ -133,16 +133,25 @@ def _echo(arguments, _stdin, out, _err):
 def _head(arguments, stdin, out, _err):
     options, operands = _options(arguments, "q", "nc")
     count = int(options.get("n", 10))
+    size = machine.size_of(options["c"]) if "c" in options and not options["c"].startswith("-") else None
+    for each in operands:
+        if (made := machine.made_bytes(each, size)) is not None:
+            out.write(made.decode("utf-8", "surrogateescape"))
+            return
     for name, text in _texts(operands, stdin):
         if len(operands) > 1:
             out.write(f"==> {name} <==\n")
-        out.write(text[: int(options["c"])] if "c" in options else "".join(text.splitlines(True)[:count]))
+        out.write(text[: int(options["c"]) if size is None else size] if "c" in options else "".join(text.splitlines(True)[:count]))
 
 
 def _tail(arguments, stdin, out, _err):
     options, operands = _options(arguments, "q", "nc")
     count = str(options.get("n", 10))
     for _, text in _texts(operands, stdin):
+        if "c" in options:
+            size = int(options["c"].lstrip("-"))
+            out.write(text[size - 1 :] if options["c"].startswith("+") else text[max(len(text) - size, 0) :])
+            continue
         lines = text.splitlines(True)
         first = int(count) - 1 if count.startswith("+") else max(len(lines) - abs(int(count)), 0)
         out.write("".join(lines[first:]))
@@ -153,7 +162,7 @@ def _wc(arguments, stdin, out, _err):
     wanted = [letter for letter in "lwmc" if letter in options] or list("lwc")
     rows = []
     for name, text in _texts(operands, stdin):
-        rows.append(({"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode()), "m": len(text)}, name))
+        rows.append(({"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode("utf-8", "surrogateescape")), "m": len(text)}, name))
     if len(operands) > 1:
         rows.append(({letter: sum(row[letter] for row, _ in rows) for letter in "lwcm"}, "total"))
     # As wide as the bytes of all together; what is read from a stream may be of any length.
@@ -335,7 +344,7 @@ def _find(arguments, _stdin, out, err):
     arguments, places = list(arguments), []
     while arguments and not arguments[0].startswith("-") and arguments[0] not in ("!", "("):
         places.append(arguments.pop(0))
-    depth, negated, actions = [0, None], False, []
+    depth, negated, actions, is_deleting = [0, None], False, [], False
     # Alternatives, of each of which all tests must hold.
     tests = [[]]
     while arguments:
@@ -346,9 +355,12 @@ def _find(arguments, _stdin, out, err):
             tests.append([])
         elif option in ("-a", "-and", "(", ")", "-print"):
             continue
+        elif option == "-print0":
+            actions.append(lambda path: out.write(f"{path}\0"))
         elif option in ("-maxdepth", "-mindepth"):
             depth[option == "-maxdepth"] = int(arguments.pop(0))
         elif option == "-delete":
+            is_deleting = True
             actions.append(lambda path: os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path))
         elif option == "-exec":
             end = next((number for number, each in enumerate(arguments) if each in (";", "+")), None)
@@ -362,7 +374,8 @@ def _find(arguments, _stdin, out, err):
     for place in places or ["."]:
         os.lstat(place)
         paths = list(_walked(place, depth[1]))
-        for level, path in reversed(paths) if actions else paths:
+        # What is deleted is so from within.
+        for level, path in reversed(paths) if is_deleting else paths:
             if level >= depth[0] and any(all(test(path) for test in group) for group in tests):
                 for action in actions or [lambda path: out.write(f"{path}\n")]:
                     action(path)
@@ -424,9 +437,9 @@ def _pip(arguments, _stdin, out, err):
 
 
 def _which(arguments, _stdin, out, _err):
-    missing = [name for name in arguments if name not in _COMMANDS]
-    out.write("".join(f"/usr/bin/{name}\n" for name in arguments if name in _COMMANDS))
-    return int(bool(missing))
+    found = [name for name in arguments if is_known(name)]
+    out.write("".join(f"/usr/bin/{name}\n" for name in found))
+    return int(len(found) < len(arguments))
 
 
 def _cd(arguments, _stdin, _out, _err):
@@ -499,7 +512,7 @@ def _xargs(arguments, stdin, out, err):
             options[each[1:]] = True
     words, text = words or ["echo"], stdin.read()
     if "0" in options:
-        given = text.rstrip("\0").split("\0")
+        given = text.removesuffix("\0").split("\0") if text else []
     elif "d" in options:
         given = text.removesuffix("\n").split(unescaped(options["d"]))
     else:
@@ -683,6 +696,7 @@ _COMMANDS = {
     "head": _head,
     "hostname": _write(lambda: "sandbox\n"),
     "id": _write(lambda: "uid=1000(user) gid=1000(user) groups=1000(user)\n"),
+    "jq": jq.command,
     "ln": _ln,
     "ls": _ls,
     "mkdir": _mkdir,
@@ -698,6 +712,7 @@ _COMMANDS = {
     "rmdir": _rmdir,
     "sleep": lambda arguments, *_: time.sleep(float(arguments[0].rstrip("s"))),
     "sort": _sort,
+    "sqlite3": databases.command,
     "stat": _stat,
     "tail": _tail,
     "test": lambda arguments, *_: int(not holds(arguments)),
@@ -714,6 +729,8 @@ _COMMANDS = {
 }
 filters.install(_COMMANDS, _options, _texts, _Failed)
 packing.install(_COMMANDS, _options, _Failed)
+inspecting.install(_COMMANDS, _options, _Failed)
+machine.install(_COMMANDS, _options, _texts, _Failed)
 utilities.install(_COMMANDS, _options, _texts, _Failed, lambda *command: run_words(*command))
 _REMEDIES = {
     "apt": lacks.PACKAGES,
@@ -724,9 +741,14 @@ _REMEDIES = {
 }
 
 
-def is_known(name):
+def has(name):
     """Whether there is a command of this name."""
     return name in _COMMANDS
+
+
+def is_known(name):
+    """Whether there is a command of this name, or a program that comes with a package."""
+    return has(name) or packages.program(name) is not None
 
 
 def remedy(name):
@@ -759,6 +781,8 @@ def run_words(words, stdin, out, err):
     """Runs one command; returns its exit status."""
     name = words[0].rpartition("/")[2]
     command = _COMMANDS.get(name)
+    if command is None and (text := packages.program(name)) is not None:
+        return _COMMANDS["python"](["-c", text, *words[1:]], stdin, out, err)
     if command is None:
         err.write(f"{words[0]}: command not found: {remedy(name)}\n")
         return _NOT_FOUND

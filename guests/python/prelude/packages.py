@@ -80,6 +80,17 @@ def gone(name, path):
     return f"the package `{package}`, which this session has imported, is not granted to it any more; {lacks.command(package, package)}"
 
 
+def program(name):
+    """What a program does that comes with a package, as Python's `-c` takes it; None when no package has one of this name."""
+    if not _NAME.fullmatch(name):
+        return None
+    for each in importlib.metadata.entry_points(group="console_scripts", name=name):
+        if _is_importable(each.module):
+            first = each.attr.partition(".")[0]
+            return f"import sys; sys.argv[0] = {name!r}; from {each.module} import {first}; sys.exit({each.attr}())"
+    return None
+
+
 def _requirements(arguments, read_file):
     """The requirements among the arguments of `pip install`."""
     rest = list(arguments)

@@ -16,7 +16,7 @@ import time
 import _thread
 
 import _cellar
-from _cellar_prelude import bridges, channels, commands, lacks
+from _cellar_prelude import bridges, channels, commands, packages
 from _cellar_prelude.channels import bytes_of, escape, text_of
 from _cellar_prelude.sandbox import CallError, CellStopped, SandboxError
 
@@ -56,6 +56,8 @@ def order_of(arguments, shell, folder):
     kind = kind_of(arguments[0])
     if kind is None:
         kind, arguments = _script(arguments, folder)
+    elif kind == "package":
+        kind, arguments = "python", [PYTHON, "-c", packages.program(arguments[0].rpartition("/")[2]), *arguments[1:]]
     return ("js" if kind == "node" else "py"), {"program": kind, "argv": arguments}
 
 
@@ -72,7 +74,7 @@ def kind_of(name):
         return "node"
     if base in _SHELLS:
         return "shell"
-    return "command" if commands.is_known(base) else None
+    return "command" if commands.has(base) else "package" if commands.is_known(base) else None
 
 
 def _script(arguments, folder):
@@ -88,7 +90,7 @@ def _script(arguments, folder):
         if words and words[0].endswith("/env"):
             words = [each for each in words[1:] if not each.startswith("-")]
         kind = kind_of(words[0]) if words else None
-        if kind not in (None, "command"):
+        if kind not in (None, "command", "package"):
             return kind, [*words, *arguments]
     raise FileNotFoundError(2, f"No such file or directory ({commands.remedy(name.rpartition('/')[2])})", name)
 
