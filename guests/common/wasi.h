@@ -15,6 +15,10 @@
 // What every function returns: an errno, widened as the ABI wants it.
 typedef int32_t wasi_result_t;
 
+// What a descriptor is open on: nothing, a file or folder of the host's, or one of the devices that programs ask for by
+// their paths, which are the guest's own.
+enum { WASI_CLOSED, WASI_HOSTS, WASI_NULL, WASI_ZERO, WASI_RANDOM };
+
 // An open descriptor of the guest. The host's descriptors are positional; offset and flags are ours.
 typedef struct {
     uint64_t offset;
@@ -33,6 +37,9 @@ wasi_file_t *wasi_file(__wasi_fd_t fd);
 
 // Gives the host's descriptor a number of the guest's; closes it when there is none left.
 wasi_result_t wasi_install(uint32_t host, uint16_t flags, __wasi_fd_t *fd);
+
+// The same for a device.
+wasi_result_t wasi_install_device(uint8_t device, uint16_t flags, __wasi_fd_t *fd);
 
 // Makes another descriptor of an open file, whose place in the file begins where the first one's is, and is its own.
 wasi_result_t wasi_duplicate(__wasi_fd_t from, __wasi_fd_t *fd);

@@ -13,7 +13,7 @@
 
 // Indexed by descriptor; 0 to 2 are standard input, output and error and have no file.
 static wasi_file_t files[FD_COUNT] = {
-    [WASI_ROOT_FD] = {.host = 3, .open = 1, .type = __WASI_FILETYPE_DIRECTORY},
+    [WASI_ROOT_FD] = {.host = 3, .open = WASI_HOSTS, .type = __WASI_FILETYPE_DIRECTORY},
 };
 
 // The last batch of folder entries the host gave: a C library reads a folder a few entries at a time.
@@ -41,17 +41,32 @@ static void drop_batch(void) {
     memset(&batch, 0, sizeof batch);
 }
 
-wasi_result_t wasi_install(uint32_t host, uint16_t flags, __wasi_fd_t *fd) {
+static wasi_result_t install(wasi_file_t file, __wasi_fd_t *fd) {
     for (__wasi_fd_t i = WASI_ROOT_FD + 1; i < FD_COUNT; i++) {
         if (!files[i].open) {
-            files[i] = (wasi_file_t){.host = host, .open = 1, .flags = flags};
+            files[i] = file;
             *fd = i;
             return OK;
         }
     }
-    cellar_kernel_files_error_code_t error;
-    cellar_kernel_files_close(host, &error);
     return __WASI_ERRNO_MFILE;
+}
+
+wasi_result_t wasi_install(uint32_t host, uint16_t flags, __wasi_fd_t *fd) {
+    wasi_result_t result = install((wasi_file_t){.host = host, .open = WASI_HOSTS, .flags = flags}, fd);
+    cellar_kernel_files_error_code_t error;
+    if (result != OK)
+        cellar_kernel_files_close(host, &error);
+    return result;
+}
+
+wasi_result_t wasi_install_device(uint8_t device, uint16_t flags, __wasi_fd_t *fd) {
+    wasi_file_t file = {.open = device, .type = __WASI_FILETYPE_CHARACTER_DEVICE, .flags = flags};
+    return install(file, fd);
+}
+
+static bool is_device(const wasi_file_t *file) {
+    return file->open != WASI_HOSTS;
 }
 
 // Descriptors that were made from others. While there is none, no two are of one descriptor of the host's.
@@ -59,7 +74,7 @@ static unsigned duplicates;
 
 static bool is_shared(const wasi_file_t *file) {
     for (__wasi_fd_t i = 0; duplicates > 0 && i < FD_COUNT; i++) {
-        if (&files[i] != file && files[i].open && files[i].host == file->host)
+        if (&files[i] != file && files[i].open == WASI_HOSTS && files[i].host == file->host)
             return true;
     }
     return false;
@@ -67,7 +82,10 @@ static bool is_shared(const wasi_file_t *file) {
 
 // Gives up a descriptor's hold on the host's.
 static wasi_result_t release(wasi_file_t *file) {
-    file->open = 0;
+    bool was_device = is_device(file);
+    file->open = WASI_CLOSED;
+    if (was_device)
+        return OK;
     if (is_shared(file)) {
         duplicates--;
         return OK;
@@ -80,15 +98,10 @@ wasi_result_t wasi_duplicate(__wasi_fd_t from, __wasi_fd_t *fd) {
     wasi_file_t *source = wasi_file(from);
     if (source == NULL)
         return is_stdio(from) ? __WASI_ERRNO_NOTSUP : __WASI_ERRNO_BADF;
-    for (__wasi_fd_t i = WASI_ROOT_FD + 1; i < FD_COUNT; i++) {
-        if (!files[i].open) {
-            files[i] = *source;
-            duplicates++;
-            *fd = i;
-            return OK;
-        }
-    }
-    return __WASI_ERRNO_MFILE;
+    wasi_result_t result = install(*source, fd);
+    if (result == OK && !is_device(source))
+        duplicates++;
+    return result;
 }
 
 wasi_result_t WASI(fd_close)(__wasi_fd_t fd) {
@@ -120,11 +133,15 @@ wasi_result_t WASI(fd_renumber)(__wasi_fd_t from, __wasi_fd_t to) {
     drop_batch();
     release(target);
     *target = *source;
-    source->open = 0;
+    source->open = WASI_CLOSED;
     return OK;
 }
 
 static wasi_result_t host_stat(const wasi_file_t *file, cellar_kernel_files_file_stat_t *stat) {
+    if (is_device(file)) {
+        memset(stat, 0, sizeof *stat);
+        return OK;
+    }
     cellar_kernel_files_error_code_t error;
     return cellar_kernel_files_stat(file->host, stat, &error) ? OK : wasi_errno(error);
 }
@@ -139,6 +156,16 @@ static wasi_result_t read_at(const wasi_file_t *file, uint64_t offset, const __w
         __wasi_size_t wanted = vectors[i].buf_len;
         if (wanted == 0)
             continue;
+        if (is_device(file)) {
+            if (file->open == WASI_NULL)
+                break;
+            if (file->open == WASI_RANDOM)
+                glue_random(vectors[i].buf, wanted);
+            else
+                memset(vectors[i].buf, 0, wanted);
+            *got += wanted;
+            continue;
+        }
         kernel_list_u8_t bytes = {NULL, 0};
         cellar_kernel_files_error_code_t error;
         glue_aim(vectors[i].buf, wanted);
@@ -192,7 +219,11 @@ static wasi_result_t write_at(wasi_file_t *file, uint64_t *offset, bool append, 
         cellar_kernel_files_error_code_t error;
         uint32_t written = 0;
         bool ok;
-        if (append) {
+        if (is_device(file)) {
+            // What is written to a device is gone.
+            written = data.len;
+            ok = true;
+        } else if (append) {
             kernel_tuple2_u32_u64_t appended;
             ok = cellar_kernel_files_append(file->host, &data, &appended, &error);
             if (ok) {
@@ -259,7 +290,7 @@ wasi_result_t WASI(fd_seek)(__wasi_fd_t fd, __wasi_filedelta_t delta, uint8_t wh
     int64_t target;
     if (__builtin_add_overflow((int64_t)base, delta, &target) || target < 0)
         return __WASI_ERRNO_INVAL;
-    *position = file->offset = (uint64_t)target;
+    *position = file->offset = is_device(file) ? 0 : (uint64_t)target;
     return OK;
 }
 
@@ -271,6 +302,8 @@ wasi_result_t WASI(fd_sync)(__wasi_fd_t fd) {
     wasi_file_t *file = wasi_file(fd);
     if (file == NULL)
         return is_stdio(fd) ? OK : __WASI_ERRNO_BADF;
+    if (is_device(file))
+        return OK;
     cellar_kernel_files_error_code_t error;
     return cellar_kernel_files_sync(file->host, &error) ? OK : wasi_errno(error);
 }
@@ -287,6 +320,8 @@ wasi_result_t WASI(fd_filestat_set_size)(__wasi_fd_t fd, __wasi_filesize_t size)
     wasi_file_t *file = wasi_file(fd);
     if (file == NULL)
         return is_stdio(fd) ? __WASI_ERRNO_INVAL : __WASI_ERRNO_BADF;
+    if (is_device(file))
+        return __WASI_ERRNO_INVAL;
     cellar_kernel_files_error_code_t error;
     return cellar_kernel_files_set_size(file->host, size, &error) ? OK : wasi_errno(error);
 }
@@ -341,9 +376,9 @@ wasi_result_t WASI(fd_fdstat_set_rights)(__wasi_fd_t fd, __wasi_rights_t base, _
 
 wasi_result_t WASI(fd_filestat_get)(__wasi_fd_t fd, __wasi_filestat_t *stat) {
     wasi_file_t *file = wasi_file(fd);
-    if (file == NULL) {
+    if (file == NULL || is_device(file)) {
         *stat = (__wasi_filestat_t){.filetype = __WASI_FILETYPE_CHARACTER_DEVICE, .nlink = 1, .ino = fd};
-        return is_stdio(fd) ? OK : __WASI_ERRNO_BADF;
+        return file != NULL || is_stdio(fd) ? OK : __WASI_ERRNO_BADF;
     }
     cellar_kernel_files_file_stat_t found;
     wasi_result_t result = host_stat(file, &found);
@@ -357,6 +392,8 @@ wasi_result_t WASI(fd_filestat_set_times)(__wasi_fd_t fd, __wasi_timestamp_t acc
     wasi_file_t *file = wasi_file(fd);
     if (file == NULL)
         return __WASI_ERRNO_BADF;
+    if (is_device(file))
+        return OK;
     uint64_t times[2], *chosen[2];
     wasi_times(accessed, modified, flags, times, chosen);
     cellar_kernel_files_error_code_t error;
@@ -409,6 +446,8 @@ wasi_result_t WASI(fd_readdir)(__wasi_fd_t fd, uint8_t *buffer, __wasi_size_t ro
     *used = 0;
     if (file == NULL)
         return __WASI_ERRNO_BADF;
+    if (is_device(file))
+        return __WASI_ERRNO_NOTDIR;
     // A buffer that is not full says that the folder has ended, so go on until either is true.
     while (*used < room) {
         wasi_result_t result = load_batch(fd, file, cookie);

@@ -15,8 +15,25 @@ static wasi_result_t place(__wasi_fd_t fd, const uint8_t *path, __wasi_size_t le
     wasi_file_t *file = wasi_file(fd);
     if (file == NULL)
         return __WASI_ERRNO_BADF;
+    if (file->open != WASI_HOSTS)
+        return __WASI_ERRNO_NOTDIR;
     found->folder = file->host;
     return wasi_path(path, length, &found->path);
+}
+
+// The device that a path below the root means; `WASI_CLOSED` when it is none.
+static uint8_t device(__wasi_fd_t fd, const uint8_t *path, __wasi_size_t length) {
+    static const struct {
+        const char *path;
+        uint8_t device;
+    } devices[] = {
+        {"dev/null", WASI_NULL}, {"dev/zero", WASI_ZERO}, {"dev/urandom", WASI_RANDOM}, {"dev/random", WASI_RANDOM},
+    };
+    for (size_t i = 0; fd == WASI_ROOT_FD && i < sizeof devices / sizeof *devices; i++) {
+        if (length == strlen(devices[i].path) && memcmp(path, devices[i].path, length) == 0)
+            return devices[i].device;
+    }
+    return WASI_CLOSED;
 }
 
 // What an error comes to for a path that is looked for: outside of the session's folders there is nothing. Only what
@@ -50,6 +67,13 @@ static cellar_kernel_files_open_flags_t open_flags(__wasi_lookupflags_t lookup, 
 wasi_result_t WASI(path_open)(__wasi_fd_t fd, __wasi_lookupflags_t lookup, const uint8_t *path, __wasi_size_t length,
                               __wasi_oflags_t how, __wasi_rights_t rights, __wasi_rights_t inheriting,
                               __wasi_fdflags_t flags, __wasi_fd_t *opened) {
+    uint8_t asked = device(fd, path, length);
+    if (asked != WASI_CLOSED) {
+        bool refused = how & (__WASI_OFLAGS_DIRECTORY | __WASI_OFLAGS_EXCL);
+        if (refused)
+            return how & __WASI_OFLAGS_EXCL ? __WASI_ERRNO_EXIST : __WASI_ERRNO_NOTDIR;
+        return wasi_install_device(asked, flags, opened);
+    }
     place_t at;
     wasi_result_t result = place(fd, path, length, &at);
     if (result != OK)
@@ -63,6 +87,10 @@ wasi_result_t WASI(path_open)(__wasi_fd_t fd, __wasi_lookupflags_t lookup, const
 
 wasi_result_t WASI(path_filestat_get)(__wasi_fd_t fd, __wasi_lookupflags_t lookup, const uint8_t *path,
                                       __wasi_size_t length, __wasi_filestat_t *stat) {
+    if (device(fd, path, length) != WASI_CLOSED) {
+        *stat = (__wasi_filestat_t){.filetype = __WASI_FILETYPE_CHARACTER_DEVICE, .nlink = 1};
+        return OK;
+    }
     place_t at;
     wasi_result_t result = place(fd, path, length, &at);
     if (result != OK)
