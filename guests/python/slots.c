@@ -1,10 +1,12 @@
-/* Wraps a few slots of CPython's types, for two reasons.
+/* Wraps a few slots of CPython's types, for three reasons.
 
    Recursion in C that CPython does not count: the hash of nested tuples, and iterators over iterators. Each level takes
    some of the native stack, and running out of that kills the kernel. Here they end with a `RecursionError`.
 
    Loops in C that ask nobody whether they must stop: `sum(range(10 ** 12))`, `any(iter(int, 1))`. The iterators that can
-   go on for ever ask instead. A `for` loop over a range does not come here. */
+   go on for ever ask instead. A `for` loop over a range does not come here.
+
+   Recursion in C that CPython counts for more than it takes: a cached function that calls itself. */
 #include "shim.h"
 
 #include "pycore_emscripten_signal.h"
@@ -60,6 +62,53 @@ DEFINE_ENDLESS(, range)
 DEFINE_ENDLESS(, long_range)
 DEFINE_ENDLESS(, callable)
 
+/* A call of a cached function in Python is counted three times: as a call, and twice by the loop that runs it. All of that takes no
+   more of the stack than one count stands for. */
+#define CACHED_CALL_SURPLUS 2
+
+/* What `functools` keeps of a cached function, as far as it is read here. */
+typedef struct {
+    PyObject_HEAD
+    void *previous, *next;
+    Py_hash_t hash;
+    PyObject *key, *result;
+    void *wrapper;
+    int is_typed;
+    PyObject *cache;
+    Py_ssize_t hits;
+    PyObject *function;
+} CachedFunction;
+
+static ternaryfunc call_of_cached;
+
+static PyObject *counted_cached_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    if (!PyFunction_Check(((CachedFunction *)self)->function)) {
+        return call_of_cached(self, args, kwargs);
+    }
+    PyThreadState *thread = PyThreadState_Get();
+    thread->c_recursion_remaining += CACHED_CALL_SURPLUS;
+    PyObject *result = call_of_cached(self, args, kwargs);
+    thread->c_recursion_remaining -= CACHED_CALL_SURPLUS;
+    return result;
+}
+
+static int replace_cached_call(void) {
+    PyObject *module = PyImport_ImportModule("functools");
+    PyObject *type = module != NULL ? PyObject_GetAttrString(module, "_lru_cache_wrapper") : NULL;
+    Py_XDECREF(module);
+    /* One that is made of a known function tells whether its fields are where they are read. */
+    PyObject *cached = type != NULL ? PyObject_CallFunction(type, "OOOO", type, Py_None, Py_False, type) : NULL;
+    if (cached == NULL || ((CachedFunction *)cached)->function != type) {
+        return -1;
+    }
+    Py_DECREF(cached);
+    call_of_cached = ((PyTypeObject *)type)->tp_call;
+    ((PyTypeObject *)type)->tp_call = counted_cached_call;
+    /* As below, its module keeps it. */
+    Py_DECREF(type);
+    return 0;
+}
+
 static int replace_next(const char *module_name, const char *name, iternextfunc *original, iternextfunc counted) {
     PyObject *module = PyImport_ImportModule(module_name);
     PyObject *type = module != NULL ? PyObject_GetAttrString(module, name) : NULL;
@@ -91,5 +140,5 @@ int cellar_wrap_slots(void) {
     REPLACE_SLOT(PyRangeIter_Type, range)
     REPLACE_SLOT(PyLongRangeIter_Type, long_range)
     REPLACE_SLOT(PyCallIter_Type, callable)
-    return 0;
+    return replace_cached_call();
 }
