@@ -10,7 +10,9 @@ import asyncio.events
 import asyncio.runners
 import asyncio.selector_events
 import asyncio.tasks
+import contextlib
 import heapq
+import os
 import selectors
 import socket
 import time
@@ -49,6 +51,31 @@ _Base = asyncio.selector_events.BaseSelectorEventLoop
 _Selector = sockets.make_selector(selectors._BaseSelectorImpl)
 
 
+class _UnixServer(asyncio.base_events.Server):
+    """A server with a name among the files, which is gone with it."""
+
+    _place = None
+
+    def close(self):
+        super().close()
+        place, self._place = self._place, None
+        if place is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+
+
+def _unix_socket(path, sock):
+    """The socket that is asked for: a new one for a path, or the one that was given."""
+    if (path is None) == (sock is None):
+        raise ValueError("path and sock can not be specified at the same time" if sock else "no path and sock were specified")
+    if sock is None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    elif sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
+        raise ValueError(f"A UNIX Domain Stream Socket was expected, got {sock!r}")
+    sock.setblocking(False)
+    return sock
+
+
 def _watching(kind):
     """Makes a class of loops watch the sockets of this kernel, and no others.
 
@@ -73,7 +100,32 @@ def _watching(kind):
     async def getnameinfo(_self, sockaddr, flags=0):
         return socket.getnameinfo(sockaddr, flags)
 
+    async def create_unix_connection(self, protocol_factory, path=None, *, sock=None, ssl=None, server_hostname=None, **_timeouts):
+        sock = _unix_socket(path, sock)
+        try:
+            if path is not None:
+                await self.sock_connect(sock, os.fspath(path))
+            return await self._create_connection_transport(sock, protocol_factory, ssl, server_hostname)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def create_unix_server(self, protocol_factory, path=None, *, sock=None, backlog=100, start_serving=True, cleanup_socket=True, **_tls):
+        sock = _unix_socket(path, sock)
+        if path is not None:
+            try:
+                sock.bind(os.fspath(path))
+            except BaseException:
+                sock.close()
+                raise
+        server = _UnixServer(self, [sock], protocol_factory, None, backlog, None, None)
+        server._place = os.path.abspath(sock.getsockname()) if cleanup_socket else None
+        if start_serving:
+            await server.start_serving()
+        return server
+
     kind.__init__, kind.getaddrinfo, kind.getnameinfo = init, getaddrinfo, getnameinfo
+    kind.create_unix_connection, kind.create_unix_server = create_unix_connection, create_unix_server
     kind._make_self_pipe, kind._close_self_pipe, kind._write_to_self = make_self_pipe, close_self_pipe, write_to_self
     return kind
 
