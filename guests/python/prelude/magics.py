@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+import types
 
 import _cellar
 from _cellar_prelude import processes, program, shell
@@ -99,7 +100,8 @@ def _call(line):
     if match["sign"] != "%":
         return f"{indent}{target}{_CALL}({'!!' if target or match['sign'] == '!!' else '!'!r}, {text!r})"
     name, _, rest = text.partition(" ")
-    if name not in LINE_MAGICS:
+    # The cell may make one of this name before the line is reached.
+    if name not in LINE_MAGICS and not name.isidentifier():
         return None
     return f"{indent}{target}{_CALL}({'%' + name!r}, {rest.strip()!r})"
 
@@ -139,6 +141,7 @@ def begin(names, run_source):
     """Says where magics look names up, and how they run code."""
     _run_source[:] = [names, run_source]
     setattr(builtins, _CALL, magic)
+    install()
     builtins.get_ipython = get_ipython
 
 
@@ -149,6 +152,10 @@ def end(cell):
         action()
 
 
+class UsageError(Exception):
+    """A magic that is not there, or is asked for what it does not do."""
+
+
 def magic(name, text, body=None):
     """Runs a magic or a shell line; called by what `translate` makes."""
     if name in ("!", "!!"):
@@ -157,6 +164,8 @@ def magic(name, text, body=None):
         return program.main()
     if name.startswith("%%"):
         return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
+    if name[1:] not in LINE_MAGICS:
+        raise UsageError(f"there is no magic `{name}`; there are {', '.join(sorted(LINE_MAGICS))}")
     return LINE_MAGICS[name[1:]](_filled(text))
 
 
@@ -199,8 +208,23 @@ def _shell(text, keeps):
 
 
 def _bash(text, body):
-    status = shell.run_shell(["-c", body], io.StringIO(), sys.stdout, sys.stderr)
-    _run_source[0]["_exit_code"] = status
+    _script(f"bash {text}", body)
+
+
+def _script(text, body):
+    """Runs the body by the program that `text` begins with; `--out` and `--err` name what its output is bound to."""
+    words, bound, streams = text.split(), {}, {"out": sys.stdout, "err": sys.stderr}
+    for option in ("out", "err"):
+        if f"--{option}" in words[:-1]:
+            at = words.index(f"--{option}")
+            bound[words[at + 1]] = streams[option] = io.StringIO()
+            del words[at : at + 2]
+    arguments = [word for word in words if word not in ("--no-raise-error", "--bg")]
+    if arguments[:1] in (["bash"], ["sh"], []):
+        status = shell.run_shell([*arguments[1:], "-c", body], io.StringIO(), streams["out"], streams["err"])
+    else:
+        status = shell.run(" ".join(arguments), streams["out"], streams["err"], io.StringIO(body))
+    _run_source[0].update({name: stream.getvalue() for name, stream in bound.items()}, _exit_code=status)
     if status and "--no-raise-error" not in text.split():
         import subprocess
 
@@ -571,7 +595,7 @@ _CELL_MAGICS = {
     "prun": _prun,
     "python": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
     "python3": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
-    "script": _bash,
+    "script": _script,
     "sh": _bash,
     "svg": _shown("SVG"),
     "system": _bash,
@@ -617,6 +641,14 @@ class Shell:
             raise ValueError(f"there is no magic `{name}`; there are {', '.join(sorted(known))}")
         return known[name]
 
+    def register_magic_function(self, func, magic_kind="line", magic_name=None):
+        """Makes a function a magic."""
+        register(func, magic_kind, magic_name)
+
+    def register_magics(self, *sources):
+        """Makes the marked methods of classes magics."""
+        register_magics(*sources)
+
     def system(self, line):
         """Runs a shell line."""
         _shell(line, False)
@@ -646,7 +678,71 @@ class Shell:
         return "<the shell of this kernel>"
 
 
-for each in (Shell, Lines, TimeitResult):
+# --- Magics that cells make
+
+
+def register(function, kind="line", name=None):
+    """Makes a function a magic: of lines, of cells, or of both."""
+    name = name or function.__name__
+    if kind in ("line", "line_cell"):
+        LINE_MAGICS[name] = function
+    if kind in ("cell", "line_cell"):
+        _CELL_MAGICS[name] = function
+    return function
+
+
+def registers(kind):
+    """The decorator that makes functions magics of a kind, with or without a name given."""
+
+    def decorate(target):
+        return register(target, kind) if callable(target) else lambda function: register(function, kind, target)
+
+    return decorate
+
+
+def marks(kind):
+    """The decorator of methods of a class of magics."""
+
+    def marked(function, name):
+        function._cellar_magic = (kind, name or function.__name__)
+        return function
+
+    def decorate(target=None):
+        return marked(target, None) if callable(target) else lambda function: marked(function, target)
+
+    return decorate
+
+
+class Magics:
+    """What classes of magics are made from."""
+
+    def __init__(self, shell=None, **_options):
+        self.shell = shell
+
+
+def register_magics(*sources):
+    """Makes the marked methods of classes magics."""
+    for source in sources:
+        instance = source(_shell_object) if isinstance(source, type) else source
+        for member in dir(instance):
+            kind, name = getattr(getattr(instance, member, None), "_cellar_magic", (None, None))
+            if kind is not None:
+                register(getattr(instance, member), kind, name)
+
+
+def install():
+    """Makes `IPython.core.magic`, by which cells make magics of their own."""
+    module = types.ModuleType("IPython.core.magic", "A part of IPython: magics that cells make.")
+    module.Magics, module.magics_class, module.UsageError = Magics, lambda kind: kind, UsageError
+    for kind in ("line", "cell", "line_cell"):
+        setattr(module, f"register_{kind}_magic", registers(kind))
+        setattr(module, f"{kind}_magic", marks(kind))
+    module.needs_local_scope = module.no_var_expand = lambda function: function
+    sys.modules[module.__name__] = module
+    sys.modules["IPython.core"].magic = module
+
+
+for each in (Shell, Lines, TimeitResult, Magics, UsageError):
     each.__module__ = "builtins"
 
 _shell_object = Shell()
