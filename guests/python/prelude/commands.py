@@ -69,7 +69,7 @@ def _texts(operands, stdin):
         if name == "-":
             yield name, stdin.read()
         else:
-            with open(name, encoding="utf-8", errors="replace") as file:
+            with open(name, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 yield name, file.read()
 
 

@@ -116,6 +116,8 @@ def reseed(seed):
 def configure(seed, environment, folder, packages, granted):
     """Makes the kernel belong to a session. What is as it was baked is not written: the pages it lies on stay shared."""
     environment.setdefault("HOME", folder)
+    # Nothing is looked for there; programs take it for granted that it is set.
+    environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     if os.environ._data != {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}:
         os.environ.clear()
         os.environ.update(environment)

@@ -388,7 +388,7 @@ def install(table, options_of, texts_of, failed):
         options, operands = options_of(arguments, "a")
         text = stdin.read()
         for name in operands:
-            with open(name, "a" if "a" in options else "w", encoding="utf-8") as file:
+            with open(name, "a" if "a" in options else "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(text)
         out.write(text)
 
@@ -433,16 +433,16 @@ def install(table, options_of, texts_of, failed):
     def digest(name):
         def run(arguments, stdin, out, _err):
             for each in options_of(arguments, "b")[1] or ["-"]:
-                data = stdin.read().encode() if each == "-" else _bytes(each)
+                data = stdin.read().encode("utf-8", "surrogateescape") if each == "-" else _bytes(each)
                 out.write(f"{hashlib.new(name, data).hexdigest()}  {each}\n")
 
         return run
 
     def base(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "di", "w")
-        data = stdin.read().encode() if not operands or operands[0] == "-" else _bytes(operands[0])
+        data = stdin.read().encode("utf-8", "surrogateescape") if not operands or operands[0] == "-" else _bytes(operands[0])
         if "d" in options or "decode" in options:
-            out.write(base64.b64decode(data).decode("utf-8", "replace"))
+            out.write(base64.b64decode(data).decode("utf-8", "surrogateescape"))
             return
         text, width = base64.b64encode(data).decode(), int(options.get("w", 76))
         out.write("".join(f"{text[at : at + width]}\n" for at in range(0, len(text), width)) if width else text)

@@ -195,7 +195,7 @@ def install(table, options_of, failed):
                 with open(operands[1], "wb") as target:
                     target.write(data)
             else:
-                out.write(data.decode("utf-8", "replace"))
+                out.write(data.decode("utf-8", "surrogateescape"))
             return
         data = _read(operands[0] if operands else "-", stdin)
         start = _number(options.get("s", "0"))

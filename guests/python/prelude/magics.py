@@ -197,13 +197,32 @@ class Lines(list):
         return " ".join(self)
 
 
+def _readable(text):
+    """The text with a sign for each byte that was no text."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+class _Shown:
+    """A stream of the cell's, for what commands print: bytes that are no text are shown as one sign each."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        """Writes text."""
+        return self._stream.write(text if text.isascii() else _readable(text))
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
 def _shell(text, keeps):
     text = _filled(text)
     if keeps:
-        status, out = shell.capture(text, sys.stderr)
+        status, out = shell.capture(text, _Shown(sys.stderr))
         _run_source[0]["_exit_code"] = status
-        return Lines(out.splitlines())
-    _run_source[0]["_exit_code"] = shell.run_apart(text, sys.stdout, sys.stderr)
+        return Lines(_readable(out).splitlines())
+    _run_source[0]["_exit_code"] = shell.run_apart(text, _Shown(sys.stdout), _Shown(sys.stderr))
     return None
 
 
@@ -213,7 +232,7 @@ def _bash(text, body):
 
 def _script(text, body):
     """Runs the body by the program that `text` begins with; `--out` and `--err` name what its output is bound to."""
-    words, bound, streams = text.split(), {}, {"out": sys.stdout, "err": sys.stderr}
+    words, bound, streams = text.split(), {}, {"out": _Shown(sys.stdout), "err": _Shown(sys.stderr)}
     for option in ("out", "err"):
         if f"--{option}" in words[:-1]:
             at = words.index(f"--{option}")

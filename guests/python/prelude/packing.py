@@ -93,7 +93,7 @@ def _fetched(url, given, headers, data, flags, out, err):
             with open(place, "wb") as file:
                 file.write(content)
         elif not is_head:
-            out.write(content.decode("utf-8", "replace"))
+            out.write(content.decode("utf-8", "surrogateescape"))
         if "w" in given:
             said = {"http_code": answer.status, "response_code": answer.status, "size_download": len(content), "content_type": answer.headers.get("Content-Type", "")}
             text = given["w"]
@@ -177,7 +177,7 @@ def install(table, options_of, failed):
                     out.write(f"{row.file_size:9}  {when}   {row.filename}\n")
                 out.write(f"---------                     -------\n{sum(row.file_size for row in rows):9}                     {len(rows)} file{'s' * (len(rows) != 1)}\n")
             elif "p" in options:
-                out.write("".join(archive.read(name).decode("utf-8", "replace") for name in names))
+                out.write("".join(archive.read(name).decode("utf-8", "surrogateescape") for name in names))
             else:
                 archive.extractall(options.get("d", "."), names)
                 out.write("" if "q" in options else f"Archive:  {operands[0]}\n" + "".join(f"  inflating: {name}\n" for name in names))
@@ -192,7 +192,7 @@ def install(table, options_of, failed):
                     raise failed(f"{name}: unknown suffix -- ignored")
                 data = module.decompress(_read(name)) if unpacks else module.compress(_read(name))
                 if "c" in options:
-                    out.write(data.decode("utf-8", "replace"))
+                    out.write(data.decode("utf-8", "surrogateescape"))
                     continue
                 with open(target, "wb") as file:
                     shutil.copyfileobj(io.BytesIO(data), file)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -37,6 +38,8 @@ _KILLED, _TERMINATED = 9, 15
 _last = [0]
 # Those that run, by their numbers.
 _running = {}
+
+_own_which = shutil.which
 
 
 # --- What to run
@@ -237,7 +240,7 @@ def run_in_line(arguments, stdin, out, err):
     running.wait()
     status, output, _ = running.result()
     for stream, text in output:
-        (out if stream == 1 else err).write(bytes_of(text).decode("utf-8", "replace"))
+        (out if stream == 1 else err).write(bytes_of(text).decode("utf-8", "surrogateescape"))
     return status if status >= 0 else 128 - status
 
 
@@ -318,6 +321,16 @@ def _waitstatus_to_exitcode(status):
     return -signal_number if signal_number else status >> 8 & 0xFF
 
 
+def _which(cmd, mode=os.F_OK | os.X_OK, path=None):
+    """Where a program is: those that there are lie nowhere among the files."""
+    found = _own_which(cmd, mode, path)
+    name = os.fsdecode(cmd)
+    if found is None and path is None and "/" not in name and kind_of(name) is not None:
+        place = PYTHON if name in ("python", "python3") else f"/usr/bin/{name}"
+        return os.fsencode(place) if isinstance(cmd, bytes) else place
+    return found
+
+
 def install():
     """Makes the library start processes as they are here."""
     import codecs
@@ -333,6 +346,9 @@ def install():
     for name, function in own.items():
         function.__name__ = function.__qualname__ = name
         function.__module__ = "os"
+    _which.__name__ = _which.__qualname__ = "which"
+    _which.__module__ = "shutil"
+    shutil.which = _which
     popen.install()
     asyncprocesses.install()
     pooling.install()

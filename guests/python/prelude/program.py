@@ -10,6 +10,7 @@ import codecs
 import io
 import json
 import os
+import re
 import runpy
 import sys
 import threading
@@ -59,10 +60,28 @@ def _run(order):
     if "more" in order:
         return _ended(lambda: MORE[order["more"]["kind"]](order["more"]))
     if order["program"] == "shell":
-        return _ended(lambda: shell.run_shell(arguments[1:], sys.stdin, sys.stdout, sys.stderr))
+        return _ended(lambda: shell.run_shell(arguments[1:], sys.stdin, _Exact(sys.stdout), _Exact(sys.stderr)))
     if order["program"] == "command":
-        return commands.run_words(arguments, sys.stdin, sys.stdout, sys.stderr)
+        return commands.run_words(arguments, sys.stdin, _Exact(sys.stdout), _Exact(sys.stderr))
     return _ended(lambda: _python(arguments[1:]))
+
+
+class _Exact:
+    """Standard output or error for commands, which print bytes that need be no text."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        """Writes text, and the bytes that surrogates in it stand for."""
+        if text.isascii() or not re.search("[\udc80-\udcff]", text):
+            return self._stream.write(text)
+        self._stream.flush()
+        self._stream.buffer.write(text.encode("utf-8", "surrogateescape"))
+        return len(text)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
 
 
 def _ended(run):

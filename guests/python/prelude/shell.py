@@ -413,7 +413,7 @@ class Shell(Variables):
                 continue
             mode = "r" if kind == "<" else "a" if kind.endswith(">>") else "r+" if kind == "<>" else "w"
             known = {"/dev/stdout": streams.out, "/dev/stderr": streams.err, "/dev/stdin": streams.stdin}.get(name)
-            file = known or (io.StringIO() if name == "/dev/null" else open(name, mode, 1, encoding="utf-8", errors="replace"))
+            file = known or (io.StringIO() if name == "/dev/null" else open(name, mode, 1, encoding="utf-8", errors="surrogateescape", newline=""))
             if known is None:
                 files.append(file)
             if kind.startswith("&") or (kind == ">&" and not number):
