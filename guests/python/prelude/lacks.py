@@ -50,7 +50,7 @@ _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 _OF_DATA = {
     "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz", "anyio", "bs4", "certifi", "html5lib", "httpx",
     "idna", "jinja2", "jsonschema", "markdown", "matplotlib", "mpmath", "networkx", "patsy", "PIL", "plotly", "pygments",
-    "requests", "rich", "seaborn", "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
+    "pytest", "requests", "rich", "seaborn", "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
 }
 _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
