@@ -544,7 +544,7 @@ def _write_file(text, body):
     existed = os.path.exists(name)
     with open(os.path.expanduser(name), "a" if "-a" in words else "w", encoding="utf-8") as file:
         file.write(body if body.endswith("\n") or not body else body + "\n")
-    print(f"{'Appending to' if '-a' in words else 'Overwriting' if existed else 'Writing'} {name}")
+    print(f"{'Writing' if not existed else 'Appending to' if '-a' in words else 'Overwriting'} {name}")
 
 
 def _shown(name):
