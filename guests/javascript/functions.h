@@ -7,6 +7,7 @@
 
 void add_bridge_functions(JSContext *ctx, JSValueConst host);
 void add_detail_functions(JSContext *ctx, JSValueConst host);
+void add_compression_functions(JSContext *ctx, JSValueConst host);
 void add_digest_functions(JSContext *ctx, JSValueConst host);
 void add_encoding_functions(JSContext *ctx, JSValueConst host);
 void add_file_functions(JSContext *ctx, JSValueConst host);
@@ -17,6 +18,7 @@ void add_module_functions(JSContext *ctx, JSValueConst host);
 void add_output_functions(JSContext *ctx, JSValueConst host);
 void add_posix_functions(JSContext *ctx, JSValueConst host);
 void add_realm_functions(JSContext *ctx, JSValueConst host);
+void add_sqlite_functions(JSContext *ctx, JSValueConst host);
 void add_timer_functions(JSContext *ctx, JSValueConst host);
 void add_url_functions(JSContext *ctx, JSValueConst host);
 

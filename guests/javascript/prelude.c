@@ -82,6 +82,7 @@ void load_prelude(JSContext *ctx) {
     add_file_functions(ctx, host);
     add_posix_functions(ctx, host);
     add_host_functions(ctx, host);
+    add_compression_functions(ctx, host);
     add_detail_functions(ctx, host);
     add_digest_functions(ctx, host);
     add_encoding_functions(ctx, host);
@@ -90,6 +91,7 @@ void load_prelude(JSContext *ctx) {
     add_lookup_functions(ctx, host);
     add_module_functions(ctx, host);
     add_realm_functions(ctx, host);
+    add_sqlite_functions(ctx, host);
     add_timer_functions(ctx, host);
     for (size_t i = 0; i < sizeof prelude_texts / sizeof *prelude_texts; i++) {
         char name[64];

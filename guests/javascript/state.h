@@ -7,7 +7,8 @@
 //   convert, sources, reserve
 //               values to and from the ABI; the sources of recent cells; memory that is kept aside
 //   engine      QuickJS, and what needs to see its inside: details, stacks, lists, modules, realms
-//   functions   what the prelude may call: bridges, digests, encodings, files, host, libraries, lookup, output, posix, timers, urls
+//   functions   what the prelude may call: bridges, compression, digests, encodings, files, host, libraries, lookup, output, posix,
+//               sqlite, timers, urls
 //   prelude     the prelude's files, embedded and run
 //   cells       cells from start to end; rejections
 //   shim, introspection

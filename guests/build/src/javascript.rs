@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::c_libraries;
 use crate::cache::Bench;
 use crate::deno;
 use crate::guest::{Built, Guest};
@@ -88,6 +89,7 @@ pub(crate) fn inputs(workshop: &Workshop, inputs: &mut Inputs) -> Result<()> {
     QUICKJS.record(inputs);
     ADA.record(inputs);
     deno::record(inputs);
+    inputs.value("libraries in C", c_libraries::inputs(workshop)?.digest());
     inputs.tree("guests/javascript", &workshop.root.join("guests/javascript"))?;
     Ok(())
 }
@@ -111,6 +113,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
     let added = additions.map_or_else(|| folder.join("prelude"), Path::to_owned).join("additions.js");
     let ada = workshop.crate_source(&ADA)?.join("deps");
     let foreign: Vec<_> = QUICKJS_FILES.iter().map(|name| patched.join(name)).collect();
+    let c_libraries = c_libraries::archives(workshop)?;
     let profile = Profile { path: train(workshop, &folder, &patched, &foreign)?, files: PROFILED };
     fs::write(bench.out.join("NOTICE"), format!("{}{}", libraries.notice, deno::NOTICE))?;
     let module = Module {
@@ -118,6 +121,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "engine.c",
             "bridges.c",
             "cells.c",
+            "compression.c",
             "convert.c",
             "digests.c",
             "encodings.c",
@@ -134,6 +138,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
             "reserve.c",
             "shim.c",
             "sources.c",
+            "sqlite.c",
             "state.c",
             "timers.c",
             "urls.c",
@@ -144,7 +149,9 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
         .collect(),
         foreign,
         foreign_cpp: vec![(ada.join("ada.cpp"), ADA_FLAGS)],
-        includes: vec![folder, patched, ada],
+        includes: [folder, patched, ada].into_iter().chain(c_libraries.includes).collect(),
+        objects: c_libraries.files,
+        link_flags: vec!["-lwasi-emulated-getpid".to_owned()],
         flags: vec![format!("-DADDITIONS=\"{}\"", added.display())],
         profile: Some(profile),
         stack_bytes: STACK_BYTES,

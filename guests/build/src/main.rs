@@ -4,6 +4,7 @@
 //! result is `target/guests/<name>/` with `guest.wasm` and `manifest.json`; baking and precompiling are the engine's.
 //! To read the code, start with [`guest::Guest`].
 
+mod c_libraries;
 mod cache;
 mod component;
 mod debian;

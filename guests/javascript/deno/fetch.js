@@ -6,6 +6,7 @@ const { InnerBody } = require("deno/deno_fetch/22_body.js");
 const { blobFromObjectUrl } = require("deno/deno_web/09_file.js");
 const STATUS_CODES = require("deno/status_codes.js");
 const percent = require("deno/percent.js");
+const { Coder, finishOf } = require("deno/coders.js");
 
 const NO_BODY = [101, 103, 204, 205, 304];
 const REDIRECTS = [301, 302, 303, 307, 308];
@@ -18,23 +19,17 @@ const failed = (cause) => new TypeError(`fetch failed: ${cause.message}`, { caus
 
 // No grant lets an answer be larger than it comes; unpacked it must not be, either.
 const UNPACKED_BYTES_MAX = 64 << 20;
-// What is unpacked at a time: deflate makes up to 1032 times as much of it.
-const PIECE_BYTES = 16 << 10;
-
 // What undoes each coding of a body.
-const CODINGS = { gzip: "Gunzip", "x-gzip": "Gunzip", deflate: "Unzlib" };
+const CODINGS = { gzip: "Gunzip", "x-gzip": "Gunzip", deflate: "Inflate", br: "BrotliDecompress" };
 
 function inflated(name, bytes) {
   const pieces = [];
   let size = 0;
-  const coder = new (kit.library("compression")[name])((piece) => {
+  new Coder(name).push(bytes, finishOf(name), (piece) => {
     pieces.push(piece);
     size += piece.length;
-  });
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    coder.push(bytes.subarray(at, at + PIECE_BYTES), at + PIECE_BYTES >= bytes.length);
     if (size > UNPACKED_BYTES_MAX) throw new RangeError(`the body has ${bytes.length} bytes, and unpacked more than ${UNPACKED_BYTES_MAX}`);
-  }
+  });
   const whole = new Uint8Array(size);
   pieces.reduce((place, piece) => (whole.set(piece, place), place + piece.length), 0);
   return whole;

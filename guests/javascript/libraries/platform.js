@@ -62,6 +62,7 @@ const parts = {
   "node:_stream_readable": () => common(require("deno/deno_node/internal/streams/readable.js")),
   "node:_stream_transform": () => common(require("deno/deno_node/internal/streams/transform.js")),
   "node:_stream_writable": () => common(require("deno/deno_node/internal/streams/writable.js")),
+  "node:sqlite": () => require("deno/sqlite.js"),
   "node:stream": () => common(require("deno/deno_node/stream.ts")),
   "node:stream/consumers": () => common(require("deno/deno_node/stream/consumers.js")),
   "node:stream/promises": () => common(require("deno/deno_node/stream/promises.js")),
@@ -82,7 +83,7 @@ const parts = {
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
   "absent", "compression", "messages", "program", "stdin", "stdio", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
-  "node:readline", "node:readline/promises", "node:test", "node:vm", "node:zlib",
+  "node:readline", "node:readline/promises", "node:sqlite", "node:test", "node:vm", "node:zlib",
 ];
 
 parts.preload = () => {

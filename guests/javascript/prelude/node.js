@@ -18,7 +18,7 @@
     "inspector/promises", "net", "repl", "tls", "trace_events", "v8", "wasi", "worker_threads",
   ];
   for (const name of ABSENT) builtin(name, () => platform("absent")[name]());
-  builtin("test", () => platform("node:test"), { schemeOnly: true });
+  for (const name of ["sqlite", "test"]) builtin(name, () => platform(`node:${name}`), { schemeOnly: true });
   // What processes run; no module of Node's.
   builtin("cellar", () => platform("program"), { schemeOnly: true, isHidden: true });
 

@@ -1,2 +1,0 @@
-// Brotli, unpacked.
-export { decompress } from "brotli/decompress";
