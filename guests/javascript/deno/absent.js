@@ -1,17 +1,8 @@
 // Modules of Node's that a sandbox cannot have. Programs and packages often import them and never use them, so each is
 // there with its names; what is called or constructed says why it cannot be, and what to use instead.
 const { EventEmitter } = kit.requireBuiltin("events");
+const { isIP } = require("deno/addresses.js");
 const { ASK, ENGINE, NETWORK, PROCESSES, SERVER, THREADS, hollow, refusing } = require("deno/refusing.js");
-
-// ---- Addresses need no network to be told apart.
-
-const V4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.|$)){4}$/;
-const isIPv4 = (text) => V4.test(String(text)) && !String(text).endsWith(".");
-const isIPv6 = (text) => {
-  const [, address] = /^([\da-f:.]*:[\da-f:.]*)(?:%[\da-z.:-]+)?$/i.exec(String(text)) ?? [];
-  return address !== undefined && host.parseUrl(`http://[${address}]/`, undefined, new Uint32Array(8)) !== undefined;
-};
-const isIP = (text) => (isIPv4(text) ? 4 : isIPv6(text) ? 6 : 0);
 
 function getHeapStatistics() {
   const bytes = host.memoryBytes();
@@ -36,7 +27,24 @@ function workerThreads() {
 
 const LOOKUPS = "lookup lookupService resolve resolve4 resolve6 resolveAny resolveCaa resolveCname resolveMx resolveNaptr resolveNs resolvePtr " +
   "resolveSoa resolveSrv resolveTxt reverse setServers Resolver";
+// Names of this machine, and addresses, need no network.
+function lookupLocal(module, hostname, options) {
+  const family = isIP(hostname) || (hostname === "localhost" ? 4 : 0);
+  if (family === 0) throw kit.unsupported(`${module}.lookup`, NETWORK);
+  const found = { address: hostname === "localhost" ? "127.0.0.1" : hostname, family };
+  return options?.all ? [found] : found;
+}
+const lookups = {
+  dns: (hostname, options, callback = options) => {
+    const given = typeof options === "function" ? undefined : options;
+    const found = lookupLocal("dns", hostname, given);
+    process.nextTick(() => (given?.all ? callback(null, found) : callback(null, found.address, found.family)));
+  },
+  "dns.promises": async (hostname, options) => lookupLocal("dns.promises", hostname, options),
+};
+
 const dns = (module) => hollow(module, NETWORK, LOOKUPS, {
+  lookup: lookups[module],
   ADDRCONFIG: 32, ALL: 16, V4MAPPED: 8, NOTFOUND: "ENOTFOUND", NODATA: "ENODATA", SERVFAIL: "ESERVFAIL", TIMEOUT: "ETIMEOUT",
   getServers: () => [], getDefaultResultOrder: () => "verbatim", setDefaultResultOrder() {},
 });
@@ -54,19 +62,15 @@ module.exports = {
   }),
   inspector: () => hollow("inspector", ENGINE, "Session open waitForDebugger", { close() {}, url: () => undefined, console: globalThis.console }),
   "inspector/promises": () => kit.requireBuiltin("inspector"),
-  net: () => hollow("net", NETWORK, "BlockList Socket SocketAddress Stream connect createConnection", {
-    ...hollow("net", SERVER, "Server createServer"), isIP, isIPv4, isIPv6,
-    getDefaultAutoSelectFamily: () => true, setDefaultAutoSelectFamily() {},
-  }),
   repl: () => hollow("repl", ASK, "REPLServer Recoverable start writer", { builtinModules: kit.builtinNames() }),
   tls: () => hollow("tls", NETWORK, "SecureContext TLSSocket checkServerIdentity connect createSecureContext createSecurePair", {
     ...hollow("tls", SERVER, "Server createServer"), DEFAULT_MIN_VERSION: "TLSv1.2", DEFAULT_MAX_VERSION: "TLSv1.3", rootCertificates: [],
     getCiphers: () => [],
   }),
   trace_events: () => hollow("trace_events", ENGINE, "createTracing", { getEnabledCategories: () => undefined }),
-  v8: () => hollow("v8", ENGINE, "DefaultDeserializer DefaultSerializer Deserializer GCProfiler Serializer cachedDataVersionTag deserialize " +
-    "getHeapCodeStatistics getHeapSnapshot getHeapSpaceStatistics queryObjects serialize setHeapSnapshotNearHeapLimit " +
-    "stopCoverage takeCoverage writeHeapSnapshot", { setFlagsFromString() {}, getHeapStatistics }),
-  wasi: () => hollow("wasi", "WebAssembly cannot be run inside this sandbox", "WASI"),
+  v8: () => hollow("v8", ENGINE, "DefaultDeserializer DefaultSerializer Deserializer GCProfiler Serializer cachedDataVersionTag " +
+    "getHeapCodeStatistics getHeapSnapshot getHeapSpaceStatistics queryObjects setHeapSnapshotNearHeapLimit " +
+    "stopCoverage takeCoverage writeHeapSnapshot", { setFlagsFromString() {}, getHeapStatistics, ...require("deno/v8_values.js") }),
+  wasi: () => hollow("wasi", "WebAssembly has no folders and no streams here; give its imports functions of your own", "WASI"),
   worker_threads: workerThreads,
 };

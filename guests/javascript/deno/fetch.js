@@ -6,7 +6,9 @@ const { InnerBody } = require("deno/deno_fetch/22_body.js");
 const { blobFromObjectUrl } = require("deno/deno_web/09_file.js");
 const STATUS_CODES = require("deno/status_codes.js");
 const percent = require("deno/percent.js");
-const { Coder, finishOf } = require("deno/coders.js");
+const { isLocal } = require("deno/ports.js");
+const { ReadableStream, TransformStream } = require("deno/deno_web/06_streams.js");
+const { Coder, NO_FLUSH, finishOf } = require("deno/coders.js");
 
 const NO_BODY = [101, 103, 204, 205, 304];
 const REDIRECTS = [301, 302, 303, 307, 308];
@@ -15,7 +17,8 @@ const REDIRECTS_MAX = 20;
 const OF_BODY = ["content-encoding", "content-language", "content-length", "content-location", "content-type"];
 const OF_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 
-const failed = (cause) => new TypeError(`fetch failed: ${cause.message}`, { cause });
+// What the host says is in the message, since it is what is to be done; else the words are Node's.
+const failed = (cause) => new TypeError(cause.code?.startsWith("ECONN") ? "fetch failed" : `fetch failed: ${cause.message}`, { cause });
 
 // No grant lets an answer be larger than it comes; unpacked it must not be, either.
 const UNPACKED_BYTES_MAX = 64 << 20;
@@ -35,14 +38,18 @@ function inflated(name, bytes) {
   return whole;
 }
 
-// A body without the codings that its headers name, the last first; one that is not known stays. Servers are not asked to
-// pack what they send: some do it unasked.
+// What undoes the codings that headers name, the last first, up to one that is not known. Servers are not asked to pack what
+// they send: some do it unasked.
+function decodersOf(headers) {
+  const at = headers.findIndex((text, i) => i % 2 === 0 && text.toLowerCase() === "content-encoding");
+  if (at < 0) return [];
+  const names = headers[at + 1].toLowerCase().split(",").reverse().map((coding) => CODINGS[coding.trim()]);
+  return names.includes(undefined) ? names.slice(0, names.indexOf(undefined)) : names;
+}
+
 function unpacked(headers, bytes) {
-  const at = headers.findIndex((text, i) => i % 2 === 0 && text === "content-encoding");
-  if (at < 0 || bytes.length === 0) return bytes;
-  for (const coding of headers[at + 1].toLowerCase().split(",").reverse()) {
-    const name = CODINGS[coding.trim()];
-    if (name === undefined) return bytes;
+  if (bytes.length === 0) return bytes;
+  for (const name of decodersOf(headers)) {
     try {
       bytes = inflated(name, bytes);
     } catch (error) {
@@ -52,12 +59,47 @@ function unpacked(headers, bytes) {
   return bytes;
 }
 
-// A response with a body that is there already.
-function respond(urls, status, headers, bytes) {
-  const inner = newInnerResponse(status, STATUS_CODES[status] ?? "");
+function unpackedStream(headers, stream) {
+  for (const name of decodersOf(headers)) {
+    const coder = new Coder(name);
+    const push = (bytes, flush, controller) => coder.push(bytes, flush, (piece) => controller.enqueue(piece));
+    stream = stream.pipeThrough(new TransformStream({
+      transform: (piece, controller) => void push(piece, NO_FLUSH, controller),
+      flush: (controller) => void push(new Uint8Array(0), finishOf(name), controller),
+    }));
+  }
+  return stream;
+}
+
+// What a stream of Node's gives, as one of the web; it is given up with the signal.
+function streamOf(readable, signal) {
+  const pieces = readable[Symbol.asyncIterator]();
+  const abort = () => readable.destroy(signal.reason);
+  signal?.addEventListener("abort", abort, { once: true });
+  readable.once("close", () => signal?.removeEventListener("abort", abort));
+  return new ReadableStream({
+    async pull(controller) {
+      let next;
+      try {
+        next = await pieces.next();
+      } catch (error) {
+        return controller.error(signal?.aborted ? signal.reason : new TypeError("terminated", { cause: error }));
+      }
+      if (next.done) controller.close();
+      else controller.enqueue(new Uint8Array(next.value));
+    },
+    cancel: () => void readable.destroy(),
+  }, { highWaterMark: 0 });
+}
+
+// A response with a body that is there already, or comes as a stream.
+function respond(urls, status, headers, bytes, statusText = STATUS_CODES[status] ?? "") {
+  const inner = newInnerResponse(status, statusText);
   inner.urlList = urls;
   for (let i = 0; i < headers.length; i += 2) inner.headerList.push([headers[i], headers[i + 1]]);
-  if (!NO_BODY.includes(status)) {
+  if (bytes instanceof ReadableStream) {
+    inner.body = new InnerBody(bytes);
+  } else if (!NO_BODY.includes(status)) {
     inner.body = new InnerBody({ body: bytes, consumed: false });
     inner.body.length = bytes.length;
     inner.body.source = bytes;
@@ -95,10 +137,12 @@ function unlessAborted(signal, promise, giveUp) {
 }
 
 async function ask(signal, { method, url, headers, body }) {
+  if (isLocal(url.hostname)) require("deno/http_server.js"); // servers of this kernel answer, if there are any
   const { answer, giveUp } = kit.request(method, url.href.split("#", 1)[0], headers.flat(), body);
-  return await unlessAborted(signal, answer.catch((error) => {
+  const found = await unlessAborted(signal, answer.catch((error) => {
     throw failed(error);
   }), giveUp);
+  return { ...found, headers: found.headers.map((text, i) => (i % 2 === 0 ? text.toLowerCase() : text)) };
 }
 
 // The request that a redirect asks for.
@@ -129,9 +173,12 @@ async function fetch(input, init) {
   const urls = [];
   while (true) {
     urls.push(request.url.href);
-    const { status, headers, body } = await ask(signal, request);
+    const { status, statusMessage, headers, body } = await ask(signal, request);
     const at = REDIRECTS.includes(status) ? headers.findIndex((text, i) => i % 2 === 0 && text === "location") : -1;
-    if (at < 0 || given.redirect === "manual") return respond(urls, status, headers, unpacked(headers, body));
+    if (at < 0 || given.redirect === "manual") {
+      if (body instanceof Uint8Array) return respond(urls, status, headers, unpacked(headers, body), statusMessage);
+      return respond(urls, status, headers, unpackedStream(headers, streamOf(body, signal)), statusMessage);
+    }
     if (given.redirect === "error") throw failed(new TypeError("unexpected redirect"));
     if (urls.length > REDIRECTS_MAX) throw failed(new TypeError("redirect count exceeded"));
     request = redirected(request, status, headers[at + 1]);

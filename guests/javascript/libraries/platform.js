@@ -47,6 +47,7 @@ const parts = {
   "node:fs/promises": () => require("deno/node_fs.js").promises,
   "node:http": () => require("deno/http.js").http,
   "node:https": () => require("deno/http.js").https,
+  "node:net": () => require("deno/net.js"),
   "node:os": () => require("deno/os.js"),
   "node:path": () => common(require("deno/deno_node/path/mod.ts")),
   "node:path/posix": () => require("deno/deno_node/path/mod.ts").posix,
@@ -82,7 +83,7 @@ const parts = {
 
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
-  "absent", "compression", "messages", "program", "stdin", "stdio", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:process",
+  "absent", "compression", "messages", "program", "stdin", "stdio", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:net", "node:process",
   "node:readline", "node:readline/promises", "node:sqlite", "node:test", "node:vm", "node:zlib",
 ];
 

@@ -5,7 +5,7 @@
   const { builtin, platform } = kit;
 
   const MODULES = [
-    "_stream_duplex", "_stream_passthrough", "_stream_readable", "_stream_transform", "_stream_writable", "assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "events", "fs", "fs/promises", "http", "https", "os", "path",
+    "_stream_duplex", "_stream_passthrough", "_stream_readable", "_stream_transform", "_stream_writable", "assert", "assert/strict", "async_hooks", "buffer", "child_process", "console", "constants", "crypto", "diagnostics_channel", "events", "fs", "fs/promises", "http", "https", "net", "os", "path",
     "path/posix", "path/win32", "perf_hooks", "process", "punycode", "querystring", "readline", "readline/promises", "stream",
     "stream/consumers", "stream/promises", "stream/web", "string_decoder", "sys", "timers", "timers/promises", "tty",
     "url", "util", "util/types", "vm", "zlib",
@@ -15,7 +15,7 @@
   // Those that need what a sandbox has not: they can be imported, and say why when they are used.
   const ABSENT = [
     "cluster", "dgram", "dns", "dns/promises", "domain", "http2", "inspector",
-    "inspector/promises", "net", "repl", "tls", "trace_events", "v8", "wasi", "worker_threads",
+    "inspector/promises", "repl", "tls", "trace_events", "v8", "wasi", "worker_threads",
   ];
   for (const name of ABSENT) builtin(name, () => platform("absent")[name]());
   for (const name of ["sqlite", "test"]) builtin(name, () => platform(`node:${name}`), { schemeOnly: true });
