@@ -357,9 +357,25 @@ static bool end_by_force(uint32_t id) {
 }
 
 // An exception that nothing in the cell can see any more: of a timer, a microtask, a rejected promise.
-void end_uncaught(uint32_t id, JSValueConst error) {
+void end_uncaught(uint32_t id, JSValueConst error, JSValueConst promise) {
     cell_t *cell = find_cell(id);
     glue_cell = id;
+    JSValueConst arguments[] = {error, promise};
+    JSValue taken = call_hook(ctx, HOOK_UNCAUGHT, 2, arguments);
+    if (JS_IsException(taken)) {
+        // What listened has failed: that ends the cell.
+        if (end_by_force(id))
+            return;
+        JSValue other = JS_GetException(ctx);
+        if (cell != NULL)
+            end_failed(cell, other);
+        JS_FreeValue(ctx, other);
+        return;
+    }
+    bool is_taken = JS_ToBool(ctx, taken);
+    JS_FreeValue(ctx, taken);
+    if (is_taken)
+        return;
     if (cell != NULL) {
         end_failed(cell, error);
         return;
@@ -375,7 +391,7 @@ void end_if_exception(JSValueConst result) {
     if (!JS_IsException(result) || end_by_force(id))
         return;
     JSValue error = JS_GetException(ctx);
-    end_uncaught(id, error);
+    end_uncaught(id, error, JS_UNDEFINED);
     JS_FreeValue(ctx, error);
 }
 

@@ -41,7 +41,8 @@ int must_stop(JSContext *c, void *opaque);
 void end_stopped(cell_t *cell, cellar_kernel_types_stop_reason_t reason, JSValueConst error);
 
 // An exception that nothing in the cell can see any more: of a timer, a microtask, a rejected promise.
-void end_uncaught(uint32_t id, JSValueConst error);
+// What the program listens for does not end it. `promise` is the one that was rejected, or undefined.
+void end_uncaught(uint32_t id, JSValueConst error, JSValueConst promise);
 
 // Ends the current cell when `result` is an exception.
 void end_if_exception(JSValueConst result);

@@ -4,7 +4,7 @@
 static const char *const names[HOOK_COUNT] = {"show", "failure", "settle", "forget", "complain", "variables",
                                               "value", "complete", "inspectAt", "configure", "bind", "importModule",
                                               "fillImportMeta", "preload", "strip", "isComplete",
-                                              "trace", "traced"};
+                                              "trace", "traced", "uncaught"};
 static JSValue hooks[HOOK_COUNT];
 
 const char *take_hooks(JSContext *ctx, JSValueConst kit) {

@@ -23,6 +23,7 @@ typedef enum {
     HOOK_IS_COMPLETE,
     HOOK_TRACE,
     HOOK_TRACED,
+    HOOK_UNCAUGHT,
     HOOK_COUNT
 } hook_t;
 

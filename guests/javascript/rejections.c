@@ -6,7 +6,7 @@
 
 // Rejected promises that nobody handles yet.
 typedef struct {
-    JSValue promise, reason;
+    JSValue promise, reason, context;
     uint32_t cell;
 } rejection_t;
 static rejection_t *rejections;
@@ -20,7 +20,8 @@ void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bo
                 JS_VALUE_GET_PTR(rejections[i].promise) == JS_VALUE_GET_PTR(promise)) {
                 JS_FreeValue(ctx, rejections[i].promise);
                 JS_FreeValue(ctx, rejections[i].reason);
-                rejections[i] = (rejection_t){JS_UNDEFINED, JS_UNDEFINED, 0};
+                JS_FreeValue(ctx, rejections[i].context);
+                rejections[i] = (rejection_t){JS_UNDEFINED, JS_UNDEFINED, JS_UNDEFINED, 0};
                 return;
             }
         }
@@ -34,7 +35,7 @@ void track_rejection(JSContext *c, JSValueConst promise, JSValueConst reason, bo
         rejections = grown;
         rejection_room = room;
     }
-    rejections[rejection_count++] = (rejection_t){JS_DupValue(ctx, promise), JS_DupValue(ctx, reason), glue_cell};
+    rejections[rejection_count++] = (rejection_t){JS_DupValue(ctx, promise), JS_DupValue(ctx, reason), JS_DupValue(ctx, cellar_context), glue_cell};
 }
 
 bool has_rejections(void) {
@@ -49,8 +50,9 @@ void report_rejections(void) {
     rejection_count = rejection_room = 0;
     for (size_t i = 0; i < count; i++) {
         bool open = JS_IsObject(list[i].promise) && !is_cell_promise(list[i].promise);
+        enter_context(list[i].context);
         if (open && !was_stopped(list[i].cell))
-            end_uncaught(list[i].cell, list[i].reason);
+            end_uncaught(list[i].cell, list[i].reason, list[i].promise);
         JS_FreeValue(ctx, list[i].promise);
         JS_FreeValue(ctx, list[i].reason);
     }
@@ -61,6 +63,7 @@ void forget_rejections(void) {
     for (size_t i = 0; i < rejection_count; i++) {
         JS_FreeValue(ctx, rejections[i].promise);
         JS_FreeValue(ctx, rejections[i].reason);
+        JS_FreeValue(ctx, rejections[i].context);
     }
     rejection_count = 0;
 }

@@ -1,7 +1,9 @@
 // Workers of node:worker_threads. There is one thread: a worker is a program of its own within it, with its own `require`, that
 // takes turns with the others where it awaits. What it says and is told is copied, as elsewhere.
 const { EventEmitter } = kit.requireBuiltin("events");
-const { MessageChannel } = kit.platform("messages");
+const { MessageChannel, MessagePort } = kit.platform("messages");
+const { Readable, Writable } = kit.requireBuiltin("stream");
+const { core } = require("deno/bootstrap.js");
 
 const WORKERS_MAX = 256;
 // The names of a static import: `x`, `* as x`, `{ a, b as c }`, or the first with one of the others.
@@ -16,6 +18,10 @@ class Exit {
 let count = 0;
 let alive = 0;
 
+// Which worker the running code is of: what it throws and nothing catches ends the worker, and not the cell.
+const current = new core.AsyncVariable();
+kit.catchers.push((error) => current.get()?.(error) ?? false);
+
 // Static imports as calls of `require`, of which a worker has one of its own.
 function withoutImports(source) {
   return source.replace(IMPORT, (_all, first, whole, names, from) => {
@@ -29,6 +35,7 @@ function withoutImports(source) {
 
 // A copy of what a worker is given. Memory that is shared stays the same.
 function copied(value) {
+  if (value instanceof MessagePort) return value;
   if (value instanceof SharedArrayBuffer || (ArrayBuffer.isView(value) && value.buffer instanceof SharedArrayBuffer)) return value;
   if (Array.isArray(value)) return value.map(copied);
   if (value !== null && typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype) {
@@ -99,6 +106,8 @@ const make = (base) => class Worker extends EventEmitter {
     this.threadId = ++count;
     this.resourceLimits = {};
     this.stdin = null;
+    // What the worker prints, where it is asked for; else it is output of the cell.
+    for (const name of ["stdout", "stderr"]) this[name] = options[name] ? new Readable({ read() {} }) : null;
     alive++;
     this.#file = path;
     const { port1, port2 } = new MessageChannel();
@@ -122,7 +131,7 @@ const make = (base) => class Worker extends EventEmitter {
       argv: { value: [process.execPath, this.#file, ...(options.argv ?? []).map(String)] },
       env: { value: options.env ?? process.env },
     });
-    const names = { exports: module.exports, require, module, __filename: this.#file, __dirname: kit.paths.folderOf(this.#file), process: process_, ...this.#ownTimers() };
+    const names = { exports: module.exports, require, module, __filename: this.#file, __dirname: kit.paths.folderOf(this.#file), process: process_, ...this.#ownTimers(), ...this.#ownConsole() };
     this.#guarded(() => this.#run(source, names));
   }
 
@@ -133,6 +142,19 @@ const make = (base) => class Worker extends EventEmitter {
     const done = kit.requireBuiltin("vm").runInThisContext(wrapped, { filename: this.#file }).apply(names.exports, Object.values(names));
     if (!isAsync) return this.#rest();
     done.then(() => this.#rest(), (error) => this.#fail(error));
+  }
+
+  // A console of its own, where what it prints is asked for.
+  #ownConsole() {
+    if (this.stdout === null && this.stderr === null) return {};
+    const { Console } = kit.requireBuiltin("console");
+    const to = (stream, usual) => (stream === null ? usual : new Writable({
+      write(chunk, encoding, done) {
+        stream.push(chunk);
+        done();
+      },
+    }));
+    return { console: new Console({ stdout: to(this.stdout, process.stdout), stderr: to(this.stderr, process.stderr) }) };
   }
 
   // Timers that the worker is waited for with.
@@ -170,10 +192,16 @@ const make = (base) => class Worker extends EventEmitter {
 
   #guarded(run) {
     if (this.#isOver) return;
+    const outer = current.enter((error) => {
+      this.#fail(error);
+      return true;
+    });
     try {
       run();
     } catch (error) {
       this.#fail(error);
+    } finally {
+      core.setAsyncContext(outer);
     }
     this.#settleLater();
   }
@@ -201,7 +229,9 @@ const make = (base) => class Worker extends EventEmitter {
     // What it has said before arrives first.
     host.startTimer(() => {
       first();
-      this.emit("exit", code);
+      for (const stream of [this.stdout, this.stderr]) stream?.push(null);
+      // Who waits for its error can then wait for its end.
+      host.startTimer(() => this.emit("exit", code), 0);
     }, 1);
   }
 

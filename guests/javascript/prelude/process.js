@@ -101,7 +101,18 @@
     features: {},
     env: variables,
     cwd: () => host.workingDirectory(),
-    chdir: refuse("chdir", "the working directory stays what it is; use paths below it, or path.resolve"),
+    chdir: (folder) => {
+      if (typeof folder !== "string") throw kit.invalidArgument("directory", "string", folder);
+      const { path, fs } = { path: kit.requireBuiltin("path"), fs: kit.requireBuiltin("fs") };
+      const target = path.resolve(folder);
+      const fail = (code, errno, words) => {
+        const message = `${code}: ${words}, chdir '${host.workingDirectory()}' -> '${folder}'`;
+        throw Object.assign(new Error(message), { errno, code, syscall: "chdir", path: host.workingDirectory(), dest: folder });
+      };
+      if (!fs.existsSync(target)) fail("ENOENT", -2, "no such file or directory");
+      if (!fs.statSync(target).isDirectory()) fail("ENOTDIR", -20, "not a directory");
+      host.changeDirectory(target);
+    },
     umask: () => 0o022,
     getuid: () => 1000,
     geteuid: () => 1000,
@@ -147,15 +158,28 @@
     "addListener", "emit", "eventNames", "getMaxListeners", "listenerCount", "listeners", "off", "on", "once",
     "prependListener", "prependOnceListener", "rawListeners", "removeAllListeners", "removeListener", "setMaxListeners",
   ];
-  // Nothing emits: a session has no signals, and its errors end cells. Libraries may still listen.
+  // A session has no signals; the errors that nobody catches it has.
+  let emitter;
   lazy(process, EVENTS, () => {
     const { EventEmitter } = kit.requireBuiltin("events");
-    const emitter = new EventEmitter();
+    emitter = new EventEmitter();
     return Object.fromEntries(EVENTS.map((name) => [name, (...values) => {
       const result = emitter[name](...values);
       return result === emitter ? process : result;
     }]));
   });
+
+  // Asked of an error that nothing caught, before it ends its cell: whether somebody takes it. A part of the program may,
+  // such as a worker, and then who listens to the process.
+  kit.catchers = [];
+  kit.uncaught = (error, promise) => {
+    for (const takes of kit.catchers) if (takes(error)) return true;
+    const listens = (name) => emitter !== undefined && emitter.listenerCount(name) > 0;
+    if (promise !== undefined && listens("unhandledRejection")) emitter.emit("unhandledRejection", error, promise);
+    else if (listens("uncaughtException")) emitter.emit("uncaughtException", error, promise === undefined ? "uncaughtException" : "unhandledRejection");
+    else return false;
+    return true;
+  };
 
   define(globalThis, "process", process);
 })
