@@ -5,6 +5,7 @@ const { EventEmitter } = kit.requireBuiltin("events");
 const { Readable, Writable } = kit.requireBuiltin("stream");
 const { Buffer } = kit.requireBuiltin("buffer");
 const { promisify } = kit.requireBuiltin("util");
+const { Link, pair } = require("deno/ipc.js");
 const { bytesOf, channel, channelNow, textOf } = require("deno/process_text.js");
 
 // The cells that read an order, by language; the Python guest has the same.
@@ -43,7 +44,7 @@ const isFolder = (path) => {
 };
 
 // What the host is asked to run.
-function asked(file, values, options, input, pid, pipes = {}) {
+function asked(file, values, options, input, pid, pipes = {}, ipc = undefined) {
   const order = orderOf(file, values, options);
   const language = order.program === "node" ? "js" : "py";
   const folder = kit.requireBuiltin("path").resolve(String(options.cwd?.pathname ?? options.cwd ?? host.workingDirectory()));
@@ -51,7 +52,7 @@ function asked(file, values, options, input, pid, pipes = {}) {
   const environment = Object.entries(options.env ?? process.env).filter(([, value]) => value !== undefined);
   return {
     language, code: ENTRIES[language],
-    order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), input: pipes.input, pid, ppid: process.pid }),
+    order: JSON.stringify({ ...order, cwd: folder, stdin: textOf(input), input: pipes.input, ipc, pid, ppid: process.pid }),
     environment: environment.map(([name, value]) => [name, String(value)]),
     timeout: options.timeout > 0 ? Math.ceil(options.timeout) : null,
     pipes,
@@ -157,7 +158,7 @@ const PIECE = 1 << 19;
 class Stdin extends Writable {
   constructor(pipe) {
     super({ decodeStrings: true });
-    this.pipe = pipe;
+    this.number = pipe;
   }
   _write(chunk, _encoding, done) {
     this.#send(chunk).then(() => done(), done);
@@ -165,7 +166,7 @@ class Stdin extends Writable {
   async #send(chunk) {
     for (let at = 0; at < chunk.length; at += PIECE) {
       for (let rest = textOf(chunk.subarray(at, at + PIECE)); rest !== "";) {
-        const answer = await channel({ do: "transfer", write: [this.pipe, rest] });
+        const answer = await channel({ do: "transfer", write: [this.number, rest] });
         if (answer.broken) throw Object.assign(new Error("write EPIPE"), { errno: -32, code: "EPIPE", syscall: "write" });
         rest = answer.rest;
       }
@@ -174,7 +175,7 @@ class Stdin extends Writable {
   _destroy(error, done) {
     // Also when all was written.
     try {
-      channelNow({ do: "close", pipe: this.pipe, reading: false });
+      channelNow({ do: "close", pipe: this.number, reading: false });
     } catch {
       // The process has ended, and the pipe with it.
     }
@@ -188,12 +189,12 @@ class Source extends Readable {
   pending;
   constructor(pipe) {
     super();
-    this.pipe = pipe;
+    this.number = pipe;
   }
   _read() {
     if (this.#asked || this.destroyed) return;
     this.#asked = true;
-    this.pending = channel({ do: "transfer", read: [this.pipe] }).then(({ read: [[, text, hasEnded]] }) => {
+    this.pending = channel({ do: "transfer", read: [this.number] }).then(({ read: [[, text, hasEnded]] }) => {
       this.#asked = false;
       this.pending = undefined;
       if (text !== "") this.push(bytesOf(text));
@@ -207,7 +208,7 @@ class Source extends Readable {
   }
   _destroy(error, done) {
     try {
-      if (!this.readableEnded) channelNow({ do: "close", pipe: this.pipe, reading: true });
+      if (!this.readableEnded) channelNow({ do: "close", pipe: this.number, reading: true });
     } catch {
       // The process has ended, and the pipe with it.
     }
@@ -237,11 +238,18 @@ class ChildProcess extends EventEmitter {
     this.stderr = pipes.err !== undefined ? new Source(pipes.err) : stdio[2] === "pipe" ? new Readable({ read() {} }) : null;
     this.stdio = [this.stdin, this.stdout, this.stderr];
     options.signal?.addEventListener("abort", () => this.kill(options.killSignal), { once: true });
+    if (options.forks) {
+      const { mine, its } = pair();
+      this.#link = new Link(this, mine);
+      this.#linkEnds = its;
+    }
     // Whoever starts it has this turn to listen.
     queueMicrotask(() => this.#begin(file, values, options, stdio, pipes));
   }
   #call;
   #pipes = {};
+  #link;
+  #linkEnds;
   // Closes the ends that were the process's: it may never have begun, and then nobody else does.
   #closePipes() {
     for (const [name, pipe] of Object.entries(this.#pipes)) {
@@ -256,17 +264,19 @@ class ChildProcess extends EventEmitter {
     if (this.killed) return;
     let request;
     try {
-      request = asked(file, values, options, new Uint8Array(0), this.pid, pipes);
+      request = asked(file, values, options, new Uint8Array(0), this.pid, pipes, this.#linkEnds);
       this.#call = kit.callPrimitive("process.run", request);
     } catch (error) {
       this.#fail(error);
       return;
     }
     this.emit("spawn");
+    this.#link?.listen();
     this.#call.answer.then(
       async (answer) => {
         // What it has printed last comes before its end, for whoever reads it.
         for (const stream of [this.stdout, this.stderr]) while (stream?.pending !== undefined) await stream.pending;
+        await this.#link?.finish();
         if (this.signalCode === null) this.#finish(ended(request, file, values, answer, options.killSignal), stdio);
       },
       (error) => {
@@ -318,16 +328,20 @@ class ChildProcess extends EventEmitter {
     this.signalCode = name;
     this.#call?.giveUp();
     this.#closePipes();
+    this.#link?.finish();
     setImmediate(() => {
       this.signalCode = null;
       this.#finish({ out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: name }, ["ignore", "ignore", "ignore"]);
     });
     return true;
   }
-  send() {
-    throw kit.unsupported("ChildProcess.send", "processes exchange what they print and read, and files");
+  send(...given) {
+    if (this.#link === undefined) throw kit.coded("ERR_IPC_CHANNEL_CLOSED", "Channel closed");
+    return this.#link.send(...given);
   }
-  disconnect() {}
+  disconnect() {
+    this.#link?.disconnect();
+  }
   ref() {}
   unref() {}
   [Symbol.dispose]() {
@@ -343,7 +357,7 @@ function spawn(file, values, options) {
 
 function fork(file, values, options) {
   const [list, rest] = split(values, options);
-  return spawn(process.execPath, [String(file), ...list], { ...rest, stdio: rest.silent ? "pipe" : ["ignore", "inherit", "inherit"] });
+  return spawn(process.execPath, [String(file), ...list], { ...rest, forks: true, stdio: rest.silent ? "pipe" : ["ignore", "inherit", "inherit"] });
 }
 
 // Gathers what a process prints, and calls back at its end.

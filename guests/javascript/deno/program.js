@@ -79,6 +79,7 @@ async function main() {
   host.changeDirectory(order.cwd);
   if (order.input === undefined) kit.platform("stdin").give(bytesOf(order.stdin));
   else kit.platform("stdin").givePipe(order.input);
+  if (order.ipc !== undefined) require("deno/ipc.js").attach(order.ipc);
   try {
     await run(order.argv.slice(1));
   } catch (error) {
