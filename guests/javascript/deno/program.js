@@ -40,6 +40,7 @@ async function runText(text, isModule) {
 async function run(values) {
   let prints = false;
   let isModule = false;
+  let isTest = false;
   const list = [...values];
   const arguments_ = (file) => (process.argv = [process.execPath, ...(file === undefined ? [] : [file]), ...list]);
   while (list.length > 0 && list[0].startsWith("-") && list[0] !== "-") {
@@ -58,9 +59,12 @@ async function run(values) {
       return;
     }
     if (option === "--input-type=module") isModule = true;
+    else if (option === "--test") isTest = true;
+    else if (/^--test-reporter(?:=|$)/.test(option)) kit.requireBuiltin("node:test").report(option.split("=")[1] ?? list.shift());
     else if (VALUED.has(option)) list.shift();
     else if (option === "--") break;
   }
+  if (isTest) return runTests(list);
   const file = list.shift();
   if (file === undefined || file === "-") {
     arguments_(file);
@@ -71,6 +75,21 @@ async function run(values) {
   arguments_(path);
   kit.setMain(path);
   await kit.importModule(path, "<cell>");
+}
+
+// The files that `--test` runs where none is named, below the working directory.
+const TEST_FILE = /(?:^|\/)(?:test|test[-.].*|.*[-._]test)\.(?:[cm]?js|ts)$/;
+const TEST_FOLDER = /(?:^|\/)test\/.*\.(?:[cm]?js|ts)$/;
+
+// Runs files of tests one after the other. As in Node, a file without tests is one test, which failed if it threw.
+async function runTests(names) {
+  const { readdirSync, statSync } = kit.requireBuiltin("fs");
+  const path = kit.requireBuiltin("path");
+  const found = names.flatMap((name) => (statSync(name).isDirectory() ? readdirSync(name, { recursive: true }).map((each) => path.join(name, each)).filter((each) => TEST_FILE.test(each)) : [name]));
+  const all = names.length > 0 ? found : readdirSync(".", { recursive: true }).filter((name) => !/(?:^|\/)node_modules\//.test(name) && (TEST_FILE.test(name) || TEST_FOLDER.test(name))).sort();
+  process.argv = [process.execPath, ...all];
+  for (const name of all) await kit.importModule(path.resolve(name), "<cell>");
+  await kit.requireBuiltin("node:test").ended();
 }
 
 async function main() {
