@@ -132,6 +132,10 @@ void reset_cells(void) {
 }
 
 int must_stop(JSContext *c, void *opaque) {
+    if (script_deadline != 0 && cellar_kernel_control_monotonic_clock() >= script_deadline) {
+        script_expired = true;
+        return 1;
+    }
     if (polls_left > 0) {
         polls_left--;
         return 0;

@@ -9,6 +9,8 @@ uint64_t started_at;
 ending_t ending;
 cellar_kernel_types_stop_reason_t stop_reason;
 int32_t exit_status;
+uint64_t script_deadline;
+bool script_expired;
 JSValue cellar_context = JS_UNDEFINED;
 
 JSContext *enter(void) {

@@ -42,6 +42,10 @@ extern int32_t exit_status;
 // What the running code runs in the context of: jobs, promises and timers that it makes keep it. Undefined outside.
 extern JSValue cellar_context;
 
+// When a script must have ended that was given a time, on the monotonic clock, or zero; and whether it was ended for that.
+extern uint64_t script_deadline;
+extern bool script_expired;
+
 // Readies the runtime for a call from the host.
 JSContext *enter(void);
 

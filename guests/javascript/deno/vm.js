@@ -34,13 +34,14 @@ function link(realm, object, name) {
 const isLinked = (realm, name) => Object.getOwnPropertyDescriptor(realm, name)?.get !== undefined;
 
 function run(code, options, object) {
-  const { filename = "evalmachine.<anonymous>" } = optionsOf(options);
-  if (object === undefined) return host.runScript(textOf(code), filename, eval);
+  const { filename = "evalmachine.<anonymous>", timeout } = optionsOf(options);
+  if (timeout !== undefined && !(Number.isInteger(timeout) && timeout > 0)) throw new codes.ERR_OUT_OF_RANGE("options.timeout", ">= 1", timeout);
+  if (object === undefined) return host.runScript(textOf(code), filename, eval, timeout);
   const realm = realmOf(object);
   for (const name of Object.keys(object)) if (!isLinked(realm, name)) link(realm, object, name);
   for (const name of Object.keys(realm)) if (isLinked(realm, name) && !(name in object)) delete realm[name];
   try {
-    return host.runScript(textOf(code), filename, realm.eval);
+    return host.runScript(textOf(code), filename, realm.eval, timeout);
   } finally {
     // What the code declared is there for the next script, and for who looks at the object.
     for (const name of Object.keys(realm)) {
@@ -53,7 +54,12 @@ function run(code, options, object) {
 
 function createContext(object = {}) {
   validateObject(object, "contextObject");
-  if (!realms.has(object)) realms.set(object, host.newRealm());
+  if (!realms.has(object)) {
+    const realm = host.newRealm();
+    // What the engine gives a scope besides JavaScript's own objects, a context of Node's has not.
+    for (const name of Object.keys(realm)) delete realm[name];
+    realms.set(object, realm);
+  }
   return object;
 }
 
@@ -70,14 +76,14 @@ class Script {
     this.#options = optionsOf(options);
     host.checkScript(this.#code, this.#options.filename ?? "evalmachine.<anonymous>");
   }
-  runInThisContext() {
-    return run(this.#code, this.#options);
+  runInThisContext(options) {
+    return run(this.#code, { ...this.#options, ...options });
   }
-  runInContext(object) {
-    return runInContext(this.#code, object, this.#options);
+  runInContext(object, options) {
+    return runInContext(this.#code, object, { ...this.#options, ...options });
   }
-  runInNewContext(object) {
-    return runInNewContext(this.#code, object, this.#options);
+  runInNewContext(object, options) {
+    return runInNewContext(this.#code, object, { ...this.#options, ...options });
   }
   createCachedData() {
     return kit.requireBuiltin("buffer").Buffer.alloc(0);
