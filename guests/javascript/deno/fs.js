@@ -1,6 +1,6 @@
 // node:fs. The host answers each call at once, so the forms with callbacks and promises are the synchronous ones, later.
 const core = require("deno/fs_core.js");
-const { Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, isStandard, missing, need, openSync, pathOf, textOrBytes } = core;
+const { Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, isStandard, keepMode, missing, need, openSync, pathOf, textOrBytes } = core;
 const path = kit.requireBuiltin("path");
 
 const CHUNK_BYTES = 64 * 1024;
@@ -19,8 +19,23 @@ const existsSync = (file) => {
   }
 };
 
-function accessSync(file) {
-  if (core.status(file, true, "access") === undefined) throw missing(file, "access");
+// The bits of a mode that say what its owner may.
+const OWNER_BITS = 6;
+
+function accessSync(file, mode = constants.F_OK) {
+  const found = core.status(file, true, "access");
+  if (found === undefined) throw missing(file, "access");
+  if ((mode & ~(found.mode >> OWNER_BITS) & 7) !== 0) throw failure("EACCES", "access", pathOf(file));
+}
+
+function chmodSync(file, mode) {
+  keepMode(statSync(file), mode);
+}
+function lchmodSync(file, mode) {
+  keepMode(lstatSync(file), mode);
+}
+function fchmodSync(fd, mode) {
+  keepMode(fstatSync(fd), mode);
 }
 
 // ---- Reading and writing
@@ -274,9 +289,9 @@ class Dir {
 }
 
 const sync = {
-  accessSync, appendFileSync, chmodSync: nothing, chownSync: nothing, closeSync, copyFileSync, cpSync, fchmodSync: nothingOf("fchmod"),
+  accessSync, appendFileSync, chmodSync, chownSync: nothing, closeSync, copyFileSync, cpSync, fchmodSync,
   fchownSync: nothingOf("fchown"), fdatasyncSync: fsyncSync,
-  fstatSync, fsyncSync, ftruncateSync, linkSync: twoPaths("link", "link"), lchownSync: nothing, lstatSync,
+  fstatSync, fsyncSync, ftruncateSync, linkSync: twoPaths("link", "link"), lchmodSync, lchownSync: nothing, lstatSync,
   lutimesSync: timesSetter(false, "lutime"), mkdirSync, mkdtempSync, openSync, opendirSync: (folder) => new Dir(folder), readFileSync,
   readSync, readvSync: vectored(readSync), readdirSync, readlinkSync, realpathSync, renameSync: twoPaths("rename", "rename"), rmSync, rmdirSync, statSync,
   symlinkSync: twoPaths("symlink", "symlink"), truncateSync, unlinkSync, utimesSync: timesSetter(true, "utime"), writeFileSync, writeSync,

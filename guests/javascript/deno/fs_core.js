@@ -96,6 +96,8 @@ function flagsOf(flags) {
   return number;
 }
 
+const UMASK = 0o022;
+
 // Descriptors that were opened here: others are not for cells to close.
 const open = new Set();
 
@@ -108,8 +110,11 @@ const STANDARD_STATUS = [0o010600, 0, 0, 0, 1, 0, 0, 0];
 function openSync(path, flags = "r", mode = 0o666) {
   const text = pathOf(path);
   if (Object.hasOwn(STANDARD, text)) return STANDARD[text];
-  const fd = check(text === "" ? -44 : files.open(text, flagsOf(flags), mode), "open", text);
+  const number = flagsOf(flags);
+  const isNew = (number & constants.O_CREAT) !== 0 && mode !== undefined && typeof files.status(text, true) === "number";
+  const fd = check(text === "" ? -44 : files.open(text, number, mode), "open", text);
   open.add(fd);
+  if (isNew && modeOf(mode) !== 0o666) keepMode(new Stats(files.status(fd)), modeOf(mode) & ~UMASK);
   return fd;
 }
 
@@ -126,6 +131,25 @@ function need(fd, syscall) {
 }
 
 // ---- Stats
+
+// The permission bits that cells have set, by device and inode, of no more files than this.
+const modes = new Map();
+const MODES_MAX = 10000;
+const PERMISSIONS = 0o7777;
+
+// A mode, as a number or as text in base eight.
+function modeOf(mode, name = "mode") {
+  const number = typeof mode === "string" && /^[0-7]+$/.test(mode) ? parseInt(mode, 8) : mode;
+  if (typeof number !== "number") throw new codes.ERR_INVALID_ARG_TYPE(name, "number", mode);
+  return number & PERMISSIONS;
+}
+
+// Keeps the permission bits of a file, of which the host keeps none.
+function keepMode({ dev, ino }, mode) {
+  modes.delete(`${dev}:${ino}`);
+  if (modes.size >= MODES_MAX) modes.delete(modes.keys().next().value);
+  modes.set(`${dev}:${ino}`, modeOf(mode));
+}
 
 // What may be met in a folder: a session is shown no sockets and devices there.
 class Entry {
@@ -147,8 +171,10 @@ class Stats extends Entry {
   isFIFO() {
     return (this.mode & constants.S_IFMT) === constants.S_IFIFO;
   }
-  constructor([mode, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
+  constructor([kept, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
     super();
+    const set = modes.get(`${dev}:${ino}`);
+    const mode = set === undefined ? kept : (kept & ~PERMISSIONS) | set;
     Object.assign(this, {
       dev, mode, nlink, uid: 1000, gid: 1000, rdev: 0, blksize: 4096, ino, size, blocks: Math.ceil(size / 512),
       atimeMs, mtimeMs, ctimeMs, birthtimeMs: ctimeMs,
@@ -224,6 +250,6 @@ const bytesOf = (data, encoding) => {
 };
 
 module.exports = {
-  Buffer, Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, flagsOf, isStandard, missing,
+  Buffer, Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, constants, encodingOf, failure, files, flagsOf, isStandard, keepMode, missing,
   need, openSync, pathOf, stat, status, textOrBytes,
 };

@@ -17,11 +17,16 @@ function hashOf(name) {
   return byName[plain] ?? byName[plain.replace("-", "")] ?? byName[plain.replace("/", "-")];
 }
 
+// Plain arrays: `slice` of a buffer copies nothing.
 const bytesOf = (data, encoding) =>
-  typeof data === "string" ? Buffer.from(data, encoding === "buffer" ? "utf8" : encoding)
-  : ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+  typeof data === "string" ? plain(Buffer.from(data, encoding === "buffer" ? "utf8" : encoding))
+  : ArrayBuffer.isView(data) ? plain(data)
   : data instanceof ArrayBuffer ? new Uint8Array(data)
   : refuseData(data);
+
+function plain(view) {
+  return new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+}
 
 function refuseData(data) {
   throw new codes.ERR_INVALID_ARG_TYPE("data", ["string", "Buffer", "TypedArray", "DataView"], data);
