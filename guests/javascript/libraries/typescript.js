@@ -1,7 +1,7 @@
 // TypeScript to JavaScript: what only TypeScript knows becomes blanks, so that every position stays what it was.
 //
-// Enums and parameter properties become JavaScript on the lines where they stand. What else has no meaning without
-// TypeScript's compiler (namespaces that hold values, decorators, `import x = require()`) is an error that says so.
+// Enums, namespaces and parameter properties become JavaScript on the lines where they stand. What else has no meaning without
+// TypeScript's compiler (decorators, `import x = require()`) is an error that says so.
 import { parse } from "@babel/parser";
 
 // Nodes that are blank as a whole.
@@ -14,12 +14,23 @@ const MODIFIERS = new Set(["public", "private", "protected", "readonly", "abstra
 const UNSUPPORTED = {
   TSImportEqualsDeclaration: "import x = ... is",
   TSExportAssignment: "export = is",
-  TSTypeAssertion: "<type>value is",
   Decorator: "decorators are",
 };
 
 // Properties of nodes that hold no nodes.
 const NO_NODES = new Set(["loc", "extra", "errors", "tokens"]);
+
+// The names that a pattern binds.
+function namesIn(pattern) {
+  switch (pattern?.type) {
+    case "Identifier": return [pattern.name];
+    case "ObjectPattern": return pattern.properties.flatMap((one) => namesIn(one.type === "RestElement" ? one.argument : one.value));
+    case "ArrayPattern": return pattern.elements.flatMap(namesIn);
+    case "AssignmentPattern": return namesIn(pattern.left);
+    case "RestElement": return namesIn(pattern.argument);
+    default: return [];
+  }
+}
 
 class Stripper {
   constructor(source, file, exports) {
@@ -174,9 +185,26 @@ class Stripper {
     return true;
   }
 
+  // `namespace N { export const a = 1; }` fills an object with what it exports. Variables that may change are looked up there.
   TSModuleDeclaration(node) {
-    if (this.hasValues(node)) this.unsupported(node, "a namespace that holds values is");
-    return this.eraseStatement(node), false;
+    if (!this.hasValues(node)) return this.eraseStatement(node), false;
+    if (node.id.type !== "Identifier" || node.body.type !== "TSModuleBlock") this.unsupported(node, "a namespace within another by a dotted name is");
+    const { name } = node.id;
+    this.replace(node.start, node.body.start + 1, `var ${name}; (function (${name}) {`);
+    this.replace(node.body.end - 1, node.body.end, `})(${name} || (${name} = {}));`);
+    node.body.body = node.body.body.map((statement) => {
+      const { declaration } = statement;
+      if (statement.type !== "ExportNamedDeclaration" || !declaration || this.isErased(declaration)) return statement;
+      this.blank(statement.start, declaration.start);
+      const mayChange = declaration.type === "VariableDeclaration" && declaration.kind !== "const";
+      const names = declaration.type === "VariableDeclaration" ? declaration.declarations.flatMap(({ id }) => namesIn(id)) : [declaration.id.name];
+      const given = names.map((each) => (mayChange
+        ? `Object.defineProperty(${name}, "${each}", { get: () => ${each}, set: ($) => void (${each} = $), enumerable: true, configurable: true });`
+        : `${name}.${each} = ${each};`));
+      this.blanks.push([statement.end, statement.end, ` ; ${given.join(" ")}`]);
+      return declaration;
+    });
+    return true;
   }
 
   // `enum E { A, B = 2, C = "c" }` fills an object. Members are constants within it, as later members may name them; one
@@ -223,6 +251,14 @@ class Stripper {
 
   TSAsExpression(node) {
     this.blank(node.expression.end, node.end);
+  }
+
+  // `<T>value`; what could be taken for a block is put in parentheses.
+  TSTypeAssertion(node) {
+    const { expression } = node;
+    if (!["ObjectExpression", "FunctionExpression", "ClassExpression"].includes(expression.type)) return this.blank(node.start, expression.start);
+    this.replace(node.start, expression.start, "(");
+    this.blanks.push([node.end, node.end, ")"]);
   }
 
   TSSatisfiesExpression(node) {
