@@ -29,6 +29,7 @@ const parts = {
   response: () => require("deno/deno_fetch/23_response.js"),
   streams: () => require("deno/deno_web/06_streams.js"),
   url: () => require("deno/deno_web/00_url.js"),
+  wasm: () => require("deno/wasm.js"),
 
   program: () => require("deno/program.js"),
   stdin: () => require("deno/stdin.js"),
@@ -83,7 +84,7 @@ const parts = {
 
 // Parts that are rare, or that must not be made before there is a session.
 const LATER = [
-  "absent", "compression", "messages", "program", "stdin", "stdio", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:net", "node:process",
+  "absent", "compression", "messages", "program", "stdin", "stdio", "wasm", "node:async_hooks", "node:child_process", "node:console", "node:crypto", "node:diagnostics_channel", "node:http", "node:https", "node:net", "node:process",
   "node:readline", "node:readline/promises", "node:sqlite", "node:test", "node:vm", "node:zlib",
 ];
 

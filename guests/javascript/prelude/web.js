@@ -36,6 +36,7 @@
       "WritableStreamDefaultController", "WritableStreamDefaultWriter",
     ],
     url: ["URL", "URLSearchParams"],
+    wasm: ["WebAssembly"],
   };
   for (const [part, names] of Object.entries(globals)) lazy(globalThis, names, () => kit.platform(part));
   lazy(globalThis, ["Buffer"], () => kit.requireBuiltin("buffer"));
