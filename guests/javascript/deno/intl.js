@@ -3,8 +3,8 @@ const { canonicalLocales } = require("deno/intl/options.js");
 const numbers = require("deno/intl/numbers.js");
 const dates = require("deno/intl/dates.js");
 const { Collator, ListFormat, RelativeTimeFormat, Segmenter, localeCompare } = require("deno/intl/words.js");
+const { DisplayNames, Locale } = require("deno/intl/names.js");
 const { names } = require("deno/intl/zones.js");
-const { CURRENCY_NAMES } = require("deno/intl/units.js");
 
 // Those of the first edition can be called without `new`.
 const callable = (Class, length) => {
@@ -18,22 +18,20 @@ const callable = (Class, length) => {
 
 const Intl = {
   Collator: callable(Collator, 0), DateTimeFormat: callable(dates.DateTimeFormat, 0), ListFormat, NumberFormat: callable(numbers.NumberFormat, 0),
-  PluralRules: numbers.PluralRules, RelativeTimeFormat, Segmenter,
+  DisplayNames, Locale, PluralRules: numbers.PluralRules, RelativeTimeFormat, Segmenter,
   getCanonicalLocales: (locales) => [...new Set(canonicalLocales(locales))],
   supportedValuesOf(key) {
     if (key === "timeZone") return names();
-    if (key === "currency") return Object.keys(CURRENCY_NAMES).sort();
+    if (key === "currency") return Object.keys(kit.library("names").currency).sort();
     if (key === "calendar") return ["gregory"];
     if (key === "numberingSystem") return ["latn"];
     if (key === "collation" || key === "unit") return [];
     throw new RangeError(`Invalid key : ${key}`);
   },
 };
-for (const name of ["DisplayNames", "DurationFormat", "Locale"]) {
-  Intl[name] = function () {
-    throw kit.unsupported(`Intl.${name}`, "it knows no other languages than American English, nor their names");
-  };
-}
+Intl.DurationFormat = function () {
+  throw kit.unsupported("Intl.DurationFormat", "Intl.RelativeTimeFormat writes spans of time, and Intl.NumberFormat units");
+};
 for (const name of Object.keys(Intl)) Object.defineProperty(Intl, name, { enumerable: false });
 Object.defineProperty(Intl, Symbol.toStringTag, { value: "Intl", configurable: true });
 

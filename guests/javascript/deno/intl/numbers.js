@@ -1,5 +1,6 @@
 // Intl.NumberFormat and Intl.PluralRules.
-const { LOCALE, choice, count, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, count, isKnown, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { rulesOf } = require("deno/intl/plurals.js");
 const decimal = require("deno/intl/decimal.js");
 const { CURRENCY_DIGITS, CURRENCY_NAMES, NARROW_SYMBOLS, SYMBOLS, unitParts, isUnit } = require("deno/intl/units.js");
 
@@ -242,6 +243,7 @@ function groupingOf(value, notation) {
 
 class PluralRules {
   #settings;
+  #rules;
   #digits;
   constructor(locales, given) {
     supportedLocalesOf(locales);
@@ -249,14 +251,17 @@ class PluralRules {
     const type = choice(options, "type", ["cardinal", "ordinal"], "cardinal");
     this.#digits = digitOptions(options, 0, 3, "standard");
     const { minimumIntegerDigits, minimumFractionDigits, maximumFractionDigits } = this.#digits;
-    const pluralCategories = type === "cardinal" ? ["one", "other"] : ["few", "one", "two", "other"];
-    this.#settings = { locale: LOCALE, type, minimumIntegerDigits, minimumFractionDigits, maximumFractionDigits, pluralCategories };
+    const [asked] = canonicalLocales(locales);
+    const isOther = type === "cardinal" && asked !== undefined && isKnown(asked);
+    this.#rules = rulesOf(isOther ? asked : LOCALE);
+    const pluralCategories = type === "cardinal" ? [...this.#rules.forms] : ["few", "one", "two", "other"];
+    this.#settings = { locale: isOther ? asked : LOCALE, type, minimumIntegerDigits, minimumFractionDigits, maximumFractionDigits, pluralCategories };
   }
   select(value) {
     const number = decimal.read(value);
     if (number.word !== undefined) return "other";
     const text = join(digitParts(number, this.#digits, false).parts);
-    if (this.#settings.type === "cardinal") return text === "1" ? "one" : "other";
+    if (this.#settings.type === "cardinal") return this.#rules.select(text.replace("-", ""));
     const [, tens, ones] = /(\d?)(\d)$/.exec(text) ?? [];
     if (text.includes(".") || tens === "1") return "other";
     return { 1: "one", 2: "two", 3: "few" }[ones] ?? "other";

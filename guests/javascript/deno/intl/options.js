@@ -1,6 +1,6 @@
 // What all services of Intl share: locales and how options are read.
 //
-// Words are American English. Numbers and dates are written as some other languages have them, whose forms are a library that
+// Words are American English. Numbers, dates, lists and spans of time are written as some other languages have them, whose forms are a library that
 // is loaded when one of them is asked for. Whatever else is asked for is American English, and `resolvedOptions().locale`
 // says so.
 const LOCALE = "en-US";
@@ -20,10 +20,13 @@ function languageOf(locales) {
   return { ...forms, tag };
 }
 
+// What a library has of the language of a tag, such as phrases.
+const ofLanguage = (library, tag) => (tag === undefined ? undefined : kit.library(library)[tag.startsWith("no") ? "nb" : tag.split("-")[0]]);
+
 // Tags as they should be written: `EN-us` is `en-US`.
 function canonicalLocales(locales) {
   if (locales === undefined) return [];
-  const list = typeof locales === "string" ? [locales] : Array.from(Object(locales), String);
+  const list = typeof locales === "string" || typeof locales[Symbol.iterator] !== "function" ? [String(locales)] : Array.from(locales, String);
   return list.map((tag) => {
     if (!/^[a-z]{2,8}(?:-[a-z\d]{1,8})*$/i.test(tag)) throw new RangeError(`Incorrect locale information provided`);
     return tag.split("-").map((part, i, all) => {
@@ -66,4 +69,4 @@ function optionsOf(given, service) {
 
 const join = (parts) => parts.map((part) => part.value).join("");
 
-module.exports = { LOCALE, canonicalLocales, choice, count, join, languageOf, optionsOf, supportedLocalesOf };
+module.exports = { LOCALE, canonicalLocales, choice, count, join, isKnown, languageOf, ofLanguage, optionsOf, supportedLocalesOf };

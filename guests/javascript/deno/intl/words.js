@@ -1,5 +1,6 @@
 // Intl.ListFormat, Intl.RelativeTimeFormat, Intl.Collator and Intl.Segmenter.
-const { LOCALE, choice, join, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, isKnown, join, ofLanguage, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { rulesOf } = require("deno/intl/plurals.js");
 const { NumberFormat, PluralRules } = require("deno/intl/numbers.js");
 
 const tagged = (Class, name) => {
@@ -7,12 +8,21 @@ const tagged = (Class, name) => {
   Class.supportedLocalesOf = supportedLocalesOf;
 };
 
+// The language that is asked for, when its phrases are known.
+function phrasesOf(locales) {
+  const [tag] = canonicalLocales(locales);
+  const phrases = tag !== undefined && isKnown(tag) ? ofLanguage("phrases", tag) : undefined;
+  return phrases === undefined ? undefined : { ...phrases, tag };
+}
+
 class ListFormat {
   #settings;
+  #phrases;
   constructor(locales, given) {
-    supportedLocalesOf(locales);
     const options = optionsOf(given, "ListFormat");
-    this.#settings = { locale: LOCALE, type: choice(options, "type", ["conjunction", "disjunction", "unit"], "conjunction"), style: choice(options, "style", ["long", "short", "narrow"], "long") };
+    const isLong = (options.style ?? "long") === "long" && options.type !== "unit";
+    this.#phrases = isLong ? phrasesOf(locales) : undefined;
+    this.#settings = { locale: this.#phrases?.tag ?? LOCALE, type: choice(options, "type", ["conjunction", "disjunction", "unit"], "conjunction"), style: choice(options, "style", ["long", "short", "narrow"], "long") };
   }
   formatToParts(list) {
     const items = Array.from(list, (item) => {
@@ -20,6 +30,11 @@ class ListFormat {
       return item;
     });
     const { type, style } = this.#settings;
+    if (this.#phrases !== undefined) {
+      const [two, between, before] = this.#phrases.lists[type === "conjunction" ? 0 : 1];
+      const mark = (i) => (items.length === 2 ? two : i === items.length - 1 ? before : between);
+      return items.flatMap((value, i) => [...(i === 0 ? [] : [{ type: "literal", value: mark(i) }]), { type: "element", value }]);
+    }
     const comma = type === "unit" && style === "narrow" ? " " : ", ";
     const word = { conjunction: { long: "and ", short: "& ", narrow: "" }[style], disjunction: "or ", unit: "" }[type];
     const last = items.length === 2 ? (word === "" ? comma : ` ${word}`) : `${comma}${word}`;
@@ -41,12 +56,14 @@ const SPECIAL = { day: { "-1": "yesterday", 0: "today", 1: "tomorrow" }, second:
 
 class RelativeTimeFormat {
   #settings;
-  #numbers = new NumberFormat();
+  #phrases;
+  #numbers;
   #plurals = new PluralRules();
   constructor(locales, given) {
-    supportedLocalesOf(locales);
     const options = optionsOf(given, "RelativeTimeFormat");
-    this.#settings = { locale: LOCALE, style: choice(options, "style", ["long", "short", "narrow"], "long"), numeric: choice(options, "numeric", ["always", "auto"], "always"), numberingSystem: "latn" };
+    this.#phrases = (options.style ?? "long") === "long" ? phrasesOf(locales) : undefined;
+    this.#numbers = new NumberFormat(this.#phrases?.tag);
+    this.#settings = { locale: this.#phrases?.tag ?? LOCALE, style: choice(options, "style", ["long", "short", "narrow"], "long"), numeric: choice(options, "numeric", ["always", "auto"], "always"), numberingSystem: "latn" };
   }
   formatToParts(value, given) {
     const unit = String(given).replace(/s$/, "");
@@ -54,6 +71,7 @@ class RelativeTimeFormat {
     const number = Number(value);
     if (!Number.isFinite(number)) throw new RangeError("Invalid time value");
     const { style, numeric } = this.#settings;
+    if (this.#phrases !== undefined) return this.#inLanguage(unit, number, numeric);
     const special = numeric === "auto" ? specialOf(unit, number, style) : undefined;
     if (special !== undefined) return [{ type: "literal", value: special }];
     const amount = Math.abs(number);
@@ -62,6 +80,18 @@ class RelativeTimeFormat {
     const parts = this.#numbers.formatToParts(amount).map((part) => ({ ...part, unit }));
     const isPast = number < 0 || Object.is(number, -0);
     return isPast ? [...parts, { type: "literal", value: `${word} ago` }] : [{ type: "literal", value: "in " }, ...parts, { type: "literal", value: word }];
+  }
+  #inLanguage(unit, number, numeric) {
+    const { relative, tag } = this.#phrases;
+    const [future, past, special] = relative[unit];
+    const known = numeric === "auto" ? special?.[Object.is(number, -0) ? 0 : number] : undefined;
+    if (known !== undefined) return [{ type: "literal", value: known }];
+    const amount = Math.abs(number);
+    const { forms, select } = rulesOf(tag);
+    const all = (number < 0 || Object.is(number, -0) ? past : future).split("|");
+    const [before, after] = (all[forms.indexOf(select(String(amount)))] ?? all.at(-1)).split("#");
+    const literal = (text) => (text ? [{ type: "literal", value: text }] : []);
+    return [...literal(before), ...this.#numbers.formatToParts(amount).map((part) => ({ ...part, unit })), ...literal(after)];
   }
   format(value, unit) {
     return join(this.formatToParts(value, unit));
