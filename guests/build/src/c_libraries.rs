@@ -107,9 +107,9 @@ pub(crate) struct Archives {
 /// Makes the archives unless the cache has them.
 pub(crate) fn archives(workshop: &Workshop) -> Result<Archives> {
     let folder = workshop.cache.product("libraries", "javascript", &inputs(workshop)?, |bench| {
-        LIBRARIES.iter().try_for_each(|library| {
-            bench.step(&format!("compile {}", library.name), || library.make(workshop, bench))
-        })
+        LIBRARIES
+            .iter()
+            .try_for_each(|library| bench.step(&format!("compile {}", library.name), || library.make(workshop, bench)))
     })?;
     let mut includes = Vec::new();
     for library in LIBRARIES {
@@ -155,7 +155,11 @@ impl Library {
     fn c_files(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for part in self.files {
-            found.extend(files_below(&folder.join(part))?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "c")));
+            found.extend(
+                files_below(&folder.join(part))?
+                    .into_iter()
+                    .filter(|file| file.extension().is_some_and(|end| end == "c")),
+            );
         }
         Ok(found)
     }
