@@ -87,6 +87,27 @@ fn cells_of_others_answer_next_to_a_crowd_of_loops() {
 }
 
 #[test]
+fn a_crowd_of_loops_leaves_kernels_for_others() {
+    on_all_cores(async {
+        let host = Host::open(config(8)).expect("a host");
+        let (crowded, quiet, late) = (host.share(WEIGHT), host.share(WEIGHT), host.share(WEIGHT));
+        // More loops than kernels, none of which ever gives its kernel back.
+        let crowd = loops(&host, &crowded, 24);
+        while crowded.used() < Duration::from_millis(200) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Others find a kernel, one after the other, and have it again.
+        let sessions = [&quiet, &late, &quiet].map(|share| of(&host, share, Limits::default()));
+        for round in 0..3 {
+            for session in &sessions {
+                assert_eq!(text(session, &format!("emit {round}")).await, round.to_string());
+            }
+        }
+        crowd.iter().for_each(tokio::task::JoinHandle::abort);
+    });
+}
+
+#[test]
 fn time_spent_waiting_for_a_turn_is_not_the_cells() {
     on_all_cores(async {
         let host = Host::open(config(u32::try_from(16 * cores()).expect("few"))).expect("a host");

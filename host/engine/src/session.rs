@@ -553,7 +553,7 @@ impl Session {
     fn start_kernel(&self, language: Language, slot: Arc<Slot>, once: bool) -> Result<KernelHandle, Error> {
         let inner = &self.inner;
         let guest = inner.host.guest(self.guest(language), self.flavour(language))?;
-        let link = Arc::<KernelLink>::default();
+        let link = inner.link();
         let weak = WeakSession(Arc::downgrade(inner));
         let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
         let binding = Binding {
@@ -570,7 +570,7 @@ impl Session {
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             threads: guest.threads(),
             input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
-            turn: Some(Arc::new(inner.config.share.as_ref().unwrap_or_else(|| inner.host.usual_share()).turn())),
+            turn: Some(Arc::new(inner.share().turn())),
             _private: inner.private.clone(),
             _home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
         };

@@ -18,7 +18,7 @@ use crate::{
         image::{Artifacts, Flavour, guest_mounts, linker},
         instance::Kernel,
         state::{Binding, StoreData},
-        sweep::{Room, Sweep},
+        sweep::{Claim, Room, Sweep},
         threads::Threads,
     },
 };
@@ -143,7 +143,7 @@ impl Guest {
         if lock(&self.spares).len() >= self.spares_wanted {
             return Ok(false);
         }
-        let Some(room) = self.sweep.free_room() else { return Ok(false) };
+        let Some(room) = self.sweep.free_room(Claim::default()) else { return Ok(false) };
         let mut kernel = self.fresh(room).await?;
         kernel.warm_up().await?;
         lock(&self.spares).push_back(kernel);

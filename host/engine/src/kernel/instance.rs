@@ -26,7 +26,7 @@ use crate::{
         meter::{CpuMeter, WayIn},
         record::{Entry, Fall, Item, mark},
         state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
-        sweep::Room,
+        sweep::{Claim, Room},
     },
 };
 
@@ -96,8 +96,15 @@ impl Kernel {
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        let live = Box::new(Live { store, instance, exports, _room: room });
+        let live = Box::new(Live { store, instance, exports, room });
         Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
+    }
+
+    /// Has its room belong to a share, as a spare does that a session takes.
+    pub(crate) fn room_for(&mut self, claim: Claim) {
+        if let Life::Awake(live) = &mut self.life {
+            live.room.pass_to(claim);
+        }
     }
 
     /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell

@@ -22,7 +22,7 @@ pub(crate) struct Live {
     pub(crate) instance: Instance,
     pub(crate) exports: bindings::Kernel,
     /// Given back after the store.
-    pub(crate) _room: Room,
+    pub(crate) room: Room,
 }
 
 impl Live {

@@ -34,6 +34,7 @@ use crate::{
         meter::{CpuMeter, Drowsiness, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Spent, StopFlag},
         origins::{CellScope, Origins},
         record::{CellHead, Import, RunRecord, Tape},
+        sweep::Claim,
         threads::Threads,
         turns::Turn,
         unread::{Queue, Queued},
@@ -244,6 +245,8 @@ pub(crate) struct KernelLink {
     pub(crate) memo: Mutex<Memo>,
     /// Where its names come from; absent until it has a state of its own, and as in its slot then.
     pub(crate) origins: Mutex<Option<Origins>>,
+    /// Whose room it has.
+    pub(crate) claim: Claim,
 }
 
 impl KernelLink {

@@ -1,17 +1,199 @@
 //! Room for kernels: how many of a host may be awake, who waits in line for that, and which of them falls asleep.
+//!
+//! Room goes to the [share](crate::config::CpuShare) that has least of it by its weight, and within a share to who came first. No
+//! kernel falls asleep for a share that has more than its own, unless it was idle for some time; and where there are several shares,
+//! each leaves some room free for the others, since a loop that never ends never gives room back.
 
-use std::sync::{
-    Arc, Mutex, Weak,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use cellar_core::{limits::SLEEPERS_UNPACKED_BYTES_MAX, sync::lock};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
-use crate::kernel::{guest::Guest, recent::Recent, state::KernelLink};
+use crate::kernel::{guest::Guest, meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns};
+
+/// How long an idle kernel stays awake while shares that have more want room.
+const IDLE_KEPT: Duration = Duration::from_secs(5);
+/// How often who waits looks for a kernel that may fall asleep.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// What one share may have, for each that it leaves free.
+const FOR_EACH_LEFT: usize = 7;
+/// Shares of a host of which each may have all: that of whoever names none, and one besides.
+const SHARES_ALONE: usize = 2;
+
+/// Whose room it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The number of the share; that of nobody is 0.
+    pub(crate) share: u64,
+    pub(crate) weight: u64,
+}
 
 /// Room for one kernel. The kernel that has it gives it back when its memory is gone.
-pub(crate) type Room = OwnedSemaphorePermit;
+#[derive(Debug)]
+pub(crate) struct Room {
+    line: Arc<Line>,
+    claim: Claim,
+}
+
+impl Room {
+    /// Passes to somebody else, as a spare does that a session takes.
+    pub(crate) fn pass_to(&mut self, claim: Claim) {
+        let mut table = lock(&self.line.table);
+        table.give_up(self.claim);
+        table.take(claim);
+        self.claim = claim;
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.line.give_back(self.claim);
+    }
+}
+
+/// Who has room, and who waits for it.
+#[derive(Debug)]
+struct Line {
+    table: Mutex<Table>,
+    /// How many wait, to be asked without the table.
+    waiting: AtomicUsize,
+    turns: Arc<Turns>,
+}
+
+#[derive(Debug)]
+struct Table {
+    free: usize,
+    held: HashMap<u64, usize>,
+    waiting: Vec<Waiter>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    claim: Claim,
+    number: u64,
+    sender: oneshot::Sender<Room>,
+}
+
+impl Table {
+    fn held(&self, claim: Claim) -> usize {
+        self.held.get(&claim.share).copied().unwrap_or_default()
+    }
+
+    fn take(&mut self, claim: Claim) {
+        self.free = self.free.saturating_sub(1);
+        *self.held.entry(claim.share).or_default() += 1;
+    }
+
+    fn give_up(&mut self, claim: Claim) {
+        self.free = self.free.saturating_add(1);
+        if let Some(held) = self.held.get_mut(&claim.share) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(&claim.share);
+            }
+        }
+    }
+
+    /// Whether a share may have more, be there room or not.
+    fn leaves_enough(&self, claim: Claim, is_alone: bool) -> bool {
+        let left = self.free.saturating_sub(1);
+        is_alone || claim.share == 0 || self.held(claim) < left.saturating_mul(FOR_EACH_LEFT).max(1)
+    }
+
+    /// What a share has, to be compared with what others have.
+    fn part(&self, claim: Claim) -> u128 {
+        self.held(claim) as u128 * 1_000_000 / u128::from(claim.weight.max(1))
+    }
+
+    /// Whether somebody who waits comes before the one who has room.
+    fn gives_way(&self, holder: Claim, waiter: Claim) -> bool {
+        holder.share == waiter.share || self.part(waiter) <= self.part(holder)
+    }
+
+    /// The next of those who wait that may have room.
+    fn next(&mut self, is_alone: bool) -> Option<Waiter> {
+        let may = self.waiting.iter().enumerate().filter(|(_, waiter)| self.leaves_enough(waiter.claim, is_alone));
+        let (place, _) = may.min_by_key(|(_, waiter)| (self.part(waiter.claim), waiter.number))?;
+        Some(self.waiting.swap_remove(place))
+    }
+}
+
+impl Line {
+    fn is_alone(&self) -> bool {
+        self.turns.shares() <= SHARES_ALONE
+    }
+
+    fn free(self: &Arc<Line>, claim: Claim) -> Option<Room> {
+        let is_alone = self.is_alone();
+        let mut table = lock(&self.table);
+        let may = table.free > 0 && table.leaves_enough(claim, is_alone);
+        may.then(|| self.take(&mut table, claim))
+    }
+
+    fn take(self: &Arc<Line>, table: &mut Table, claim: Claim) -> Room {
+        table.take(claim);
+        Room { line: self.clone(), claim }
+    }
+
+    /// Stands in line, unless there is room.
+    fn stand(self: &Arc<Line>, claim: Claim) -> Result<Room, (Place, oneshot::Receiver<Room>)> {
+        let is_alone = self.is_alone();
+        let mut table = lock(&self.table);
+        if table.free > 0 && table.leaves_enough(claim, is_alone) {
+            return Ok(self.take(&mut table, claim));
+        }
+        table.count += 1;
+        let (sender, receiver) = oneshot::channel();
+        let number = table.count;
+        table.waiting.push(Waiter { claim, number, sender });
+        self.waiting.store(table.waiting.len(), Ordering::SeqCst);
+        Err((Place { line: self.clone(), number }, receiver))
+    }
+
+    fn give_back(self: &Arc<Line>, claim: Claim) {
+        lock(&self.table).give_up(claim);
+        self.hand_out();
+    }
+
+    /// Gives what is free to those who wait.
+    fn hand_out(self: &Arc<Line>) {
+        let is_alone = self.is_alone();
+        let mut table = lock(&self.table);
+        let mut given = Vec::new();
+        while table.free > 0 {
+            let Some(waiter) = table.next(is_alone) else { break };
+            given.push((waiter.sender, self.take(&mut table, waiter.claim)));
+        }
+        self.waiting.store(table.waiting.len(), Ordering::SeqCst);
+        drop(table);
+        for (sender, room) in given {
+            // Of whoever has gone meanwhile it comes back.
+            let _ = sender.send(room);
+        }
+    }
+}
+
+/// A place in the line; given up when dropped.
+struct Place {
+    line: Arc<Line>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = lock(&self.line.table);
+        table.waiting.retain(|waiter| waiter.number != self.number);
+        self.line.waiting.store(table.waiting.len(), Ordering::SeqCst);
+    }
+}
 
 /// The kernels of a host that are awake, and how many may be.
 #[derive(Debug)]
@@ -20,9 +202,7 @@ pub(crate) struct Sweep {
     pub(crate) kernels_max: usize,
     /// Kernels that may be awake before those that are idle fall asleep.
     awake_max: usize,
-    room: Arc<Semaphore>,
-    /// Those who wait for room.
-    waiting: AtomicUsize,
+    line: Arc<Line>,
     awake: Mutex<Vec<Weak<KernelLink>>>,
     /// Guests that may have spares.
     guests: Mutex<Vec<Weak<Guest>>>,
@@ -30,29 +210,13 @@ pub(crate) struct Sweep {
     pub(crate) recent: Recent,
 }
 
-/// Counts who waits for room as long as it lives.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
-        count.fetch_add(1, Ordering::SeqCst);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl Sweep {
-    pub(crate) fn new(kernels_max: usize, awake_max: usize) -> Sweep {
+    pub(crate) fn new(kernels_max: usize, awake_max: usize, turns: Arc<Turns>) -> Sweep {
+        let table = Table { free: kernels_max, held: HashMap::new(), waiting: Vec::new(), count: 0 };
         Sweep {
             kernels_max,
             awake_max,
-            room: Arc::new(Semaphore::new(kernels_max)),
-            waiting: AtomicUsize::new(0),
+            line: Arc::new(Line { table: Mutex::new(table), waiting: AtomicUsize::new(0), turns }),
             awake: Mutex::default(),
             guests: Mutex::default(),
             recent: Recent::new(SLEEPERS_UNPACKED_BYTES_MAX),
@@ -64,9 +228,9 @@ impl Sweep {
         lock(&self.guests).push(Arc::downgrade(guest));
     }
 
-    /// Room that is free. There is none while others wait for it.
-    pub(crate) fn free_room(&self) -> Option<Room> {
-        self.room.clone().try_acquire_owned().ok()
+    /// Room that is free. There is none while others wait who may have it.
+    pub(crate) fn free_room(&self, claim: Claim) -> Option<Room> {
+        self.line.free(claim)
     }
 
     /// Waits in line for room. A spare goes, or the kernel that has been idle for longest falls asleep; others do when
@@ -74,35 +238,50 @@ impl Sweep {
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the line.
-    pub(crate) async fn room(&self) -> Room {
-        if let Some(room) = self.free_room() {
-            return room;
-        }
+    pub(crate) async fn room(&self, claim: Claim) -> Room {
         // Before anybody is asked: a kernel that becomes idle meanwhile sees that somebody waits.
-        let _waiting = Waiting::new(&self.waiting);
+        let (_place, mut room) = match self.line.stand(claim) {
+            Ok(room) => return room,
+            Err(waiting) => waiting,
+        };
         if !self.drop_spare() {
-            put_to_sleep(&mut lock(&self.awake));
+            self.put_to_sleep(Some(claim), &mut lock(&self.awake));
         }
-        match self.room.clone().acquire_owned().await {
-            Ok(room) => room,
-            // Nobody closes it.
-            Err(_) => std::future::pending().await,
+        loop {
+            match tokio::time::timeout(LOOK_AGAIN, &mut room).await {
+                Ok(Ok(room)) => return room,
+                // Nobody takes it out of the line but with room.
+                Ok(Err(_)) => return std::future::pending().await,
+                Err(_) => self.put_to_sleep(Some(claim), &mut lock(&self.awake)),
+            }
         }
     }
 
     /// Whether some kernel goes on, so that room will be free: not each that has room waits for its processes. Whoever has
     /// noted its own and is told yes may wait; the last to do so is told no, whatever the order.
-    pub(crate) fn goes_on(&self) -> bool {
-        let free = self.room.available_permits();
+    pub(crate) fn goes_on(&self, claim: Claim) -> bool {
+        let is_alone = self.line.is_alone();
+        let (free, held, leaves_enough) = {
+            let table = lock(&self.line.table);
+            (table.free, table.held(claim), table.leaves_enough(claim, is_alone))
+        };
+        let waits = |link: &Arc<KernelLink>| link.waits_for_processes();
+        let links: Vec<Arc<KernelLink>> = lock(&self.awake).iter().filter_map(Weak::upgrade).collect();
+        if free > 0 && !leaves_enough {
+            // It waits for its own kernels alone.
+            return links.iter().filter(|link| link.claim.share == claim.share && waits(link)).count() < held;
+        }
         // Those that start or end, and spares, are not awake: they go on.
-        let taken = self.kernels_max.saturating_sub(free);
-        let waits = |link: &Weak<KernelLink>| link.upgrade().is_some_and(|link| link.waits_for_processes());
-        free > 0 || lock(&self.awake).iter().filter(|link| waits(link)).count() < taken
+        free > 0 || links.iter().filter(|link| waits(link)).count() < self.kernels_max
     }
 
-    /// Whether somebody waits for room.
-    pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+    /// Whether somebody waits for room for whom a kernel gives way.
+    pub(crate) fn is_short(&self, claim: Claim) -> bool {
+        if self.line.waiting.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let table = lock(&self.line.table);
+        table.waiting.iter().any(|waiter| table.gives_way(claim, waiter.claim))
     }
 
     /// Notes that a kernel is awake. The one that has been idle for longest falls asleep if there are too many.
@@ -115,7 +294,7 @@ impl Sweep {
         if awake.len() > self.awake_max {
             awake.retain(|kernel| kernel.strong_count() > 0);
             if awake.len() > self.awake_max {
-                put_to_sleep(&mut awake);
+                self.put_to_sleep(None, &mut awake);
             }
         }
     }
@@ -134,17 +313,24 @@ impl Sweep {
         };
         guests.iter().any(|guest| guest.spare().is_some())
     }
-}
 
-/// Tells the kernel that has been idle for longest to fall asleep.
-fn put_to_sleep(awake: &mut Vec<Weak<KernelLink>>) {
-    let idle = (0..).zip(awake.iter()).filter_map(|(place, link)| Some((place, link.upgrade()?)));
-    let idle = idle.filter(|(_, link)| link.drowsiness.is_idle.load(Ordering::SeqCst));
-    let Some((place, link)) = idle.min_by_key(|(_, link)| link.drowsiness.last_used.load(Ordering::Relaxed)) else {
-        return;
-    };
-    // Nobody else asks it.
-    awake.swap_remove(place);
-    link.drowsiness.sleep_wanted.store(true, Ordering::Relaxed);
-    link.wake.notify_one();
+    /// Tells the kernel that has been idle for longest to fall asleep, of those that give way to whoever wants it.
+    fn put_to_sleep(&self, wants: Option<Claim>, awake: &mut Vec<Weak<KernelLink>>) {
+        let now = GuestClock::default().nanos(Instant::now());
+        let kept = u64::try_from(IDLE_KEPT.as_nanos()).unwrap_or(u64::MAX);
+        let table = lock(&self.line.table);
+        let idle = (0..).zip(awake.iter()).filter_map(|(place, link)| Some((place, link.upgrade()?)));
+        let idle = idle.filter(|(_, link)| {
+            let last_used = link.drowsiness.last_used.load(Ordering::Relaxed);
+            let gives_way = |wants: Claim| table.gives_way(link.claim, wants) || now.saturating_sub(last_used) >= kept;
+            link.drowsiness.is_idle.load(Ordering::SeqCst) && wants.is_none_or(gives_way)
+        });
+        let longest = idle.min_by_key(|(_, link)| link.drowsiness.last_used.load(Ordering::Relaxed));
+        drop(table);
+        let Some((place, link)) = longest else { return };
+        // Nobody else asks it.
+        awake.swap_remove(place);
+        link.drowsiness.sleep_wanted.store(true, Ordering::Relaxed);
+        link.wake.notify_one();
+    }
 }

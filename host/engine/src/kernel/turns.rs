@@ -21,6 +21,8 @@ use std::{
 
 use cellar_core::sync::{cores, lock};
 
+use crate::kernel::sweep::Claim;
+
 /// The weight of a share that nobody gave another one.
 pub const WEIGHT: u32 = 100;
 /// The largest weight.
@@ -36,6 +38,7 @@ pub struct CpuShare(Arc<Share>);
 struct Share {
     turns: Arc<Turns>,
     number: u64,
+    weight: u64,
     used_nanos: AtomicU64,
 }
 
@@ -131,6 +134,11 @@ impl Turns {
         })))
     }
 
+    /// How many shares there are.
+    pub(crate) fn shares(&self) -> usize {
+        lock(&self.0).accounts.len()
+    }
+
     /// A share of this weight.
     pub(crate) fn share(self: &Arc<Turns>, weight: u32) -> CpuShare {
         let mut table = lock(&self.0);
@@ -138,7 +146,7 @@ impl Turns {
         let (number, weight) = (table.count, u64::from(weight.clamp(1, WEIGHT_MAX)));
         let account = Account { weight, used: table.floor, running: 0, began: 0, waiting: BTreeMap::new(), floor: 0 };
         table.accounts.insert(number, account);
-        CpuShare(Arc::new(Share { turns: self.clone(), number, used_nanos: AtomicU64::new(0) }))
+        CpuShare(Arc::new(Share { turns: self.clone(), number, weight, used_nanos: AtomicU64::new(0) }))
     }
 }
 
@@ -152,6 +160,11 @@ impl CpuShare {
     /// Processor time that its kernels have used in the code of guests.
     pub fn used(&self) -> Duration {
         Duration::from_nanos(self.0.used_nanos.load(Ordering::Relaxed))
+    }
+
+    /// Whose room its kernels have.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim { share: self.0.number, weight: self.0.weight }
     }
 
     /// The turns of a kernel.

@@ -357,7 +357,7 @@ impl Session {
             return Err(refused(CallErrorKind::Limit, message));
         }
         // A process never waits for room that those who wait for it have.
-        if !inner.host.sweep().goes_on() {
+        if !inner.host.sweep().goes_on(inner.share().claim()) {
             let message = "all kernels of this host wait for processes of theirs; raise `kernels` in [host]";
             return Err(refused(CallErrorKind::Limit, message));
         }

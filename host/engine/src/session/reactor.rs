@@ -236,7 +236,10 @@ async fn start(
     configuration: types::Configuration,
 ) -> Result<Kernel, Death> {
     let mut kernel = match (spare, room) {
-        (Some(spare), _) => spare,
+        (Some(mut spare), _) => {
+            spare.room_for(binding.link.claim);
+            spare
+        }
         (None, Some(room)) => guest.fresh(room).await.map_err(failed)?,
         (None, None) => return Err(failed(Error::KernelsExhausted)),
     };
@@ -365,7 +368,7 @@ impl Reactor {
             return Wake::Close;
         }
         let may_sleep = self.may_sleep();
-        let is_short = may_sleep && self.sweep.is_short();
+        let is_short = may_sleep && self.sweep.is_short(self.link.claim);
         if may_sleep && (self.link.drowsiness.is_wanted() || (is_short && self.had_its_turn())) {
             return Wake::Sleep;
         }

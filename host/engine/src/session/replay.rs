@@ -40,7 +40,7 @@ use crate::{
         instance::{Death, Kernel},
         record::{Birth, CellHead, Entry, Item, Playback, Progress, Tape, item_of},
         state::{Binding, LiveCell},
-        sweep::Sweep,
+        sweep::{Claim, Sweep},
     },
     session::checkpoint::check,
 };
@@ -353,7 +353,8 @@ impl Player {
         let tape = Tape::Replaying(Box::new(playback));
         let binding = Binding { tape, ..Binding::spare(limits, files) };
         // A kernel that is played does not sleep.
-        let room = tokio::time::timeout(ROOM_WAIT, sweep.room()).await.map_err(|_| Error::KernelsExhausted)?;
+        let room = tokio::time::timeout(ROOM_WAIT, sweep.room(Claim::default())).await;
+        let room = room.map_err(|_| Error::KernelsExhausted)?;
         let mut kernel = guest.fresh(room).await?;
         let Some(image) = image else {
             kernel.bind(binding);

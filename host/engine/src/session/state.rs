@@ -18,7 +18,7 @@ use super::{
 use crate::{
     contract::error::Error,
     formats::snapshot::{KernelImage, Snapshot},
-    kernel::{hearer::Hearer, host::Host},
+    kernel::{hearer::Hearer, host::Host, state::KernelLink, turns::CpuShare},
     session::checkpoint::{Kept, Slot, check},
     storage::{
         vault::StoredSession,
@@ -256,6 +256,18 @@ impl Session {
 }
 
 impl Inner {
+    /// Whose processor time and whose room its kernels have.
+    pub(super) fn share(&self) -> &CpuShare {
+        self.config.share.as_ref().unwrap_or_else(|| self.host.usual_share())
+    }
+
+    /// What it shares with the task of a new kernel.
+    pub(super) fn link(&self) -> Arc<KernelLink> {
+        let mut link = KernelLink::default();
+        link.claim = self.share().claim();
+        Arc::new(link)
+    }
+
     /// Where the folders are that it has to itself.
     fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
         let path = |folder: &OwnFolder| match (&self.private, &self.home) {

@@ -164,10 +164,10 @@ impl Commands {
 
     /// Room for the first kernel of a session's language; none when the session gave the kernel up before.
     pub(super) async fn first_room(&mut self, sweep: &Sweep, link: &KernelLink) -> Option<Room> {
-        if let Some(room) = sweep.free_room() {
+        if let Some(room) = sweep.free_room(link.claim) {
             return Some(room);
         }
-        let mut line = pin!(sweep.room());
+        let mut line = pin!(sweep.room(link.claim));
         while !link.closing.load(Ordering::Relaxed) {
             let until = self.weed(sweep.kernels_max);
             if let Some(room) = self.wait(line.as_mut(), link, until).await {
@@ -227,11 +227,11 @@ impl Reactor {
     /// Waits for room for a kernel that sleeps. The deadlines of its cells move on by that time, which each cell may
     /// spend once; one that is to stop waits no longer than the grace.
     async fn room(&mut self) -> Result<Option<Room>, Death> {
-        if let Some(room) = self.sweep.free_room() {
+        if let Some(room) = self.sweep.free_room(self.link.claim) {
             return Ok(Some(room));
         }
         let (sweep, link) = (self.sweep.clone(), self.link.clone());
-        let mut line = pin!(sweep.room());
+        let mut line = pin!(sweep.room(link.claim));
         let began = Instant::now();
         let told_at = later(began, ROOM_WAIT_TOLD);
         let mut is_told = false;
