@@ -200,6 +200,14 @@ impl Table {
         others.filter_map(|number| Some(self.accounts.get(number)?.used_at(now))).min()
     }
 
+    /// The least that was charged to any other share at work. What kernels use that run is not in it: until that is charged it is
+    /// thought to be all of the time that has passed, which is too much where others have had the processor meanwhile. Who began
+    /// with that would be ahead, and would wait.
+    fn least_charged_to_others(&self, share: u64) -> Option<u64> {
+        let others = self.active.iter().filter(|number| **number != share);
+        others.filter_map(|number| Some(self.accounts.get(number)?.used)).min()
+    }
+
     /// Whether a kernel that has used so much may begin at once.
     fn may_begin(&self, share: u64, used: u64, now: u64) -> bool {
         if self.running < self.cores && self.waiting == 0 {
@@ -212,9 +220,9 @@ impl Table {
     }
 
     /// A kernel of a share wants to work that has used so much. Returns what it counts as having used.
-    fn join(&mut self, share: u64, used: u64, now: u64) -> u64 {
+    fn join(&mut self, share: u64, used: u64) -> u64 {
         if self.active.insert(share) {
-            self.floor = self.floor.max(self.least_of_others(share, now).unwrap_or_default());
+            self.floor = self.floor.max(self.least_charged_to_others(share).unwrap_or_default());
             let floor = self.floor;
             if let Some(account) = self.accounts.get_mut(&share) {
                 account.used = account.used.max(floor);
@@ -255,7 +263,7 @@ impl Table {
     fn settle(&mut self, share: u64, now: u64) -> Vec<Waker> {
         if let Some(account) = self.accounts.get(&share) {
             if self.active.len() == 1 && self.active.contains(&share) {
-                self.floor = self.floor.max(account.used_at(now));
+                self.floor = self.floor.max(account.used);
             }
             if !account.is_active() {
                 self.active.remove(&share);
@@ -307,7 +315,7 @@ impl Turn {
             }
             Phase::Out => {
                 let now = table.now();
-                state.used = table.join(share, state.used, now);
+                state.used = table.join(share, state.used);
                 if table.may_begin(share, state.used, now) {
                     state.phase = table.begin(share, now);
                     return Poll::Ready(());
@@ -479,6 +487,23 @@ mod tests {
         assert!(cell.poll(), "nobody has used less");
         all.iter_mut().filter(|worker| worker.has_turn).for_each(|worker| worker.work(TICK));
         assert!(!more.poll(), "one that is ahead waits, also where it has little to do");
+        cell.turn.end(1_000, None);
+    }
+
+    #[test]
+    fn what_others_were_thought_to_use_is_not_held_against_who_comes() {
+        let turns = Turns::of(1);
+        let (busy, quiet) = (turns.share(WEIGHT), turns.share(WEIGHT));
+        let (mut first, mut second) = (Worker::of(&busy), Worker::of(&busy));
+        assert!(first.poll() && !second.poll());
+        // Time passes, of which the loop has next to nothing, because others have the processor.
+        std::thread::sleep(Duration::from_millis(20));
+        let mut cell = Worker::of(&quiet);
+        assert!(cell.poll(), "it is not ahead");
+        cell.turn.end(1_000, None);
+        first.work(1_000);
+        assert!(!second.poll() && second.poll(), "it was given the turn");
+        assert!(cell.poll(), "it is not ahead of what was used");
         cell.turn.end(1_000, None);
     }
 
