@@ -87,6 +87,7 @@ fn recipe(command: &Command) -> Recipe {
         inherit: ENVIRONMENT.into_iter().map(str::to_owned).chain(command.inherit.iter().cloned()).collect(),
         is_open: false,
         is_quiet: false,
+        memory_bytes: None,
     }
 }
 

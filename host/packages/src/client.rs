@@ -126,6 +126,7 @@ impl Client {
             inherit: INHERITED.iter().map(|&name| name.to_owned()).collect(),
             is_open: true,
             is_quiet: false,
+            memory_bytes: None,
         };
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let mut process = cellar_worker::start(&recipe, &arguments, &[], Input::Pipe).await.map_err(failed)?;

@@ -49,8 +49,6 @@ const NICE_MAX: i32 = 15;
 const UNWANTED_BYTES_MAX: usize = 256 << 20;
 /// How long that may take.
 const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a worker looks at the memory that it holds.
-const MEMORY_LOOK: Duration = Duration::from_millis(100);
 
 /// The niceness of a weight where the largest is this: with each step the kernel gives a process four fifths of the time.
 fn niceness(weight: u32, heaviest: u32) -> i32 {
@@ -97,9 +95,7 @@ pub async fn serve_worker(
     doors: Arc<dyn Doors>,
 ) -> Result<(), ServeError> {
     let failed = |source| ServeError::Worker(source);
-    if let Some(bytes) = config.worker.take().and_then(|worker| worker.memory_bytes) {
-        std::thread::spawn(move || end_beyond(bytes));
-    }
+    config.worker = None;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let Some((CALLS, Some(calls))) = cellar_worker::take(&control) else {
         return Err(ServeError::Worker(io::ErrorKind::UnexpectedEof.into()));
@@ -137,21 +133,6 @@ pub async fn serve_worker(
     tokio::spawn(listen(server.clone(), heard, to_say, stop.clone()));
     server.serve_with(accept(server.clone(), to_serve), stop.notified()).await;
     Ok(())
-}
-
-/// Ends this process as soon as it holds more memory of its own than it may. A limit of the kernel would count what the
-/// engines reserve and never touch.
-fn end_beyond(bytes: u64) {
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    while let Ok(text) = std::fs::read_to_string("/proc/self/statm") {
-        let pages: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [_, resident, shared, ..] = pages[..] else { return };
-        if resident.saturating_sub(shared).saturating_mul(page) > bytes {
-            tracing::error!(bytes, "this worker holds more memory than `worker_memory_mib` says, and ends");
-            std::process::exit(1);
-        }
-        std::thread::sleep(MEMORY_LOOK);
-    }
 }
 
 fn word(note: &str) -> Option<Say> {

@@ -32,7 +32,7 @@ use tokio::{
 };
 
 use crate::job;
-use crate::process::{Group, Input, Recipe, command};
+use crate::process::{Ended, Group, Input, Recipe, command};
 
 /// The name of the job that a helper does.
 pub const HELP: &str = "help-start";
@@ -50,6 +50,7 @@ const STARTED: u8 = b's';
 const REFUSED: u8 = b'r';
 const FAILED: u8 = b'f';
 const ENDED: u8 = b'e';
+const ENDED_BEYOND: u8 = b'm';
 const WORD_BYTES: usize = 5;
 
 static HELPER: OnceLock<Helper> = OnceLock::new();
@@ -189,17 +190,20 @@ impl Leash {
         (letter, i32::from_le_bytes(number))
     }
 
-    pub(crate) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        let (_, status) = self.next().await?;
-        Ok(ExitStatus::from_raw(status))
+    pub(crate) async fn ended(&mut self) -> io::Result<Ended> {
+        Ok(Leash::told(self.next().await?))
     }
 
-    pub(crate) fn try_ended(&mut self) -> Option<ExitStatus> {
+    fn told((letter, status): (u8, i32)) -> Ended {
+        Ended { status: ExitStatus::from_raw(status), is_beyond: letter == ENDED_BEYOND }
+    }
+
+    pub(crate) fn try_ended(&mut self) -> Option<Ended> {
         let mut piece = [0; WORD_BYTES];
         let missing = WORD_BYTES - self.word.len();
         let count = self.stream.try_read(&mut piece[..missing]).ok()?;
         self.word.extend_from_slice(&piece[..count]);
-        (self.word.len() == WORD_BYTES).then(|| ExitStatus::from_raw(self.take().1))
+        (self.word.len() == WORD_BYTES).then(|| Leash::told(self.take()))
     }
 }
 
@@ -291,7 +295,7 @@ async fn follow(recipes: &[Recipe], descriptors: [OwnedFd; DESCRIPTORS]) -> io::
     say(&mut leash, STARTED, 0).await?;
     let mut byte = [0];
     let ended = tokio::select! {
-        ended = child.wait() => ended?,
+        ended = group.ended(&mut child, order.recipe.memory_bytes) => ended?,
         // Nothing more is said on a leash: it was dropped.
         _ = leash.read(&mut byte) => {
             group.kill();
@@ -299,8 +303,8 @@ async fn follow(recipes: &[Recipe], descriptors: [OwnedFd; DESCRIPTORS]) -> io::
             return Ok(());
         }
     };
-    group.kill();
-    say(&mut leash, ENDED, ended.into_raw()).await
+    let letter = if ended.is_beyond { ENDED_BEYOND } else { ENDED };
+    say(&mut leash, letter, ended.status.into_raw()).await
 }
 
 /// Whether the helper was told that this may be run.
@@ -330,6 +334,7 @@ mod tests {
             inherit: Vec::new(),
             is_open: true,
             is_quiet: false,
+            memory_bytes: None,
         }
     }
 

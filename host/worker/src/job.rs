@@ -35,6 +35,7 @@ pub fn job_recipe() -> Option<Recipe> {
         inherit: ENVIRONMENT.map(str::to_owned).to_vec(),
         is_open: true,
         is_quiet: true,
+        memory_bytes: None,
     })
 }
 

@@ -1,12 +1,26 @@
 //! Starting a process, by this one or by its helper.
 
-use std::{fs::File, io, path::PathBuf, process::ExitStatus, process::Stdio};
+use std::{
+    fs::File,
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::{
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    time::MissedTickBehavior,
+};
 
 use crate::helper::{self, Leash};
+
+/// How often it is looked how much memory a process holds.
+const MEMORY_LOOK: Duration = Duration::from_millis(100);
+/// How many of these looks lie between those at what it has started.
+const LOOKS_AT_OTHERS: u64 = 10;
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +37,8 @@ pub struct Recipe {
     pub is_open: bool,
     /// Whether what it writes on standard error is dropped; else it is a pipe.
     pub is_quiet: bool,
+    /// Bytes of memory that it may hold of its own, with what it starts in its process group. With more it is killed.
+    pub memory_bytes: Option<u64>,
 }
 
 /// What a process reads.
@@ -44,12 +60,20 @@ pub struct Process {
     /// What it complains of, unless that is dropped.
     pub stderr: Option<ChildStderr>,
     running: Running,
-    ended: Option<ExitStatus>,
+    ended: Option<Ended>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// Whether it was killed because it held more memory than it may.
+    pub(crate) is_beyond: bool,
 }
 
 #[derive(Debug)]
 enum Running {
-    Here(Box<Child>, Group),
+    Here(Box<Child>, Group, Option<u64>),
     /// Its helper kills it when the leash is dropped.
     There(Leash),
 }
@@ -80,7 +104,8 @@ pub async fn start(
     let mut child = command.spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let group = Group::of(&child);
-    Ok(Process { stdin, stdout, stderr, running: Running::Here(Box::new(child), group), ended: None })
+    let running = Running::Here(Box::new(child), group, recipe.memory_bytes);
+    Ok(Process { stdin, stdout, stderr, running, ended: None })
 }
 
 /// The command of a recipe, without its streams, in a process group of its own.
@@ -114,28 +139,31 @@ impl Process {
     /// The process goes on; it can be waited for again.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         if let Some(ended) = self.ended {
-            return Ok(ended);
+            return Ok(ended.status);
         }
         let ended = match &mut self.running {
-            Running::Here(child, group) => {
-                let ended = child.wait().await?;
-                group.kill();
-                ended
-            }
+            Running::Here(child, group, memory_bytes) => group.ended(child, *memory_bytes).await?,
             Running::There(leash) => leash.ended().await?,
         };
-        Ok(*self.ended.insert(ended))
+        Ok(self.ended.insert(ended).status)
+    }
+
+    /// Whether it was killed because it held more memory than it may.
+    pub fn held_too_much(&self) -> bool {
+        self.ended.is_some_and(|ended| ended.is_beyond)
     }
 
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = match &mut self.running {
-                Running::Here(child, _) => child.try_wait().ok().flatten(),
+                Running::Here(child, ..) => {
+                    child.try_wait().ok().flatten().map(|status| Ended { status, is_beyond: false })
+                }
                 Running::There(leash) => leash.try_ended(),
             };
         }
-        self.ended
+        self.ended.map(|ended| ended.status)
     }
 }
 
@@ -154,6 +182,63 @@ impl Group {
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
+
+    /// Waits until the leader has ended, and ends what it left running. With more memory than they may hold, all are killed.
+    ///
+    /// # Cancel safety
+    /// All goes on; it can be waited for again.
+    pub(crate) async fn ended(&mut self, leader: &mut Child, memory_bytes: Option<u64>) -> io::Result<Ended> {
+        let beyond = beyond(self.0, memory_bytes);
+        let (ended, is_beyond) = tokio::select! {
+            ended = leader.wait() => (Some(ended?), false),
+            () = beyond => (None, true),
+        };
+        self.kill();
+        let status = match ended {
+            Some(status) => status,
+            None => leader.wait().await?,
+        };
+        Ok(Ended { status, is_beyond })
+    }
+}
+
+/// Waits until the processes of a group hold more memory of their own than this; for ever, if nothing is said of that.
+async fn beyond(leader: Option<Pid>, bytes: Option<u64>) {
+    let (Some(leader), Some(bytes)) = (leader, bytes) else { return std::future::pending().await };
+    let leader = leader.as_raw_nonzero().get();
+    let mut looks = tokio::time::interval(MEMORY_LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for look in 0_u64.. {
+        looks.tick().await;
+        // What it has started is looked for less often: that takes all processes of the machine.
+        let others = if look % LOOKS_AT_OTHERS == 0 { held_by_others(leader) } else { 0 };
+        if held(leader).saturating_add(others) > bytes {
+            return;
+        }
+    }
+}
+
+/// Bytes of memory that a process holds of its own. A limit of the kernel would count what is reserved and never touched.
+fn held(process: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
+    let pages: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [_, resident, shared, ..] = pages[..] else { return 0 };
+    resident.saturating_sub(shared).saturating_mul(u64::try_from(rustix::param::page_size()).unwrap_or(4096))
+}
+
+/// Bytes of memory that others of a process group hold.
+fn held_by_others(leader: i32) -> u64 {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = numbers.filter(|number: &i32| *number != leader && group_of(*number) == Some(leader));
+    others.map(held).fold(0, u64::saturating_add)
+}
+
+/// The process group of a process.
+fn group_of(process: i32) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Behind the name, which may have anything in it: the state, the parent, the group.
+    text.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
 }
 
 impl Drop for Group {

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     if !arguments.list {
         let jobs = cellar_worker::job_recipe().expect("jobs");
-        cellar_worker::use_helper(&[shell(), closed(), jobs]).expect("a helper");
+        cellar_worker::use_helper(&[shell(), closed(), small(), jobs]).expect("a helper");
     }
     let trials = vec![
         trial("a_process_has_its_streams_and_its_status", streams),
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         trial("a_process_that_is_given_up_ends_with_all_that_it_started", given_up),
         trial("what_a_process_leaves_running_ends_with_it", left_running),
         trial("how_it_ended_can_be_asked", asked),
+        trial("one_that_holds_too_much_memory_is_killed_with_all_that_it_started", held_too_much),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -52,12 +53,18 @@ fn shell() -> Recipe {
         inherit: vec!["PATH".to_owned()],
         is_open: true,
         is_quiet: false,
+        memory_bytes: None,
     }
 }
 
 /// A program that takes no arguments but its own, and is not there.
 fn closed() -> Recipe {
     Recipe { argv: vec!["/nowhere/program".to_owned()], is_open: false, ..shell() }
+}
+
+/// The shell, with little memory.
+fn small() -> Recipe {
+    Recipe { memory_bytes: Some(100 << 20), ..shell() }
 }
 
 async fn started(script: &str) -> Process {
@@ -167,4 +174,22 @@ async fn asked() {
         }
     };
     assert_eq!(ended.code(), Some(5));
+}
+
+async fn held_too_much() {
+    let run = async |script: &str| {
+        let process = cellar_worker::start(&small(), &[script.to_owned()], &[], Input::Pipe).await;
+        let mut process = process.expect("started");
+        (process.wait().await.expect("ended"), process.held_too_much())
+    };
+    // By itself, and by what it starts.
+    for script in [
+        "exec python3 -c 'held = bytearray(b\"x\") * (300 << 20); import time; time.sleep(1000)'",
+        "head -c 300000000 /dev/zero | tail | sleep 1000",
+    ] {
+        let (ended, is_beyond) = run(script).await;
+        assert!(ended.signal() == Some(9) && is_beyond, "{script}: {ended}");
+    }
+    let (ended, is_beyond) = run("head -c 3000000 /dev/zero | tail -c 3; exit 3").await;
+    assert_eq!((ended.code(), is_beyond), (Some(3), false));
 }

@@ -58,6 +58,7 @@ impl WorkerConfig {
             inherit: ENVIRONMENT.map(str::to_owned).to_vec(),
             is_open: false,
             is_quiet: false,
+            memory_bytes: self.memory_bytes,
         }
     }
 }
@@ -199,6 +200,9 @@ async fn watch_over(
     };
     match ended {
         Ok(status) if status.success() => tracing::info!(tenant, "a worker has gone"),
+        Ok(_) if process.held_too_much() => {
+            tracing::error!(tenant, "a worker held more memory than `worker_memory_mib` says, and was ended");
+        }
         Ok(status) => tracing::error!(tenant, %status, "a worker was lost"),
         Err(error) => tracing::error!(tenant, %error, "a worker was lost"),
     }
