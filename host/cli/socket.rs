@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::Doors;
+use cellar_bridges::{Doors, MeetFuture, Usher};
 use cellar_engine::{Cell, Event, RunResult, Session};
 use futures::StreamExt;
 use tempfile::TempDir;
@@ -49,16 +49,16 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens a door to `session`.
+    /// Opens a door.
     ///
     /// # Errors
     /// The private folder or the socket cannot be made.
-    fn open(session: Session) -> io::Result<Door> {
+    fn open(usher: Usher) -> io::Result<Door> {
         let folder = private_folder()?;
         let path = folder.path().join(SOCKET_NAME);
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        let task = tokio::spawn(accept(listener, session));
+        let task = tokio::spawn(accept(listener, usher));
         Ok(Door { path, task, _folder: folder })
     }
 }
@@ -74,8 +74,16 @@ impl cellar_bridges::Door for Door {
 pub(crate) struct SessionDoors;
 
 impl Doors for SessionDoors {
-    fn open(&self, session: Session) -> io::Result<Box<dyn cellar_bridges::Door>> {
-        Ok(Box::new(Door::open(session)?))
+    fn open(&self, usher: Usher) -> io::Result<Box<dyn cellar_bridges::Door>> {
+        Ok(Box::new(Door::open(usher)?))
+    }
+
+    fn meet(&self, session: Session, visitor: UnixStream) -> MeetFuture {
+        Box::pin(async move {
+            if let Err(error) = serve(visitor, session).await {
+                tracing::debug!(%error, "a client of the session's socket went away");
+            }
+        })
     }
 }
 
@@ -96,19 +104,12 @@ fn private_folder() -> io::Result<TempDir> {
 }
 
 /// Lets connections in. Those that are in end with this future, because they live in it.
-async fn accept(listener: UnixListener, session: Session) {
+async fn accept(listener: UnixListener, usher: Usher) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                Ok((stream, _)) => {
-                    let session = session.clone();
-                    connections.spawn(async move {
-                        if let Err(error) = serve(stream, session).await {
-                            tracing::debug!(%error, "a client of the session's socket went away");
-                        }
-                    });
-                }
+                Ok((stream, _)) => drop(connections.spawn(usher(stream))),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client on the session's socket");
                     tokio::time::sleep(PRESENCE_INTERVAL).await;

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use cellar_bridges::{Door, Doors};
+use cellar_bridges::{Door, Doors, MeetFuture, Usher};
 use cellar_engine::{
     Cell, EventKind, Host, Language, Session,
     config::{RunOptions, Unread},
@@ -11,6 +11,8 @@ use cellar_engine::{
 use cellar_hub::{
     Delivery, Hub, HubConfig, HubError, Journals, OnDisconnect, OpenRequest, Reader, RunHandle, RunRequest,
 };
+
+use tokio::net::UnixStream;
 
 use crate::sessions::{config, on_one_thread};
 
@@ -22,8 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct NoDoors;
 
 impl Doors for NoDoors {
-    fn open(&self, _session: Session) -> io::Result<Box<dyn Door>> {
+    fn open(&self, _usher: Usher) -> io::Result<Box<dyn Door>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn meet(&self, _session: Session, _visitor: UnixStream) -> MeetFuture {
+        Box::pin(std::future::ready(()))
     }
 }
 

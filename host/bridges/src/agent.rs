@@ -21,12 +21,14 @@ use cellar_engine::{
 };
 use reqwest::{Client, redirect::Policy};
 use serde_json::{Value, json};
+use tokio::net::UnixStream;
 
 use super::{
     client, command, json_text,
     schema::{Schema, object_of},
 };
 use crate::{
+    Origin,
     http::HeaderTemplate,
     options::{Agent, AgentTransport, Spawns},
     text::{causes, clip, list},
@@ -44,13 +46,22 @@ pub trait Door: Send + Sync {
     fn path(&self) -> &Path;
 }
 
+/// What is done with somebody who came through a door, to be polled on the engine's runtime. Dropped, it ends that.
+pub type MeetFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is done with everybody who comes through a door.
+pub type Usher = Arc<dyn Fn(UnixStream) -> MeetFuture + Send + Sync>;
+
 /// Opens doors. What is spoken through them is the embedder's business.
 pub trait Doors: Send + Sync + fmt::Debug {
-    /// Opens a door to `session` for one agent.
+    /// Opens a door for one agent.
     ///
     /// # Errors
     /// The socket cannot be made.
-    fn open(&self, session: Session) -> io::Result<Box<dyn Door>>;
+    fn open(&self, usher: Usher) -> io::Result<Box<dyn Door>>;
+
+    /// Lets somebody who came through a door run cells in `session`, for as long as he stays.
+    fn meet(&self, session: Session, visitor: UnixStream) -> MeetFuture;
 }
 
 /// What an agent is asked to do.
@@ -152,45 +163,48 @@ impl Agents {
         self: Arc<Agents>,
         doors: Option<Arc<dyn Doors>>,
         asked: AgentCall,
-        caller: Caller,
+        origin: Origin,
     ) -> Result<Response, CallError> {
         let who = format!("agent `{}`", asked.agent_type);
         let Some(agent) = self.named.get(&asked.agent_type) else {
             return Err(CallError::new(CallErrorKind::Unknown, format!("no {who}")));
         };
-        self.check(&who, agent, &asked.agent_type, &caller)?;
+        self.check(&who, agent, &asked.agent_type, &origin)?;
         let schema = asked.schema.as_deref().map(Schema::of_object).transpose().map_err(|fault| {
             CallError::new(CallErrorKind::Invalid, format!("{who} cannot be given this schema: {fault}"))
         })?;
         let (value, schema) = schema.unzip();
-        let depth = caller.depth + 1;
+        let depth = origin.depth().saturating_add(1);
         let request = AgentRequest {
             prompt: asked.prompt,
             context: asked.context,
             label: asked.label,
             model: asked.model.or_else(|| agent.model.clone()),
             schema: value,
-            session: caller.session.id().to_owned(),
+            session: origin.session().to_owned(),
             depth,
         };
-        let session = caller.session.for_agent(depth);
         let output = match &agent.transport {
-            AgentTransport::Command(command) => run(&who, command, doors, &request, session).await?,
+            AgentTransport::Command(command) => run(&who, command, doors, &request, origin).await?,
             AgentTransport::Http { url, headers, timeout } => {
                 let work = self.post(&who, url, headers, &request);
                 tokio::time::timeout(*timeout, work).await.unwrap_or_else(|_| Err(slow(&who, *timeout)))?
             }
-            AgentTransport::Program(program) => program
-                .run(request, session)
-                .await
-                .map_err(|failure| CallError::new(CallErrorKind::Failed, format!("{who} failed: {failure}")))?,
+            AgentTransport::Program(program) => {
+                let failed = |reason: String| CallError::new(CallErrorKind::Failed, format!("{who} failed: {reason}"));
+                let Origin::Here(Caller { session, .. }) = origin else {
+                    return Err(failed("the session is in another process".to_owned()));
+                };
+                let ended = program.run(request, session.for_agent(depth)).await;
+                ended.map_err(|failure| failed(failure.to_string()))?
+            }
         };
         answer(&who, schema, output)
     }
 
     /// Checks that the caller may call this agent.
-    fn check(&self, who: &str, agent: &Agent, agent_type: &str, caller: &Caller) -> Result<(), CallError> {
-        let depth = caller.depth + 1;
+    fn check(&self, who: &str, agent: &Agent, agent_type: &str, origin: &Origin) -> Result<(), CallError> {
+        let depth = origin.depth().saturating_add(1);
         let nested = |max: u32, rule: &str| {
             let message = format!("{who} would be nested {depth} deep, at most {max} {rule}");
             Err(CallError::new(CallErrorKind::Limit, message))
@@ -201,12 +215,12 @@ impl Agents {
         if depth > agent.depth {
             return nested(agent.depth, &format!("by its policy (depth under [agents.{agent_type}] in cellar.toml)"));
         }
-        let (spawns, what, place) = match &caller.agent {
+        let (spawns, what, place) = match origin.agent() {
             Some(name) => match self.named.get(name) {
                 Some(agent) => (&agent.spawns, format!("agent `{name}`"), format!("agents.{name}")),
                 None => return Ok(()),
             },
-            None if caller.depth == 0 => (&self.spawns, "the session's own cells".to_owned(), "session".to_owned()),
+            None if depth == 1 => (&self.spawns, "the session's own cells".to_owned(), "session".to_owned()),
             // Which agent it was nobody knows any more: what one of them may not do, it may not.
             None => match self.named.iter().find(|(_, agent)| !agent.spawns.allow(agent_type)) {
                 Some((name, agent)) => {
@@ -281,10 +295,11 @@ async fn run(
     command: &crate::options::Command,
     doors: Option<Arc<dyn Doors>>,
     request: &AgentRequest,
-    session: Session,
+    origin: Origin,
 ) -> Result<Value, CallError> {
     let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
-    let door = doors.map(|doors| doors.open(session)).transpose().map_err(|error| {
+    let open = |doors: Arc<dyn Doors>| doors.open(usher(doors.clone(), origin, request.depth));
+    let door = doors.map(open).transpose().map_err(|error| {
         tracing::warn!(%error, "{who} cannot be given its session");
         // The error itself may name a folder of the host.
         failed(format!("cannot be given its session: {}", error.kind()))
@@ -296,6 +311,22 @@ async fn run(
     drop(door);
     let reply = serde_json::from_str(&json_text(who, printed)?).map_err(|error| failed(error.to_string()))?;
     output_of(reply).ok_or_else(|| failed("printed no `output`; it must print {\"output\": …}".to_owned()))
+}
+
+/// Leads everybody who comes through the door of an agent to the session that called it.
+fn usher(doors: Arc<dyn Doors>, origin: Origin, depth: u32) -> Usher {
+    match origin {
+        Origin::Here(caller) => {
+            let session = caller.session.for_agent(depth);
+            Arc::new(move |visitor| doors.meet(session.clone(), visitor))
+        }
+        Origin::Afar { number, visits, .. } => Arc::new(move |visitor| {
+            let sent = visits(number, visitor);
+            Box::pin(std::future::ready(sent.unwrap_or_else(|error| {
+                tracing::warn!(%error, "what an agent has to say does not reach the process of its session");
+            })))
+        }),
+    }
 }
 
 fn output_of(mut reply: Value) -> Option<Value> {

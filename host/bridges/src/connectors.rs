@@ -40,6 +40,17 @@ impl Held {
         }
     }
 
+    /// Those of another process, of which this was said.
+    pub(crate) fn told(specs_told: Vec<cellar_connectors::ConnectorSpec>) -> Held {
+        let connectors = Connectors::told(specs_told);
+        Held { specs: specs(&connectors), connectors }
+    }
+
+    /// What another process is told of them, as JSON.
+    pub(crate) fn told_of(&self) -> String {
+        serde_json::to_string(&self.connectors.specs()).unwrap_or_default()
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.connectors.names().map(str::to_owned).collect()
     }

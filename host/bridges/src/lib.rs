@@ -43,8 +43,8 @@ use llm::Models;
 use mcp::Server;
 use tools::Granted;
 
-pub use afar::{Afar, Notes, OwnAndAfar, answer_afar};
-pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, SOCKET_VARIABLE};
+pub use afar::{Afar, Answers, ArtifactsAfar, Notes, OwnAndAfar, Visits, answer_afar};
+pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, MeetFuture, SOCKET_VARIABLE, Usher};
 pub use cellar_components::Component as ComponentProgram;
 pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
 pub use client::builder as http_client;
@@ -180,6 +180,25 @@ impl HostBridges {
 }
 
 impl HostBridges {
+    fn doors(&self) -> Option<Arc<dyn Doors>> {
+        self.doors.clone()
+    }
+
+    /// What another process is told of the connectors, as JSON.
+    fn connectors_told(&self) -> String {
+        self.connectors.told_of()
+    }
+
+    /// Rows for another process, whose arguments are checked again.
+    fn fetch_afar(&self, name: String, arguments: String) -> FetchFuture {
+        let given: Option<Map<String, Value>> = serde_json::from_str(&arguments).ok();
+        let checked = self.connectors.check(&name, given.unwrap_or_default());
+        match checked {
+            Ok(arguments) => Box::pin(self.connectors.clone().fetch(name, arguments)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
     /// Asks each connector whether it can be reached: by name, what it is, or why it cannot.
     pub async fn probe_connectors(&self) -> Vec<(String, Result<String, String>)> {
         self.connectors.probe().await
@@ -244,26 +263,41 @@ struct Held {
 }
 
 /// Where a call comes from.
-#[derive(Debug)]
 enum Origin {
     /// A session of this process.
     Here(Caller),
-    /// One of another process.
-    Afar { session: String, cell: CellId, held: Arc<Held> },
+    /// One of another process, by a call of this number.
+    Afar { number: u64, asker: afar::Asker, held: Arc<Held>, visits: Visits },
 }
 
 impl Origin {
     fn session(&self) -> &str {
         match self {
             Origin::Here(caller) => caller.session.id(),
-            Origin::Afar { session, .. } => session,
+            Origin::Afar { asker, .. } => &asker.session,
+        }
+    }
+
+    /// How many agents deep it comes from.
+    fn depth(&self) -> u32 {
+        match self {
+            Origin::Here(caller) => caller.depth,
+            Origin::Afar { asker, .. } => asker.depth,
+        }
+    }
+
+    /// The type of the agent whose cell calls.
+    fn agent(&self) -> Option<&str> {
+        match self {
+            Origin::Here(caller) => caller.agent.as_deref(),
+            Origin::Afar { asker, .. } => asker.agent.as_deref(),
         }
     }
 
     fn cell(&self) -> CellId {
         match self {
             Origin::Here(caller) => caller.cell,
-            Origin::Afar { cell, .. } => *cell,
+            Origin::Afar { asker, .. } => asker.cell(),
         }
     }
 
@@ -328,12 +362,7 @@ impl HostBridges {
                 }
             }
             Call::Agent(asked) if self.agents.has(&asked.agent_type) => {
-                return match origin {
-                    Origin::Here(caller) => {
-                        Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), caller))
-                    }
-                    Origin::Afar { .. } => Box::pin(std::future::ready(Err(afar::no_agent(&call)))),
-                };
+                return Box::pin(Arc::clone(&self.agents).call(self.doors.clone(), asked.clone(), origin));
             }
             Call::Http(request) => {
                 if let Some(network) = &self.network {

@@ -26,7 +26,8 @@ use std::{
 };
 
 use cellar_tables::Batches;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -48,7 +49,7 @@ use tool::Queries;
 pub const SQL_FETCH: &str = "sql";
 
 /// What is said of a connector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectorSpec {
     /// What cells call it.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct ConnectorSpec {
 }
 
 /// What is said of a fetch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FetchSpec {
     /// What cells call it.
     pub name: String,
@@ -136,6 +137,15 @@ impl Connectors {
             }
         }
         if problems.is_empty() { Ok(Connectors(Arc::new(held))) } else { Err(problems) }
+    }
+
+    /// Connectors of another process, of which this was said: they check arguments as those do, and fetch nothing.
+    pub fn told(specs: Vec<ConnectorSpec>) -> Connectors {
+        let held = |spec: ConnectorSpec| {
+            let source = Arc::new(Elsewhere(spec.fetches));
+            (spec.name, Held::new(spec.description, Bounds::default(), source))
+        };
+        Connectors(Arc::new(specs.into_iter().map(held).collect()))
     }
 
     /// Whether there are none.
@@ -234,6 +244,23 @@ impl Held {
         let fetches = source.fetches().into_iter().map(|fetch| (fetch.name.clone(), fetch)).collect();
         let permits = Arc::new(Semaphore::new(bounds.concurrency));
         Held { description, bounds, fetches, permits, source }
+    }
+}
+
+/// Stands for a source that another process asks.
+struct Elsewhere(Vec<FetchSpec>);
+
+impl Source for Elsewhere {
+    fn fetches(&self) -> Vec<FetchSpec> {
+        self.0.clone()
+    }
+
+    fn fetch(&self, _request: Request) -> BoxFuture<'static, Result<Batches, FetchError>> {
+        std::future::ready(Err(unready("another process holds it"))).boxed()
+    }
+
+    fn probe(&self) -> BoxFuture<'static, Result<String, FetchError>> {
+        std::future::ready(Err(unready("another process holds it"))).boxed()
     }
 }
 

@@ -31,6 +31,9 @@ const LISTED_MAX: usize = 1_000_000;
 /// How long is tried again when a store fails.
 const RETRIED_FOR: Duration = Duration::from_secs(20);
 const RETRIES_MAX: usize = 4;
+/// How long a file may take on its way, and everything else.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where an object store is, and how it is reached.
 #[derive(Clone, PartialEq, Eq)]
@@ -195,6 +198,10 @@ impl Objects {
     /// # Errors
     /// The file cannot be read, or the store does not take it; the message tells no credential.
     pub async fn upload(&self, key: &str, file: &FilePath) -> io::Result<()> {
+        within(TRANSFER_TIMEOUT, self.send(key, file)).await
+    }
+
+    async fn send(&self, key: &str, file: &FilePath) -> io::Result<()> {
         let mut from = tokio::fs::File::open(file).await?;
         let size = from.metadata().await?.len();
         let path = Path::from(key);
@@ -231,6 +238,10 @@ impl Objects {
     /// # Errors
     /// It has more bytes than it may, or the store does not give it; the message tells no credential.
     pub async fn download(&self, key: &str, file: &FilePath, bytes_max: u64) -> io::Result<bool> {
+        within(TRANSFER_TIMEOUT, self.receive(key, file, bytes_max)).await
+    }
+
+    async fn receive(&self, key: &str, file: &FilePath, bytes_max: u64) -> io::Result<bool> {
         let found = match self.0.get(&Path::from(key)).await {
             Err(Error::NotFound { .. }) => return Ok(false),
             found => found.map_err(fault)?,
@@ -257,7 +268,8 @@ impl Objects {
     /// There are too many, or the store does not tell; the message tells no credential.
     pub async fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
         let listed = self.0.list(Some(&Path::from(prefix))).take(LISTED_MAX.saturating_add(1));
-        let keys: Vec<String> = listed.map_ok(|found| found.location.to_string()).try_collect().await.map_err(fault)?;
+        let keys = listed.map_ok(|found| found.location.to_string()).try_collect();
+        let keys: Vec<String> = within(TIMEOUT, async { keys.await.map_err(fault) }).await?;
         if keys.len() > LISTED_MAX {
             return Err(io::Error::other(format!("there are more than {LISTED_MAX} keys")));
         }
@@ -269,11 +281,18 @@ impl Objects {
     /// # Errors
     /// The store does not do it; the message tells no credential.
     pub async fn remove(&self, key: &str) -> io::Result<()> {
-        match self.0.delete(&Path::from(key)).await {
+        let path = Path::from(key);
+        let removed = within(TIMEOUT, async { Ok(self.0.delete(&path).await) }).await?;
+        match removed {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(fault(error)),
         }
     }
+}
+
+async fn within<T>(most: Duration, asked: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time");
+    tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn fault(error: Error) -> io::Error {

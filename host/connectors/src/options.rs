@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::{ObjectsOptions, Parameter, Source};
@@ -220,7 +221,7 @@ pub struct FetchOptions<T> {
 }
 
 /// A column as a configuration tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableColumn {
     /// Its name.
     pub name: String,

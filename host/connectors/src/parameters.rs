@@ -1,6 +1,7 @@
 //! What a fetch takes, and the check of what it is given.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 
 use crate::error::{FetchError, FetchFault, near};
@@ -9,7 +10,7 @@ use crate::error::{FetchError, FetchFault, near};
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// One thing that a fetch takes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Parameter {
     /// What cells call it.
     pub name: String,
@@ -30,7 +31,7 @@ pub struct Parameter {
 }
 
 /// What a parameter must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the variants are named for what they are")]
 pub enum ParameterKind {
     String,

@@ -34,7 +34,7 @@ use crate::{
     Isolation, ServeError, Server, ServerConfig, gate,
     isolation::{ConfineError, Confined},
     tenant::Tenant,
-    workers::{CALLS, CONNECTION, Heard, Say},
+    workers::{CALLS, CONNECTION, Heard, Say, VISIT},
 };
 
 /// The flag that names the tenant of a worker.
@@ -97,7 +97,7 @@ pub async fn serve_worker(
     let failed = |source| ServeError::Worker(source);
     config.worker = None;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-    let Some((CALLS, Some(calls))) = cellar_worker::take(&control) else {
+    let Some((CALLS, _, Some(calls))) = cellar_worker::take(&control) else {
         return Err(ServeError::Worker(io::ErrorKind::UnexpectedEof.into()));
     };
     let calls = stream(calls).map_err(failed)?;
@@ -116,14 +116,20 @@ pub async fn serve_worker(
             break;
         }
     }
-    let server = Server::open_with(config, isolation, doors, Some(afar))?;
+    let server = Server::open_with(config, isolation, doors, Some(afar.clone()))?;
     let (connections, to_serve) = mpsc::channel(WAITING_MAX);
     let over = stop.clone();
+    let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
-        while let Some((letter, descriptor)) = cellar_worker::take(&control) {
-            if let (CONNECTION, Some(descriptor)) = (letter, descriptor)
-                && connections.blocking_send(descriptor).is_err()
-            {
+        // Connections are made on it.
+        let _on_it = runtime.enter();
+        while let Some((letter, number, descriptor)) = cellar_worker::take(&control) {
+            let Some(descriptor) = descriptor else { continue };
+            if letter == VISIT {
+                if let Err(error) = afar.visit(number, descriptor) {
+                    tracing::warn!(%error, "a client of an agent's session was not taken");
+                }
+            } else if letter == CONNECTION && connections.blocking_send(descriptor).is_err() {
                 return;
             }
         }

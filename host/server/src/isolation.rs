@@ -47,9 +47,13 @@ pub enum ConfineError {
     /// A layer that was asked for is missing, or the kernel refuses.
     #[error("`[server] isolate` cannot be kept")]
     Layer(#[from] IsolationError),
-    /// Tenants that have a process of their own are granted what such a process cannot have.
-    #[error("with `[server] isolate = \"tenant\"` these cannot be granted: {}", .0.join("; "))]
-    Ungrantable(Vec<String>),
+    /// Tenants that have a process of their own keep their artifacts in one place.
+    #[error(
+        "with `[server] isolate = \"tenant\"` each tenant has a remote store of artifacts to itself, but the tenants {} have one \
+         together: give each its own, in a file of its own",
+        .0.join(", ")
+    )]
+    SharedRemote(Vec<String>),
     /// A folder for temporary files, or the process that starts others, cannot be made.
     #[error("cannot confine this process")]
     Io(#[from] io::Error),
@@ -74,9 +78,9 @@ impl ServerConfig {
         // What is removed must lie in a folder that may be written to.
         plan.needs.write.extend(temporary.path().parent().map(Path::to_owned));
         if let Some(worker) = &self.worker {
-            let kept = self.ungrantable()?;
-            if !kept.is_empty() {
-                return Err(ConfineError::Ungrantable(kept));
+            let shared = self.shared_remotes()?;
+            if !shared.is_empty() {
+                return Err(ConfineError::SharedRemote(shared));
             }
             plan.folder(&worker.counts);
             plan.recipes.extend(self.tenants.iter().map(|tenant| worker.recipe(&tenant.name)));
@@ -91,6 +95,20 @@ impl ServerConfig {
         let layers = confine(&plan.needs, matches!(self.isolate, Isolate::Process | Isolate::Tenant))?;
         let isolation = Isolation { layers, connects: plan.connects, is_of_tenant: false };
         Ok(Confined { isolation, _temporary: Some(temporary) })
+    }
+
+    /// Tenants whose artifacts lie where those of others do: who took over the process of one could read them there.
+    fn shared_remotes(&self) -> Result<Vec<String>, SetupError> {
+        let mut remotes = Vec::new();
+        for tenant in &self.tenants {
+            let remote = tenant.overrides.file()?.artifacts.remote;
+            remotes.extend(remote.map(|remote| (&tenant.name, format!("{}/", remote.url.trim_end_matches('/')))));
+        }
+        let is_within = |(name, url): &(&String, String), (other, theirs): &(&String, String)| {
+            name != other && (url.starts_with(theirs) || theirs.starts_with(url))
+        };
+        let shared = remotes.iter().filter(|one| remotes.iter().any(|other| is_within(one, other)));
+        Ok(shared.map(|(name, _)| format!("`{name}`")).collect())
     }
 
     /// Confines this process to what the one tenant needs whose worker it is: no program, but those that this one starts to
@@ -160,8 +178,9 @@ impl Plan {
             self.kept(tenant, &file);
             if let Some(remote) = &file.artifacts.remote {
                 self.needs.read.extend(remote.credential_files());
-                if remote.folder().is_none() {
-                    self.connects("artifacts");
+                match remote.folder() {
+                    Some(folder) => self.folder(&folder),
+                    None => self.connects("artifacts"),
                 }
             }
             self.packages(tenant, &file)?;
@@ -177,9 +196,6 @@ impl Plan {
     fn kept(&mut self, tenant: &TenantConfig, file: &Config) {
         self.needs.write.extend(file.audit.as_ref().and_then(|audit| folder_of(&audit.file)));
         self.needs.write.extend(tenant.overrides.audit.as_deref().and_then(folder_of));
-        if let Some(folder) = file.artifacts.remote.as_ref().and_then(|remote| remote.folder()) {
-            self.folder(&folder);
-        }
     }
 
     /// The store of packages, of which a session that is opened later may be granted others: its owner makes their folders.

@@ -223,7 +223,8 @@ impl Server {
         let issuer = config.oauth.map(oauth::Issuer::new).transpose().map_err(ServeError::Oauth)?;
         let tokens = config.tokens.as_ref().map(TokenFile::list).transpose()?.unwrap_or_default();
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
-        let workers = config.worker.as_ref().map(|worker| Workers::new(worker, &config.tenants, &host)).transpose()?;
+        let workers =
+            config.worker.as_ref().map(|worker| Workers::new(worker, &config.tenants, &host, &doors)).transpose()?;
         let mut tenants = BTreeMap::new();
         for tenant in config.tenants.into_iter().filter(|_| workers.is_none()) {
             let name = tenant.name.clone();

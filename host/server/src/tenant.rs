@@ -143,7 +143,7 @@ impl Tenant {
         let Ground { host, config: host_config, doors, afar, progress } = ground;
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
-        let artifacts = cellar_setup::artifacts(&store, &overrides.file()?.artifacts)?;
+        let artifacts = cellar_setup::artifacts(&store, &overrides.file()?.artifacts, afar.as_ref())?;
         let offers = Offers::default();
         let sandboxes = Sandboxes::open(sandboxes_of(&store));
         let mut hub_config = HubConfig::default();

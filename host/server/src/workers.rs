@@ -25,7 +25,7 @@ use std::{
 };
 
 use axum_core::body::Body;
-use cellar_bridges::HostBridges;
+use cellar_bridges::{ArtifactsAfar, HostBridges};
 use cellar_core::sync::lock;
 use cellar_worker::Recipe;
 use http::StatusCode;
@@ -67,6 +67,8 @@ const IDLE_CONNECTIONS_MAX: usize = 64;
 pub(crate) const CONNECTION: u8 = b'c';
 /// The letter that the connection for calls and notes comes with, first of all.
 pub(crate) const CALLS: u8 = b'b';
+/// The letter that whoever comes to the session of an agent's call comes with, and the number of that call.
+pub(crate) const VISIT: u8 = b'v';
 
 /// How long is waited for a worker that is told something.
 const HEED_TIMEOUT: Duration = Duration::from_secs(2);
@@ -129,6 +131,8 @@ pub(crate) struct Worker {
     store: PathBuf,
     recipe: Recipe,
     bridges: HostBridges,
+    /// Where its artifacts are kept besides.
+    artifacts: Option<ArtifactsAfar>,
     /// What models may say for its cells.
     models: Quotas,
     /// Tokens by which this process asks.
@@ -149,7 +153,7 @@ struct OwnTokens {
 
 /// A worker that runs.
 struct Running {
-    control: UnixStream,
+    control: Arc<UnixStream>,
     notes: mpsc::Sender<String>,
     idle: Mutex<Vec<SendRequest<Body>>>,
     under_way: AtomicUsize,
@@ -212,7 +216,7 @@ impl Running {
             }
         }
         let (mine, theirs) = UnixStream::pair().map_err(|error| Problem::internal(&error, "worker"))?;
-        cellar_worker::pass(&self.control, CONNECTION, Some(OwnedFd::from(theirs))).map_err(|error| {
+        cellar_worker::pass(&self.control, CONNECTION, 0, Some(OwnedFd::from(theirs))).map_err(|error| {
             tracing::warn!(%error, "a worker takes no connection");
             lost()
         })?;

@@ -27,6 +27,14 @@ isolate = "tenant"
 allow = [{ host = "example.com" }]
 [tools.id]
 command = ["/usr/bin/id"]
+[agents.task]
+command = ["/usr/bin/id"]
+[connectors.lake]
+kind = "files"
+folder = "lake"
+fetches.all = { path = "*.csv" }
+[artifacts]
+remote = "REMOTE"
 [tenants.red]
 [tenants.blue]
 weight = 400
@@ -75,6 +83,9 @@ fn inside(folder: &Path, port: u16) -> ExitCode {
         ("list the tenants", fs::read_dir(path("store/.tenants")).map(|_| ())),
         ("read the tokens", read(path("store/.tokens.json"))),
         ("read a credential", read(path("secret"))),
+        ("read what a connector has", read(path("lake/file"))),
+        ("read the remote store", read(path("remote/file"))),
+        ("write the remote store", fs::write(path("remote/new"), "")),
         ("start a program", Command::new("/usr/bin/id").status().map(|_| ())),
         ("connect", TcpStream::connect(("127.0.0.1", port)).map(|_| ())),
         ("listen", TcpListener::bind("127.0.0.1:0").map(|_| ())),
@@ -97,13 +108,14 @@ fn inside(folder: &Path, port: u16) -> ExitCode {
 fn a_worker_reaches_what_is_its_tenants_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    for name in ["guests", "cache", "store/.tenants/red", "store/.tenants/blue", "temporary"] {
+    for name in ["guests", "cache", "store/.tenants/red", "store/.tenants/blue", "temporary", "lake", "remote"] {
         fs::create_dir_all(path(name)).expect("a folder");
         fs::write(path(name).join("file"), "text").expect("written");
     }
     fs::write(path("store/.tokens.json"), "{}").expect("written");
     fs::write(path("secret"), "a-credential-of-some-length").expect("written");
-    fs::write(path("cellar.toml"), TEXT).expect("written");
+    let remote = format!("file://{}", path("remote").display());
+    fs::write(path("cellar.toml"), TEXT.replace("REMOTE", &remote)).expect("written");
     let socket = UnixListener::bind(path("store/.tenants/red/socket")).expect("a socket");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port().to_string();
@@ -116,7 +128,7 @@ fn a_worker_reaches_what_is_its_tenants_and_nothing_else() {
     let text = String::from_utf8(ended.stdout).expect("text");
     let tried: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(": ")).collect();
     let done = ["write its store", "write its temporary folder", "read the guests", "read the cache"];
-    assert_eq!(tried.len(), 17, "{text}");
+    assert_eq!(tried.len(), 20, "{text}");
     for (what, how) in tried {
         let expected = if done.contains(&what) { "done".to_owned() } else { ErrorKind::PermissionDenied.to_string() };
         assert_eq!(how, expected, "{what}");

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::Options;
+use cellar_bridges::{Afar, ArtifactsAfar, Options};
 use cellar_engine::{
     Cell, Error, GuestName, HostConfig, HostFolders, Language, SessionConfig,
     artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
@@ -123,19 +123,39 @@ impl Folders {
     /// # Errors
     /// `Folder`, or it cannot be made; what is said of its remote store cannot be used.
     pub fn artifacts(&self, table: &ArtifactsTable) -> Result<ArtifactStore, SetupError> {
-        artifacts(&self.store()?, table)
+        artifacts(&self.store()?, table, None)
     }
 }
 
-/// Opens the store of artifacts beside the sessions of a folder. Blocks.
+/// Opens the store of artifacts beside the sessions of a folder; `afar` reaches its remote store where this process does not.
+/// Blocks.
 ///
 /// # Errors
 /// It cannot be made; what is said of its remote store cannot be used.
-pub fn artifacts(sessions: &Path, table: &ArtifactsTable) -> Result<ArtifactStore, SetupError> {
+pub fn artifacts(sessions: &Path, table: &ArtifactsTable, afar: Option<&Afar>) -> Result<ArtifactStore, SetupError> {
     let (folder, quota) = (sessions.join(ARTIFACTS), table.quota(ArtifactQuota::default()));
     let Some(options) = &table.remote else { return Ok(ArtifactStore::open(folder, quota)?) };
-    let unusable = |what| ArtifactError::Remote { doing: "use", source: io::Error::other(what) };
-    Ok(ArtifactStore::open_with(folder, quota, ObjectRemote::open(options).map_err(unusable)?)?)
+    let remote = match afar {
+        Some(afar) => afar.artifacts(),
+        None => ObjectRemote::open(options).map_err(unusable)?,
+    };
+    Ok(ArtifactStore::open_with(folder, quota, remote)?)
+}
+
+/// The remote store of artifacts, for a process that has none itself.
+///
+/// # Errors
+/// What is said of it cannot be used.
+pub fn artifacts_afar(table: &ArtifactsTable) -> Result<Option<ArtifactsAfar>, SetupError> {
+    let Some(options) = &table.remote else { return Ok(None) };
+    let objects = options.open(&cellar_bridges::learn).map_err(unusable)?;
+    // What is said of artifacts lies there as well, and is small.
+    let bytes_max = table.quota(ArtifactQuota::default()).artifact_bytes.max(1 << 20);
+    Ok(Some(ArtifactsAfar { objects, bytes_max }))
+}
+
+fn unusable(what: String) -> SetupError {
+    ArtifactError::Remote { doing: "use", source: io::Error::other(what) }.into()
 }
 
 /// `guests` beside the folder that the program is in, if it is there.

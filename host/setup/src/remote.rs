@@ -5,16 +5,11 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
-    time::Duration,
 };
 
 use cellar_connectors::{Objects, ObjectsOptions};
 use cellar_engine::artifacts::RemoteStore;
 use tokio::runtime::{Builder, Runtime};
-
-/// How long a file may take on its way, and everything else.
-const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An object store, asked from threads that wait. What it is asked runs on threads of its own, so that it may be used from wherever
 /// blocking is no harm, with and without a runtime.
@@ -39,18 +34,12 @@ impl ObjectRemote {
     }
 
     /// Waits for something that the store is asked.
-    fn wait<T: Send + 'static>(
-        &self,
-        most: Duration,
-        asked: impl Future<Output = io::Result<T>> + Send + 'static,
-    ) -> io::Result<T> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time");
+    fn wait<T: Send + 'static>(&self, asked: impl Future<Output = io::Result<T>> + Send + 'static) -> io::Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
-        let Some(runtime) = &self.runtime else { return Err(late()) };
+        let Some(runtime) = &self.runtime else { return Err(io::ErrorKind::NotConnected.into()) };
         runtime.spawn(async move {
-            let given = tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(late()));
             // Whoever asked waits.
-            let _ = answer.send(given);
+            let _ = answer.send(asked.await);
         });
         answered.recv().unwrap_or_else(|_| Err(io::Error::other("what reaches it has panicked")))
     }
@@ -68,21 +57,21 @@ impl Drop for ObjectRemote {
 impl RemoteStore for ObjectRemote {
     fn upload(&self, key: &str, file: &Path) -> io::Result<()> {
         let (objects, key, file) = (self.objects.clone(), key.to_owned(), PathBuf::from(file));
-        self.wait(TRANSFER_TIMEOUT, async move { objects.upload(&key, &file).await })
+        self.wait(async move { objects.upload(&key, &file).await })
     }
 
     fn download(&self, key: &str, file: &Path, bytes_max: u64) -> io::Result<bool> {
         let (objects, key, file) = (self.objects.clone(), key.to_owned(), PathBuf::from(file));
-        self.wait(TRANSFER_TIMEOUT, async move { objects.download(&key, &file, bytes_max).await })
+        self.wait(async move { objects.download(&key, &file, bytes_max).await })
     }
 
     fn list(&self, prefix: &str) -> io::Result<Option<Vec<String>>> {
         let (objects, prefix) = (self.objects.clone(), prefix.to_owned());
-        self.wait(TIMEOUT, async move { objects.list(&prefix).await.map(Some) })
+        self.wait(async move { objects.list(&prefix).await.map(Some) })
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
         let (objects, key) = (self.objects.clone(), key.to_owned());
-        self.wait(TIMEOUT, async move { objects.remove(&key).await })
+        self.wait(async move { objects.remove(&key).await })
     }
 }

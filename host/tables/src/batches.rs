@@ -3,7 +3,9 @@
 use std::{fs::File, io::Write, sync::Arc};
 
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_buffer::Buffer;
+use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 use parquet::{
     arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
     basic::Compression,
@@ -22,10 +24,21 @@ use crate::{
 const BATCH_ROWS: usize = 1 << 16;
 /// Bytes of one column as a guest takes it: what 32 bits count.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
+/// Bytes of a piece of rows, about.
+const PIECE_BYTES: usize = 1 << 20;
 /// Characters of a text in a sample.
 const SAMPLE_CHARS: usize = 200;
 /// Columns of a sample.
 const SAMPLE_COLUMNS: usize = 100;
+
+/// How many bytes the rows of a batch take, without what others of the same memory do.
+fn size_of(batch: &RecordBatch) -> usize {
+    let sizes = batch.columns().iter().map(|column| {
+        let whole = column.get_array_memory_size();
+        column.to_data().get_slice_memory_size().unwrap_or(whole)
+    });
+    sizes.fold(0, usize::saturating_add)
+}
 
 /// Rows in columns, batch by batch.
 #[derive(Clone, Debug)]
@@ -40,6 +53,54 @@ impl Batches {
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).fold(0, usize::saturating_add)
+    }
+
+    /// How many bytes the rows take, about.
+    pub fn size_bytes(&self) -> usize {
+        self.batches.iter().map(size_of).fold(0, usize::saturating_add)
+    }
+
+    /// The rows for another process, in pieces of about a MiB, or of one row where that is more: Arrow's own form for streams.
+    pub fn into_pieces(self) -> impl Iterator<Item = Result<Vec<u8>, TableError>> {
+        let slices = self.batches.into_iter().flat_map(|batch| {
+            let (rows, pieces) = (batch.num_rows(), size_of(&batch).div_ceil(PIECE_BYTES).max(1));
+            let step = rows.div_ceil(pieces).max(1);
+            (0..rows).step_by(step).map(move |from| batch.slice(from, step.min(rows.saturating_sub(from))))
+        });
+        let mut slices = slices.map(Some).chain(std::iter::once(None));
+        let (mut writer, schema) = (None, self.schema);
+        std::iter::from_fn(move || {
+            let slice = slices.next()?;
+            let mut piece = || {
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    empty => empty.insert(StreamWriter::try_new(Vec::new(), &schema)?),
+                };
+                match &slice {
+                    Some(slice) => writer.write(slice)?,
+                    None => writer.finish()?,
+                }
+                Ok(std::mem::take(writer.get_mut()))
+            };
+            Some(piece())
+        })
+    }
+
+    /// The rows that another process took apart.
+    ///
+    /// # Errors
+    /// The pieces are not whole.
+    pub fn from_pieces(pieces: impl IntoIterator<Item = Vec<u8>>) -> Result<Batches, TableError> {
+        let (mut decoder, mut batches) = (StreamDecoder::new(), Vec::new());
+        for piece in pieces {
+            let mut piece = Buffer::from_vec(piece);
+            while !piece.is_empty() {
+                batches.extend(decoder.decode(&mut piece)?);
+            }
+        }
+        decoder.finish()?;
+        let schema = decoder.schema().ok_or_else(|| ArrowError::IpcError("there are no columns".to_owned()))?;
+        Ok(Batches { schema, batches })
     }
 
     /// The names of the columns, each with its type in Arrow's words, such as `timestamp[us, UTC]`.

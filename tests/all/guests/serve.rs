@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{cellar, cellar_with_guests, check_shape, config, root, run};
 
+mod afar;
 mod calls;
 mod described;
 mod e2b;

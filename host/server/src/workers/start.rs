@@ -11,16 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_bridges::{HostBridges, Notes, answer_afar};
+use cellar_bridges::{Answers, Doors, HostBridges, Notes, Visits, answer_afar};
 use cellar_core::sync::lock;
 use cellar_setup::Granted;
 use cellar_worker::{Input, Process, Recipe};
 use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use super::{CALLS, Heard, OwnTokens, Running, Say, Worker, WorkerConfig, Workers};
+use super::{CALLS, Heard, OwnTokens, Running, Say, VISIT, Worker, WorkerConfig, Workers};
 use crate::{
-    ConfineError, Server, ServerConfig,
+    ConfineError, Server,
     access::{NewToken, Scope, mint},
     inside::{FOLDER, WORKER},
     problem::Problem,
@@ -72,10 +72,13 @@ impl Workers {
         config: &WorkerConfig,
         tenants: &[TenantConfig],
         host: &cellar_engine::Host,
+        doors: &Arc<dyn Doors>,
     ) -> Result<Workers, ConfineError> {
         let mut by_tenant = BTreeMap::new();
         for tenant in tenants {
-            let granted = Granted::new(&tenant.overrides, tenant.overrides.file()?)?;
+            let file = tenant.overrides.file()?;
+            let artifacts = cellar_setup::artifacts_afar(&file.artifacts)?;
+            let granted = Granted::new(&tenant.overrides, file)?;
             let quota = Quota { model_tokens_per_day: tenant.quota.model_tokens_per_day, ..Quota::default() };
             let counted = config.counts.join(&tenant.name);
             std::fs::create_dir_all(&counted)?;
@@ -89,7 +92,10 @@ impl Workers {
                 name: tenant.name.clone(),
                 store: tenant.store.clone(),
                 recipe: config.recipe(&tenant.name),
-                bridges: HostBridges::new(granted.bridges).with_token_budget(Arc::new(quotas.clone())),
+                bridges: HostBridges::new(granted.bridges)
+                    .with_token_budget(Arc::new(quotas.clone()))
+                    .with_doors(doors.clone()),
+                artifacts,
                 own: OwnTokens {
                     run: token(&[Scope::Run]),
                     read: token(&[Scope::Read]),
@@ -127,7 +133,8 @@ impl Worker {
         let folder = tempfile::Builder::new().prefix("worker-").tempdir()?;
         let (control, their_control) = UnixStream::pair()?;
         let (calls, their_calls) = UnixStream::pair()?;
-        cellar_worker::pass(&control, CALLS, Some(OwnedFd::from(their_calls)))?;
+        cellar_worker::pass(&control, CALLS, 0, Some(OwnedFd::from(their_calls)))?;
+        let control = Arc::new(control);
         let variables = [(FOLDER.to_owned(), folder.path().to_string_lossy().into_owned())];
         let input = Input::File(File::from(OwnedFd::from(their_control)));
         let process = cellar_worker::start(&self.recipe, &[], &variables, input).await?;
@@ -135,7 +142,9 @@ impl Worker {
         let calls = tokio::net::UnixStream::from_std(calls)?;
         let (notes, to_say) = mpsc::channel(NOTES_WAITING_MAX);
         let (hearing, mut heard) = mpsc::channel(NOTES_WAITING_MAX);
-        let answering = answer_afar(self.bridges.clone(), calls, Notes { to_say, heard: hearing });
+        let answers =
+            Answers { bridges: self.bridges.clone(), artifacts: self.artifacts.clone(), visits: visits(&control) };
+        let answering = answer_afar(answers, calls, Notes { to_say, heard: hearing });
         let (over, gone) = watch::channel(false);
         tokio::spawn(watch_over(self.name.clone(), process, answering, (folder, room, over)));
         let running = Arc::new(Running {
@@ -177,6 +186,16 @@ impl Worker {
     }
 }
 
+/// Leads whoever comes through the door of an agent to the worker that asked for it.
+fn visits(control: &Arc<UnixStream>) -> Visits {
+    // A worker ends when its control is closed, whoever still answers its calls.
+    let control = Arc::downgrade(control);
+    Arc::new(move |number, visitor| {
+        let control = control.upgrade().ok_or(std::io::ErrorKind::NotConnected)?;
+        cellar_worker::pass(&control, VISIT, number, Some(OwnedFd::from(visitor.into_std()?)))
+    })
+}
+
 /// Waits for the end of a worker, answers its calls and passes on what it logs meanwhile.
 async fn watch_over(
     tenant: String,
@@ -208,24 +227,4 @@ async fn watch_over(
     }
     drop((folder, room));
     over.send_replace(true);
-}
-
-impl ServerConfig {
-    /// What cannot be granted to tenants that have a process of their own, by tenant.
-    pub(crate) fn ungrantable(&self) -> Result<Vec<String>, ConfineError> {
-        let mut found = Vec::new();
-        for tenant in &self.tenants {
-            let file = tenant.overrides.file()?;
-            let remote = file.artifacts.remote.as_ref().is_some_and(|remote| remote.folder().is_none());
-            let options = Granted::new(&tenant.overrides, file)?.bridges;
-            let kinds = [
-                (!options.agents.is_empty(), "[agents]"),
-                (!options.connectors.is_empty(), "[connectors]"),
-                (remote, "[artifacts.remote] on another machine"),
-            ];
-            let name = &tenant.name;
-            found.extend(kinds.iter().filter(|(is, _)| *is).map(|(_, kind)| format!("tenant `{name}`: {kind}")));
-        }
-        Ok(found)
-    }
 }

@@ -44,14 +44,14 @@ command = ["python3", "SCRIPTS/add.py"]
 "#;
 
 /// Two tenants with their tokens.
-struct Two {
-    tenants: Tenants,
-    red: String,
-    blue: String,
+pub(super) struct Two {
+    pub(super) tenants: Tenants,
+    pub(super) red: String,
+    pub(super) blue: String,
 }
 
 impl Two {
-    fn new(text: &str) -> Two {
+    pub(super) fn new(text: &str) -> Two {
         let scripts = root().join("fixtures/bridges");
         let tenants = Tenants::new(&text.replace("SCRIPTS", scripts.to_str().expect("text")));
         let (red, blue) = (tenants.token(&["new", "--tenant", "red"]), tenants.token(&["new", "--tenant", "blue"]));
@@ -59,24 +59,24 @@ impl Two {
     }
 }
 
-fn ask(served: &Served, token: &str, method: &str, path: &str, body: Value) -> Answer {
+pub(super) fn ask(served: &Served, token: &str, method: &str, path: &str, body: Value) -> Answer {
     served.ask_as(token, method, path, &[], body.to_string().as_bytes())
 }
 
-fn session(served: &Served, token: &str) -> String {
+pub(super) fn session(served: &Served, token: &str) -> String {
     let answer = ask(served, token, "POST", "/v1/sessions", json!({}));
     assert_eq!(answer.status, 201, "{}", answer.text());
     answer.json()["session"].as_str().expect("a name").to_owned()
 }
 
-fn run_in(served: &Served, token: &str, session: &str, code: &str) -> String {
+pub(super) fn run_in(served: &Served, token: &str, session: &str, code: &str) -> String {
     let answer = ask(served, token, "POST", &format!("/v1/sessions/{session}/runs"), cell("py", code));
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["content"][0]["text"].as_str().expect("text").to_owned()
 }
 
 /// The number of the process of a tenant of the server with this store, if it runs.
-fn worker(store: &Path, tenant: &str) -> Option<u32> {
+pub(super) fn worker(store: &Path, tenant: &str) -> Option<u32> {
     let store = store.to_str().expect("text");
     fs::read_dir("/proc").expect("processes").flatten().find_map(|entry| {
         let id: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -96,7 +96,7 @@ fn kill(process: u32) {
 }
 
 /// Waits for what comes soon.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(super) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -334,14 +334,4 @@ fn whoever_runs_the_server_sees_and_steers_all_tenants() {
     eventually("work is taken", || {
         (ask(&served, &two.red, "POST", &path, cell("py", "3")).status == 200).then_some(())
     });
-}
-
-#[test]
-fn what_a_worker_cannot_have_is_refused_at_the_start() {
-    let two = Two::new(&format!("{TEXT}\n[agents.helper]\ncommand = [\"true\"]\n"));
-    let store = two.tenants.store.path().to_str().expect("text").to_owned();
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", &store, "--config", &two.tenants.config];
-    let ended = run(&mut cellar_with_guests(arguments));
-    assert_ne!(ended.code, 0);
-    assert!(ended.stderr.contains("[agents]") && ended.stderr.contains("tenant `red`"), "{}", ended.stderr);
 }
