@@ -46,16 +46,16 @@ struct Served {
 
 impl Served {
     fn start(store: &Path, arguments: &[&str]) -> Served {
-        Served::start_with(store, arguments, Stdio::inherit())
+        Served::start_with(store, arguments, Stdio::inherit(), &[])
     }
 
-    /// The same, with somewhere else for what it logs.
-    fn start_with(store: &Path, arguments: &[&str], errors: Stdio) -> Served {
+    /// The same, with somewhere else for what it logs, and further variables.
+    fn start_with(store: &Path, arguments: &[&str], errors: Stdio, variables: &[(&str, &str)]) -> Served {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let isolated = workers::isolated(&mut arguments);
         let store = store.to_str().expect("text");
         let mut command = cellar_with_guests(["serve", "--listen", "127.0.0.1:0", "--store", store]);
-        let mut process = command.args(arguments).stderr(errors).spawn().expect("starts");
+        let mut process = command.args(arguments).envs(variables.to_vec()).stderr(errors).spawn().expect("starts");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
         let lines: Vec<String> = output.lines().take(3).map(|line| line.expect("a line")).collect();
         assert_eq!(lines.len(), 3, "it does not serve");

@@ -12,7 +12,7 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts};
 use hyper::{
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
     client::conn::http1::SendRequest,
@@ -109,17 +109,20 @@ impl Worker {
         let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
         for_worker(&mut request, is_upgrade);
         self.tell_models(&mut request);
+        let told = (request.method().clone(), gate::told(request.uri().path()));
         let is_harmless = !is_upgrade && request.method().is_safe() && request.body().is_end_stream();
         let mut under_way = self.running(server, workers).await?;
         let mut again = is_harmless.then(|| copy(&request));
-        let (mut answer, mut sender) = match under_way.0.ask(request).await {
+        let (mut answer, mut sender) = match under_way.0.ask(request, &told).await {
             Ok(answered) => answered,
             Err(Unanswered { problem, unseen }) => {
                 let request = unseen.or(again.take()).ok_or(problem)?;
+                // The one that breaks its connections is not yet seen to end: asked again, it would break that as well.
+                under_way.is_gone_soon().await;
                 tracing::info!(tenant = self.name, "a request is passed on again, because its worker has ended");
                 drop(under_way);
                 under_way = self.running(server, workers).await?;
-                under_way.0.ask(request).await.map_err(|unanswered| unanswered.problem)?
+                under_way.0.ask(request, &told).await.map_err(|unanswered| unanswered.problem)?
             }
         };
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -160,11 +163,16 @@ struct Unanswered {
 
 impl Running {
     /// Passes a request on, and waits until the answer begins.
-    async fn ask(&self, request: Request<Body>) -> Result<(Response<Incoming>, SendRequest<Body>), Unanswered> {
+    async fn ask(
+        &self,
+        request: Request<Body>,
+        (method, route): &(Method, Option<&'static str>),
+    ) -> Result<(Response<Incoming>, SendRequest<Body>), Unanswered> {
         let mut sender = match self.connection().await {
             Ok(sender) => sender,
             Err(problem) => return Err(Unanswered { problem, unseen: Some(request) }),
         };
+        tracing::debug!(%method, route = route.unwrap_or("other"), "a request is passed on");
         match sender.try_send_request(request).await {
             Ok(answer) => Ok((answer, sender)),
             Err(mut unsent) => {

@@ -129,7 +129,7 @@ fn requests_are_told_to_a_collector_and_logged_as_objects() {
     let store = tempfile::tempdir().expect("a folder");
     let log = tempfile::NamedTempFile::new().expect("a file");
     let errors = Stdio::from(log.reopen().expect("a handle"));
-    let served = Served::start_with(store.path(), &["--config", path.to_str().expect("text")], errors);
+    let served = Served::start_with(store.path(), &["--config", path.to_str().expect("text")], errors, &[]);
     let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let header = format!("00-{trace}-{parent}-01");
     served.ask("GET", "/v1/sessions/ses-secret", &[("traceparent", &header)], b"");

@@ -91,7 +91,11 @@ pub(super) fn worker(store: &Path, tenant: &str) -> Option<u32> {
 }
 
 fn kill(process: u32) {
-    let sent = Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill");
+    signal(process, "-KILL");
+}
+
+fn signal(process: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &process.to_string()]).status().expect("kill");
     assert!(sent.success());
 }
 
@@ -334,4 +338,27 @@ fn whoever_runs_the_server_sees_and_steers_all_tenants() {
     eventually("work is taken", || {
         (ask(&served, &two.red, "POST", &path, cell("py", "3")).status == 200).then_some(())
     });
+}
+
+#[test]
+fn a_request_that_changes_nothing_is_passed_on_again_when_its_worker_dies_of_it() {
+    let two = Two::new(TEXT);
+    let store = two.tenants.store.path();
+    let log = [("CELLAR_LOG", "cellar_server::workers=debug")];
+    let mut served = Served::start_with(store, &["--config", &two.tenants.config], Stdio::piped(), &log);
+    let mut log = BufReader::new(served.process.stderr.take().expect("a pipe")).lines();
+    let mut until =
+        |word: &str| log.find(|line| line.as_ref().is_ok_and(|line| line.contains(word))).expect("it is logged");
+    let red = session(&served, &two.red);
+    let process = worker(store, "red").expect("it runs");
+    // It takes the request, and answers nothing any more.
+    signal(process, "-STOP");
+    let mut waiting = served.connect();
+    served.send(&mut waiting, &two.red, "GET", &format!("/v1/sessions/{red}"), &[], b"");
+    until("GET").expect("text");
+    kill(process);
+    let answer = Answer::read(waiting);
+    assert_eq!((answer.status, &answer.json()["session"]), (200, &json!(red)), "{}", answer.text());
+    until("is passed on again").expect("text");
+    assert_ne!(worker(store, "red").expect("it runs again"), process);
 }
