@@ -1,10 +1,14 @@
 // Strings, the current cell and steps; see glue.h.
 #include "glue.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <wasi/libc-find-relpath.h>
 
 uint32_t glue_cell;
 
@@ -96,8 +100,6 @@ void glue_step(kernel_step_t *step, const uint64_t *wake_at) {
 // ---- Session
 
 extern char *__wasilibc_cwd;
-// libc resolves relative paths against it only where chdir() is linked, which a guest itself may not call.
-__attribute__((used)) static int (*const relative_paths)(const char *) = chdir;
 
 static char *c_string(kernel_string_t string) {
     char *copy = malloc(string.len + 1);
@@ -107,6 +109,82 @@ static char *c_string(kernel_string_t string) {
         memcpy(copy, string.ptr, string.len);
     copy[string.len] = '\0';
     return copy;
+}
+
+// A path from the root; it stays until the next one is made.
+static const char *absolute(const char *path) {
+    static char *made;
+    static size_t room;
+    if (path[0] == '/')
+        return path;
+    if (strcmp(path, ".") == 0 || strcmp(path, "./") == 0)
+        return __wasilibc_cwd;
+    if (path[0] == '.' && path[1] == '/')
+        path += 2;
+    size_t folder = strlen(__wasilibc_cwd), length = folder + strlen(path) + 2;
+    if (length > room) {
+        char *larger = realloc(made, length);
+        if (larger == NULL)
+            return NULL;
+        made = larger;
+        room = length;
+    }
+    snprintf(made, length, "%s%s%s", __wasilibc_cwd, __wasilibc_cwd[folder - 1] == '/' ? "" : "/", path);
+    return made;
+}
+
+// These two stand in the place of the C library's, which takes an empty path, and none, for the working directory.
+int __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **relative, size_t *room, int can_grow) {
+    if (path == NULL || path[0] == '\0') {
+        errno = path == NULL ? EFAULT : ENOENT;
+        return -1;
+    }
+    const char *whole = absolute(path), *below;
+    if (whole == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    int folder = __wasilibc_find_abspath(whole, prefix, &below);
+    if (folder < 0)
+        return -1;
+    size_t length = strlen(below) + 1;
+    if (length > *room) {
+        char *larger = can_grow ? realloc(*relative, length) : NULL;
+        if (larger == NULL) {
+            errno = can_grow ? ENOMEM : ERANGE;
+            return -1;
+        }
+        *relative = larger;
+        *room = length;
+    }
+    memcpy(*relative, below, length);
+    return folder;
+}
+
+int chdir(const char *path) {
+    static char *relative, *directory;
+    static size_t room;
+    const char *prefix;
+    struct stat found;
+    int folder = __wasilibc_find_relpath_alloc(path, &prefix, &relative, &room, 1);
+    if (folder < 0 || fstatat(folder, relative, &found, 0) != 0)
+        return -1;
+    if (!S_ISDIR(found.st_mode)) {
+        errno = ENOTDIR;
+        return -1;
+    }
+    const char *below = strcmp(relative, ".") == 0 ? "" : relative;
+    size_t length = strlen(prefix) + strlen(below) + 3;
+    char *fresh = malloc(length);
+    if (fresh == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    snprintf(fresh, length, "/%s%s%s", prefix, prefix[0] != '\0' && below[0] != '\0' ? "/" : "", below);
+    __wasilibc_cwd = fresh;
+    free(directory);
+    directory = fresh;
+    return 0;
 }
 
 void glue_configure(const kernel_configuration_t *configuration) {

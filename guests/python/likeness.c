@@ -131,15 +131,9 @@ static PyObject *complete_status(PyObject *result) {
 typedef PyObject *(*fast_t)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*method_t)(PyObject *, PyTypeObject *, PyObject *const *, size_t, PyObject *);
 
-/* The empty path names nothing; the C library takes it for the working folder. */
-static bool is_empty_path(PyObject *const *args, Py_ssize_t count) {
-    return count > 0
-        && ((PyUnicode_CheckExact(args[0]) && PyUnicode_GET_LENGTH(args[0]) == 0)
-            || (PyBytes_CheckExact(args[0]) && PyBytes_GET_SIZE(args[0]) == 0));
-}
-
-static PyObject *no_such_file(PyObject *path) {
-    PyObject *args = Py_BuildValue("(isO)", 2, "No such file or directory", path);
+/* CPython takes the descriptor -1 for no path at all. */
+static PyObject *bad_address(PyObject *path) {
+    PyObject *args = Py_BuildValue("(isO)", 14, "Bad address", path);
     PyErr_SetObject(PyExc_OSError, args);
     Py_XDECREF(args);
     return NULL;
@@ -149,10 +143,11 @@ static PyObject *no_such_file(PyObject *path) {
 #define DEFINE_STATUS(name) \
     static fast_t status_of_##name; \
     static PyObject *complete_##name(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) { \
-        if (is_empty_path(args, count)) { \
-            return no_such_file(args[0]); \
+        PyObject *result = status_of_##name(self, args, count, names); \
+        if (result == NULL && count > 0 && PyLong_CheckExact(args[0]) && PyErr_ExceptionMatches(PyExc_FileNotFoundError)) { \
+            return bad_address(args[0]); \
         } \
-        return complete_status(status_of_##name(self, args, count, names)); \
+        return complete_status(result); \
     }
 STATUS(DEFINE_STATUS)
 

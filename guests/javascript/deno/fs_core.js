@@ -60,7 +60,7 @@ function granted(path) {
 function failure(code, syscall, path, dest) {
   const [errno, text] = ERRORS[code] ?? ERRORS.EIO;
   const where = (path === undefined ? "" : ` '${path}'`) + (dest === undefined ? "" : ` -> '${dest}'`);
-  const error = new Error(`${code}: ${text}, ${syscall}${where}${code === "EACCES" ? granted(path) : ""}`);
+  const error = new Error(`${code}: ${text}, ${syscall}${where}${code === "EACCES" ? granted(path) || granted(dest) : ""}`);
   Object.assign(error, { errno: -errno, code, syscall });
   if (path !== undefined) error.path = path;
   if (dest !== undefined) error.dest = dest;
@@ -80,7 +80,6 @@ function pathOf(path, name = "path") {
   else if (path?.href !== undefined && path.protocol !== undefined) text = kit.requireBuiltin("url").fileURLToPath(path);
   if (typeof text !== "string") throw new codes.ERR_INVALID_ARG_TYPE(name, ["string", "Buffer", "URL"], path);
   if (text.includes("\0")) throw new codes.ERR_INVALID_ARG_VALUE(name, path, "must be a string, Uint8Array, or URL without null bytes");
-  // The C library takes an empty path for the working directory.
   return text;
 }
 
