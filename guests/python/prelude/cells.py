@@ -63,7 +63,17 @@ def _compile_tree(source, filename):
     return body, last
 
 
+def _null_byte(source, filename):
+    """What is wrong with a source that has a null byte, with its place, which CPython does not tell."""
+    before, _, after = source.partition("\0")
+    *lines, start = faults.lines_of(before + "|")
+    text = faults.lines_of(start[:-1] + "\0" + after)[0].rstrip("\n")
+    return SyntaxError("source code cannot contain null bytes", (filename, len(lines) + 1, len(start), text))
+
+
 def _compile_source(source, filename):
+    if "\0" in source:
+        raise _null_byte(source, filename)
     if rewrite.needed(source):
         return _compile_tree(source, filename)
     return _cellar.compile(source, filename)
@@ -74,6 +84,10 @@ def _compile(source, filename):
         return _compile_source(source, filename)
     except SyntaxError as error:
         failure = error
+    typed = magics.without_prompts(source)
+    if typed is not None:
+        faults.remember(filename, typed)
+        return _compile(typed, filename)
     call = magics.help_call(source, filename)
     if call is not None:
         return None, call

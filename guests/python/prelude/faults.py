@@ -1,5 +1,6 @@
 """What the host is told about a failed cell: its place in the cell, and the user's part of the traceback."""
 
+import io
 import linecache
 import re
 import traceback
@@ -38,9 +39,14 @@ def renew():
 renew()
 
 
+def lines_of(source):
+    """The lines of a source as CPython counts them. `str.splitlines` also ends lines at form feeds, U+2028 and the like."""
+    return io.StringIO(source, newline=None).readlines()
+
+
 def remember(filename, source):
     """Makes the source of a cell known to tracebacks, `inspect` and `pdb`."""
-    lines = source.splitlines(True)
+    lines = lines_of(source)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     _lines[filename] = lines

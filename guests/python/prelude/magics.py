@@ -52,6 +52,18 @@ _CALL = "__cellar_magic__"
 _AROUND = frozenset(("time", "capture"))
 
 
+# What stands before the lines of a session that was copied from a prompt.
+_PROMPT = re.compile(r"^[ \t]*(?:>>>|In \[\d+\]:|\.\.\.:?)(?: |$)", re.MULTILINE)
+
+
+def without_prompts(source):
+    """A source that was copied from a prompt, as IPython takes it; None for one that does not begin with a prompt."""
+    start = source.lstrip()
+    if not _PROMPT.match(start) or start.startswith("..."):
+        return None
+    return _PROMPT.sub("", source)
+
+
 def translate(source, error, compiles):
     """The source with its magics and shell lines as calls, or None when `error` lies elsewhere.
 
