@@ -192,6 +192,9 @@ def with_markdown(pairs):
         if text:
             at = 1 + list(mimes).index("text/html")
             pairs.insert(at, ("text/markdown", text))
+        elif text == "" and str(mimes.get("text/plain")).startswith("<IPython.core.display."):
+            # A page without a text: the name of its class says nothing of it.
+            pairs.remove(("text/plain", mimes["text/plain"]))
     return pairs
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+from html import unescape
 
 from _cellar_prelude.sandbox import VENDORED_FOLDER
 
@@ -148,8 +149,12 @@ def html_to_markdown(html):
     if len(html) > LIMIT:
         return None
     with _visible():
-        # Inside an element nothing is taken for a file name or an address.
-        return _Converter().convert(f"<div>{_with_end_tags(html)}</div>").strip()
+        try:
+            # Inside an element nothing is taken for a file name or an address.
+            return _Converter().convert(f"<div>{_with_end_tags(html)}</div>").strip()
+        except RecursionError:
+            # Elements that lie too deep in each other: their text alone.
+            return " ".join(unescape(_TAG.sub(" ", html)).split())
 
 
 def modules():
