@@ -4,6 +4,7 @@ const { Dirent, STANDARD_STATUS, Stats, bytesOf, check, closeSync, codes, consta
 const path = kit.requireBuiltin("path");
 
 const CHUNK_BYTES = 64 * 1024;
+const COPY_BYTES = 1 << 20;
 const LINKS_MAX = 40;
 
 const statSync = core.stat("stat", true);
@@ -81,21 +82,21 @@ function withFile(file, flags, mode, work) {
   }
 }
 
+// One more byte than the file has, so that the end shows; what grows meanwhile gets more room.
 function readWhole(fd) {
   if (fd === 0) return stdin().readWhole();
-  const chunks = [];
-  let total = 0;
-  for (let size = Math.max(CHUNK_BYTES, fstatSync(fd).size + 1); ; size = CHUNK_BYTES) {
-    const chunk = new Uint8Array(size);
-    const read = check(files.read(fd, chunk, -1), "read");
-    if (read === 0) break;
-    chunks.push(chunk.subarray(0, read));
+  const { size } = fstatSync(fd);
+  let bytes = new Uint8Array(size > 0 ? size + 1 : CHUNK_BYTES);
+  for (let total = 0; ;) {
+    if (total === bytes.length) {
+      const larger = new Uint8Array(total * 2);
+      larger.set(bytes);
+      bytes = larger;
+    }
+    const read = check(files.read(fd, bytes.subarray(total), -1), "read");
+    if (read === 0) return bytes.subarray(0, total);
     total += read;
   }
-  if (chunks.length === 1) return chunks[0];
-  const whole = new Uint8Array(total);
-  chunks.reduce((at, chunk) => (whole.set(chunk, at), at + chunk.length), 0);
-  return whole;
 }
 
 const readFileSync = (file, options) => {
@@ -183,9 +184,23 @@ function rmSync(file, options) {
   return rmdirOne(file);
 }
 
+function copyOpen(source, target, flags) {
+  const [from, to] = [fstatSync(source), core.status(target, true, "copyfile")];
+  if (from.isDirectory()) throw failure("EISDIR", "copyfile");
+  if (flags === "w" && to?.dev === from.dev && to.ino === from.ino) return;
+  withFile(target, flags, 0o666, (fd) => {
+    const chunk = new Uint8Array(COPY_BYTES);
+    for (let read; (read = check(files.read(source, chunk, -1), "read")) > 0;) writeWhole(fd, chunk.subarray(0, read));
+  });
+}
+
 function copyFileSync(from, to, mode = 0) {
-  const bytes = withFile(from, "r", 0, readWhole);
-  withFile(to, mode & constants.COPYFILE_EXCL ? "wx" : "w", 0o666, (fd) => writeWhole(fd, bytes));
+  const [source, target] = [pathOf(from, "src"), pathOf(to, "dest")];
+  try {
+    withFile(source, "r", 0, (fd) => copyOpen(fd, target, mode & constants.COPYFILE_EXCL ? "wx" : "w"));
+  } catch (error) {
+    throw error.syscall === undefined ? error : failure(error.code, "copyfile", source, target);
+  }
 }
 
 function cpSync(from, to, options = {}) {
