@@ -155,17 +155,32 @@
     return found;
   }
 
-  function asked(name, given, options) {
-    if (given !== undefined && given !== null && (typeof given !== "object" || Array.isArray(given))) {
-      throw new TypeError(`${name} takes one object of named arguments, and not ${kit.inspect(given)}`);
+  const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+  // The arguments by their names, and the options behind them: one object has them itself, others have the names of the
+  // schema, in its order.
+  function namedArguments(name, values) {
+    const [first] = values;
+    if (first === undefined || first === null || isObject(first)) return [first ?? {}, values[1]];
+    const parameters = Object.entries(specs().get(name)?.schema?.properties ?? {});
+    const isOption = (value, i) => i >= parameters.length || (isObject(value) && parameters[i][1].type !== "object");
+    const end = values.findIndex(isOption);
+    const [given, behind] = end < 0 ? [values, []] : [values.slice(0, end), values.slice(end)];
+    if (behind.length > 1 || !behind.every(isObject)) {
+      throw new TypeError(`${name} takes one object of named arguments, or ${parameters.length} in the order of ${name}.spec(), and not ${kit.inspect(values)}`);
     }
+    return [Object.fromEntries(given.map((value, i) => [parameters[i][0], value])), behind[0]];
+  }
+
+  function asked(name, values) {
+    const [given, options] = namedArguments(name, values);
     const { refresh = false } = kit.options(name, options, { refresh: "flag" });
-    return [kit.TOOL, CONNECTORS + name, JSON.stringify({ arguments: given ?? {}, refresh })];
+    return [kit.TOOL, CONNECTORS + name, JSON.stringify({ arguments: given, refresh })];
   }
 
   function fetchOf(connector, name) {
     const whole = `${connector}.${name}`;
-    const call = kit.bridge(whole, (given, options) => asked(whole, given, options), rowsOf);
+    const call = kit.bridge(whole, (...values) => asked(whole, values), rowsOf);
     define(call, "name", name);
     return define(call, "spec", () => {
       const said = specs().get(whole);
