@@ -27,6 +27,8 @@ use crate::contract::bridge::{CallError, CallErrorKind};
 const MESSAGE_BYTES: usize = 64;
 /// Bytes of a pipe that are given to a reader at once.
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Pipes that are read by one call, which is looked at again with every change of any channel.
+const PIPES_READ_MAX: usize = 64;
 
 /// The channels of a session and all that its cells make of it.
 #[derive(Debug, Default)]
@@ -99,14 +101,18 @@ fn unknown(number: u64) -> CallError {
     CallError::new(CallErrorKind::Unknown, format!("there is no channel {number} any more"))
 }
 
+fn invalid(message: String) -> CallError {
+    CallError::new(CallErrorKind::Invalid, message)
+}
+
 impl Channels {
     /// Does what a kernel of the session `owner` asks.
     ///
     /// # Cancel safety
     /// What was written, put or taken before the future is dropped stays so.
     pub(super) async fn ask(&self, asked: &str, owner: &str) -> Result<Value, CallError> {
-        let asked: Asked = serde_json::from_str(asked)
-            .map_err(|error| CallError::new(CallErrorKind::Invalid, format!("the arguments do not fit: {error}")))?;
+        let asked: Asked =
+            serde_json::from_str(asked).map_err(|error| invalid(format!("the arguments do not fit: {error}")))?;
         let until = |within: &Option<u64>| {
             within.map(|within| later(Instant::now(), Duration::from_millis(within).min(TIMEOUT_MAX)))
         };
@@ -116,6 +122,9 @@ impl Channels {
                 Ok(json!({"pipes": pipes}))
             }
             Asked::Box { room } => Ok(json!({"box": self.make(owner, Some(room.unwrap_or(usize::MAX)))})),
+            Asked::Transfer { read, .. } if read.len() > PIPES_READ_MAX => {
+                Err(limit(format!("at most {PIPES_READ_MAX} pipes are read at a time")))
+            }
             Asked::Transfer { write, read, within } => {
                 let write = write.as_ref().map(|(pipe, text)| (*pipe, text.as_str()));
                 let done = self.when(until(within), || self.transfer(write, read)).await?;
@@ -134,12 +143,12 @@ impl Channels {
                 Ok(json!({"message": done}))
             }
             Asked::Count { of } => {
-                let all = lock(&self.all);
-                let channel = all.open.get(of).ok_or_else(|| unknown(*of))?;
-                Ok(json!({"count": channel.texts.len()}))
+                let mut all = lock(&self.all);
+                let count = all.of_box(*of)?.texts.len();
+                Ok(json!({"count": count}))
             }
             Asked::Forget { channels } => {
-                self.forget(|number, _| channels.contains(&number));
+                self.forget(channels);
                 Ok(Value::Null)
             }
         }
@@ -191,6 +200,12 @@ impl Channels {
         let mut all = lock(&self.all);
         let mut rest = write.map(|(_, text)| text);
         let (mut is_broken, mut has_changed) = (false, false);
+        let is_box = |number: u64| all.open.get(&number).is_some_and(|channel| channel.room.is_some());
+        if let Some(number) =
+            write.iter().map(|(number, _)| *number).chain(read.iter().copied()).find(|each| is_box(*each))
+        {
+            return Err(invalid(format!("channel {number} is a box, and no pipe")));
+        }
         if let Some((number, text)) = write {
             let left = CHANNELS_BYTES_MAX.saturating_sub(all.bytes);
             match all.open.get_mut(&number) {
@@ -270,7 +285,7 @@ impl Channels {
             return Err(limit(format!("a message between processes has at most {CHANNELS_BYTES_MAX} bytes")));
         }
         let left = CHANNELS_BYTES_MAX.saturating_sub(all.bytes);
-        let channel = all.open.get_mut(&number).ok_or_else(|| unknown(number))?;
+        let channel = all.of_box(number)?;
         if channel.texts.len() >= channel.room.unwrap_or_default() || bytes > left {
             return Ok(Tried::Later);
         }
@@ -284,7 +299,7 @@ impl Channels {
 
     fn take(&self, number: u64, keep: bool) -> Result<Tried, CallError> {
         let mut all = lock(&self.all);
-        let channel = all.open.get_mut(&number).ok_or_else(|| unknown(number))?;
+        let channel = all.of_box(number)?;
         let Some(first) = channel.texts.front() else { return Ok(Tried::Later) };
         if keep {
             return Ok(Tried::Done(Value::String(first.clone())));
@@ -300,23 +315,32 @@ impl Channels {
 
     /// Forgets the channels that a session has made: it has ended.
     pub(super) fn forget_of(&self, owner: &str) {
-        self.forget(|_, channel| &*channel.owner == owner);
+        let all = lock(&self.all);
+        let own = all.open.iter().filter(|(_, channel)| &*channel.owner == owner);
+        let own: Vec<u64> = own.map(|(number, _)| *number).collect();
+        drop(all);
+        self.forget(&own);
     }
 
-    fn forget(&self, mut is_meant: impl FnMut(u64, &Channel) -> bool) {
+    fn forget(&self, channels: &[u64]) {
         let mut all = lock(&self.all);
-        let gone: Vec<u64> = all
-            .open
-            .iter()
-            .filter(|(number, channel)| is_meant(**number, channel))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in gone {
-            let bytes = all.open.remove(&number).map_or(0, |channel| channel.bytes);
+        for number in channels {
+            let bytes = all.open.remove(number).map_or(0, |channel| channel.bytes);
             all.bytes -= bytes;
         }
         drop(all);
         self.changed.notify_waiters();
+    }
+}
+
+impl All {
+    /// A channel that holds messages. What pipes hold is counted otherwise.
+    fn of_box(&mut self, number: u64) -> Result<&mut Channel, CallError> {
+        let channel = self.open.get_mut(&number).ok_or_else(|| unknown(number))?;
+        match channel.room {
+            Some(_) => Ok(channel),
+            None => Err(invalid(format!("channel {number} is a pipe, and no box"))),
+        }
     }
 }
 
@@ -423,6 +447,36 @@ mod tests {
             ask(&channels, json!({"do": "forget", "channels": [1]})).await;
             let gone = channels.ask("{\"do\": \"count\", \"of\": 1}", "s").await.expect_err("forgotten");
             assert_eq!(gone.kind, CallErrorKind::Unknown);
+        });
+    }
+
+    #[test]
+    fn a_pipe_is_no_box_and_a_box_no_pipe_and_their_bytes_add_up() {
+        run(async {
+            let channels = Channels::default();
+            ask(&channels, json!({"do": "pipes", "count": 1})).await;
+            ask(&channels, json!({"do": "box", "room": 2})).await;
+            ask(&channels, json!({"do": "transfer", "write": [1, "piece"]})).await;
+            ask(&channels, json!({"do": "put", "into": 2, "message": "message"})).await;
+            let held = lock(&channels.all).bytes;
+            for asked in [
+                json!({"do": "take", "from": 1, "within": 1, "keep": false}),
+                json!({"do": "take", "from": 1, "within": 1, "keep": true}),
+                json!({"do": "put", "into": 1, "message": "x", "within": 1}),
+                json!({"do": "count", "of": 1}),
+                json!({"do": "transfer", "write": [2, "x"], "within": 1}),
+                json!({"do": "transfer", "read": [1, 2], "within": 1}),
+                json!({"do": "transfer", "write": [2, "x"], "read": [1], "within": 1}),
+            ] {
+                let refused = channels.ask(&asked.to_string(), "s").await.expect_err("the other kind of channel");
+                assert_eq!(refused.kind, CallErrorKind::Invalid, "{asked}");
+                assert_eq!(lock(&channels.all).bytes, held, "{asked}");
+            }
+            let many = json!({"do": "transfer", "read": vec![1; PIPES_READ_MAX + 1]});
+            let refused = channels.ask(&many.to_string(), "s").await.expect_err("too many");
+            assert_eq!(refused.kind, CallErrorKind::Limit);
+            ask(&channels, json!({"do": "forget", "channels": [1, 1, 2, 3]})).await;
+            assert_eq!(lock(&channels.all).bytes, 0);
         });
     }
 }
