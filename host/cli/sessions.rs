@@ -131,6 +131,10 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot, CliError> {
 
 /// Writes a file so that it is whole or as it was.
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The new file would take the place of a device or a pipe, for everybody who uses that.
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("it is no plain file"));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
@@ -163,6 +167,11 @@ pub(crate) fn fork(folders: &Folders, arguments: &ForkArguments) -> Result<u8, C
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        os::unix::{fs::FileTypeExt as _, net::UnixListener},
+    };
+
     use super::*;
 
     #[test]
@@ -175,5 +184,21 @@ mod tests {
             [age_text(59), age_text(60), age_text(7_200), age_text(180_000)],
             ["59 s ago", "1 min ago", "2 h ago", "2 d ago"]
         );
+    }
+
+    #[test]
+    fn a_file_is_replaced_and_what_is_none_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, socket, link) = (folder.path().join("f"), folder.path().join("s"), folder.path().join("l"));
+        write_file(&file, b"one").expect("written");
+        write_file(&file, b"two").expect("written again");
+        assert_eq!(fs::read(&file).expect("the file"), b"two");
+        let _listening = UnixListener::bind(&socket).expect("a socket");
+        std::os::unix::fs::symlink(&socket, &link).expect("a link");
+        for path in [&socket, &link, &folder.path().to_owned()] {
+            assert_eq!(write_file(path, b"x").expect_err("no file").to_string(), "it is no plain file");
+        }
+        assert!(fs::symlink_metadata(&socket).expect("still there").file_type().is_socket());
+        assert!(fs::symlink_metadata(&link).expect("still there").is_symlink());
     }
 }
