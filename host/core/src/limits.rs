@@ -28,13 +28,20 @@ pub const EVENT_BYTES_HUGE: usize = 1 << 20;
 pub const LARGE_EVENTS_MAX: usize = 4;
 /// An event with at least so many bytes is counted among what waits for readers; smaller ones have 2 MiB a run together.
 pub const EVENT_BYTES_COUNTED: usize = 16 << 10;
-/// Bytes of the events of all runs of a process that wait for their readers, but for one event of whoever has none waiting.
+/// Bytes of the events of all runs of a process that wait for their readers, but for one event of whoever has none waiting, and
+/// of each run that has none one that is not huge.
 /// More suspend their guests. It is what a dozen readers of large pictures need to be kept busy.
 pub const UNREAD_BYTES_MAX: usize = 256 << 20;
 /// Calls that a kernel may have begun and not seen answered, queued ones included.
 pub const CALLS_QUEUED_MAX: usize = 4_096;
 /// Bytes of the arguments of one bridge call, and of its answer.
 pub const CALL_BYTES_MAX: usize = 64 << 20;
+/// Values of the JSON of one bridge call, which are made into a tree to be checked: that takes up to 200 bytes for each.
+pub const CALL_VALUES_MAX: usize = 500_000;
+/// Values of the JSON of one request, line or message of a client, each of which may take 200 bytes where it is read.
+pub const REQUEST_VALUES_MAX: usize = 1_000_000;
+/// Values of the JSON of one display. Readers make trees of it.
+pub const DISPLAY_VALUES_MAX: usize = 1_000_000;
 /// Bytes of the rows of one fetch, in the columns that a guest takes.
 pub const TABLE_BYTES_MAX: usize = CALLS_BYTES_MAX;
 /// Bytes of the arguments of all calls of a kernel that were not answered yet.

@@ -3,7 +3,8 @@
 //! Each run has a short queue, but there may be thousands of runs, and an event may be a picture of megabytes. So that readers
 //! who do not read cost no memory, the bytes of an event of some size are counted before it is queued, and its guest waits
 //! while there is no room. Room goes to [accounts](Unread), each of which leaves as much free as it has: one whose readers have
-//! stopped holds up no other.
+//! stopped holds up no other. The runs of an account share what it has, but each gets on by itself with what it prints and with
+//! displays of up to 1 MiB: only larger ones wait while others of the same account, whose readers have stopped, hold all room.
 
 use std::{
     pin::pin,
@@ -15,7 +16,7 @@ use std::{
 
 use cellar_core::{
     event::EventKind,
-    limits::{EVENT_BYTES_COUNTED, UNREAD_BYTES_MAX},
+    limits::{EVENT_BYTES_COUNTED, EVENT_BYTES_HUGE, UNREAD_BYTES_MAX},
     sync::lock,
 };
 use tokio::sync::{
@@ -84,11 +85,13 @@ impl Unread {
         let mut all = lock(&bound.held);
         let mut own = lock(&self.0.held);
         let left = bound.bytes_max.saturating_sub(*all + bytes);
-        // An account that has nothing may have anything, so that everybody gets on.
+        let is_alone = of_queue.load(Ordering::Relaxed) == 0;
+        // An account that has nothing may have anything, and a queue that has nothing one event, so that everybody gets on.
         let has_room = *own == 0
+            || (is_alone && bytes <= EVENT_BYTES_HUGE)
             || *own + bytes <= left
             // A reader who reads is not held up by others of the same account who do not.
-            || (of_queue.load(Ordering::Relaxed) == 0 && *all + bytes <= bound.bytes_max);
+            || (is_alone && *all + bytes <= bound.bytes_max);
         has_room.then(|| {
             (*all, *own) = (*all + bytes, *own + bytes);
             of_queue.fetch_add(bytes, Ordering::Relaxed);
@@ -231,7 +234,7 @@ mod tests {
     fn an_account_leaves_as_much_as_it_has_and_who_has_nothing_gets_on() {
         let one = Unread::bounded(8 * MIB);
         let (other, third) = (one.beside(), one.beside());
-        let queues: [Arc<AtomicUsize>; 4] = Default::default();
+        let queues: [Arc<AtomicUsize>; 5] = Default::default();
         let (ones, others) = (all(&one, &queues[0], MIB), all(&other, &queues[1], MIB));
         assert_eq!((ones.len(), others.len()), (4, 2));
         // One who reads is not held up by another of the same account, as long as there is any room.
@@ -240,8 +243,11 @@ mod tests {
         let large = third.count(&text(9 * MIB), &queues[3]);
         assert!(large.is_some(), "it has nothing, and may have one");
         assert!(third.count(&text(MIB), &queues[3]).is_none() && one.count(&text(MIB), &queues[0]).is_none());
-        assert!(one.count(&text(MIB), &Arc::default()).is_none(), "there is no room at all");
-        drop((ones, others, read, large));
+        assert!(one.count(&text(EVENT_BYTES_HUGE + 1), &Arc::default()).is_none(), "there is no room at all");
+        // Another run of the same account gets on all the same, with one event at a time that is not huge.
+        let printed = one.count(&text(EVENT_BYTES_HUGE), &queues[4]);
+        assert!(printed.is_some() && one.count(&text(EVENT_BYTES_HUGE), &queues[4]).is_none());
+        drop((ones, others, read, large, printed));
         assert_eq!((one.size_bytes(), all(&other, &queues[1], MIB).len()), (0, 4));
     }
 
