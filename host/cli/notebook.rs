@@ -10,7 +10,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     Cell, Event, EventKind, Language, Outcome,
     event::{background_lines, fork_lines},
-    mime::{MimeBundle, MimeData},
+    limits::REQUEST_VALUES_MAX,
+    mime::{MimeBundle, MimeData, is_json, json_values},
     outcome::Failure,
 };
 use nbformat::{
@@ -22,6 +23,8 @@ use tempfile::NamedTempFile;
 
 use crate::report::CliError;
 
+/// Bytes that values of a large notebook have in the mean: each takes many times as much where it is read.
+const VALUE_BYTES_MEAN: usize = 8;
 /// The tag of cells that are not run, as nbclient knows it.
 const SKIP_TAG: &str = "skip-execution";
 
@@ -50,6 +53,10 @@ impl Notebook {
             CliError::usage(format!("`{}` is not a notebook that can run: {what}", path.display()), hint)
         };
         let text = std::str::from_utf8(bytes).map_err(|error| refuse(error.to_string()))?;
+        let (values, most) = (json_values(bytes), REQUEST_VALUES_MAX.max(bytes.len() / VALUE_BYTES_MEAN));
+        if values > most {
+            return Err(refuse(format!("it has {values} values in {} bytes, at most {most} are read", bytes.len())));
+        }
         let document = match nbformat::parse_notebook(text).map_err(|error| refuse(error.to_string()))? {
             Document::V4(notebook) => notebook,
             Document::V4QuirksMode(quirks) => quirks.repair(),
@@ -223,13 +230,13 @@ impl Room {
     }
 }
 
-/// Bytes of a bundle in the file.
+/// Bytes that a bundle takes in memory, and at most in the file.
 fn bytes_of(data: &MimeBundle) -> usize {
-    let data = data.0.iter().map(|(name, data)| match data {
-        MimeData::Binary(bytes) => name.len() + bytes.len().div_ceil(3) * 4,
-        MimeData::Text(text) => name.len() + text.len(),
+    let base64 = data.0.iter().map(|(_, data)| match data {
+        MimeData::Binary(bytes) => bytes.len().div_ceil(3) * 4 - bytes.len(),
+        MimeData::Text(_) => 0,
     });
-    OUTPUT_BYTES + data.sum::<usize>()
+    OUTPUT_BYTES + data.weight_bytes() + base64.sum::<usize>()
 }
 
 #[derive(Debug)]
@@ -349,10 +356,9 @@ impl Outputs {
 /// A MIME bundle as the file has it: JSON as values, binary data as base64.
 fn bundle(data: &MimeBundle) -> Value {
     let representation = |(name, data): &(String, MimeData)| {
-        let is_json = name == "application/json" || name.ends_with("+json");
         let value = match data {
             MimeData::Binary(bytes) => Value::from(STANDARD.encode(bytes)),
-            MimeData::Text(text) if is_json => {
+            MimeData::Text(text) if is_json(name) => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
             }
             MimeData::Text(text) => Value::from(text.as_str()),

@@ -188,11 +188,13 @@ impl Granted {
     pub(crate) async fn call(self: Arc<Granted>, arguments: String, cell: CellId) -> Result<Response, CallError> {
         let who = self.who.as_str();
         let invalid = |what: String| CallError::new(CallErrorKind::Invalid, format!("{who}: {what}"));
-        let value =
-            arguments::read(&arguments).map_err(|fault| invalid(format!("the arguments are no JSON: {fault}")))?;
-        self.check(&value).map_err(|fault| invalid(format!("the arguments do not fit its schema: {fault}")))?;
-        // What was checked, and nothing else that the text might have said.
-        let arguments = value.to_string();
+        // What was checked, and nothing else that the text might have said. The tree goes before the tool begins.
+        let arguments = {
+            let value =
+                arguments::read(&arguments).map_err(|fault| invalid(format!("the arguments are no JSON: {fault}")))?;
+            self.check(&value).map_err(|fault| invalid(format!("the arguments do not fit its schema: {fault}")))?;
+            value.to_string()
+        };
         let work = AssertUnwindSafe(async { (self.handler)(arguments, cell).await });
         let answer = work.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("{who} panicked");

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+/// Bytes that a value of JSON counts besides its text, where readers make values of it.
+const JSON_VALUE_BYTES: usize = 64;
 /// Characters that a result shows of the print of a value.
 pub const VALUE_CHARACTERS_MAX: usize = 4_000;
 
@@ -55,6 +57,20 @@ impl MimeBundle {
     /// Bytes of all representations together, names included.
     pub fn size_bytes(&self) -> usize {
         self.0.iter().map(|(name, data)| name.len() + data.len()).sum()
+    }
+
+    /// Values of all JSON in it. Reads it.
+    pub fn json_values(&self) -> usize {
+        let values = |(mime_type, data): &(String, MimeData)| match data {
+            MimeData::Text(text) if is_json(mime_type) => json_values(text.as_bytes()),
+            _ => 0,
+        };
+        self.0.iter().map(values).sum()
+    }
+
+    /// Bytes that it takes, at most a few times, where its JSON is made into values. Reads that.
+    pub fn weight_bytes(&self) -> usize {
+        self.size_bytes().saturating_add(self.json_values().saturating_mul(JSON_VALUE_BYTES))
     }
 
     /// The image of a bundle: a raster one where there is one.
@@ -126,6 +142,27 @@ impl MimeBundle {
     }
 }
 
+/// Whether what a type holds is JSON.
+pub fn is_json(mime_type: &str) -> bool {
+    mime_type == "application/json" || mime_type.ends_with("+json")
+}
+
+/// How many values a JSON text has, or a few more: members' names count. Each takes many times its text where it is made into a
+/// tree, so whoever makes one of a stranger's text asks this first.
+pub fn json_values(json: &[u8]) -> usize {
+    let (mut values, mut is_text, mut is_escaped) = (1_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b':' | b'[' | b'{' if !is_text => values = values.saturating_add(1),
+            _ => {}
+        }
+    }
+    values
+}
+
 /// An image that a cell displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
@@ -133,4 +170,30 @@ pub struct Image<'a> {
     pub mime_type: &'a str,
     /// Its file; text for a vector image, or where a cell gave base64.
     pub data: &'a MimeData,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_weighs_what_its_values_take() {
+        let bundle =
+            |mime_type: &str, text: &str| MimeBundle(vec![(mime_type.to_owned(), MimeData::Text(text.to_owned()))]);
+        for mime_type in ["application/json", "application/vnd.vega.v5+json"] {
+            let small = bundle(mime_type, "[0,0,0]");
+            assert_eq!((small.json_values(), small.weight_bytes()), (4, small.size_bytes() + 4 * JSON_VALUE_BYTES));
+        }
+        let text = bundle("text/plain", "[0,0,0]");
+        assert_eq!((text.json_values(), text.weight_bytes()), (0, text.size_bytes()));
+    }
+
+    #[test]
+    fn values_are_counted_and_texts_are_not_looked_into() {
+        let cases =
+            [("1", 1), ("[]", 2), ("[1,2,3]", 4), (r#"{"a": [1, 2]}"#, 5), (r#""a,[\\",{""#, 1), (r#"["\",1]"#, 3)];
+        for (json, expected) in cases {
+            assert_eq!(json_values(json.as_bytes()), expected, "{json}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cellar_core::sync::lock;
+use cellar_core::{limits::REQUEST_VALUES_MAX, mime::json_values, sync::lock};
 use chrono::{SecondsFormat, Utc};
 use rand::Rng;
 use ring::hmac;
@@ -226,6 +226,18 @@ fn unhexed(text: &[u8]) -> Option<Vec<u8>> {
     text.chunks(2).map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
+/// Reads a part of a message.
+///
+/// # Errors
+/// It is no JSON, or has too many values.
+pub(crate) fn part(bytes: &[u8], what: &str) -> Result<Value, Fault> {
+    let values = if bytes.len() > REQUEST_VALUES_MAX { json_values(bytes) } else { 0 };
+    if values > REQUEST_VALUES_MAX {
+        return Err(Fault::new(format!("its {what} has {values} values, at most {REQUEST_VALUES_MAX} are read")));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Fault::new(format!("its {what} is no JSON: {error}")))
+}
+
 impl Message {
     /// Takes a message from its frames.
     ///
@@ -240,10 +252,9 @@ impl Message {
             Fault::new(format!("{} frames follow its <IDS|MSG>, at least 5 are expected", said.len() - 1))
         })?;
         signer.check(&said[1], parts)?;
-        let object = |n: usize, what: &str| match serde_json::from_slice(&parts[n]) {
-            Ok(Value::Object(members)) => Ok(members),
-            Ok(other) => Err(Fault::new(format!("its {what} is {}, an object is expected", found(Some(&other))))),
-            Err(error) => Err(Fault::new(format!("its {what} is no JSON: {error}"))),
+        let object = |n: usize, what: &str| match part(&parts[n], what)? {
+            Value::Object(members) => Ok(members),
+            other => Err(Fault::new(format!("its {what} is {}, an object is expected", found(Some(&other))))),
         };
         let header = object(0, "header")?;
         // What is wrong with the header is told before what is wrong with the content.

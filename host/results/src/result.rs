@@ -160,6 +160,8 @@ struct Display {
     text_before: Window,
     id: Option<String>,
     bundle: MimeBundle,
+    /// What it takes of the room.
+    bytes: usize,
 }
 
 impl RunResult {
@@ -366,7 +368,7 @@ impl RunResult {
             result.text.push_lines(&text);
             return;
         }
-        let bytes = bundle.size_bytes();
+        let bytes = bundle.weight_bytes();
         let all = self.used.display_bytes.bytes() + bytes;
         if self.used.displays == DISPLAYS_MAX || all > DISPLAYS_BYTES_MAX || !self.used.display_bytes.resize(all) {
             let note = format!("[a display of {bytes} bytes was left out: the result of this run is full]");
@@ -376,21 +378,22 @@ impl RunResult {
         self.used.displays += 1;
         let mut text_before = std::mem::replace(&mut result.text, Window::new(self.policy));
         text_before.shrink();
-        result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone() });
+        result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone(), bytes });
     }
 
     /// Replaces the displays of this id, whichever cell made them. An id of an earlier run is shown here, since its
     /// own result is out of reach.
     fn update(&mut self, index: usize, bundle: &MimeBundle, wanted: &str) {
-        let mut is_found = false;
+        let (mut is_found, weight) = (false, bundle.weight_bytes());
         for display in self.cells.iter_mut().flat_map(|result| &mut result.displays) {
             if display.id.as_deref() != Some(wanted) {
                 continue;
             }
             is_found = true;
-            let bytes = self.used.display_bytes.bytes() - display.bundle.size_bytes() + bundle.size_bytes();
+            let bytes = self.used.display_bytes.bytes() - display.bytes + weight;
             if bytes <= DISPLAYS_BYTES_MAX && self.used.display_bytes.resize(bytes) {
                 display.bundle.clone_from(bundle);
+                display.bytes = weight;
             }
         }
         if !is_found {
@@ -408,7 +411,7 @@ impl RunResult {
         let Some(result) = self.cells.get_mut(index) else { return };
         result.clear_is_due = false;
         self.used.displays -= result.displays.len();
-        let bytes: usize = result.bundles().map(MimeBundle::size_bytes).sum();
+        let bytes: usize = result.displays.iter().map(|display| display.bytes).sum();
         // Less is never refused.
         self.used.display_bytes.resize(self.used.display_bytes.bytes() - bytes);
         result.displays.clear();

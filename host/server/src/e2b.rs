@@ -32,6 +32,7 @@ use serde_json::json;
 use crate::{
     Server,
     access::{Scope, Token, is_same},
+    gate::check_values,
     problem::{Answer, Problem},
     tenant::Tenant,
 };
@@ -163,6 +164,7 @@ impl Call {
         if bytes.is_empty() {
             return Ok(serde_json::Map::new());
         }
+        check_values(&bytes)?;
         match serde_json::from_slice(&bytes) {
             Ok(serde_json::Value::Object(object)) => Ok(object),
             Ok(_) => Err(Problem::bad("the body of this request is a JSON object")),

@@ -7,6 +7,7 @@ use axum_core::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use cellar_core::{limits::REQUEST_VALUES_MAX, mime::json_values};
 use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
@@ -310,6 +311,7 @@ impl Server {
     /// Answers a client of the Model Context Protocol.
     async fn mcp(&self, tenant: &Tenant, parts: Parts, body: Body) -> Answer {
         let body = self.body(body).await?;
+        check_values(&body)?;
         let endpoint = self.0.mcp.get(&tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
         Ok(endpoint.answer(parts, body).await.map(Body::new))
     }
@@ -336,6 +338,18 @@ impl Server {
             Ok(Ok(body)) => Ok(body.to_bytes()),
         }
     }
+}
+
+/// Refuses JSON of so many values that reading it would take many times its bytes.
+pub(crate) fn check_values(json: &[u8]) -> Result<(), Problem> {
+    // Few values need no counting: each has a byte at least.
+    let values = if json.len() > REQUEST_VALUES_MAX { json_values(json) } else { 0 };
+    if values > REQUEST_VALUES_MAX {
+        return Err(Problem::bad(format!(
+            "the body of this request has {values} values, at most {REQUEST_VALUES_MAX} are read"
+        )));
+    }
+    Ok(())
 }
 
 /// An answer that has nothing to say.

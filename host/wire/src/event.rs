@@ -7,7 +7,7 @@ use cellar_engine::{
     Cell, CellId, Event, EventKind, Language, Outcome,
     artifacts::ARTIFACT_SCHEME,
     event::{Bridge, KeptText, Scalar},
-    mime::{MimeBundle, MimeData},
+    mime::{MimeBundle, MimeData, is_json},
     outcome::{Failure, FailureCode, FailureKind, Usage},
 };
 use schemars::JsonSchema;
@@ -534,10 +534,6 @@ fn bundle_from_json(data: Map<String, Value>) -> MimeBundle {
         other => MimeData::Text(other.to_string()),
     };
     MimeBundle(data.into_iter().map(|(name, value)| (name.clone(), representation(&name, value))).collect())
-}
-
-fn is_json(mime_type: &str) -> bool {
-    mime_type == "application/json" || mime_type.ends_with("+json")
 }
 
 /// Whether a type travels as it is. All others travel as base64.

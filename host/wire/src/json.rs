@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use cellar_engine::{limits::REQUEST_VALUES_MAX, mime::json_values};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use toml::{
@@ -40,6 +41,11 @@ pub fn parse(bytes: &[u8]) -> Result<Node, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err("expected a JSON text, found nothing".to_owned());
+    }
+    // Few values need no counting: each has a byte at least.
+    let values = if text.len() > REQUEST_VALUES_MAX { json_values(text.as_bytes()) } else { 0 };
+    if values > REQUEST_VALUES_MAX {
+        return Err(format!("expected at most {REQUEST_VALUES_MAX} values, found {values}"));
     }
     serde_json::from_str(text).map_err(|error| format!("expected a JSON text: {error}"))
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
-    limits::Limits,
+    limits::{DISPLAY_VALUES_MAX, Limits},
     mime::{MimeBundle, MimeData},
     text::prefix,
     time::wall_nanos,
@@ -44,6 +44,7 @@ const STATUS_BYTES_MAX: usize = 64 << 10;
 struct LeftOut {
     what: &'static str,
     size: usize,
+    of: &'static str,
     limit: usize,
 }
 
@@ -52,12 +53,16 @@ fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), Le
     let table = data.get(FRAME_TYPE).map_or(0, MimeData::len);
     let (size, limit) = (data.size_bytes() - table + named, limits.display_bytes);
     if size > limit {
-        return Err(LeftOut { what: "display", size, limit });
+        return Err(LeftOut { what: "display", size, of: "bytes", limit });
+    }
+    let values = data.json_values();
+    if values > DISPLAY_VALUES_MAX {
+        return Err(LeftOut { what: "display", size: values, of: "values of JSON", limit: DISPLAY_VALUES_MAX });
     }
     let limit = limits.table_bytes();
     if table > limit {
         tables::take(data);
-        return Err(LeftOut { what: "table", size: table, limit });
+        return Err(LeftOut { what: "table", size: table, of: "bytes", limit });
     }
     Ok(())
 }
@@ -150,8 +155,8 @@ impl output::Host for StoreData {
         }
         let named = display.display_id.as_ref().map_or(0, String::len);
         let limits = &self.binding.limits;
-        if let Err(LeftOut { what, size, limit }) = within(&mut data, named, limits) {
-            let text = format!("a {what} of {size} bytes was left out; at most {limit} are allowed\n");
+        if let Err(LeftOut { what, size, of, limit }) = within(&mut data, named, limits) {
+            let text = format!("a {what} of {size} {of} was left out; at most {limit} are allowed\n");
             output::Host::write(self, cell, output::StreamName::Stderr, text).await?;
             if what == "display" {
                 return Ok(());

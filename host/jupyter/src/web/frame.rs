@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Channel, Content, Fault};
+use crate::message::{Channel, Content, Fault, part};
 
 /// Parts of a message that the form with offsets may have: its channel, four of JSON, and buffers.
 const PARTS_MAX: u64 = 1 + 4 + 64;
@@ -66,17 +66,17 @@ pub(super) fn read(form: Form, frame: &Frame) -> Result<(Channel, Map<String, Va
     let whole: Value;
     let (channel, header, content) = match (form, frame) {
         (Form::Json, Frame::Text(text)) => {
-            whole = json(text.as_bytes(), "frame")?;
+            whole = part(text.as_bytes(), "frame")?;
             members(&whole)?
         }
         (Form::Json, Frame::Binary(bytes)) => {
-            whole = json(before_buffers(bytes).ok_or_else(|| Fault::new("its offsets make no sense"))?, "frame")?;
+            whole = part(before_buffers(bytes).ok_or_else(|| Fault::new("its offsets make no sense"))?, "frame")?;
             members(&whole)?
         }
         (Form::Offsets, Frame::Binary(bytes)) => {
             let parts = parts(bytes).ok_or_else(|| Fault::new("its offsets make no sense"))?;
             let channel = std::str::from_utf8(parts[0]).unwrap_or_default().to_owned();
-            (channel, json(parts[1], "header")?, json(parts[4], "content")?)
+            (channel, part(parts[1], "header")?, part(parts[4], "content")?)
         }
         (Form::Offsets, Frame::Text(_)) => return Err(Fault::new("it is text, and offsets are expected")),
     };
@@ -96,10 +96,6 @@ fn members(whole: &Value) -> Result<(String, Value, Value), Fault> {
     // Clients of the oldest protocol name no channel, and send what belongs to this one.
     let channel = whole["channel"].as_str().unwrap_or("shell").to_owned();
     Ok((channel, whole["header"].clone(), whole["content"].clone()))
-}
-
-fn json(bytes: &[u8], what: &str) -> Result<Value, Fault> {
-    serde_json::from_slice(bytes).map_err(|error| Fault::new(format!("its {what} is no JSON: {error}")))
 }
 
 /// The JSON of a frame with buffers: behind a number of parts and their offsets, of four bytes each.

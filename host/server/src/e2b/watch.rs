@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     access::characters,
+    gate::check_values,
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };
@@ -262,7 +263,9 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
     let refused = |problem: &Problem| Ok(connect::stream(Body::from(connect::end(Some(problem)))));
     let begun = async {
         let body = call.body().await?;
-        let object = serde_json::from_slice(connect::opened(&body)?);
+        let message = connect::opened(&body)?;
+        check_values(message)?;
+        let object = serde_json::from_slice(message);
         let object: Map<String, Value> = object.map_err(|_| Problem::bad("the message is a JSON object"))?;
         let watched = watched(&object)?;
         call.tenant.watchers.check_room()?;

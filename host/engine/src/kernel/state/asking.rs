@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use cellar_core::{
     cell::{CellId, SEED_CELL},
     event::{Bridge, EventKind, HostStatus, Scalar},
-    limits::{CALL_BYTES_MAX, INPUT_IDLE_TIMEOUT_MAX},
+    limits::{CALL_BYTES_MAX, CALL_VALUES_MAX, INPUT_IDLE_TIMEOUT_MAX},
+    mime::json_values,
     sync::lock,
     text::prefix,
 };
@@ -45,6 +46,14 @@ impl StoreData {
         let size = call_bytes(&call);
         if size > CALL_BYTES_MAX {
             let message = format!("the arguments have {size} bytes, at most {CALL_BYTES_MAX} are allowed");
+            return Err(CallError::new(CallErrorKind::Limit, message));
+        }
+        let values = call_values(&call);
+        if values > CALL_VALUES_MAX {
+            let message = format!(
+                "the arguments have {values} values, names of members among them, at most {CALL_VALUES_MAX} are allowed; \
+                 hand over a text or a file instead"
+            );
             return Err(CallError::new(CallErrorKind::Limit, message));
         }
         let live = self.cells.get(&cell);
@@ -352,6 +361,19 @@ impl StoreData {
 /// Whether it is what processes say to each other, of which there may be thousands, and which is nobody's concern.
 fn is_between_processes(call: &Call) -> bool {
     matches!(call, Call::Primitive { name, .. } if name == CHANNEL_PRIMITIVE)
+}
+
+/// How many values whoever answers a call may make of its JSON. A text has no more than it has bytes, so that few are read.
+fn call_values(call: &Call) -> usize {
+    let json = match call {
+        Call::Tool { arguments, .. } | Call::Primitive { arguments, .. } | Call::Fetch { arguments, .. } => {
+            Some(arguments)
+        }
+        Call::Llm { schema, .. } => schema.as_ref(),
+        Call::Agent(call) => call.schema.as_ref(),
+        Call::Input { .. } | Call::Http(_) => None,
+    };
+    json.filter(|json| json.len() > CALL_VALUES_MAX).map_or(0, |json| json_values(json.as_bytes()))
 }
 
 fn call_bytes(call: &Call) -> usize {
