@@ -35,14 +35,15 @@ _tasks = {}
 
 def renew():
     """Makes anew what every cell writes to, at the end of baking; see `history.renew`."""
-    global live, _finished, _contexts
+    global live, _finished, _context
     # Numbers of the cells that have not ended. The native poll reads it.
     live = set()
     _cellar.set_live_cells(live)
     # What ended since the host last heard of it: (cell, outcome).
     _finished = []
-    # Synchronous cells run in one context, so that what they set in context variables stays. A list of it alone.
-    _contexts = [contextvars.copy_context()]
+    # Synchronous cells run in one context, so that what they set in context variables stays. By itself, for whoever finds a list
+    # that holds it may empty that.
+    _context = contextvars.copy_context()
 
 
 renew()
@@ -213,7 +214,7 @@ def _exit_status(error):
 def _outcome(cell, error):
     """The end of a cell that raised."""
     if isinstance(error, SystemExit):
-        return _contexts[0].run(_in_cell, cell, _exit_status, error)
+        return _context.run(_in_cell, cell, _exit_status, error)
     return faults.describe(error, file_name(cell))
 
 
@@ -238,7 +239,7 @@ def _end(cell, outcome):
     """Notes that a cell ended."""
     if outcome is not None:
         if show_left is not None:
-            _contexts[0].run(_in_cell, cell, _show_left_of_failed)
+            _context.run(_in_cell, cell, _show_left_of_failed)
         magics.end(cell)
     binding.end(cell, names, outcome is None)
     live.discard(cell)
@@ -250,8 +251,8 @@ def _end(cell, outcome):
 def _spread(context):
     """Takes over what a cell that awaited set in context variables."""
     for variable, value in context.items():
-        if variable is not _cellar.cell and _contexts[0].get(variable) is not value:
-            _contexts[0].run(variable.set, value)
+        if variable is not _cellar.cell and _context.get(variable) is not value:
+            _context.run(variable.set, value)
 
 
 def _task_done(cell, context, task):
@@ -299,7 +300,7 @@ _cancelled = {}
 
 
 def _start_task(cell, body, last, silenced):
-    context = _contexts[0].copy()
+    context = _context.copy()
     context.run(_cellar.cell.set, cell)
     coroutine = _cancellable(cell, body, last, silenced)
     # Not by the loop, whose tasks cells may have made by a function of their own.
@@ -379,7 +380,7 @@ def start(cell, source, traces_names=False):
         if (body is not None and body.co_flags & _COROUTINE) or (last is not None and last.co_flags & _COROUTINE):
             _safely(_start_task, cell, body, last, silenced)
         else:
-            _contexts[0].run(_run_now, cell, body, last, silenced)
+            _context.run(_run_now, cell, body, last, silenced)
             if _cellar.is_alone():
                 _end(cell, None)
             else:
@@ -399,7 +400,7 @@ def start(cell, source, traces_names=False):
 
 def _end_with_threads(cell, error):
     """The end of a cell that may have threads."""
-    error = threads.settle(cell, error, _contexts[0].run)
+    error = threads.settle(cell, error, _context.run)
     _end(cell, None if error is None else _outcome(cell, error))
 
 
@@ -541,6 +542,7 @@ def forget_cells(fresh_names):
 
 def reset(fresh_names, baked_modules):
     """Forgets names, tasks and modules of the session."""
+    global _context
     if not _cellar.is_alone():
         threads.end_all()
     for task in asyncio.all_tasks(loop):
@@ -557,4 +559,4 @@ def reset(fresh_names, baked_modules):
     for name in list(sys.modules):
         if name not in baked_modules:
             del sys.modules[name]
-    _contexts[0] = contextvars.copy_context()
+    _context = contextvars.copy_context()

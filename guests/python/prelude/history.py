@@ -40,6 +40,10 @@ def remember(cell, source):
         In.extend([""] * (cell + 1 - len(In)))
     In[cell] = source
     _kept.append(cell)
+    if not _characters or len(_latest) < 3:
+        # A cell has emptied the lists that it could find, these among them.
+        _characters[:] = [sum(map(len, In))]
+        _latest[:] = [*_latest, "", "", ""][:3]
     _characters[0] += len(source)
     while len(_kept) > CELLS_KEPT or (_characters[0] > CHARACTERS_KEPT and len(_kept) > 1):
         oldest = _kept.pop(0)

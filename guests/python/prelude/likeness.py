@@ -121,6 +121,9 @@ _umask = [0o022]
 def _chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
     """Changes the permission bits of a file, which the kernel keeps while the session lives."""
     found = os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+    if not isinstance(path, int):
+        # Nothing changes by this but where nothing may be changed: there it fails, as this must.
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     _keep_mode(found, mode)
 
 
@@ -131,7 +134,7 @@ def _fchmod(fd, mode):
 
 def _lchmod(path, mode):
     """Changes the permission bits of a file, not of what a link leads to."""
-    _keep_mode(os.lstat(path), mode)
+    _chmod(path, mode, follow_symlinks=False)
 
 
 def _keep_mode(found, mode):
