@@ -85,7 +85,7 @@ soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wai
 	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
 		-E 'test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
-fuzz: probe ## Try what strangers write at random, a minute each; T=seconds
+fuzz: probe ## Try what strangers write at random, a minute each, and tell how much was tried; T=seconds
 	@CELLAR_FUZZ_SECONDS=$(or $(T),60) $(CARGO) nextest run --release --locked --workspace --test fuzz --no-capture
 
 conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part

@@ -4,7 +4,11 @@
 //! behind them is reached) and gives them to the code that reads them. A panic, an abort, a case that takes too long or
 //! asks for too much memory is a find: its bytes are left in `target/fuzz`, and belong into `fixtures/fuzz/TARGET`, where they
 //! are seeds and are tried first, for ever. A target runs some cases from a fixed start, which `make test` does in seconds;
-//! with `CELLAR_FUZZ_SECONDS` it runs for so long from one that is new each time (`make fuzz`), and says how many there were.
+//! with `CELLAR_FUZZ_SECONDS` it runs for so long from one that is new each time (`make fuzz`).
+//!
+//! Each target says how much it has tried: how many cases, how many of them were taken for what they claim to be, and in how many
+//! ways the others were refused. A way is what was said, without its numbers and names: about a check of the reader that
+//! was reached. Lines of code are not counted.
 
 #![allow(clippy::expect_used, reason = "without its seeds a target has nothing to try, and says which it lacks")]
 #![allow(clippy::print_stdout, reason = "the figures are for who runs it by hand")]
@@ -14,6 +18,7 @@ mod memory;
 mod targets;
 
 use std::{
+    collections::BTreeSet,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -26,13 +31,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
 
 use change::changed;
-use targets::{TARGETS, Target};
+use targets::{Answer, TARGETS, Target};
 
 /// Time that a case may take: more than any should need on a machine that does other things.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Memory that a case may take besides so many times its own size.
 const CASE_BYTES: usize = 64 << 20;
 const CASE_BYTES_PER_BYTE: usize = 32;
+/// Characters of what is said of a case by which ways are told apart.
+const WAY_CHARACTERS: usize = 200;
 /// Bytes of a case.
 const CASE_BYTES_MAX: usize = 1 << 20;
 
@@ -65,7 +72,7 @@ fn run(target: &'static Target) -> Result<(), Failed> {
     };
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let began = Instant::now();
-    let (mut count, mut taken) = (0_u64, 0_u64);
+    let (mut count, mut taken, mut ways) = (0_u64, 0_u64, BTreeSet::new());
     loop {
         let number = usize::try_from(count).unwrap_or(usize::MAX);
         let mut case = match seeds.get(number) {
@@ -86,8 +93,12 @@ fn run(target: &'static Target) -> Result<(), Failed> {
             Err(panic) => Some(format!("it panicked: {}", words(&*panic))),
             Ok(Err(fault)) => Some(fault),
             Ok(Ok(_)) if peak > most => Some(format!("it took {peak} bytes of memory, {most} at most")),
-            Ok(Ok(is_taken)) => {
-                taken += u64::from(is_taken);
+            Ok(Ok(Answer::Taken)) => {
+                taken += 1;
+                None
+            }
+            Ok(Ok(Answer::Refused(words))) => {
+                ways.insert(way(&words));
                 None
             }
         };
@@ -98,10 +109,29 @@ fn run(target: &'static Target) -> Result<(), Failed> {
         let is_over = end.map_or(count >= target.cases, |end| Instant::now() >= end);
         if is_over && count >= seeds.len() as u64 {
             let seconds = began.elapsed().as_secs_f64();
-            println!("fuzz {}: {count} cases in {seconds:.1} s, {taken} of them were taken", target.name);
+            let (name, ways) = (target.name, ways.len());
+            println!(
+                "fuzz {name}: {count} cases in {seconds:.1} s, {taken} of them taken, the others refused in {ways} ways"
+            );
             return Ok(());
         }
     }
+}
+
+/// What was said of a case, without what differs from one case to the next: numbers, and what stands in quotes.
+fn way(words: &str) -> String {
+    let mut quote = None;
+    let kept = words.chars().filter(|each| match quote {
+        Some(open) => {
+            quote = quote.filter(|_| *each != open);
+            false
+        }
+        None => {
+            quote = Some(*each).filter(|each| matches!(each, '`' | '"'));
+            quote.is_none() && !each.is_ascii_digit()
+        }
+    });
+    kept.take(WAY_CHARACTERS).collect()
 }
 
 fn set(current: &Current, case: Option<(Instant, Vec<u8>)>) {

@@ -20,11 +20,25 @@ use twox_hash::XxHash3_128;
 
 use crate::root;
 
-/// Tries a case. Says whether it was taken for what it claims to be.
+/// What became of a case.
+pub(crate) enum Answer {
+    /// It was taken for what it claims to be.
+    Taken,
+    /// It was refused, with these words.
+    Refused(String),
+}
+
+impl Answer {
+    fn of<T>(read: Result<T, impl std::fmt::Display>) -> Answer {
+        read.map_or_else(|error| Answer::Refused(error.to_string()), |_| Answer::Taken)
+    }
+}
+
+/// Tries a case.
 ///
 /// # Errors
 /// What is wrong with how it was answered.
-pub(crate) type Try = Box<dyn FnMut(&[u8]) -> Result<bool, String>>;
+pub(crate) type Try = Box<dyn FnMut(&[u8]) -> Result<Answer, String>>;
 
 /// Code that reads what strangers write.
 pub(crate) struct Target {
@@ -105,12 +119,16 @@ fn snapshot(seeds: &mut Vec<Vec<u8>>) -> Try {
         let body = &case[..case.len().saturating_sub(16)];
         let signed = [body, &XxHash3_128::oneshot(body).to_le_bytes()].concat();
         let _ = Snapshot::from_bytes(case);
-        let Ok(snapshot) = Snapshot::from_bytes(&signed) else { return Ok(false) };
+        let snapshot = match Snapshot::from_bytes(&signed) {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Ok(Answer::Refused(error.to_string())),
+        };
         let _entered = probe.runtime.enter();
-        if let Ok(session) = probe.host.restore(&snapshot, SessionConfig::default()) {
-            probe.text(&session, "emit x");
+        let restored = probe.host.restore(&snapshot, SessionConfig::default());
+        if let Ok(session) = &restored {
+            probe.text(session, "emit x");
         }
-        Ok(true)
+        Ok(Answer::of(restored))
     })
 }
 
@@ -126,16 +144,20 @@ fn recording(seeds: &mut Vec<Vec<u8>>) -> Try {
         seeds.push(fs::read(&file).expect("a recording"));
     }
     Box::new(move |case| {
-        let mut is_taken = false;
+        let mut answer = Answer::Refused("it is too short for a head".to_owned());
         for bytes in [Some(case.to_vec()), signed(case)].into_iter().flatten() {
             let file = folder.path().join("case");
             fs::write(&file, bytes).map_err(|error| error.to_string())?;
             let _entered = probe.runtime.enter();
-            let Ok(mut replay) = probe.host.replay(&file) else { continue };
-            is_taken = true;
-            probe.runtime.block_on(async { while let Ok(Some(_)) = replay.next().await {} });
+            let played = probe.host.replay(&file).and_then(|mut replay| {
+                probe.runtime.block_on(async {
+                    while replay.next().await?.is_some() {}
+                    Ok(())
+                })
+            });
+            answer = Answer::of(played);
         }
-        Ok(is_taken)
+        Ok(answer)
     })
 }
 
@@ -168,8 +190,12 @@ fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
     }
     seeds.retain(|seed| !seed.is_empty());
     Box::new(|case| {
-        let line = cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Trusted).1.is_ok();
-        Ok(cellar_wire::run_from_json(case, "a run").is_ok() | line)
+        let run = cellar_wire::run_from_json(case, "a run");
+        match cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Trusted).1 {
+            Ok(_) => Ok(Answer::Taken),
+            Err(_) if run.is_ok() => Ok(Answer::Taken),
+            Err(error) => Ok(Answer::Refused(error.to_string())),
+        }
     })
 }
 
@@ -183,7 +209,7 @@ fn configuration(seeds: &mut Vec<Vec<u8>>) -> Try {
     }
     contents(&root().join("fixtures/analysis"), ".toml", seeds);
     let folder = tempfile::tempdir().expect("a folder");
-    Box::new(move |case| Ok(Config::parse(&String::from_utf8_lossy(case), folder.path(), "a file").is_ok()))
+    Box::new(move |case| Ok(Answer::of(Config::parse(&String::from_utf8_lossy(case), folder.path(), "a file"))))
 }
 
 /// Tables that guests hand over: read, and written as files.
@@ -230,15 +256,18 @@ fn table(seeds: &mut Vec<Vec<u8>>) -> Try {
         &[&[0, 0, 0, 0, 255, 255, 255, 255], &ends, b"xy", &ends, b"\0\xff"],
     );
     Box::new(|case| {
-        let Ok(table) = Table::parse(case) else { return Ok(false) };
+        let table = match Table::parse(case) {
+            Ok(table) => table,
+            Err(error) => return Ok(Answer::Refused(error.to_string())),
+        };
         let mut file = Vec::new();
         table.write_parquet(&mut file).map_err(|error| format!("a table that was taken is not written: {error}"))?;
-        Ok(true)
+        Ok(Answer::Taken)
     })
 }
 
 /// Runs the command on what it reads, and refuses an end that none of its own is.
-fn command(arguments: &[&str], input: &[u8]) -> Result<bool, String> {
+fn command(arguments: &[&str], input: &[u8]) -> Result<Answer, String> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
         .args(arguments)
         .env("NO_COLOR", "1")
@@ -256,7 +285,7 @@ fn command(arguments: &[&str], input: &[u8]) -> Result<bool, String> {
     if is_ours || (ended.status.code() == Some(101) && arguments[0] != "work") {
         return Err(format!("{}: {said}", ended.status));
     }
-    Ok(ended.status.success())
+    Ok(if ended.status.success() { Answer::Taken } else { Answer::Refused(said.into_owned()) })
 }
 
 /// SVG, drawn as the command draws it: in a process of its own, of ten seconds.
@@ -314,6 +343,6 @@ fn guest(seeds: &mut Vec<Vec<u8>>) -> Try {
         if text != "kept\nalive" {
             return Err(format!("another session says {text:?}"));
         }
-        Ok(true)
+        Ok(Answer::Taken)
     })
 }
