@@ -42,16 +42,18 @@ MODULES = {
 _CHARTS = "for charts use altair: `import altair as alt`, then `alt.Chart(frame).mark_line().encode(x=..., y=...)`"
 _NUMBERS = "use NumPy (np.linalg, np.fft, np.random, np.polyfit, np.interp) and the module statistics"
 _FRAMES = "use pandas: `import pandas as pd`"
+_PICTURES = "PIL reads and writes PNG, JPEG, JPEG 2000, WebP, TIFF, GIF and older formats, and neither HEIC nor AVIF"
 _HTTP = "use urllib.request, which reaches the hosts that the session was granted"
 _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 
 # Packages that programs often import and that are not there: what there is instead. Those in `_OF_DATA` are in the other
 # guest, and so is what some remedies name.
-_OF_DATA = {
-    "numpy", "pandas", "altair", "openpyxl", "pypdf", "dateutil", "pytz", "anyio", "bs4", "certifi", "html5lib", "httpx",
-    "idna", "jinja2", "jsonschema", "markdown", "matplotlib", "mpmath", "networkx", "patsy", "PIL", "plotly", "pygments",
-    "pytest", "requests", "rich", "seaborn", "sympy", "tabulate", "tqdm", "urllib3", "xlsxwriter", "yaml",
-}
+_OF_DATA = frozenset(
+    """PIL altair anyio attr attrs bs4 certifi charset_normalizer contourpy cssselect cycler dateutil docx et_xmlfile fontTools h11
+    html5lib httpcore httpx idna isympy jinja2 jsonschema kiwisolver lxml markdown markdown_it markupsafe matplotlib mdurl mpmath
+    narwhals networkx numpy openpyxl packaging pandas patsy plotly pptx pygments pylab pyparsing pypdf pyrsistent pytest pytz
+    regex requests rich seaborn six soupsieve sympy tabulate tqdm typing_extensions urllib3 webencodings xlsxwriter yaml""".split()
+)
 _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
     "bokeh": _CHARTS,
@@ -68,6 +70,8 @@ _INSTEAD = {
     "lxml": "use xml.etree.ElementTree for XML, and html.parser for HTML",
     "numba": "use NumPy's functions of whole arrays",
     "orjson": "use json",
+    "pillow_avif": _PICTURES,
+    "pillow_heif": _PICTURES,
     "polars": _FRAMES,
     "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
     "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
@@ -91,8 +95,9 @@ _INSTEAD = {
 }
 # Those that have native code, so that no host can grant them.
 NATIVE_PACKAGES = frozenset(
-    """PIL aiohttp catboost cryptography cv2 duckdb fastparquet jax keras lightgbm lxml matplotlib numba numpy orjson pandas polars
-    psutil psycopg2 pyarrow pydantic scipy skimage sklearn statsmodels tensorflow tokenizers torch transformers xgboost yaml""".split()
+    """PIL aiohttp catboost contourpy cryptography cv2 duckdb fastparquet jax keras kiwisolver lightgbm lxml matplotlib numba numpy
+    orjson pandas pillow_avif pillow_heif polars psutil psycopg2 pyarrow pydantic regex scipy skimage sklearn statsmodels tensorflow
+    tokenizers torch transformers xgboost yaml""".split()
 )
 # Names of packages as they are installed, where they are imported by others.
 IMPORTED_AS = {
@@ -100,8 +105,12 @@ IMPORTED_AS = {
     "opencv-python": "cv2",
     "opencv-python-headless": "cv2",
     "pillow": "PIL",
+    "pillow-avif-plugin": "pillow_avif",
+    "pillow-heif": "pillow_heif",
     "psycopg2-binary": "psycopg2",
     "python-dateutil": "dateutil",
+    "python-docx": "docx",
+    "python-pptx": "pptx",
     "pyyaml": "yaml",
     "scikit-image": "skimage",
     "scikit-learn": "sklearn",
@@ -124,7 +133,7 @@ def remedy(name):
         return DATA if text is None else f"it is not in this sandbox; {text}; {DATA}"
     if text is None:
         return None
-    for word, package in (("altair", "altair"), ("NumPy", "numpy"), ("pandas", "pandas")):
+    for word, package in (("altair", "altair"), ("NumPy", "numpy"), ("PIL", "PIL"), ("pandas", "pandas")):
         if word in text and not _is_there(package):
             text += f" (in the guest `python-data`, which the host chooses)"
             break

@@ -129,3 +129,25 @@ fn the_page_says_what_imports_where() {
     let diff = TextDiff::from_lines(&kept, &found);
     assert!(kept == found, "`make bless` accepts it\n{}", diff.unified_diff().header("kept", "found"));
 }
+
+/// Imports what `names` names, and prints each whose refusal does not name the guest that has it.
+const REFUSALS: &str = r#"
+for name in names.split():
+    try:
+        __import__(name)
+        print(name, "is there")
+    except ModuleNotFoundError as error:
+        if "`python-data`" not in str(error):
+            print(error)
+"#;
+
+#[test]
+fn whoever_misses_a_package_of_the_other_guest_is_told_of_it() {
+    let page = fs::read_to_string(root().join("guests/IMPORTS.md")).expect("the page");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix("|  | yes |"));
+    let names: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert!(names.len() > 40, "{names:?}");
+    let code = format!("names = {:?}\n{REFUSALS}", names.join(" "));
+    let ended = run(&mut cellar(["eval", "-l", "py", &code]));
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, ""), "{}", ended.stderr);
+}
