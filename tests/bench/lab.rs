@@ -47,7 +47,7 @@ impl Plan {
         }
     }
 
-    fn host_config(&self, spares: usize) -> HostConfig {
+    pub(crate) fn host_config(&self, spares: usize) -> HostConfig {
         HostConfig {
             kernels_max: KERNELS_MAX,
             spares,

@@ -13,6 +13,7 @@
 mod bridges;
 mod charts;
 mod figures;
+mod images;
 mod imports;
 mod lab;
 mod loops;
@@ -58,6 +59,7 @@ fn measurements() -> Vec<Measurement> {
         state::MEASUREMENTS,
         process::MEASUREMENTS,
         charts::MEASUREMENTS,
+        images::MEASUREMENTS,
         loops::MEASUREMENTS,
         peers::MEASUREMENTS,
     ]

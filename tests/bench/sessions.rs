@@ -136,6 +136,20 @@ fn idle_memory(lab: &Lab, title: &str, count: u32, target: f64) -> Vec<Line> {
     ]
 }
 
+/// A plot as agents write them.
+const PLOT: &str = "\
+import numpy as np
+import matplotlib.pyplot as plt
+x = np.linspace(0, 10, 200)
+fig, ax = plt.subplots(figsize=(8, 5))
+ax.plot(x, np.sin(x), label='sin')
+ax.plot(x, np.cos(x), '--', label='cos')
+ax.set(title='Waves', xlabel='x', ylabel='y')
+ax.legend()
+ax.grid(True, alpha=0.3)
+plt.tight_layout()
+plt.show()";
+
 /// Sessions that have NumPy and pandas.
 fn data(plan: &Plan) -> Vec<Line> {
     let lab = Lab::open_guest(plan, GuestName::PythonData, 0);
@@ -154,6 +168,9 @@ fn data(plan: &Plan) -> Vec<Line> {
             "alt.Chart(pd.DataFrame({'a': [1, 2]})).mark_bar().encode(x='a')",
             None,
         ),
+        ("Data: import of matplotlib.pyplot in a new session", "import matplotlib.pyplot as plt", Some(5_000.0)),
+        ("Data: first plot, shown", "plt.plot([1, 2, 3])\nplt.show()", Some(60_000.0)),
+        ("Data: first plot by a script", PLOT, Some(60_000.0)),
     ] {
         let samples = plan.sample(what, || lab.time_in_new(cell));
         lines.push(Line::time(what, &samples, target));
