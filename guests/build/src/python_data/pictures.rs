@@ -6,7 +6,7 @@ use crate::exceptions::JUMP_FLAGS;
 
 /// They leave functions by `longjmp` where a picture or a font is damaged.
 pub(super) const PICTURES: Group =
-    Group { name: "pictures", libraries: &[FREETYPE, JPEG, QHULL, WEBP], flags: JUMP_FLAGS };
+    Group { name: "pictures", libraries: &[FREETYPE, JPEG, JPEG_2000, LCMS, QHULL, WEBP, TIFF], flags: JUMP_FLAGS };
 
 const FREETYPE: Library = Library {
     name: "freetype",
@@ -139,6 +139,39 @@ const JPEG: Library = Library {
     flags: &[],
 };
 
+const JPEG_2000: Library = Library {
+    name: "openjp2",
+    source: Original {
+        package: "openjpeg2",
+        suite: "trixie",
+        archive: "openjpeg2_2.5.3.orig.tar.xz",
+        sha256: "3100f0316e922630112cf6d72c0c20776896e64ad7eab72c2f713c460287eb92",
+        variable: "CELLAR_OPENJPEG_SOURCE",
+    },
+    files: &["src/lib/openjp2"],
+    // What makes its tables, what measures it, and what answers questions about parts of files over a network.
+    without: &["_clock", "_generate_", "_manager", "bench_", "test_"],
+    includes: &["src/lib/openjp2"],
+    headers: &[("src/lib/openjp2/openjpeg.h", "openjpeg.h"), ("src/lib/openjp2/opj_config.h", "opj_config.h")],
+    flags: &["-DOPJ_STATIC"],
+};
+
+const LCMS: Library = Library {
+    name: "lcms2",
+    source: Original {
+        package: "lcms2",
+        suite: "trixie",
+        archive: "lcms2_2.16.orig.tar.gz",
+        sha256: "d873d34ad8b9b4cea010631f1a6228d2087475e4dc5e763eb81acc23d9d45a51",
+        variable: "CELLAR_LCMS_SOURCE",
+    },
+    files: &["src"],
+    without: &[],
+    includes: &["include", "src"],
+    headers: &[("include/lcms2.h", "lcms2.h")],
+    flags: &["-DCMS_NO_PTHREADS"],
+};
+
 const QHULL: Library = Library {
     name: "qhull_r",
     source: Original {
@@ -169,5 +202,28 @@ const WEBP: Library = Library {
     without: &["_avx2", "_mips", "_msa", "_neon", "_sse"],
     includes: &[".", "src"],
     headers: &[("src/webp", "webp")],
+    flags: &[],
+};
+
+/// After the libraries of the compressions that it knows.
+const TIFF: Library = Library {
+    name: "tiff",
+    source: Original {
+        package: "tiff",
+        suite: "trixie",
+        archive: "tiff_4.7.0.orig.tar.bz2",
+        sha256: "2b8b5c4e79cb2a4651796602e45d6179b7f18bc283feab417b8e881ef7e81862",
+        variable: "CELLAR_TIFF_SOURCE",
+    },
+    files: &["libtiff"],
+    // What makes its tables, and another system's files.
+    without: &["_win32", "mkg3states", "mkspans"],
+    includes: &["libtiff"],
+    headers: &[
+        ("libtiff/tiff.h", "tiff.h"),
+        ("libtiff/tiffconf.h", "tiffconf.h"),
+        ("libtiff/tiffio.h", "tiffio.h"),
+        ("libtiff/tiffvers.h", "tiffvers.h"),
+    ],
     flags: &[],
 };
