@@ -88,6 +88,23 @@ static const char *const machinery[] = {
     "/usr/lib/python3.13/threading.py",
 };
 
+/* Of the prelude, what does the work of cells itself, for as long as that takes: the shell and its commands. What they keep they
+   put back as they unwind. */
+static const char *const workers[] = {
+    "/cellar/prelude/arithmetic.py", "/cellar/prelude/awk.py",     "/cellar/prelude/commands.py",
+    "/cellar/prelude/filters.py",    "/cellar/prelude/packing.py", "/cellar/prelude/shell",
+    "/cellar/prelude/utilities.py",
+};
+
+static int begins_with_any(const char *file, const char *const *starts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(file, starts[i], strlen(starts[i])) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whether the innermost Python frame belongs to that machinery: an exception there would lose a callback or a task instead
    of ending what it runs. */
 static int in_machinery(void) {
@@ -97,10 +114,9 @@ static int in_machinery(void) {
     }
     PyCodeObject *code = PyFrame_GetCode(frame);
     const char *file = PyUnicode_AsUTF8(code->co_filename);
-    int is_machinery = file == NULL;
-    for (size_t i = 0; !is_machinery && i < sizeof machinery / sizeof *machinery; i++) {
-        is_machinery = strncmp(file, machinery[i], strlen(machinery[i])) == 0;
-    }
+    int is_machinery = file == NULL
+        || (begins_with_any(file, machinery, sizeof machinery / sizeof *machinery)
+            && !begins_with_any(file, workers, sizeof workers / sizeof *workers));
     Py_DECREF(code);
     return is_machinery;
 }
