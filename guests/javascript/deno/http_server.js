@@ -3,7 +3,7 @@
 const { EventEmitter } = kit.requireBuiltin("events");
 const STATUS_CODES = require("deno/status_codes.js");
 const { IncomingMessage, OutgoingMessage, Pipe } = require("deno/http_messages.js");
-const { Listening, coded, failed, find, isLocal } = require("deno/ports.js");
+const { Listening, coded, failed, find, isLocal, wasServed } = require("deno/ports.js");
 
 // The port that connections come from, where it means nothing.
 const CLIENT_PORT = 65535;
@@ -191,16 +191,18 @@ class Server extends EventEmitter {
   }
 }
 
-// Requests to this kernel's own servers go to them. Where none listens, and the host grants no such request either, nothing does.
+// Requests to this kernel's own servers go to them. Where one listened and does no more, a request is refused in Node's words;
+// what else is not granted, in the host's.
 const outward = kit.request;
 kit.request = (method, url, headers, body) => {
   const server = serverOf(url);
   if (server !== undefined) return server.take(method, url, headers, body);
   const { answer, giveUp } = outward(method, url, headers, body);
   const { hostname, port, protocol } = new URL(url);
-  if (!isLocal(hostname)) return { answer, giveUp };
+  const place = Number(port || (protocol === "https:" ? 443 : 80));
+  if (!isLocal(hostname) || !wasServed(place)) return { answer, giveUp };
   const address = hostname === "localhost" ? "127.0.0.1" : hostname.replace(/^\[|\]$/g, "");
-  const refused = failed("ECONNREFUSED", "connect", { address, port: Number(port || (protocol === "https:" ? 443 : 80)) });
+  const refused = failed("ECONNREFUSED", "connect", { address, port: place });
   return { giveUp, answer: answer.catch((error) => { throw error.kind === "denied" ? refused : error }) };
 };
 

@@ -6,10 +6,13 @@ const SERVERS_MAX = 256;
 const LOCAL = new Set(["localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0", "::", "[::]"]);
 
 const servers = new Map();
+// Ports that servers had and gave back, besides those that they have.
+const had = new Set();
 
 const coded = (code, message, more = {}, Class = Error) => Object.assign(new Class(message), { code, ...more });
 const isLocal = (host) => LOCAL.has(host) || /^127\.\d+\.\d+\.\d+$/.test(host);
 const find = (place) => servers.get(place);
+const wasServed = (port) => had.has(port);
 
 function freePort() {
   for (let port = PORT_FIRST; port <= PORT_LAST; port++) if (!servers.has(port)) return port;
@@ -67,6 +70,7 @@ class Listening {
     const isTaken = servers.has(place) || servers.size >= SERVERS_MAX;
     if (!isTaken) {
       servers.set(place, server);
+      if (path === undefined) had.add(place);
       this.#place = place;
       this.#host = host === "localhost" ? "127.0.0.1" : host;
       signal?.addEventListener("abort", () => server.close(), { once: true });
@@ -90,4 +94,4 @@ class Listening {
   }
 }
 
-module.exports = { Listening, coded, failed, find, isLocal, placeOf, portOf };
+module.exports = { Listening, coded, failed, find, isLocal, placeOf, portOf, wasServed };
