@@ -50,9 +50,10 @@ _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 # guest, and so is what some remedies name.
 _OF_DATA = frozenset(
     """PIL altair anyio attr attrs bs4 certifi charset_normalizer contourpy cssselect cycler dateutil docx et_xmlfile fontTools h11
-    html5lib httpcore httpx idna isympy jinja2 jsonschema kiwisolver lxml markdown markdown_it markupsafe matplotlib mdurl mpmath
-    narwhals networkx numpy openpyxl packaging pandas patsy plotly pptx pygments pylab pyparsing pypdf pyrsistent pytest pytz
-    regex requests rich seaborn six soupsieve sympy tabulate tqdm typing_extensions urllib3 webencodings xlsxwriter yaml""".split()
+    html5lib httpcore httpx idna iniconfig isympy jinja2 jsonschema kiwisolver lxml markdown markdown_it markupsafe matplotlib
+    mdurl mpmath narwhals networkx numpy openpyxl packaging pandas patsy plotly pluggy pptx py pygments pylab pyparsing pypdf
+    pyrsistent pytest pytz regex requests rich seaborn six soupsieve sympy tabulate tqdm typing_extensions urllib3 webencodings
+    xlsxwriter yaml""".split()
 )
 _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",

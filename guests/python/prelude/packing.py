@@ -166,7 +166,7 @@ def install(table, options_of, failed):
                 out.write("" if "q" in options else f"  adding: {path}{'/' if os.path.isdir(path) else ''}\n")
 
     def unzip(arguments, _stdin, out, _err):
-        options, operands = options_of(arguments, "loqnp", "d")
+        options, operands = options_of(arguments, "loqnpt", "d")
         with zipfile.ZipFile(operands[0]) as archive:
             names = [each for each in archive.namelist() if len(operands) == 1 or each in operands[1:]]
             if "l" in options:
@@ -176,6 +176,11 @@ def install(table, options_of, failed):
                     when = "{:04}-{:02}-{:02} {:02}:{:02}".format(*row.date_time[:5])
                     out.write(f"{row.file_size:9}  {when}   {row.filename}\n")
                 out.write(f"---------                     -------\n{sum(row.file_size for row in rows):9}                     {len(rows)} file{'s' * (len(rows) != 1)}\n")
+            elif "t" in options:
+                if (damaged := archive.testzip()) is not None:
+                    raise failed(f"bad CRC in {damaged}")
+                tested = "".join(f"    testing: {name:<24} OK\n" for name in names)
+                out.write(f"Archive:  {operands[0]}\n{tested}No errors detected in compressed data of {operands[0]}.\n")
             elif "p" in options:
                 out.write("".join(archive.read(name).decode("utf-8", "surrogateescape") for name in names))
             else:
