@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn values_are_counted_and_texts_are_not_looked_into() {
         let cases =
-            [("1", 1), ("[]", 2), ("[1,2,3]", 4), (r#"{"a": [1, 2]}"#, 5), (r#""a,[\\",{""#, 1), (r#"["\",1]"#, 3)];
+            [("1", 1), ("[]", 2), ("[1,2,3]", 4), (r#"{"a": [1, 2]}"#, 5), (r#""a,[\",{""#, 1), (r#"["\\",1]"#, 3)];
         for (json, expected) in cases {
             assert_eq!(json_values(json.as_bytes()), expected, "{json}");
         }

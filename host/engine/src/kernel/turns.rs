@@ -491,23 +491,6 @@ mod tests {
     }
 
     #[test]
-    fn what_others_were_thought_to_use_is_not_held_against_who_comes() {
-        let turns = Turns::of(1);
-        let (busy, quiet) = (turns.share(WEIGHT), turns.share(WEIGHT));
-        let (mut first, mut second) = (Worker::of(&busy), Worker::of(&busy));
-        assert!(first.poll() && !second.poll());
-        // Time passes, of which the loop has next to nothing, because others have the processor.
-        std::thread::sleep(Duration::from_millis(20));
-        let mut cell = Worker::of(&quiet);
-        assert!(cell.poll(), "it is not ahead");
-        cell.turn.end(1_000, None);
-        first.work(1_000);
-        assert!(!second.poll() && second.poll(), "it was given the turn");
-        assert!(cell.poll(), "it is not ahead of what was used");
-        cell.turn.end(1_000, None);
-    }
-
-    #[test]
     fn who_was_away_has_saved_nothing_up() {
         let turns = Turns::of(1);
         let (early, late) = (turns.share(WEIGHT), turns.share(WEIGHT));

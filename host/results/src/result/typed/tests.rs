@@ -143,9 +143,10 @@ fn hosts_add_types_and_a_run_is_all_its_outputs() {
     types.register(|bundle| Some(Arc::new(Molecule(bundle.text("chemical/x-xyz")?.to_owned()))));
     let mut cell = CellResult::new(Cell::new(Language::Python, ""), super::super::OutputPolicy::Window);
     cell.text.push("before\n");
-    let display = |bundle, cell: &mut CellResult| {
+    let display = |bundle: MimeBundle, cell: &mut CellResult| {
         let text_before = std::mem::take(&mut cell.text);
-        cell.displays.push(super::super::Display { text_before, id: None, bundle });
+        let bytes = bundle.weight_bytes();
+        cell.displays.push(super::super::Display { text_before, id: None, bundle, bytes });
     };
     display(bundle(&[("chemical/x-xyz", "H2O"), ("text/plain", "?")]), &mut cell);
     cell.text.push("after");
