@@ -30,9 +30,7 @@ pub(crate) fn names(language: Language) -> &'static [&'static str] {
             "nbody", "fannkuch", "json", "text", "queens", "spectral", "points", "digits", "trees", "bills", "cipher",
             "schedule",
         ],
-        _ => &[
-            "fib", "sort", "json", "regex", "loop", "map", "nbody", "trees", "sieve", "rays", "schedule", "powers",
-        ],
+        _ => &["fib", "sort", "json", "regex", "loop", "map", "nbody", "trees", "sieve", "rays", "schedule", "powers"],
     }
 }
 

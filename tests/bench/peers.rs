@@ -192,12 +192,17 @@ impl Own {
 
     /// Calls within a function, as those of the peers are: none of them is awaited.
     fn time_calls(&self, session: &Session) -> Duration {
-        self.lab.time(session, &match self.lab.language {
-            Language::Python => {
-                format!("def calls():\n    for each in range({CALLS}):\n        tool.echo(value=each)\ncalls()")
-            }
-            _ => format!("(() => {{ for (let each = 0; each < {CALLS}; each++) tool.echo({{ value: each }}); }})()"),
-        })
+        self.lab.time(
+            session,
+            &match self.lab.language {
+                Language::Python => {
+                    format!("def calls():\n    for each in range({CALLS}):\n        tool.echo(value=each)\ncalls()")
+                }
+                _ => {
+                    format!("(() => {{ for (let each = 0; each < {CALLS}; each++) tool.echo({{ value: each }}); }})()")
+                }
+            },
+        )
     }
 }
 

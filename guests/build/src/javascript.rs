@@ -155,7 +155,6 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: Option<&Path>
         flags: vec![format!("-DADDITIONS=\"{}\"", added.display())],
         profile: Some(profile),
         stack_bytes: STACK_BYTES,
-        ..Module::default()
     };
     let core = workshop.link(bench, &module)?;
     bench.progress.timed("unroll the interpreter", || {

@@ -321,10 +321,10 @@ fn usher(doors: Arc<dyn Doors>, origin: Origin, depth: u32) -> Usher {
             Arc::new(move |visitor| doors.meet(session.clone(), visitor))
         }
         Origin::Afar { number, visits, .. } => Arc::new(move |visitor| {
-            let sent = visits(number, visitor);
-            Box::pin(std::future::ready(sent.unwrap_or_else(|error| {
+            if let Err(error) = visits(number, visitor) {
                 tracing::warn!(%error, "what an agent has to say does not reach the process of its session");
-            })))
+            }
+            Box::pin(std::future::ready(()))
         }),
     }
 }

@@ -211,7 +211,11 @@ fn connectors_tell_what_they_have() {
             (Language::Python, "store.orders(count='many')", "store.orders: `count` is a whole number"),
             (Language::Python, "connectors.stores", "no connector 'stores' is granted"),
             (Language::JavaScript, "await store.order()", "no connector has a fetch named `store.order`"),
-            (Language::JavaScript, "await store.orders(3, null, 1)", "takes one object of named arguments, or 2 in the order"),
+            (
+                Language::JavaScript,
+                "await store.orders(3, null, 1)",
+                "takes one object of named arguments, or 2 in the order",
+            ),
         ] {
             let said = text(&session, language, code).await;
             assert!(said.contains(message), "{code}: {said}");
@@ -220,7 +224,8 @@ fn connectors_tell_what_they_have() {
         assert_eq!(text(&session, Language::JavaScript, "(await store.orders()).length").await, "3");
         // Arguments in order, in both languages, and options behind them.
         assert_eq!(text(&session, Language::Python, "len(store.orders(2))").await, "2");
-        let code = "[await store.orders(2), await store.orders(1, { refresh: true })].map((rows) => rows.length).join()";
+        let code =
+            "[await store.orders(2), await store.orders(1, { refresh: true })].map((rows) => rows.length).join()";
         assert_eq!(text(&session, Language::JavaScript, code).await, "2,1");
     });
 }

@@ -65,7 +65,7 @@ pub(super) enum Errand {
 /// What was done.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Done {
-    Done,
+    All,
     /// Nothing is kept there.
     Nothing,
     /// A piece; an empty one is behind the last.
@@ -107,7 +107,7 @@ impl Transfers {
                 // An artifact may be empty: then nothing was put.
                 let file = lock(&self.files).remove(&transfer).map_or_else(NamedTempFile::new, Ok).map_err(told)?;
                 objects.upload(&key, file.path()).await.map_err(told)?;
-                Ok(Done::Done)
+                Ok(Done::All)
             }
             Errand::Fetch { transfer, key, bytes_max } => {
                 let file = NamedTempFile::new().map_err(told)?;
@@ -116,18 +116,18 @@ impl Transfers {
                     return Ok(Done::Nothing);
                 }
                 self.begin(transfer, file).map_err(told)?;
-                Ok(Done::Done)
+                Ok(Done::All)
             }
             Errand::End { transfer } => {
                 lock(&self.files).remove(&transfer);
-                Ok(Done::Done)
+                Ok(Done::All)
             }
             Errand::List { prefix } => {
                 let keys = objects.list(&prefix).await.map_err(told)?;
                 let bytes = keys.iter().map(String::len).fold(0, usize::saturating_add);
                 if bytes > LISTING_BYTES_MAX { Err("there are too many keys".to_owned()) } else { Ok(Done::Keys(keys)) }
             }
-            Errand::Remove { key } => objects.remove(&key).await.map(|()| Done::Done).map_err(told),
+            Errand::Remove { key } => objects.remove(&key).await.map(|()| Done::All).map_err(told),
         }
     }
 
@@ -158,7 +158,7 @@ impl Transfers {
                     return Err(io::Error::other("it has more bytes than an artifact may have"));
                 }
                 file.write_all(&piece)?;
-                Ok(Done::Done)
+                Ok(Done::All)
             }
             Errand::Take { transfer } => {
                 let mut piece = Vec::new();
