@@ -76,14 +76,17 @@ test: announce guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
 	@CELLAR_SERVE_ISOLATE=tenant $(CARGO) nextest run --release --locked --workspace --test all --no-fail-fast \
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
+	@$(CELLAR) bake --stops safepoints python javascript
+	@CELLAR_STOPS=safepoints $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast \
+		-E 'test(/limits/) | test(/^(sessions|kernels|stops)::/) | test(guests::soak) | test(guests::snapshots)'
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
 soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
-	@CELLAR_SOAK_RUNS=10000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
-		-E 'test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
+	@CELLAR_SOAK_RUNS=10000 CELLAR_STOPS_RACED=100000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
+		-E 'test(stops::) | test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
 fuzz: probe ## Try what strangers write at random, a minute each, and tell how much was tried; T=seconds
 	@CELLAR_FUZZ_SECONDS=$(or $(T),60) $(CARGO) nextest run --release --locked --workspace --test fuzz --no-capture
@@ -113,6 +116,7 @@ bless: guests data-guest packages ## Accept the events that the transcripts lead
 	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those) | test(the_page_says_what_imports_where)'
 
 bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
+	@$(CELLAR) bake --stops safepoints javascript python python-data
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)
 
 bench-peers: guests ## Measure other sandboxes beside Cellar: installs eryx, Monty, quickjs-rs and Pyodide into the cache

@@ -28,7 +28,7 @@ use cellar_engine::{
     SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
     bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, PackSpec, Response, ToolSpec, ToolsFuture, denied},
-    config::Rests,
+    config::{Rests, Stops},
     event::Scalar,
     files::{Access, Mount},
     guests::{BakeOptions, bake},
@@ -366,10 +366,16 @@ fn open_host(guests: Vec<GuestName>, kernels: Option<u32>) -> Result<Host, Faile
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
     // Which checkpoint a session goes back to must not depend on what the machine does besides.
     let rests = Rests { checkpoint_credit: Duration::from_secs(3_600), ..Rests::default() };
+    // All of them can be played with guests that are stopped in another way.
+    let stops = match std::env::var("CELLAR_STOPS") {
+        Ok(name) => Stops::from_name(&name).ok_or("CELLAR_STOPS is neither `epochs` nor `safepoints`")?,
+        Err(_) => Stops::default(),
+    };
     let config = HostConfig {
         kernels_max: kernels.unwrap_or(16),
         spares: 0,
         rests,
+        stops,
         ..HostConfig::new(HostFolders { guests: root.join("target/guests"), cache })
     };
     for guest in guests {

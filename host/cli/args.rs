@@ -8,7 +8,7 @@ mod packages;
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use cellar_engine::results::OutputPolicy;
+use cellar_engine::{config::Stops, results::OutputPolicy};
 use cellar_packages::Source;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
@@ -294,6 +294,24 @@ pub(crate) struct OutputArguments {
     pub(crate) lines: Option<usize>,
 }
 
+/// How guests are stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StopsName {
+    /// Their code compares a clock
+    Epochs,
+    /// Their code looks at a byte of its memory, which takes less time
+    Safepoints,
+}
+
+impl From<StopsName> for Stops {
+    fn from(name: StopsName) -> Stops {
+        match name {
+            StopsName::Epochs => Stops::Epochs,
+            StopsName::Safepoints => Stops::Safepoints,
+        }
+    }
+}
+
 /// How much of a long output a result shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
@@ -491,6 +509,9 @@ pub(crate) struct BakeArguments {
     /// Guests to bake [default: all that are there]
     #[arg(value_name = "GUEST")]
     pub(crate) names: Vec<GuestCode>,
+    /// How they are to be stopped, as `stops` under [host] of the configuration says
+    #[arg(long, value_name = "HOW", default_value = "epochs")]
+    pub(crate) stops: StopsName,
     /// Bake again what is ready
     #[arg(long)]
     pub(crate) force: bool,

@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 /// A guest that was named is missing, or cannot be baked.
 pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Result<u8, CliError> {
-    let config = setup::host_config(folders)?;
+    let config = setup::host_config(folders, arguments.stops.into())?;
     let mut guests: Vec<GuestName> = arguments.names.iter().map(|code| (*code).into()).collect();
     if guests.is_empty() {
         guests = present(&config);

@@ -39,9 +39,9 @@ const BAD: Style = AnsiColor::Red.on_default();
 /// # Errors
 /// The configuration is not valid, or the report cannot be written.
 pub(crate) async fn doctor(folders: &Folders, arguments: &DoctorArguments) -> Result<u8, CliError> {
-    let host = setup::host_config(folders)?;
     let config = arguments.config.as_deref().map(Config::load).transpose()?;
     let config = config.unwrap_or_default();
+    let host = setup::host_config(folders, config.host.stops)?;
     keep_compiled_in(host.cache.join("tools"));
     let mut report = report(&host, arguments.config.as_deref(), &config);
     check_packages(&mut report, arguments.package_store.as_deref(), &config);
@@ -81,6 +81,7 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         kernels: cellar_setup::kernels_max(&config.host),
         memory_mib: cellar_setup::memory_bytes() >> 20,
         is_set: config.host.kernels.is_some(),
+        stops: config.host.stops.name(),
     };
     let isolation = isolation(config.server.isolate, &mut problems);
     let config = config_json(path, config);
@@ -371,6 +372,7 @@ fn text(report: &DoctorJson, look: Look) -> String {
         false => format!("for {} MiB of memory; set `kernels` under [host] for another number", host.memory_mib),
     };
     lines.item("awake kernels", &format!("{} at a time, {reason}", host.kernels));
+    lines.item("stops", host.stops);
     let machine = &report.machine;
     lines.header("machine");
     lines

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
-use cellar_engine::{GuestName, Language, guests::guest_status};
+use cellar_engine::{GuestName, Language, config::Stops, guests::guest_status};
 use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
 use cellar_packages::Source;
 use cellar_setup::Overrides;
@@ -45,7 +45,7 @@ pub(crate) fn install_kernels(folders: &Folders, arguments: &KernelInstall) -> R
     let granted = &arguments.granted;
     // What is wrong with it is told now, and not to whoever opens a notebook.
     Overrides::from(granted).file()?;
-    let config = setup::host_config(folders)?;
+    let config = setup::host_config(folders, Stops::default())?;
     let is_there = |guest: &GuestName| guest_status(&config, *guest).digest.is_some();
     let guests: Vec<GuestName> = match granted.chosen.last() {
         Some(guest) => vec![(*guest).into()],

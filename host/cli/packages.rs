@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use cellar_engine::{Cell, GuestName, HostConfig, Language, config::RunOptions};
+use cellar_engine::{
+    Cell, GuestName, HostConfig, Language,
+    config::{RunOptions, Stops},
+};
 use cellar_packages::{Added, Fetched, Listed, PackageError, PackageStore, Wanted};
 use cellar_setup::{Overrides, SessionRequest};
 
@@ -43,7 +46,7 @@ pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) ->
             let added = add(folders, &store, &names).await?;
             match json {
                 true => output::print_json(&added.iter().map(|added| &added.package).collect::<Vec<_>>())?,
-                false => output::print(&added_text(&setup::host_config(folders)?, &added, &names))?,
+                false => output::print(&added_text(&setup::host_config(folders, Stops::default())?, &added, &names))?,
             }
         }
         PackagesCommand::List { json } => {
@@ -92,7 +95,7 @@ fn fetched(folders: &Folders, fetched: Result<Fetched, PackageError>) -> Result<
         fetched => return Ok(fetched?),
     };
     let PackageError::Native { name, .. } = &error else { return Err(error.into()) };
-    match built_in(&setup::host_config(folders)?, name) {
+    match built_in(&setup::host_config(folders, Stops::default())?, name) {
         Some((guest, version)) => {
             let hint = format!("the guest `{guest}` has {name} {version} built in: run with --guest {guest}");
             Err(CliError::usage(error.to_string(), hint))

@@ -1,7 +1,7 @@
 //! `cellar replay`: plays a recording and shows what its cells did.
 
 use cellar_charts::Charts;
-use cellar_engine::Host;
+use cellar_engine::{Host, config::Stops};
 
 use crate::{
     args::{Folders, ReplayArguments},
@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 /// The file is no recording that can be played here, or the guest does something else than it did.
 pub(crate) async fn replay(folders: &Folders, arguments: ReplayArguments) -> Result<u8, CliError> {
-    let host = Host::open(setup::host_config(folders)?)?;
+    let host = Host::open(setup::host_config(folders, Stops::default())?)?;
     let charts = (!arguments.no_charts).then(|| Charts::new(host.clone()).into());
     let mut replay = host.replay(&arguments.file)?.with_renderers(charts.into_iter().collect());
     let options = Options::of_stdout(arguments.output, arguments.images);

@@ -334,7 +334,7 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::GuestBroken { .. } | Error::GuestVersion { .. } | Error::GuestImport { .. } => {
             "build the guests again with `make guests`"
         }
-        Error::NotBaked { .. } => "run `cellar bake`",
+        Error::NotBaked { .. } => "run `cellar bake`, with `--stops safepoints` where the configuration says so",
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
         Error::SessionUnknown(_) => "list the sessions that are kept with `cellar sessions`",
         Error::SessionExists(_) => {

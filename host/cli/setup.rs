@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_engine::{HostConfig, results::OutputPolicy};
+use cellar_engine::{HostConfig, config::Stops, results::OutputPolicy};
 use cellar_hub::OwnSession;
 use cellar_setup::{Overrides, SessionRequest};
 
@@ -61,8 +61,8 @@ impl From<&SessionArguments> for SessionRequest {
 ///
 /// # Errors
 /// No folder was named and the user has none.
-pub(crate) fn host_config(folders: &Folders) -> Result<HostConfig, CliError> {
-    Ok(cellar_setup::Folders::from(folders).host_config(KERNELS_MAX)?)
+pub(crate) fn host_config(folders: &Folders, stops: Stops) -> Result<HostConfig, CliError> {
+    Ok(cellar_setup::Folders::from(folders).host_config(KERNELS_MAX, stops)?)
 }
 
 /// A session as the command line describes it, on a host of its own.

@@ -44,8 +44,9 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     let mut config = HubConfig::default();
     (config.runs_max, config.sessions_max) = (TASKS_MAX, SESSIONS_MAX);
     config.overrides = Overrides::from(&arguments.granted);
-    let kernels_max = cellar_setup::kernels_max(&config.overrides.file().map_err(HubError::from)?.host);
-    let host_config = HostConfig { kernels_max, ..setup::host_config(folders)? };
+    let table = config.overrides.file().map_err(HubError::from)?.host;
+    let kernels_max = cellar_setup::kernels_max(&table);
+    let host_config = HostConfig { kernels_max, ..setup::host_config(folders, table.stops)? };
     config.progress = print_progress;
     let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
     let (lines, queue) = Lines::new(Starter(hub), Caller::Trusted, LINES_KIB_MAX);

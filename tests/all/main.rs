@@ -20,6 +20,7 @@ mod malformed;
 mod output;
 mod remote;
 mod sessions;
+mod stops;
 mod support;
 mod tidy;
 mod turns;

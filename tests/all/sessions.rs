@@ -20,7 +20,7 @@ use cellar_engine::{
 use futures::{StreamExt, future::join_all};
 use tempfile::TempDir;
 
-use crate::support::root;
+use crate::support::{root, stops};
 
 /// Images of guests that were tampered with; the others share the user's cache.
 static CACHE: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
@@ -33,6 +33,7 @@ pub(crate) fn config(kernels_max: u32) -> HostConfig {
     let config = HostConfig {
         kernels_max,
         spares: 0,
+        stops: stops(),
         ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
     };
     bake(&config, GuestName::Probe, BakeOptions::default()).expect("the probe guest; run `make probe`");
@@ -356,9 +357,9 @@ fn load_error(config: HostConfig) -> Error {
 #[test]
 fn a_guest_of_another_version_is_refused_with_both_versions() {
     let folder = TempDir::new().expect("a folder");
-    let config = changed_guest(folder.path(), |manifest| manifest.replace("\"0.9.0\"", "\"9.9.9\""));
+    let config = changed_guest(folder.path(), |manifest| manifest.replace("\"0.10.0\"", "\"9.9.9\""));
     let message = load_error(config).to_string();
-    assert!(message.contains("cellar:kernel@9.9.9") && message.contains("cellar:kernel@0.9.0"), "{message}");
+    assert!(message.contains("cellar:kernel@9.9.9") && message.contains("cellar:kernel@0.10.0"), "{message}");
 }
 
 #[test]

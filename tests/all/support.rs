@@ -10,12 +10,19 @@ use std::{
     sync::LazyLock,
 };
 
+use cellar_engine::config::Stops;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// The checkout; commands run there, so that paths in messages are relative.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// How guests are stopped: each test of the engine can be played with safepoints as well.
+pub(crate) fn stops() -> Stops {
+    let name = std::env::var("CELLAR_STOPS");
+    name.map_or_else(|_| Stops::default(), |name| Stops::from_name(&name).expect("the name of a way to stop guests"))
 }
 
 /// A command line under test, in an environment that grants nothing by itself.

@@ -9,6 +9,7 @@ use std::{
 use cellar_engine::{
     Bridges, Cell, GuestName, Host, HostConfig, HostFolders, Language, Limits, Session, SessionConfig,
     bridges::{Call, CallFuture, Caller, Response, denied},
+    config::Stops,
     guests::{GuestState, guest_status},
     results::CellResult,
 };
@@ -127,10 +128,19 @@ impl Lab {
 
     /// A lab for one of the guests of a language.
     pub(crate) fn open_guest(plan: &Plan, guest: GuestName, spares: usize) -> Lab {
-        let host = Host::open(plan.host_config(spares)).expect("a host");
-        host.preload(guest).expect("the guest can be loaded");
-        let lab = Lab { guest, ..Lab::on(host, guest.language()) };
+        let lab = Lab::of(plan.host_config(spares), guest);
         if spares > 0 { lab.with_pauses() } else { lab }
+    }
+
+    /// The same without spares, for a guest that is stopped in this way.
+    pub(crate) fn open_stopped(plan: &Plan, guest: GuestName, stops: Stops) -> Lab {
+        Lab::of(HostConfig { stops, ..plan.host_config(0) }, guest)
+    }
+
+    fn of(config: HostConfig, guest: GuestName) -> Lab {
+        let host = Host::open(config).expect("a host");
+        host.preload(guest).expect("the guest can be loaded");
+        Lab { guest, ..Lab::on(host, guest.language()) }
     }
 
     /// The same lab, where each session begins after a pause as long as a spare takes to be made.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_engine::{GuestName, Language, Limits, Session};
+use cellar_engine::{GuestName, Language, Limits, Session, config::Stops};
 
 use crate::{
     Offer,
@@ -35,33 +35,37 @@ pub(crate) fn names(language: Language) -> &'static [&'static str] {
 }
 
 fn python(plan: &Plan) -> Vec<Line> {
-    compare(plan, GuestName::Python, names(Language::Python), Some(2.0))
+    compare(plan, GuestName::Python, names(Language::Python), Some((2.0, 1.75)))
 }
 
 fn javascript(plan: &Plan) -> Vec<Line> {
-    compare(plan, GuestName::JavaScript, names(Language::JavaScript), Some(1.4))
+    compare(plan, GuestName::JavaScript, names(Language::JavaScript), Some((1.4, 1.3)))
 }
 
 /// Against wheels that use vectors of up to 512 bits and OpenBLAS, on one thread.
 fn data(plan: &Plan) -> Vec<Line> {
     let arrays = ["elementwise", "transcendental", "reductions", "sort", "argsort", "matmul", "solve", "fft"];
     let tables = ["groupby", "merge", "pivot", "read_csv", "to_csv", "strings"];
-    compare(plan, GuestName::PythonData, &[arrays.as_slice(), &tables].concat(), Some(1.35))
+    compare(plan, GuestName::PythonData, &[arrays.as_slice(), &tables].concat(), Some((1.35, 1.35)))
 }
 
 /// The ways in which a sandbox meters.
-const METERS: [(&str, Option<u64>); 2] = [("epochs", None), ("epochs and fuel", Some(u64::MAX / 4))];
+const METERS: [(&str, Stops, Option<u64>); 3] = [
+    ("epochs", Stops::Epochs, None),
+    ("epochs and fuel", Stops::Epochs, Some(u64::MAX / 4)),
+    ("safepoints", Stops::Safepoints, None),
+];
 
 /// Processor times of one loop: the sandbox in each way of [`METERS`], then native.
 type Times = [Samples; METERS.len() + 1];
 
-fn compare(plan: &Plan, guest: GuestName, loops: &[&str], target: Option<f64>) -> Vec<Line> {
-    let lab = Lab::open_guest(plan, guest, 0);
-    let sessions = METERS.map(|(_, fuel)| {
+fn compare(plan: &Plan, guest: GuestName, loops: &[&str], target: Option<(f64, f64)>) -> Vec<Line> {
+    let sessions = METERS.map(|(_, stops, fuel)| {
+        let lab = Lab::open_stopped(plan, guest, stops);
         let limits = Limits { fuel, timeout: Duration::from_secs(120), ..Limits::default() };
         let session = lab.session_with(limits);
         lab.run(&session, source(guest));
-        session
+        (lab, session)
     });
     let mut native = Native::start(guest);
     let mut times: Vec<Times> = vec![Times::default(); loops.len()];
@@ -69,8 +73,8 @@ fn compare(plan: &Plan, guest: GuestName, loops: &[&str], target: Option<f64>) -
         eprintln!("round {}", round + 1);
         for (name, times) in loops.iter().zip(&mut times) {
             let expected = measure_native(&mut native, name, times);
-            for (session, samples) in sessions.iter().zip(times.iter_mut()) {
-                samples.push(measure_cell(&lab, session, name, &expected));
+            for ((lab, session), samples) in sessions.iter().zip(times.iter_mut()) {
+                samples.push(measure_cell(lab, session, name, &expected));
             }
         }
     }
@@ -89,11 +93,11 @@ pub(crate) fn measure_cell(lab: &Lab, session: &Session, name: &str, expected: &
     cell.usage.expect("a cell that ended has a usage").cpu
 }
 
-fn lines(guest: GuestName, loops: &[&str], times: &[Times], target: Option<f64>) -> Vec<Line> {
+fn lines(guest: GuestName, loops: &[&str], times: &[Times], target: Option<(f64, f64)>) -> Vec<Line> {
     let mut lines = Vec::new();
     let title = if guest == GuestName::PythonData { "Data" } else { guest.language().title() };
     let count = loops.len() as f64;
-    for (way, (meter, fuel)) in METERS.into_iter().enumerate() {
+    for (way, (meter, stops, fuel)) in METERS.into_iter().enumerate() {
         let (mut best_sum, mut median_sum) = (0.0_f64, 0.0_f64);
         for (name, times) in loops.iter().zip(times) {
             let (own, other) = (&times[way], &times[METERS.len()]);
@@ -104,8 +108,10 @@ fn lines(guest: GuestName, loops: &[&str], times: &[Times], target: Option<f64>)
             lines.push(Line::new(what, Unit::Times, best, median, None));
         }
         let what = format!("{title}: all {count} loops, {meter} ({})", native::describe(guest));
-        // The target is for code that is metered as it is by default.
-        let target = target.filter(|_| fuel.is_none());
+        let target = target.filter(|_| fuel.is_none()).map(|(epochs, safepoints)| match stops {
+            Stops::Epochs => epochs,
+            Stops::Safepoints => safepoints,
+        });
         lines.push(Line::new(what, Unit::Times, (best_sum / count).exp(), (median_sum / count).exp(), target));
     }
     lines

@@ -3,6 +3,7 @@
 pub(crate) mod backlog;
 #[cfg(feature = "bake")]
 pub(crate) mod bake;
+pub(crate) mod beats;
 pub(crate) mod bindings;
 pub(crate) mod calls;
 pub(crate) mod capture;
@@ -24,6 +25,8 @@ pub(crate) mod offhand;
 pub(crate) mod origins;
 pub(crate) mod recent;
 pub(crate) mod record;
+#[cfg(feature = "bake")]
+pub(crate) mod safepoints;
 pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod threads;

@@ -111,7 +111,7 @@ pub mod bridges {
 /// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
 pub mod config {
     pub use crate::{
-        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, TEMPORARY, WORKSPACE},
+        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, Stops, TEMPORARY, WORKSPACE},
         kernel::{
             meter::MemoryBudget,
             turns::{CpuShare, WEIGHT, WEIGHT_MAX},

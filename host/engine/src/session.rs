@@ -441,7 +441,7 @@ impl Session {
     }
 
     fn flavour(&self, language: Language) -> Flavour {
-        Flavour::of(language, self.inner.config.limits.fuel.is_some())
+        Flavour::of(language, self.inner.host.config().stops, self.inner.config.limits.fuel.is_some())
     }
 
     /// Starts a cell of a run on its kernel. Its events come out of the channel, `CellFinished` last; a channel that

@@ -46,17 +46,17 @@ impl OwnSession {
         let has_store = name.is_some() || folders.store.is_some();
         // Before anything is made.
         name.as_deref().map(check_name).transpose()?;
-        let table = overrides.file()?.artifacts;
+        let file = overrides.file()?;
         let config = HubConfig {
             overrides,
             store: name.is_some().then(|| folders.sessions()).transpose()?,
-            artifacts: has_store.then(|| folders.artifacts(&table)).transpose()?,
+            artifacts: has_store.then(|| folders.artifacts(&file.artifacts)).transpose()?,
             // Whoever opened the session says when it is saved.
             is_durable: false,
             progress,
             ..HubConfig::default()
         };
-        let hub = Hub::open(folders.host_config(kernels_max)?, config, doors)?;
+        let hub = Hub::open(folders.host_config(kernels_max, file.host.stops)?, config, doors)?;
         let name = Some(name.unwrap_or_else(made_up_id));
         let name = hub.open_session(OpenRequest { name, record, keep, ..OpenRequest::default() }, None).await?;
         let session = hub.session(&name)?.session;

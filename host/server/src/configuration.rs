@@ -104,7 +104,7 @@ impl ServerConfig {
         };
         let config = ServerConfig {
             listen: server.listen.unwrap_or(LISTEN),
-            host: folders.host_config(kernels_max(&config.host))?,
+            host: folders.host_config(kernels_max(&config.host), config.host.stops)?,
             tenants,
             tokens: Some(token_file(folders, &config)?),
             oauth: server.oauth.clone(),

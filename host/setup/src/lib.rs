@@ -16,7 +16,7 @@ use cellar_engine::{
     Cell, Error, GuestName, HostConfig, HostFolders, Language, SessionConfig,
     artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
     audit::{Audit, AuditFile},
-    config::KernelMode,
+    config::{KernelMode, Stops},
     files::{Access, Mount},
     guests::{BakeOptions, GuestState, bake, guest_status},
     limits::TIMEOUT_GRANTED_MAX,
@@ -86,7 +86,7 @@ impl Folders {
     ///
     /// # Errors
     /// `Folder`: none was named and the user has none.
-    pub fn host_config(&self, kernels_max: u32) -> Result<HostConfig, SetupError> {
+    pub fn host_config(&self, kernels_max: u32, stops: Stops) -> Result<HostConfig, SetupError> {
         let guests = self.guests.clone().or_else(guests_beside_program).or_else(|| {
             let data = dirs::data_dir()?;
             Some(data.join("cellar").join("guests"))
@@ -95,7 +95,7 @@ impl Folders {
         let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
         let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
         // Room for more kernels, and spares, would only cost the start.
-        Ok(HostConfig { kernels_max, spares: 0, ..HostConfig::new(HostFolders { guests, cache }) })
+        Ok(HostConfig { kernels_max, spares: 0, stops, ..HostConfig::new(HostFolders { guests, cache }) })
     }
 
     /// The folder of the stored sessions.

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(kernels_in(8 << 30), 64);
         assert_eq!(kernels_in(24 << 30), 192);
         assert_eq!(kernels_in(1 << 50), KERNELS_MOST);
-        assert_eq!(kernels_max(&HostTable { kernels: Some(7) }), 7);
+        assert_eq!(kernels_max(&HostTable { kernels: Some(7), ..HostTable::default() }), 7);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, Language, Limits,
     artifacts::ArtifactQuota,
-    config::{KernelMode, Seed},
+    config::{KernelMode, Seed, Stops},
     files::Mount,
     limits::INPUT_IDLE_TIMEOUT,
     results::OutputPolicy,
@@ -248,6 +248,9 @@ pub struct HostTable {
     /// memory has room for at 64 MiB each, at least 4. Further ones wait in line until one falls asleep, which those
     /// that only wait do at once.
     pub kernels: Option<u64>,
+    /// `stops`: how guests are stopped, `epochs`, the default, or `safepoints`, which are faster and for which guests must be
+    /// baked with `--stops safepoints`.
+    pub stops: Stops,
 }
 
 /// Kernels of a session.

@@ -92,6 +92,8 @@ pub struct HostJson {
     /// Memory of the machine, or of the control group, that their number follows from unless it was set.
     pub memory_mib: u64,
     pub is_set: bool,
+    /// How guests are stopped: `epochs` or `safepoints`.
+    pub stops: &'static str,
 }
 
 /// The audit log.

@@ -15,7 +15,7 @@ use cellar_engine::{
 use futures::StreamExt;
 use tokio::sync::Semaphore;
 
-use crate::support::root;
+use crate::support::{root, stops};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
@@ -27,6 +27,7 @@ pub(crate) fn host() -> Host {
     let config = HostConfig {
         kernels_max: 32,
         spares: 0,
+        stops: stops(),
         ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
     };
     Host::open(config).expect("a host")
@@ -406,6 +407,7 @@ fn a_sleeping_session_gives_its_memory_back_and_wakes_for_what_it_awaits() {
         let config = HostConfig {
             kernels_max: 1,
             spares: 0,
+            stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };
         let host = Host::open(config).expect("a host");
@@ -445,6 +447,7 @@ fn idle_sessions_fall_asleep_by_themselves() {
             rests,
             kernels_max: 2,
             spares: 0,
+            stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };
         let host = Host::open(config).expect("a host");

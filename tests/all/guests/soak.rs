@@ -27,7 +27,10 @@ use futures::{StreamExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::snapshots::cache;
-use crate::{output::resident, support::root};
+use crate::{
+    output::resident,
+    support::{root, stops},
+};
 
 const SESSIONS: usize = 200;
 /// Runs at the same time.
@@ -172,6 +175,7 @@ impl Soak {
             kernels_max,
             rests,
             spares: 0,
+            stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };
         let host = Host::open(host).expect("a host");

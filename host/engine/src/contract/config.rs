@@ -43,6 +43,35 @@ impl Default for Rests {
     }
 }
 
+/// How the code of guests is made to give way to others, and is stopped in the end. Guests are compiled for it: baking must be
+/// told the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stops {
+    /// The code compares a clock at the head of every loop and where functions begin. Nothing that a guest does can keep it
+    /// from being stopped.
+    #[default]
+    Epochs,
+    /// The code looks at a byte of its own memory there, which takes less time. A guest whose interpreter was made to write to
+    /// any place of its own memory could clear that byte before it is seen; the host sets it again a hundred times a second.
+    /// Sessions that count fuel are stopped by epochs all the same.
+    Safepoints,
+}
+
+impl Stops {
+    /// That with a name.
+    pub fn from_name(name: &str) -> Option<Stops> {
+        [Stops::Epochs, Stops::Safepoints].into_iter().find(|stops| stops.name() == name)
+    }
+
+    /// The name that configurations and reports have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stops::Epochs => "epochs",
+            Stops::Safepoints => "safepoints",
+        }
+    }
+}
+
 /// What every fresh kernel of a language begins with: after a reset and after the loss of a kernel as well. It is no
 /// cell of the user's: it has no number, no result, and what it prints and displays is dropped. A seed that fails
 /// fails the cell that needed the kernel, and says so; the next cell tries again.
@@ -92,6 +121,8 @@ pub struct HostConfig {
     pub spares: usize,
     /// Checkpoints and sleep.
     pub rests: Rests,
+    /// How guests are stopped.
+    pub stops: Stops,
 }
 
 /// The two folders that every host needs.
@@ -107,6 +138,6 @@ impl HostConfig {
     /// A host for thousands of sessions.
     pub fn new(folders: HostFolders) -> HostConfig {
         let HostFolders { guests, cache } = folders;
-        HostConfig { guests, cache, kernels_max: 2_048, spares: 4, rests: Rests::default() }
+        HostConfig { guests, cache, kernels_max: 2_048, spares: 4, rests: Rests::default(), stops: Stops::default() }
     }
 }

@@ -23,10 +23,11 @@ use crate::{
     },
     kernel::{
         image::{
-            Artifacts, DIGEST_FILE, Flavour, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports, compiling_engine,
-            linker, set_threads, system_mounts,
+            Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
+            compiling_engine, linker, set_threads, system_mounts,
         },
         manifest::Manifest,
+        safepoints::add_safepoints,
         state::{Binding, StoreData},
     },
 };
@@ -93,14 +94,17 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
             write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
         }
     }
-    let mut compiled_bytes = 0;
-    for flavour in Flavour::all(guest.language()) {
+    let (is_new, mut compiled_bytes) = (fresh, 0);
+    for flavour in Flavour::all(guest.language(), config.stops) {
         let engine = compiling_engine(flavour)?;
         let path = artifacts.compiled(flavour, &engine);
-        if fresh || !path.is_file() {
+        if is_new || !path.is_file() {
             fresh = true;
             progress(&format!("{name}: compiling ({})", flavour.name()));
-            let image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
+            let mut image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
+            if flavour.has_safepoints() {
+                image = add_safepoints(&image).map_err(failed("adding safepoints"))?;
+            }
             let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
             write_atomically(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
         }
@@ -157,7 +161,7 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
         .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES);
     set_threads(&mut config, true);
     let engine = wasmtime::Engine::new(&config)?;
-    let linker = linker(&engine, Flavour { has_fuel: false, has_threads: true })?;
+    let linker = linker(&engine, Flavour { stops: FlavourStops::Epochs, has_threads: true })?;
     let workspace = tempfile::tempdir()?;
     let files = Files::new(system_mounts(manifest, workspace.path())?, Quota::new(Default::default()));
     let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };

@@ -38,6 +38,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/http.start-call": async | trappable,
         "cellar:kernel/control.sleep-until": async | trappable,
         "cellar:kernel/control.wait": async | trappable,
+        "cellar:kernel/control.give-way": async | trappable,
         default: trappable,
     },
     exports: { default: async },
@@ -58,7 +59,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.9.0";
+pub(crate) const WORLD_VERSION: &str = "0.10.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     contract::error::Error,
     kernel::{
+        beats::Beats,
         image::{Flavour, threads_max, wasm_engine},
         threads::{ThreadRoom, Threads},
     },
@@ -17,12 +18,13 @@ pub(crate) struct Engines {
     made: [OnceLock<wasmtime::Engine>; Flavour::COUNT],
     /// Room for threads in the pool of each.
     rooms: [Arc<ThreadRoom>; Flavour::COUNT],
+    beats: Arc<Beats>,
 }
 
 impl Engines {
     pub(crate) fn new(kernels_max: u32) -> Engines {
         let rooms = std::array::from_fn(|_| ThreadRoom::new(threads_max(kernels_max)));
-        Engines { kernels_max, made: Default::default(), rooms }
+        Engines { kernels_max, made: Default::default(), rooms, beats: Arc::default() }
     }
 
     /// The engine of a flavour.
@@ -36,6 +38,17 @@ impl Engines {
         }
         let engine = wasm_engine(flavour, self.kernels_max)?;
         Ok(place.get_or_init(|| engine))
+    }
+
+    /// Has every guest that runs give way.
+    pub(crate) fn tick(&self) {
+        self.made().for_each(wasmtime::Engine::increment_epoch);
+        self.beats.tick();
+    }
+
+    /// By which guests of a flavour are had to give way, if that is by safepoints.
+    pub(crate) fn beats(&self, flavour: Flavour) -> Option<&Arc<Beats>> {
+        flavour.has_safepoints().then_some(&self.beats)
     }
 
     /// Those that were made.

@@ -104,7 +104,15 @@ impl Guest {
     pub(crate) async fn fresh(&self, room: Room) -> Result<Kernel, Error> {
         let binding =
             Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
-        Kernel::start(&self.engine, &self.linked, self.language, self.flavour, binding, room).await
+        Kernel::start(
+            (&self.engine, self.engines.beats(self.flavour)),
+            &self.linked,
+            self.language,
+            self.flavour,
+            binding,
+            room,
+        )
+        .await
     }
 
     /// What the memory of every new kernel holds.

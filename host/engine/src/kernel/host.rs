@@ -58,7 +58,7 @@ impl Host {
     pub fn open(config: HostConfig) -> Result<Host, Error> {
         let engines = Arc::new(Engines::new(config.kernels_max));
         let ticking = Arc::downgrade(&engines);
-        let tick = move || ticking.upgrade().map(|engines| engines.made().for_each(wasmtime::Engine::increment_epoch));
+        let tick = move || ticking.upgrade().map(|engines| engines.tick());
         start_ticker(tick).map_err(|error| Error::Engine(error.into()))?;
         let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
         let kernels_max = usize::try_from(config.kernels_max).unwrap_or(usize::MAX);
@@ -91,7 +91,7 @@ impl Host {
     /// # Errors
     /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
     pub fn preload(&self, guest: GuestName) -> Result<(), Error> {
-        self.guest(guest, Flavour::of(guest.language(), false))?.refill();
+        self.guest(guest, Flavour::of(guest.language(), self.inner.config.stops, false))?.refill();
         Ok(())
     }
 
@@ -170,7 +170,7 @@ pub fn guest_status(config: &HostConfig, guest: GuestName) -> GuestStatus {
         Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
         Err(error) => (GuestState::Broken(error.to_string()), None, None),
         Ok(artifacts) => {
-            let problem = Flavour::all(guest.language()).into_iter().find_map(|flavour| {
+            let problem = Flavour::all(guest.language(), config.stops).into_iter().find_map(|flavour| {
                 let engine = compiling_engine(flavour).map_err(|error| error.to_string());
                 engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
             });

@@ -36,7 +36,7 @@ use wasmtime::component::{Component, Linker};
 
 use crate::{
     contract::{
-        config::{HostConfig, WORKSPACE},
+        config::{HostConfig, Stops, WORKSPACE},
         error::Error,
     },
     formats::snapshot::Image,
@@ -78,36 +78,64 @@ fn stacks_max(kernels_max: u32) -> u32 {
     kernels_max.saturating_add(threads_max(kernels_max)).saturating_add(STACKS_LEFT)
 }
 
+/// What code looks at to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlavourStops {
+    /// The epoch of its engine.
+    Epochs,
+    /// The same, and it counts fuel. Not by default: counting costs speed.
+    Fuel,
+    /// A byte of its own memory: see `kernel/safepoints.rs`.
+    Safepoints,
+}
+
 /// How a guest's code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flavour {
-    /// It counts fuel besides checking epochs. Not by default: counting costs speed.
-    pub(crate) has_fuel: bool,
+    /// What it is stopped by.
+    pub(crate) stops: FlavourStops,
     /// The guest may have threads that take turns, for which each entry and each import costs more.
     pub(crate) has_threads: bool,
 }
 
 impl Flavour {
     /// How many there are.
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = 6;
 
-    /// That in which guests of a language run.
-    pub(crate) fn of(language: Language, has_fuel: bool) -> Flavour {
-        Flavour { has_fuel, has_threads: language == Language::Python }
+    /// That in which guests of a language run. What counts fuel looks at epochs, whatever else does.
+    pub(crate) fn of(language: Language, stops: Stops, has_fuel: bool) -> Flavour {
+        let stops = match (has_fuel, stops) {
+            (true, _) => FlavourStops::Fuel,
+            (false, Stops::Epochs) => FlavourStops::Epochs,
+            (false, Stops::Safepoints) => FlavourStops::Safepoints,
+        };
+        Flavour { stops, has_threads: language == Language::Python }
     }
 
     /// Those that guests of a language are compiled in.
-    pub(crate) fn all(language: Language) -> [Flavour; 2] {
-        [false, true].map(|has_fuel| Flavour::of(language, has_fuel))
+    pub(crate) fn all(language: Language, stops: Stops) -> [Flavour; 2] {
+        [false, true].map(|has_fuel| Flavour::of(language, stops, has_fuel))
     }
 
     /// The place among all.
     pub(crate) fn index(self) -> usize {
-        usize::from(self.has_fuel) + 2 * usize::from(self.has_threads)
+        self.stops as usize + 3 * usize::from(self.has_threads)
+    }
+
+    pub(crate) fn has_fuel(self) -> bool {
+        self.stops == FlavourStops::Fuel
+    }
+
+    pub(crate) fn has_safepoints(self) -> bool {
+        self.stops == FlavourStops::Safepoints
     }
 
     pub(crate) fn name(self) -> &'static str {
-        if self.has_fuel { "fuel" } else { "epoch" }
+        match self.stops {
+            FlavourStops::Epochs => "epoch",
+            FlavourStops::Fuel => "fuel",
+            FlavourStops::Safepoints => "safepoint",
+        }
     }
 }
 
@@ -115,8 +143,10 @@ impl Flavour {
 fn wasm_config(flavour: Flavour) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
-        .epoch_interruption(true)
-        .consume_fuel(flavour.has_fuel)
+        .epoch_interruption(!flavour.has_safepoints())
+        .consume_fuel(flavour.has_fuel())
+        // Safepoints say of their branches that they are seldom taken.
+        .wasm_branch_hinting(flavour.has_safepoints())
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
         .memory_init_cow(true)
@@ -289,7 +319,7 @@ pub(crate) fn guest_mounts(manifest: &Manifest) -> Result<Vec<OpenMount>, Error>
 pub(crate) fn linker(engine: &wasmtime::Engine, flavour: Flavour) -> wasmtime::Result<Linker<StoreData>> {
     let mut linker = Linker::new(engine);
     crate::kernel::bindings::Kernel::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |data| data)?;
-    if flavour.has_fuel {
+    if flavour.has_fuel() {
         crate::kernel::imports::link_fuel(&mut linker)?;
     }
     Ok(linker)

@@ -16,7 +16,8 @@ use cellar_results::tables;
 use cellar_tables::FRAME_TYPE;
 use rand::TryRngCore;
 use serde_json::{Map, Value};
-use wasmtime::{StoreContextMut, component::Linker};
+use tokio::task::yield_now;
+use wasmtime::{StoreContextMut, Trap, component::Linker};
 
 use crate::{
     contract::bridge::{CONNECTORS, Call, CallError, CallErrorKind, CallResult, RUNTIME},
@@ -367,6 +368,18 @@ impl control::Host for StoreData {
         let is_live = !self.binding.tape.is_replaying();
         let ended = if is_live { self.wait_for_calls(cell, until).await } else { Vec::new() };
         self.taped(Import::Wait, (cell, until), |_| Ok(ended))
+    }
+
+    async fn give_way(&mut self) -> wasmtime::Result<()> {
+        if let Some(beat) = &self.beat {
+            beat.given();
+        }
+        if self.must_trap() {
+            return Err(Trap::Interrupt.into());
+        }
+        self.cpu.yields();
+        yield_now().await;
+        Ok(())
     }
 
     fn threads(&mut self, wanted: Option<u32>) -> wasmtime::Result<u32> {

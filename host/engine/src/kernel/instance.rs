@@ -16,6 +16,7 @@ use crate::{
     contract::{config::WORKSPACE, error::Error},
     formats::snapshot::{Image, Pages},
     kernel::{
+        beats::Beats,
         bindings::{
             KernelPre, stop_kind, stop_name,
             types::{self, StopReason},
@@ -65,7 +66,7 @@ impl Kernel {
     /// # Errors
     /// `KernelsExhausted` when every slot of the pool is in use, `Kernel` when the guest traps.
     pub(crate) async fn start(
-        engine: &wasmtime::Engine,
+        (engine, beats): (&wasmtime::Engine, Option<&Arc<Beats>>),
         linked: &KernelPre<StoreData>,
         language: Language,
         flavour: Flavour,
@@ -87,7 +88,7 @@ impl Kernel {
                 Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
             }
         });
-        if flavour.has_fuel {
+        if flavour.has_fuel() {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
         }
         let (instance, exports) = linked.start(&mut store).await.map_err(|error| {
@@ -96,7 +97,11 @@ impl Kernel {
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        let live = Box::new(Live { store, instance, exports, room });
+        let mut live = Box::new(Live { store, instance, exports, room, beat: None });
+        if let Some(beats) = beats {
+            let beat = live.beat(beats).await;
+            live.beat = Some(Arc::new(beat.map_err(|error| Error::Kernel { language, source: error.into() })?));
+        }
         Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
     }
 
@@ -276,10 +281,14 @@ impl Kernel {
 
     /// How the guest is entered now. An entry begins with a whole tick, whenever the last one was.
     fn way_in(&mut self) -> WayIn {
+        let mut beat = None;
         if let Life::Awake(live) = &mut self.life {
             live.store.set_epoch_deadline(1);
+            beat.clone_from(&live.beat);
         }
-        WayIn { meter: self.cpu.clone(), turn: self.data().binding.turn.clone() }
+        let data = self.data();
+        data.beat.clone_from(&beat);
+        WayIn { meter: data.cpu.clone(), turn: data.binding.turn.clone(), beat }
     }
 
     /// Notes an entry that no cell is charged for. What the last cell left of its fuel must not matter to it.
@@ -294,7 +303,7 @@ impl Kernel {
     /// Sets the fuel for an entry on behalf of `cell`.
     fn fill_up(&mut self, cell: u32) {
         if let Life::Awake(live) = &mut self.life
-            && self.flavour.has_fuel
+            && self.flavour.has_fuel()
         {
             let fuel = live.store.data_mut().begin_to_pay(cell);
             // Only fails when the engine counts no fuel, which this flavour does.

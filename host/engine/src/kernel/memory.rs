@@ -9,7 +9,12 @@ use wasmtime::{
 
 use crate::{
     formats::snapshot::{Collector, Image, PAGE_BYTES, Pages},
-    kernel::{bindings, state::StoreData, sweep::Room},
+    kernel::{
+        beats::{Beat, Beats},
+        bindings,
+        state::StoreData,
+        sweep::Room,
+    },
 };
 
 /// Bytes looked at in one crossing. Below what the host lets a guest hand over at once.
@@ -23,9 +28,23 @@ pub(crate) struct Live {
     pub(crate) exports: bindings::Kernel,
     /// Given back after the store.
     pub(crate) room: Room,
+    /// By which the guest gives way at its safepoints, if it has any.
+    pub(crate) beat: Option<Arc<Beat>>,
 }
 
 impl Live {
+    /// By which a new guest with safepoints is to give way.
+    pub(crate) async fn beat(&mut self, beats: &Arc<Beats>) -> wasmtime::Result<Beat> {
+        let store = &mut self.store;
+        let address = self.exports.call_safepoint(&mut *store).await?;
+        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
+        let (list,) = read.call_async(&mut *store, (address, 1)).await?;
+        match list.as_le_slice(&*store) {
+            [byte] => Ok(beats.beat(byte)),
+            bytes => wasmtime::bail!("memory-read gave {} bytes instead of 1", bytes.len()),
+        }
+    }
+
     /// Hands every window of memory to `look`, with its offset. Returns the size of the memory.
     async fn windows(&mut self, mut look: impl FnMut(u64, &[u8])) -> wasmtime::Result<u64> {
         let store = &mut self.store;

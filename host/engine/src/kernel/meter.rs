@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 
-use crate::kernel::{offhand::Offhand, turns::Turn};
+use crate::kernel::{beats::Beat, offhand::Offhand, turns::Turn};
 
 /// Has `tick` advance the epoch of every engine of a host, until there are none any more.
 ///
@@ -190,11 +190,16 @@ pub(crate) struct WayIn {
     pub(crate) meter: Arc<CpuMeter>,
     /// Absent for a kernel that belongs to nobody.
     pub(crate) turn: Option<Arc<Turn>>,
+    /// Present for a guest with safepoints.
+    pub(crate) beat: Option<Arc<Beat>>,
 }
 
 impl WayIn {
     /// Polls `future` when the kernel has a turn, and counts that.
     pub(crate) fn measure<F: Future>(&self, future: F) -> Measured<F> {
+        if let Some(beat) = &self.beat {
+            beat.enter();
+        }
         Measured { way: self.clone(), future: Box::pin(future) }
     }
 }
@@ -209,7 +214,7 @@ impl<F: Future> Future for Measured<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Measured { way: WayIn { meter, turn }, future } = &mut *self;
+        let Measured { way: WayIn { meter, turn, .. }, future } = &mut *self;
         if let Some(turn) = turn {
             ready!(turn.poll(cx));
         }
@@ -244,6 +249,9 @@ impl<F> Drop for Measured<F> {
     fn drop(&mut self) {
         if let Some(turn) = &self.way.turn {
             turn.leave();
+        }
+        if let Some(beat) = &self.way.beat {
+            beat.leave();
         }
     }
 }

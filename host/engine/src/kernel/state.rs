@@ -13,7 +13,6 @@ use std::{
 
 use cellar_core::{
     cell::RunId,
-    event::{HostStatus, Scalar},
     limits::{LOOK_TIMEOUT, Limits},
     time::later,
 };
@@ -26,6 +25,7 @@ use crate::{
     audit::OpenCalls,
     kernel::{
         backlog::Backlog,
+        beats::Beat,
         bindings::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
         hearer::Gate,
@@ -299,7 +299,9 @@ pub(crate) struct StoreData {
     gathered: Option<Gathered>,
     /// When the second began in which the guest last logged, and how much it has logged since.
     logged: (Instant, u32),
-    /// Set when the epoch callback traps the guest.
+    /// By which the guest that runs gives way at its safepoints, if it has any.
+    pub(crate) beat: Option<Arc<Beat>>,
+    /// Set when the guest is trapped because it did not stop.
     pub(crate) killed: Option<StopReason>,
 }
 
@@ -351,6 +353,7 @@ impl StoreData {
             tables: Lent::default(),
             gathered: None,
             logged: (Instant::now(), 0),
+            beat: None,
             killed: None,
         }
     }
@@ -589,10 +592,5 @@ impl StoreData {
                 return None;
             }
         }
-    }
-
-    /// Tells the run of `cell` what the engine did.
-    pub(crate) async fn report_status(&mut self, cell: u32, status: HostStatus, fields: Vec<(String, Scalar)>) {
-        self.tell(cell, |index| status.event(index, fields)).await;
     }
 }

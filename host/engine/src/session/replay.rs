@@ -230,7 +230,7 @@ impl Replay {
     /// Has a kernel played from here on.
     fn begin(&mut self, stream: u32, birth: Birth) -> Result<(), Error> {
         let language = language_of(&birth.language)?;
-        let flavour = Flavour::of(language, birth.has_fuel);
+        let flavour = Flavour::of(language, self.host.config().stops, birth.has_fuel);
         let (progress, heard) = mpsc::channel(PROGRESS_MAX);
         let limits = self.tape.head.limits.clone();
         let patience = limits.timeout_max.min(TIMEOUT_GRANTED_MAX).saturating_add(limits.grace).saturating_mul(2);

@@ -17,7 +17,7 @@ use std::{
 use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, TIERS, quote};
 use cellar_engine::{
     GuestName, Language,
-    config::{KernelMode, Seed},
+    config::{KernelMode, Seed, Stops},
     files::{Access, Mount},
     limits::INPUT_IDLE_TIMEOUT_MAX,
     results::OutputPolicy,
@@ -134,9 +134,17 @@ impl Parser<'_> {
     }
 
     fn host(&mut self, at: &At<'_>) -> Option<HostTable> {
-        let fields = at.fields(&["kernels"], &mut self.problems)?;
+        let fields = at.fields(&["kernels", "stops"], &mut self.problems)?;
+        let stops = fields.get("stops").and_then(|at| {
+            let stops = if let Node::Text(name) = at.node { Stops::from_name(name) } else { None };
+            if stops.is_none() {
+                at.expected("`epochs` or `safepoints`", &mut self.problems);
+            }
+            stops
+        });
         Some(HostTable {
             kernels: fields.get("kernels").and_then(|at| at.integer(1..=KERNELS_MAX, &mut self.problems)),
+            stops: stops.unwrap_or_default(),
         })
     }
 

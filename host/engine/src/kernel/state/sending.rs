@@ -2,7 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use cellar_core::{event::EventKind, text::prefix};
+use cellar_core::{
+    event::{EventKind, HostStatus, Scalar},
+    text::prefix,
+};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{LiveCell, StoreData};
@@ -98,5 +101,10 @@ impl StoreData {
         if let (Tape::Recording(tape), Maker::Guest) = (&self.binding.tape, maker) {
             tape.said(None, &event);
         }
+    }
+
+    /// Tells the run of `cell` what the engine did.
+    pub(crate) async fn report_status(&mut self, cell: u32, status: HostStatus, fields: Vec<(String, Scalar)>) {
+        self.tell(cell, |index| status.event(index, fields)).await;
     }
 }
