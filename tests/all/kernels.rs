@@ -261,3 +261,25 @@ fn cells_that_await_on_one_kernel_are_bounded() {
         assert_eq!(text(&session, "emit alive").await, "alive");
     });
 }
+
+#[test]
+fn cells_that_wait_for_a_kernel_that_is_killed_run_on_the_next_in_their_order() {
+    on_one_thread(async {
+        let limits = Limits { grace: Duration::from_millis(20), ..Limits::default() };
+        let session = open(&host(), SessionConfig { limits, ..SessionConfig::default() });
+        let mut hard = run(&session, "spin-hard");
+        until_started(&mut hard).await;
+        let waiting: Vec<_> = ["set order 1", "get order\nset order 2", "get order"]
+            .map(|code| tokio::spawn(run(&session, code).collect_result()))
+            .into();
+        // Each has its place in the line when its run was polled.
+        tokio::task::yield_now().await;
+        hard.canceller().cancel();
+        assert_eq!(kind(&outcome(hard).await), Some(FailureKind::Interrupted));
+        let mut texts = Vec::new();
+        for result in waiting {
+            texts.push(result.await.expect("a result").text());
+        }
+        assert_eq!(texts, ["(no output)", "1", "2"]);
+    });
+}

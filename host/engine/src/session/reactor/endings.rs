@@ -10,12 +10,15 @@ use crate::{
     audit::fractional_millis,
     kernel::{
         bindings::{stop_kind, stop_name, types::StopReason},
+        calls::Lineage,
         instance::{Death, LOST},
         record::Entry,
         state::LiveCell,
     },
+    session::Session,
 };
 use cellar_core::{
+    cell::Language,
     event::{EventKind, HostStatus, Scalar},
     outcome::{Failure, FailureKind, Outcome, Usage},
     time::later,
@@ -40,16 +43,38 @@ fn name_limit(failure: &mut Failure, limit: Duration) {
 pub(super) async fn refuse(commands: &mut Commands, outcome: &Outcome) {
     commands.close();
     while let Some(command) = commands.recv().await {
-        match command {
-            Command::Start { cell, .. } => finish(*cell, outcome.clone(), Usage::default()),
-            Command::Look(_, reply) => {
-                let reason = outcome.failure().map(|failure| failure.message);
-                // Whoever asked may have gone away; that is no concern here.
-                let _ = reply.send(Err(reason.unwrap_or_default()));
-            }
-            Command::Clear(_) | Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) => {}
-        }
+        refuse_one(command, outcome);
     }
+}
+
+fn refuse_one(command: Command, outcome: &Outcome) {
+    match command {
+        Command::Start { cell, .. } => finish(*cell, outcome.clone(), Usage::default()),
+        Command::Look(_, reply) => {
+            let reason = outcome.failure().map(|failure| failure.message);
+            // Whoever asked may have gone away; that is no concern here.
+            let _ = reply.send(Err(reason.unwrap_or_default()));
+        }
+        Command::Clear(_) | Command::Snapshot(_) | Command::Checkpoint(_) | Command::Sleep(_) => {}
+    }
+}
+
+/// Has the next kernel of a language run a cell that never began. Gives back whatever else is asked for, and a cell for which
+/// there is no kernel.
+fn hand_on(session: &Session, language: Language, command: Command) -> Option<Command> {
+    let Command::Start { cell, .. } = &command else { return Some(command) };
+    let stop = cell.stop.clone();
+    let mut command = Some(command);
+    // Without a kernel, the command stays here.
+    let _ = session.kernel(language, |kernel| {
+        if let Ok(place) = kernel.commands.try_reserve()
+            && let Some(command) = command.take()
+        {
+            stop.watch(kernel.link.wake.clone());
+            place.send(command);
+        }
+    });
+    command
 }
 
 pub(super) fn death_outcome(death: &Death) -> Outcome {
@@ -218,19 +243,35 @@ impl Reactor {
         Some(Failure::new(stop_kind(reason), stop_name(reason), format!("{what}{how}")))
     }
 
-    /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted.
+    /// Ends every cell of a dead kernel: the culprit with the cause, the others as interrupted. Cells that never began run on the
+    /// next kernel, as those do that come a moment later.
     pub(super) async fn bury(&mut self, death: &Death) {
         self.commands.close();
         let mut death = death.clone();
         let mut age = None;
+        let culprit = self.kernel.data().executing;
+        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        let mut next = None;
         // A kernel that its session has given up has no state to go back to.
         if !self.link.closing.load(Ordering::Relaxed) {
             let (fate, since) = self.fate();
             (death.message, age) = (format!("{}, {fate}", death.message), since);
+            // One that died before any cell of the session began would not be the last to do so.
+            let had_begun = self.seeding.is_none() && !cells.is_empty();
+            next = self.session.upgrade(Lineage::default()).filter(|_| had_begun);
         }
         let death = &death;
-        let culprit = self.kernel.data().executing;
-        let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
+        // Before anybody hears of it, who would send more.
+        while let Some(command) = self.commands.recv().await {
+            let left = match &next {
+                Some(session) => hand_on(session, self.guest.language, command),
+                None => Some(command),
+            };
+            if let Some(command) = left {
+                refuse_one(command, &death_outcome(death));
+            }
+        }
+        drop(next);
         for id in cells {
             let bystander = Death {
                 kind: FailureKind::Interrupted,
@@ -246,6 +287,5 @@ impl Reactor {
             }
             self.end_cell(id, death_outcome(death)).await;
         }
-        refuse(&mut self.commands, &death_outcome(death)).await;
     }
 }
