@@ -60,6 +60,7 @@ const PRELUDE: &[&str] = &[
     "pools",
     "rewrite",
     "network",
+    "lines",
     "helpers",
     "modules",
     "history",

@@ -15,6 +15,7 @@ import stat
 import time
 
 from _cellar_prelude import awk, databases, filters, inspecting, jq, lacks, machine, packages, packing, utilities
+from _cellar_prelude.lines import lines_of, lines_with_ends
 
 _NOT_FOUND = 127
 unescaped = awk.unescaped
@@ -117,7 +118,7 @@ def _cat(arguments, stdin, out, _err):
     options, operands = _options(arguments, "n")
     for _, text in _texts(operands, stdin):
         if "n" in options:
-            text = "".join(f"{number:6}\t{line}" for number, line in enumerate(text.splitlines(True), 1))
+            text = "".join(f"{number:6}\t{line}" for number, line in enumerate(lines_with_ends(text), 1))
         out.write(text)
 
 
@@ -141,7 +142,7 @@ def _head(arguments, stdin, out, _err):
     for name, text in _texts(operands, stdin):
         if len(operands) > 1:
             out.write(f"==> {name} <==\n")
-        out.write(text[: int(options["c"]) if size is None else size] if "c" in options else "".join(text.splitlines(True)[:count]))
+        out.write(text[: int(options["c"]) if size is None else size] if "c" in options else "".join(lines_with_ends(text)[:count]))
 
 
 def _tail(arguments, stdin, out, _err):
@@ -152,7 +153,7 @@ def _tail(arguments, stdin, out, _err):
             size = int(options["c"].lstrip("-"))
             out.write(text[size - 1 :] if options["c"].startswith("+") else text[max(len(text) - size, 0) :])
             continue
-        lines = text.splitlines(True)
+        lines = lines_with_ends(text)
         first = int(count) - 1 if count.startswith("+") else max(len(lines) - abs(int(count)), 0)
         out.write("".join(lines[first:]))
 
@@ -238,7 +239,7 @@ def _grep(arguments, stdin, out, _err):
     for name, text in _texts(operands, stdin):
         head = f"{name}:" if (len(operands) > 1 or options.keys() & {"r", "R", "H"}) and "h" not in options else ""
         search = wanted.match if "x" in options else wanted.search
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if bool(search(line)) != ("v" in options)]
+        lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if bool(search(line)) != ("v" in options)]
         lines = lines[: int(options["m"])] if "m" in options else lines
         found |= bool(lines)
         if "c" in options:
@@ -248,7 +249,7 @@ def _grep(arguments, stdin, out, _err):
         elif "L" in options:
             out.write("" if lines else f"{name}\n")
         elif options.keys() & {"A", "B", "C"}:
-            _around(text.splitlines(), lines, options, head, out)
+            _around(lines_of(text), lines, options, head, out)
         else:
             for number, line in lines:
                 shown = [match[0] for match in wanted.finditer(line)] if "o" in options else [line]
@@ -284,7 +285,7 @@ def _sort(arguments, stdin, out, _err):
         else:
             rest.append(each)
     options, operands = _options(rest, "rnufVhgbscCm", "to")
-    lines = [line for _, text in _texts(operands, stdin) for line in text.splitlines()]
+    lines = [line for _, text in _texts(operands, stdin) for line in lines_of(text)]
     flags, mark = "".join(options.keys() & set("rnfVhgb")), options.get("t")
     places = [_sort_key(key, flags) for key in keys] or [(0, None, flags)]
 
@@ -330,7 +331,7 @@ def _uniq(arguments, stdin, out, _err):
     options, operands = _options(arguments, "cd")
     groups = []
     for _, text in _texts(operands, stdin):
-        for line in text.splitlines():
+        for line in lines_of(text):
             if groups and groups[-1][1] == line:
                 groups[-1][0] += 1
             else:
@@ -516,7 +517,7 @@ def _xargs(arguments, stdin, out, err):
     elif "d" in options:
         given = text.removesuffix("\n").split(unescaped(options["d"]))
     else:
-        given = [line for line in text.splitlines() if line.strip()] if "I" in options or "L" in options else text.split()
+        given = [line for line in lines_of(text) if line.strip()] if "I" in options or "L" in options else text.split()
     if not given and ("r" in options or "I" in options):
         return 0
     if "I" in options:

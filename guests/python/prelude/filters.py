@@ -9,6 +9,7 @@ import re
 import shutil
 
 from _cellar_prelude import awk
+from _cellar_prelude.lines import lines_of, lines_with_ends
 
 # Numbers that `seq` prints, and bytes that a count may ask for, at most.
 _NUMBERS_MAX = 1_000_000
@@ -352,7 +353,7 @@ def install(table, options_of, texts_of, failed):
         output = options.get("output-delimiter", separator)
         spans = list(ranges(wanted))
         for _, text in texts_of(operands, stdin):
-            for line in text.splitlines():
+            for line in lines_of(text):
                 parts = line.split(separator) if "f" in options else list(line)
                 if "f" in options and len(parts) == 1:
                     out.write("" if "s" in options else f"{line}\n")
@@ -394,24 +395,24 @@ def install(table, options_of, texts_of, failed):
 
     def tac(arguments, stdin, out, _err):
         for _, text in texts_of(options_of(arguments, "")[1], stdin):
-            out.write("".join(f"{line}\n" for line in reversed(text.splitlines())))
+            out.write("".join(f"{line}\n" for line in reversed(lines_of(text))))
 
     def rev(arguments, stdin, out, _err):
         for _, text in texts_of(options_of(arguments, "")[1], stdin):
-            out.write("".join(f"{line[::-1]}\n" for line in text.splitlines()))
+            out.write("".join(f"{line[::-1]}\n" for line in lines_of(text)))
 
     def nl(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "", "bwn")
         number = 0
         for _, text in texts_of(operands, stdin):
-            for line in text.splitlines():
+            for line in lines_of(text):
                 counts = bool(line) or options.get("b") == "a"
                 number += counts
                 out.write(f"{number:6}\t{line}\n" if counts else f"       {line}\n")
 
     def paste(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "s", "d")
-        columns = [text.splitlines() for _, text in texts_of(operands, stdin)]
+        columns = [lines_of(text) for _, text in texts_of(operands, stdin)]
         separator = awk.unescaped(options.get("d", "\t"))
         rows = columns if "s" in options else itertools.zip_longest(*columns, fillvalue="")
         out.write("".join(f"{separator.join(row)}\n" for row in rows))
@@ -420,12 +421,12 @@ def install(table, options_of, texts_of, failed):
         options, operands = options_of(arguments, "s", "w")
         width = max(int(options.get("w", 80)), 1)
         for _, text in texts_of(operands, stdin):
-            for line in text.splitlines():
+            for line in lines_of(text):
                 out.write("".join(f"{line[at : at + width]}\n" for at in range(0, max(len(line), 1), width)))
 
     def column(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "tx", "s")
-        rows = [line.split(options.get("s")) for _, text in texts_of(operands, stdin) for line in text.splitlines()]
+        rows = [line.split(options.get("s")) for _, text in texts_of(operands, stdin) for line in lines_of(text)]
         widths = [max(map(len, each)) for each in itertools.zip_longest(*rows, fillvalue="")]
         for row in rows:
             out.write("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() + "\n")
@@ -449,7 +450,7 @@ def install(table, options_of, texts_of, failed):
 
     def diff(arguments, _stdin, out, _err):
         options, operands = options_of(arguments, "uqbwiy", "U")
-        first, second = ([line for line in _bytes(name).decode("utf-8", "replace").splitlines(True)] for name in operands[:2])
+        first, second = (lines_with_ends(_bytes(name).decode("utf-8", "replace")) for name in operands[:2])
         if first == second:
             return 0
         if "q" in options:

@@ -3,12 +3,12 @@
 import builtins
 import difflib
 import errno
-import io
 import json
 import os
 import re
 
 import _cellar
+from _cellar_prelude.lines import lines_with_ends
 
 # A drawing of a folder has no more lines.
 TREE_LINES_MAX = 2000
@@ -120,7 +120,7 @@ def read(path, offset=None, limit=None):
     text = _text_of(name)
     if offset is not None or limit is not None:
         first = max((offset or 1) - 1, 0)
-        lines = _lines(text)
+        lines = lines_with_ends(text)
         text = "".join(lines[first:] if limit is None else lines[first : first + limit])
     _cellar.status("read", {"path": name, "bytes": len(text.encode("utf-8", "replace")), "chars": len(text)})
     return text
@@ -155,14 +155,9 @@ def append(path, content):
     return _write(path, content, "a", "append")
 
 
-def _lines(text):
-    """Lines with their ends, as files have them: `str.splitlines` also ends lines at form feeds, U+2028 and the like."""
-    return io.StringIO(text, newline="\n").readlines()
-
-
 def _items(text):
     """The lines of a text, or the items of anything else."""
-    return [line.removesuffix("\n").removesuffix("\r") for line in _lines(text)] if isinstance(text, str) else list(text)
+    return [line.removesuffix("\n").removesuffix("\r") for line in lines_with_ends(text)] if isinstance(text, str) else list(text)
 
 
 def sort(text, *, reverse=False, unique=False):
@@ -207,7 +202,7 @@ def counter(items, *, limit=None, reverse=True):
 def diff(a, b):
     """A unified diff of two text files; empty when they are the same."""
     first, second = _file(a, "diff"), _file(b, "diff")
-    one, two = (_lines(_text_of(name)) for name in (first, second))
+    one, two = (lines_with_ends(_text_of(name)) for name in (first, second))
     lines = difflib.unified_diff(one, two, fromfile=first, tofile=second)
     text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     _cellar.status("diff", {"a": first, "b": second, "identical": not text})

@@ -11,6 +11,8 @@ import shutil
 import time
 import zlib
 
+from _cellar_prelude.lines import lines_of
+
 # Bytes and lines that a command makes of nothing, at most.
 _BYTES_MAX = 1 << 30
 _LINES_MAX = 1_000_000
@@ -100,7 +102,7 @@ def install(table, options_of, texts_of, failed):
             first, _, last = options["i"].partition("-")
             lines = list(map(str, range(int(first), min(int(last), int(first) + _LINES_MAX) + 1)))
         else:
-            lines = operands if "e" in options else "".join(text for _, text in texts_of(operands, stdin)).splitlines()
+            lines = operands if "e" in options else lines_of("".join(text for _, text in texts_of(operands, stdin)))
         count = int(options["n"]) if "n" in options else None
         if "r" in options:
             lines = random.choices(lines, k=min(count or _LINES_MAX, _LINES_MAX)) if lines else []

@@ -14,6 +14,7 @@ import time
 from _cellar_prelude import awk, commands
 from _cellar_prelude.arithmetic import Bad
 from _cellar_prelude.shell_syntax import ASSIGNMENT, Reader, Unreadable, tokens
+from _cellar_prelude.lines import lines_with_ends
 from _cellar_prelude.shell_words import Unset, Variables, fits_pattern
 
 # Commands may be nested this deep.
@@ -702,7 +703,7 @@ def _parted(line, count, ifs, spaces):
 
 def _map_lines(shell, arguments, io_):
     names = [each for each in arguments if not each.startswith("-")]
-    lines = io_.stdin.read().splitlines(keepends=True)
+    lines = lines_with_ends(io_.stdin.read())
     lines = [line.removesuffix("\n") for line in lines] if "-t" in arguments else lines
     shell.set(names[-1] if names else "MAPFILE", dict(enumerate(lines)))
 

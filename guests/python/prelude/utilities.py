@@ -8,6 +8,7 @@ import re
 import tempfile
 
 from _cellar_prelude import arithmetic
+from _cellar_prelude.lines import lines_of, lines_with_ends
 
 # `yes` says as many lines as the next command reads, and no more than these when it reads all.
 _YES_MAX = 1_000_000
@@ -138,7 +139,7 @@ def install(table, options_of, texts_of, failed, run_words):
             size = int(options["b"].rstrip("kKmM")) * unit
             parts = [text[at : at + size] for at in range(0, len(text), size)]
         else:
-            lines, count = text.splitlines(keepends=True), int(options.get("l", 1000))
+            lines, count = lines_with_ends(text), int(options.get("l", 1000))
             if "n" in options:
                 count = -(-len(lines) // int(options["n"].rpartition("/")[2]))
             parts = ["".join(lines[at : at + count]) for at in range(0, len(lines), count)]
@@ -154,7 +155,7 @@ def install(table, options_of, texts_of, failed, run_words):
         fields = int(options.get("1", 1)) - 1, int(options.get("2", 1)) - 1
         mark, tables = options.get("t"), []
         for (_, text), field in zip(texts_of(operands, stdin), fields, strict=True):
-            tables.append([(row[field] if field < len(row) else "", row[:field] + row[field + 1 :]) for row in (line.split(mark) for line in text.splitlines())])
+            tables.append([(row[field] if field < len(row) else "", row[:field] + row[field + 1 :]) for row in (line.split(mark) for line in lines_of(text))])
         glue, matched = mark or " ", set()
         for key, rest in tables[0]:
             found = [other for other_key, other in tables[1] if other_key == key]
@@ -171,7 +172,7 @@ def install(table, options_of, texts_of, failed, run_words):
 
     def comm(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "123i")
-        first, second = (text.splitlines() for _, text in texts_of(operands, stdin))
+        first, second = (lines_of(text) for _, text in texts_of(operands, stdin))
         rows, at, other = [], 0, 0
         while at < len(first) or other < len(second):
             if other >= len(second) or (at < len(first) and first[at] < second[other]):
