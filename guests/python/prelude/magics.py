@@ -238,8 +238,8 @@ def _shell(text, keeps):
     return None
 
 
-def _bash(text, body):
-    _script(f"bash {text}", body)
+def _shell_cell(name):
+    return lambda text, body: _script(f"{name} {text}", body)
 
 
 def _script(text, body):
@@ -252,7 +252,8 @@ def _script(text, body):
             del words[at : at + 2]
     arguments = [word for word in words if word not in ("--no-raise-error", "--bg")]
     if arguments[:1] in (["bash"], ["sh"], []):
-        status = shell.run_shell([*arguments[1:], "-c", body], io.StringIO(), streams["out"], streams["err"])
+        name = (arguments or ["bash"])[0]
+        status = shell.run_shell([*arguments[1:], "-c", body], io.StringIO(), streams["out"], streams["err"], name)
     else:
         status = shell.run(" ".join(arguments), streams["out"], streams["err"], io.StringIO(body))
     _run_source[0].update({name: stream.getvalue() for name, stream in bound.items()}, _exit_code=status)
@@ -613,8 +614,8 @@ LINE_MAGICS = {
 LINE_MAGICS["conda"] = LINE_MAGICS["uv"] = LINE_MAGICS["pip"]
 _AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
 _CELL_MAGICS = {
-    "!": _bash,
-    "bash": _bash,
+    "!": _shell_cell("bash"),
+    "bash": _shell_cell("bash"),
     "capture": None,
     "file": _write_file,
     "html": _shown("HTML"),
@@ -627,9 +628,9 @@ _CELL_MAGICS = {
     "python": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
     "python3": lambda _text, body: exec(compile(body, "<python>", "exec"), {"__name__": "__main__"}),
     "script": _script,
-    "sh": _bash,
+    "sh": _shell_cell("sh"),
     "svg": _shown("SVG"),
-    "system": _bash,
+    "system": _shell_cell("bash"),
     "time": None,
     "timeit": _timeit,
     "writefile": _write_file,

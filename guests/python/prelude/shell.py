@@ -5,6 +5,7 @@ with `&` has ended when the next command begins.
 """
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -13,8 +14,8 @@ import time
 
 from _cellar_prelude import awk, commands
 from _cellar_prelude.arithmetic import Bad
-from _cellar_prelude.shell_syntax import ASSIGNMENT, Reader, Unreadable, tokens
 from _cellar_prelude.lines import lines_with_ends
+from _cellar_prelude.shell_syntax import ASSIGNMENT, Reader, Unreadable, tokens
 from _cellar_prelude.shell_words import Unset, Variables, fits_pattern
 
 # Commands may be nested this deep.
@@ -940,8 +941,8 @@ def script(text, stdin, out, err, arguments=(), name="bash"):
     return Shell(arguments, name).run(text, stdin, out, err)
 
 
-def _sh(arguments, stdin, out, err):
-    """`sh`: a script after `-c`, in a file, or from standard input."""
+def _sh(arguments, stdin, out, err, name):
+    """`sh`: a script after `-c`, in a file, or from standard input. `name` is what it was called by."""
     rest, settings, is_text = list(arguments), "", False
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and not rest[0].startswith("--"):
         letters = rest.pop(0)
@@ -952,25 +953,25 @@ def _sh(arguments, stdin, out, err):
     rest = [each for each in rest if not each.startswith("--")] if rest and rest[0].startswith("--") else rest
     if is_text:
         if not rest:
-            err.write("bash: -c: option requires an argument\n")
+            err.write(f"{name}: -c: option requires an argument\n")
             return 2
-        return script(settings + rest[0], stdin, out, err, rest[2:], *rest[1:2])
+        return script(settings + rest[0], stdin, out, err, rest[2:], rest[1] if len(rest) > 1 else name)
     if not rest or rest[0] == "-":
-        return script(settings + stdin.read(), io.StringIO(), out, err, rest[1:])
+        return script(settings + stdin.read(), io.StringIO(), out, err, rest[1:], name)
     try:
         with open(rest[0], encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError as error:
-        err.write(f"bash: {rest[0]}: {error.strerror}\n")
+        err.write(f"{name}: {rest[0]}: {error.strerror}\n")
         return 127
     return script(settings + text, stdin, out, err, rest[1:], rest[0])
 
 
-def run_shell(arguments, stdin, out, err):
+def run_shell(arguments, stdin, out, err, name="bash"):
     """The same as a shell of its own, whose changes of folder and environment are its own."""
     with _surroundings_kept():
-        return _sh(arguments, stdin, out, err)
+        return _sh(arguments, stdin, out, err, name)
 
 
 for _name in ("sh", "bash", "dash", "zsh"):
-    commands.add(_name, run_shell)
+    commands.add(_name, functools.partial(run_shell, name=_name))
