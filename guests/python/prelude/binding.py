@@ -15,7 +15,7 @@ import re
 import _cellar
 
 # Names that the prelude binds for cells, and those that Python keeps for itself.
-_NOT_OF_CELLS = re.compile(r"_{1,3}|_\d+|In|Out|__\w+__")
+_NOT_OF_CELLS = re.compile(r"_{1,3}|_\d+|_i{1,3}|_i\d+|In|Out|__\w+__")
 # Bytes of code that is looked through; characters of a name that is told.
 _CODE_MAX, _NAME_MAX = 1 << 16, 256
 

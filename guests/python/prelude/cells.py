@@ -315,7 +315,7 @@ _OF_SOURCE = (SyntaxError, ValueError, OverflowError, RecursionError, CellStoppe
 
 def _prepare(cell, source, filename):
     """The code of a cell, and whether its last value is not to be shown."""
-    history.remember(cell, source)
+    history.remember(cell, source, names)
     if "import" in source:
         modules.refresh()
     return *_compile(source, filename), _is_silenced(source)

@@ -1,4 +1,4 @@
-"""What cells were and gave, as IPython keeps it: `In`, `Out`, `_`, `__`, `___`, `_1`, `_2`, …
+"""What cells were and gave, as IPython keeps it: `In`, `_i`, `_ii`, `_iii`, `_i1`, …, and `Out`, `_`, `__`, `___`, `_1`, `_2`, …
 
 Sessions are long: what is kept is bounded.
 """
@@ -12,6 +12,8 @@ SEED = 0xFFFF_FFFF
 CELLS_KEPT = 1000
 # … and sources of no more characters in all.
 CHARACTERS_KEPT = 1024 * 1024
+# What the sources of the cells before are bound to, the latest first.
+_INPUTS = ("_i", "_ii", "_iii")
 
 def renew():
     """Makes anew what holds all this. The last thing that baking does, so that it lies with what a session allocates."""
@@ -31,14 +33,15 @@ def renew():
 renew()
 
 
-def remember(cell, source):
-    """Keeps the source of a cell, and forgets old ones when they are too many."""
+def remember(cell, source, names):
+    """Keeps the source of a cell, and binds it and those before; forgets old ones when they are too many."""
     faults.remember(file_name(cell), source)
     if cell == SEED:
         return
     if len(In) <= cell:
         In.extend([""] * (cell + 1 - len(In)))
-    In[cell] = source
+    names.update(zip(_INPUTS, [*(In[each] for each in reversed(_kept[-3:]) if each < len(In)), "", "", ""]))
+    In[cell] = names[f"_i{cell}"] = source
     _kept.append(cell)
     if not _characters or len(_latest) < 3:
         # A cell has emptied the lists that it could find, these among them.
@@ -49,6 +52,8 @@ def remember(cell, source):
         oldest = _kept.pop(0)
         if oldest < len(In):
             _characters[0] -= len(In[oldest])
+            if names.get(f"_i{oldest}") is In[oldest]:
+                del names[f"_i{oldest}"]
             In[oldest] = ""
         faults.forget(file_name(oldest))
 
@@ -93,4 +98,4 @@ def forget():
 
 def fresh_names():
     """What a new namespace has of this."""
-    return {"In": In, "Out": Out, "_": "", "__": "", "___": ""}
+    return {"In": In, "Out": Out, "_": "", "__": "", "___": "", **dict.fromkeys(_INPUTS, "")}
