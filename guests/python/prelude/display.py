@@ -6,6 +6,7 @@ told on standard error and does not fail the cell, as in IPython.
 
 import base64
 import binascii
+import io
 import json
 import math
 import numbers
@@ -53,10 +54,94 @@ _registered = {}
 additions = {}
 
 
+class Formatter:
+    """How cells want values of types to be shown as one MIME type, as IPython's formatters are told."""
+
+    def __init__(self):
+        self.enabled = True
+        # Functions by type, and by module and name of types that need not be imported yet.
+        self.type_printers, self.deferred_printers = {}, {}
+
+    def is_used(self):
+        """Whether it changes anything."""
+        return bool(self.type_printers or self.deferred_printers) or not self.enabled
+
+    def for_type(self, kind, function=None):
+        """Shows values of a type, which may be given by its full name, with a function; returns the one before."""
+        if isinstance(kind, str):
+            module, _, name = kind.rpartition(".")
+            return self.for_type_by_name(module, name, function)
+        before = self.type_printers.get(kind)
+        if function is not None:
+            self.type_printers[kind] = function
+        return before
+
+    def for_type_by_name(self, module, name, function=None):
+        """The same for a type that need not be imported."""
+        before = self.deferred_printers.get((module, name))
+        if function is not None:
+            self.deferred_printers[module, name] = function
+        return before
+
+    def lookup_by_type(self, kind):
+        """The function for a type or the nearest of its bases; a `KeyError` when there is none."""
+        for each in kind.__mro__:
+            function = self.type_printers.get(each) or self.deferred_printers.get((each.__module__, each.__name__))
+            if function is not None:
+                return function
+        raise KeyError(kind)
+
+    def pop(self, kind, default=None):
+        """Forgets the function for a type."""
+        return self.type_printers.pop(kind, default)
+
+    def forget(self):
+        """Makes it as it was."""
+        self.__init__()
+
+
+formatters = {mime: Formatter() for mime in ("text/plain", *(mime for mime, _, _ in _METHODS))}
+_plain_formatter = formatters["text/plain"]
+
+
+def _pretty(value):
+    """The text form, by what cells have said of types."""
+    module, stream = sys.modules["IPython.lib.pretty"], io.StringIO()
+    printer = module.RepresentationPrinter(
+        stream, False, LINE_WIDTH, "\n", module.MAX_SEQ_LENGTH,
+        type_pprinters={**module._type_pprinters, **_plain_formatter.type_printers},
+        deferred_pprinters={**module._deferred_type_pprinters, **_plain_formatter.deferred_printers},
+    )
+    printer.pretty(value)
+    printer.flush()
+    return stream.getvalue()
+
+
+def _from_formatters(value):
+    """What the functions of cells for its type give, by MIME type; None for those that are not wanted at all."""
+    found = {}
+    for mime, formatter in formatters.items():
+        if formatter is _plain_formatter or not formatter.is_used():
+            continue
+        if not formatter.enabled:
+            found[mime] = None
+            continue
+        try:
+            made = formatter.lookup_by_type(type(value))(value)
+        except KeyError:
+            continue
+        except Exception as error:  # noqa: BLE001 - told, and the other representations are used
+            _tell(value, error)
+            continue
+        if made is not None:
+            found[mime] = made
+    return found
+
+
 def _plain(value, form=None):
     """The text form, in several lines when it is long; None when it cannot be made."""
     try:
-        text = (form or pretty)(value)
+        text = (form or (_pretty if _plain_formatter.is_used() else pretty))(value)
     except Exception as error:  # noqa: BLE001 - told, as in IPython
         _tell(value, error)
         return None
@@ -295,7 +380,7 @@ def _plain_data(value):
         plain = _plain(value, repr)
         return {"text/plain": plain if plain is not None else f"<{type(value).__name__} that is nested too deeply>"}
     found = {} if text is None else {"application/json": _JsonText(text)}
-    if text is not None and len(text) < 2 * LINE_WIDTH:
+    if text is not None and len(text) < 2 * LINE_WIDTH and not _plain_formatter.is_used():
         # What is JSON and fits into a line looks the same pretty; a parenthesis may be the name of a subclass.
         plain = repr(value)
         if len(plain) <= LINE_WIDTH and "(" not in plain:
@@ -325,6 +410,7 @@ def represent(value, include=None, exclude=None):
         found = _by_itself(value, include, exclude)
     if found is None:
         return {}
+    found = {mime: data for mime, data in {**found, **_from_formatters(value)}.items() if data is not None}
     if "text/plain" not in found and _wanted("text/plain", include, exclude):
         plain = _plain(value)
         if plain is not None:
@@ -339,7 +425,7 @@ def bundle(value):
 
 def show_result(value):
     """Shows the value of a cell's last expression. Never fails: what cannot be shown is told."""
-    if type(value) in _SCALARS and not _registered:
+    if type(value) in _SCALARS and not _registered and not any(each.is_used() for each in formatters.values()):
         plain = _plain(value, repr)
         pairs = [] if plain is None else [("text/plain", plain)]
     else:
@@ -375,6 +461,16 @@ def register(kind, formatter):
     return formatter
 
 
+def format_floats(form):
+    """Has floats shown by a format such as `%.3f`; with None as they are."""
+    if form is None:
+        _plain_formatter.pop(float)
+    else:
+        _plain_formatter.for_type(float, lambda value, printer, _cycle: printer.text(form % value))
+
+
 def forget_formatters():
-    """Forgets what users registered."""
+    """Forgets how users have said that values are shown."""
     _registered.clear()
+    for each in formatters.values():
+        each.forget()

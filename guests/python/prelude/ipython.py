@@ -20,6 +20,8 @@ from _cellar_prelude.sandbox import VENDORED_FOLDER
 class _Formatter:
     """What IPython's `display` takes for its formatter."""
 
+    formatters = showing.formatters
+
     def format(self, value, include=None, exclude=None):
         return showing.represent(value, include, exclude), {}
 
@@ -66,12 +68,19 @@ def _import_parts():
     package.get_ipython = lambda: sys.modules["builtins"].get_ipython()
     _module("IPython.core.interactiveshell", InteractiveShell=InteractiveShell)
     _module("IPython.core.getipython", get_ipython=package.get_ipython)
+    # By it libraries tell that they are not in a terminal.
+    package.terminal = _module("IPython.terminal", __path__=[])
+    package.terminal.interactiveshell = _module(
+        "IPython.terminal.interactiveshell", TerminalInteractiveShell=type("TerminalInteractiveShell", (InteractiveShell,), {})
+    )
     for name in ("core", "core.display", "core.display_functions", "lib", "lib.display", "lib.pretty", "utils.dir2", "display"):
         importlib.import_module(f"IPython.{name}")
     return package
 
 
 IPython = _import_parts()
+# Formulas are texts and LaTeX here; pictures of them would be no news.
+_module("IPython.lib.latextools", latex_to_png=lambda *_arguments, **_options: None)
 showing.pretty = IPython.lib.pretty.pretty
 showing.get_real_method = IPython.utils.dir2.get_real_method
 

@@ -10,7 +10,7 @@ import time
 import types
 
 import _cellar
-from _cellar_prelude import processes, program, shell
+from _cellar_prelude import display, faults, ipython, processes, program, shell, streams
 
 _HELP = re.compile(r"\s*(?:\?{1,2}\s*(?P<after>[\w.]+)|(?P<before>[\w.]+)\s*\?{1,2})\s*(?:#.*)?$", re.DOTALL)
 _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]+)?")
@@ -569,6 +569,24 @@ def _shown(name):
     return show
 
 
+def _precision(text):
+    """Has floats shown with so many digits, or by a format such as `%.3e`; without either as they are."""
+    digits = 8
+    if "%" in text:
+        form = text
+    elif text:
+        digits = int(text)
+        form = f"%.{digits}f"
+    else:
+        form = "%r"
+    form % 3.14159
+    display.format_floats(None if form == "%r" else form)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and "%" not in text:
+        numpy.set_printoptions(precision=digits)
+    return form
+
+
 def _nothing(_text):
     """A magic whose effect is there without it."""
 
@@ -579,7 +597,7 @@ def _command(name):
 
 LINE_MAGICS = {
     **dict.fromkeys(
-        "autoreload colors config load_ext matplotlib pylab precision reload_ext aimport unload_ext autosave xmode automagic "
+        "autoreload colors config load_ext matplotlib pylab reload_ext aimport unload_ext autosave xmode automagic "
         "pdb logon logoff logstart logstop doctest_mode gui".split(),
         _nothing,
     ),
@@ -594,6 +612,7 @@ LINE_MAGICS = {
     "pfile": _show_file,
     "pinfo": _show_help,
     "pinfo2": _show_help,
+    "precision": _precision,
     "prun": _prun,
     "psource": _show_source,
     "pwd": lambda _text: os.getcwd(),
@@ -644,6 +663,8 @@ class Shell:
     """What `get_ipython()` returns: the little of IPython's shell that cells use."""
 
     config = {}
+    colors = "nocolor"
+    display_formatter, display_pub = ipython.InteractiveShell.display_formatter, ipython.InteractiveShell.display_pub
 
     @property
     def user_ns(self):
@@ -691,6 +712,12 @@ class Shell:
         """The lines that a shell line prints."""
         lines = _shell(line, True)
         return lines if split else lines.n
+
+    def showtraceback(self, exc_tuple=None, *_args, **_options):
+        """Prints an exception, or the one that is being handled, as the failure of a cell is told."""
+        error = sys.exception() if exc_tuple is None else exc_tuple[1]
+        if error is not None:
+            streams.tell(faults.format_exception(error))
 
     def run_cell(self, source, *_args, **_options):
         """Runs source in the namespace of cells."""
