@@ -570,6 +570,10 @@ class socket:  # noqa: N801 - the library's name
             if end.is_reset:
                 end.is_reset = False
                 raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            if end.peer is None and end.can_write and end.family != AF_UNIX:
+                # That the other side is gone is found out by sending something, as on a network.
+                end.can_write = False
+                return len(data)
             if end.peer is None or not end.can_write:
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
             piece = data[: _ROOM - len(end.peer.arrived)]
