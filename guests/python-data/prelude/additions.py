@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, tables
+    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
@@ -62,6 +62,7 @@ def names():
     datasets.begin()
     drawing.begin()
     plots.begin()
+    ranks.begin()
     _explain_absent_packages()
     return {
         "np": modules["numpy"],
