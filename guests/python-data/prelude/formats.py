@@ -325,6 +325,9 @@ def _column(file, column, numpy_type, is_exact):
     if name == "binary":
         return _gaps(_objects(columnar.pieces(file, sizes)), there)
     texts = columnar.texts(file, sizes)
+    if name == "text" and numpy_type == "object" and there is not None and not there.any():
+        # Objects that are all None are no texts.
+        return np.full(column["rows"], None, object)
     if name == "text":
         return _strings(texts, there, numpy_type)
     convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}[name]
