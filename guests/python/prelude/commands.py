@@ -737,6 +737,7 @@ _REMEDIES = {
     "apt": lacks.PACKAGES,
     "apt-get": lacks.PACKAGES,
     "conda": lacks.PACKAGES,
+    **dict.fromkeys(("free", "htop", "lscpu", "top", "vmstat"), lacks.MODULES["resource"]),
     "git": "there is no program for repositories; files of the session are kept by it",
     "uv": lacks.PACKAGES,
 }

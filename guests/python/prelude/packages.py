@@ -150,10 +150,11 @@ def pip(arguments, out, err):
     elif what == "show":
         return _show(arguments[1:], out, err)
     elif what in ("install", "download"):
-        status = 0
+        status, is_quiet = 0, any(re.fullmatch("-q+|--quiet", each) for each in arguments)
         for each in _requirements(arguments[1:], _read_file):
             try:
-                out.write(f"Requirement already satisfied: {_satisfied(each)}\n")
+                said = f"Requirement already satisfied: {_satisfied(each)}\n"
+                out.write("" if is_quiet else said)
             except NotGranted as error:
                 err.write(f"ERROR: {error}\n")
                 status = 1
