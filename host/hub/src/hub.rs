@@ -25,7 +25,7 @@ use cellar_engine::{
 };
 use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_wire::config::Config;
-use tokio::{sync::oneshot, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use crate::{
     answers::Answerer,
@@ -33,6 +33,7 @@ use crate::{
     error::HubError,
     journals::{Account, Journals},
     run::{Ending, RunHandle, RunRequest, drive},
+    turn::Turns,
 };
 
 /// How long a session that was deleted may be held by its last readers.
@@ -149,8 +150,8 @@ pub struct SessionEntry {
     /// Whether requests for input are answered, where that was said.
     input: Option<bool>,
     is_stored: bool,
-    /// Comes when the latest run of the session has begun.
-    turn: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+    /// In what order it does what it is asked.
+    pub(crate) turns: Arc<Turns>,
 }
 
 impl SessionEntry {
@@ -326,8 +327,8 @@ impl Hub {
         // One that begins with nothing makes a folder, which takes less than another thread to do it.
         let session = if is_brief { open_it()? } else { spawn_blocking(open_it).await.map_err(HubError::Task)?? };
         let OpenRequest { tools, input, config, .. } = open;
-        let turn = Arc::default();
-        self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turn })
+        let turns = Arc::default();
+        self.add(name, SessionEntry { session, bridges, config, tools, answerer, input, is_stored, turns })
     }
 
     /// Opens a session with the state and the grants of another one, and says how it is called. Waits for code that
@@ -351,7 +352,7 @@ impl Hub {
         }
         let granted = with_tools(&name, &entry.bridges, &entry.tools, entry.answerer.as_ref());
         let session = entry.session.fork_with(Some(name.clone()), self.with_afar(granted)).await?;
-        self.add(name, SessionEntry { session, turn: Arc::default(), ..entry })
+        self.add(name, SessionEntry { session, turns: Arc::default(), ..entry })
     }
 
     /// The session of this name.
@@ -485,8 +486,7 @@ impl Hub {
         let entry = self.session(session)?;
         let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.account.clone());
         self.register(&handle)?;
-        let (begun, next_turn) = oneshot::channel();
-        let turn = lock(&entry.turn).replace(next_turn);
+        let turn = entry.turns.take();
         let RunRequest { cells, keep_going, options, .. } = request;
         let (hub, session) = (self.clone(), entry.session);
         let prepared = async move {
@@ -497,7 +497,7 @@ impl Hub {
         let (hub, id, ending) = (self.clone(), handle.id().to_owned(), Ending::of(&handle));
         let is_durable = self.0.config.is_durable && entry.is_stored;
         let driver = async move {
-            drive(ending, prepared, (turn, begun), entry.answerer, is_durable).await;
+            drive(ending, prepared, turn, entry.answerer, is_durable).await;
             hub.forget_old(id);
         };
         Ok((handle, driver))

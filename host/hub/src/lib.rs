@@ -21,6 +21,7 @@ mod journals;
 mod lines;
 mod own;
 mod run;
+mod turn;
 
 pub use answers::{Answerer, Ask};
 pub use bounds::{Admission, Bounds, QuotaError};

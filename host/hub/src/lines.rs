@@ -12,6 +12,7 @@ mod state;
 use std::{
     fmt, io,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
@@ -198,7 +199,7 @@ impl<P: Place> Lines<P> {
             LineRead::TooLong => (None, Err(too_long(number))),
         };
         let answer = match request {
-            Ok(request) => self.request(request, &id, number, tasks).await,
+            Ok(request) => self.request(request, id.clone(), number, tasks).await,
             Err(invalid) => Err(LineError::Invalid(invalid)),
         };
         self.voice.answer(Asked { id, line: number }, answer).await;
@@ -211,7 +212,7 @@ impl<P: Place> Lines<P> {
     async fn request(
         &self,
         request: Request,
-        id: &Option<String>,
+        id: Option<String>,
         line: u64,
         tasks: &mut JoinSet<()>,
     ) -> Result<Option<Answer>, LineError> {
@@ -220,7 +221,7 @@ impl<P: Place> Lines<P> {
             Request::Open(open) => {
                 self.voice.place.admit()?;
                 let session = self.open(*open).await?;
-                return Ok(Some(Answer::Opened { id: id.clone(), session }));
+                return Ok(Some(Answer::Opened { id, session }));
             }
             Request::Run { session, cells, keep_going, options } => {
                 self.voice.place.admit()?;
@@ -281,42 +282,43 @@ impl<P: Place> Lines<P> {
                 }
             }
             Request::Reset { session, languages } => {
-                let session = self.session(session).await?.session;
-                languages.into_iter().for_each(|language| session.reset(language));
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    languages.into_iter().for_each(|language| session.reset(language));
+                    Ok(done(id))
+                });
             }
             Request::Snapshot { session, file } => {
-                let session = self.session(session).await?.session;
-                check_room(tasks)?;
-                let (voice, asked) = (self.voice.clone(), asked());
-                tasks.spawn(async move {
-                    let saved = state::save(&*voice.place, &session, file).await;
-                    let answer = saved.map(|()| asked.id.is_some().then(|| Answer::Done { id: asked.id.clone() }));
-                    voice.answer(asked, answer).await;
+                let entry = self.session(session).await?;
+                let (place, session) = (self.voice.place.clone(), entry.session.clone());
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    state::save(&*place, &session, file).await?;
+                    Ok(done(id))
                 });
-                return Ok(None);
             }
             Request::Restore { session, file } => {
-                let session = self.session(session).await?.session;
-                let snapshot = self.voice.place.read_snapshot(file).await?;
-                session.rewind(&snapshot).map_err(HubError::from)?;
+                let entry = self.session(session).await?;
+                let (session, snapshot) = (entry.session.clone(), self.voice.place.read_snapshot(file).await?);
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    session.rewind(&snapshot).map_err(HubError::from)?;
+                    Ok(done(id))
+                });
             }
             Request::Fork { session, new } => {
                 self.voice.place.admit()?;
                 let from = session.unwrap_or_else(|| self.names.usual.clone());
-                self.session(Some(from.clone())).await?;
-                check_room(tasks)?;
-                let (voice, names, asked) = (self.voice.clone(), self.names.clone(), asked());
-                tasks.spawn(async move {
-                    let forked = state::fork(&*voice.place, &names, &from, new).await;
-                    let answer = forked.map(|session| Some(Answer::Opened { id: asked.id.clone(), session }));
-                    voice.answer(asked, answer).await;
+                let entry = self.session(Some(from.clone())).await?;
+                let (place, names) = (self.voice.place.clone(), self.names.clone());
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    let session = state::fork(&*place, &names, &from, new).await?;
+                    Ok(Some(Answer::Opened { id, session }))
                 });
-                return Ok(None);
             }
             Request::Sessions => {
                 let sessions = self.names.list(&self.voice.place.hub().sessions());
                 let sessions = sessions.into_iter().map(|(session, runs)| OpenSessionJson { session, runs }).collect();
-                return Ok(Some(Answer::Sessions { id: id.clone(), sessions }));
+                return Ok(Some(Answer::Sessions { id, sessions }));
             }
             Request::Close { session } => {
                 let own = session.unwrap_or_else(|| self.names.usual.clone());
@@ -325,7 +327,35 @@ impl<P: Place> Lines<P> {
                 self.names.closed(&own);
             }
         }
-        Ok(id.is_some().then(|| Answer::Done { id: id.clone() }))
+        Ok(done(id))
+    }
+
+    /// Does something with a session when all that was asked of it before has begun, and says what came of it.
+    ///
+    /// # Errors
+    /// There is too much under way.
+    fn in_turn(
+        &self,
+        entry: &SessionEntry,
+        asked: Asked,
+        tasks: &mut JoinSet<()>,
+        work: impl Future<Output = Result<Option<Answer>, LineError>> + Send + 'static,
+    ) -> Result<Option<Answer>, LineError> {
+        check_room(tasks)?;
+        let (mut turn, voice) = (entry.turns.take(), self.voice.clone());
+        tasks.spawn(async move {
+            turn.come().await;
+            let mut work = std::pin::pin!(work);
+            let begun = futures::poll!(work.as_mut());
+            // It may wait for code that runs, which a later reset must be able to end.
+            drop(turn);
+            let answer = match begun {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => work.await,
+            };
+            voice.answer(asked, answer).await;
+        });
+        Ok(None)
     }
 
     /// The session that a request is about.
@@ -424,6 +454,11 @@ pub async fn pages(run: RunHandle, output: Option<usize>, view: View) -> Result<
         }
     });
     read.await.map_err(HubError::Task)?
+}
+
+/// What is said of a request that was carried out, where that is asked for.
+fn done(id: Option<String>) -> Option<Answer> {
+    id.map(|id| Answer::Done { id: Some(id) })
 }
 
 /// Checks that one more task can be followed.

@@ -227,7 +227,7 @@ async fn other(tenant: &Tenant, call: McpCall) -> Told {
         McpCall::Eval { .. } => return Err(Problem::unknown("tool")),
         McpCall::Reset { session, languages } => {
             let entry = tenant.session(&session).await?;
-            languages.into_iter().for_each(|language| entry.session.reset(language));
+            entry.reset(languages).await;
             entry.session.save().await?;
             "its kernels are fresh; its files are as they were".to_owned()
         }

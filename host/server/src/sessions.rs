@@ -72,7 +72,7 @@ pub(crate) async fn delete(call: Call, name: &str) -> Answer {
 pub(crate) async fn reset(mut call: Call, name: &str) -> Answer {
     let languages = reset_body(&call.body().await?)?;
     let entry = call.tenant.session(name).await?;
-    languages.into_iter().for_each(|language| entry.session.reset(language));
+    entry.reset(languages).await;
     entry.session.save().await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use cellar_core::sync::lock;
 use cellar_engine::{Event, EventKind, Run, RunResult};
 use futures::StreamExt;
-use tokio::sync::oneshot;
 
 use super::{RunHandle, Shared};
-use crate::{answers::Answerer, error::HubError, journal::ELSEWHERE_BYTES_MAX, journals::UnderWay};
+use crate::{answers::Answerer, error::HubError, journal::ELSEWHERE_BYTES_MAX, journals::UnderWay, turn::Turn};
 
 /// What ends a run's stream whatever happens to its driver.
 pub(crate) struct Ending(Arc<Shared>, #[expect(dead_code, reason = "it counts while it lives")] UnderWay);
@@ -66,20 +65,16 @@ impl Telling {
     }
 }
 
-/// Drives a run to its end. `turn` comes when the run of the session before has begun, and `begun` tells the next.
+/// Drives a run to its end, when its turn has come.
 pub(crate) async fn drive(
     ending: Ending,
     prepared: impl Future<Output = Result<Run, HubError>> + Send,
-    (turn, begun): (Option<oneshot::Receiver<()>>, oneshot::Sender<()>),
+    mut turn: Turn,
     answerer: Option<Answerer>,
     is_durable: bool,
 ) {
     let shared = &*ending.0;
-    let begun = Some(begun);
-    if let Some(turn) = turn {
-        // A run that ended without a word gives its turn, too.
-        let _ = turn.await;
-    }
+    turn.come().await;
     let mut run = match prepared.await {
         Ok(run) => run,
         Err(error) => return shared.finish(Err(error)),
@@ -92,7 +87,7 @@ pub(crate) async fn drive(
         shared,
         answerer: answerer.as_ref(),
         is_durable,
-        begun,
+        turn: Some(turn),
         asked: Vec::new(),
         is_unanswered: false,
         result: RunResult::with_policy(shared.session.output_policy()),
@@ -107,8 +102,8 @@ struct Driver<'a> {
     answerer: Option<&'a Answerer>,
     /// Its state is stored before its end is told.
     is_durable: bool,
-    /// Tells the next run of the session that this one has begun.
-    begun: Option<oneshot::Sender<()>>,
+    /// Until it has begun. What is asked of the session later waits for that.
+    turn: Option<Turn>,
     /// Requests for input that its cells have made.
     asked: Vec<String>,
     /// Nobody answers them any more.
@@ -169,9 +164,9 @@ impl Driver<'_> {
             EventKind::InputRequest { request_id, .. } => self.asked.push(request_id.clone()),
             EventKind::CellStarted { cell, .. } => {
                 lock(&self.shared.cells).push(*cell);
-                self.begun();
+                self.turn = None;
             }
-            EventKind::CellFinished { .. } => self.begun(),
+            EventKind::CellFinished { .. } => self.turn = None,
             EventKind::RunFinished { .. } => {
                 if self.is_durable {
                     self.shared.tell();
@@ -183,12 +178,6 @@ impl Driver<'_> {
                 self.shared.finish(Ok(std::mem::take(&mut self.result)));
             }
             _ => {}
-        }
-    }
-
-    fn begun(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            let _ = begun.send(());
         }
     }
 }

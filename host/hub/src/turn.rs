@@ -1,0 +1,49 @@
+//! The order of what is asked of a session: each begins when what was asked before has begun.
+
+use std::sync::Mutex;
+
+use cellar_core::sync::lock;
+use cellar_engine::Language;
+use tokio::sync::oneshot;
+
+use crate::SessionEntry;
+
+impl SessionEntry {
+    /// Gives languages fresh kernels, once all runs have begun that were started before. Their cells on these kernels end.
+    ///
+    /// # Cancel safety
+    /// Dropped before it ends, it may have done nothing.
+    pub async fn reset(&self, languages: Vec<Language>) {
+        self.turns.take().come().await;
+        languages.into_iter().for_each(|language| self.session.reset(language));
+    }
+}
+
+/// The places of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<Option<oneshot::Receiver<()>>>);
+
+impl Turns {
+    /// A place behind all that were taken before.
+    pub(crate) fn take(&self) -> Turn {
+        let (begun, next) = oneshot::channel();
+        Turn { before: lock(&self.0).replace(next), _begun: begun }
+    }
+}
+
+/// A place in the order. Who has the next one goes on when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// Ends when what was asked before has begun.
+    before: Option<oneshot::Receiver<()>>,
+    _begun: oneshot::Sender<()>,
+}
+
+impl Turn {
+    /// Waits until what was asked before has begun.
+    pub(crate) async fn come(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = before.await;
+        }
+    }
+}
