@@ -22,9 +22,10 @@ use cellar_engine::{
     results::View,
 };
 use cellar_wire::{
-    Answer, Caller, EventJson, Open, OpenSessionJson, OutputJson, REQUEST_BYTES_MAX, Request, ResultJson, StreamJson,
+    Answer, Caller, EventJson, Open, OpenSessionJson, OriginJson, OriginsJson, OutputJson, REQUEST_BYTES_MAX, Request,
+    ResultJson, StreamJson,
     check::{Invalid, Problems},
-    first_outputs, output_page, request_from_json, request_types,
+    first_outputs, output_page, request_from_json, request_types, value_page,
 };
 use futures::{Stream, StreamExt};
 use tokio::{
@@ -268,6 +269,33 @@ impl<P: Place> Lines<P> {
                     voice.answer(asked, answer).await;
                 });
                 return Ok(None);
+            }
+            Request::Get { session, language, name, view } => {
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    let value = session.value(language, &name).await.map_err(HubError::from)?;
+                    let unknown =
+                        || LineError::refused("usage", format!("no {} name `{name}` is bound", language.title()));
+                    let value = value.ok_or_else(unknown)?;
+                    // It reads the file of a table.
+                    let read = move || value_page(&value, &View { artifacts: session.artifacts().ok(), ..view });
+                    let page = tokio::task::spawn_blocking(read).await.map_err(HubError::Task)?;
+                    Ok(Some(Answer::Value { id, name, page }))
+                });
+            }
+            Request::Origins { session, languages, name } => {
+                let entry = self.session(session).await?;
+                let session = entry.session.clone();
+                return self.in_turn(&entry, asked(), tasks, async move {
+                    let mut named = Vec::new();
+                    for language in languages {
+                        let origins = session.origins(language).await.map_err(HubError::from)?;
+                        named.extend(origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin))));
+                    }
+                    named.retain(|(each, _)| name.as_ref().is_none_or(|name| each == name));
+                    Ok(Some(Answer::Origins { id, origins: OriginsJson::new(named) }))
+                });
             }
             Request::Reply { call, result } => {
                 if !self.voice.place.reply(&call, &result) && !self.answerer.reply(&call, result) {

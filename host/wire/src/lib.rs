@@ -26,7 +26,7 @@ mod stdio;
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
 pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
-pub use llm::{OutputJson, OutputsJson, first_outputs, output_page};
+pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
 pub use problem::{FaultJson, ProblemJson, faults};
 pub use request::{REQUEST_BYTES_MAX, run_from_json, run_json};

@@ -3,6 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_engine::{
     RunResult,
+    mime::MimeBundle,
     results::{Block, LlmPage, Output, OutputTypes, View, first_pages},
 };
 use schemars::JsonSchema;
@@ -26,6 +27,13 @@ pub struct OutputJson {
     output: usize,
     /// Index of its cell in the run.
     index: usize,
+    #[serde(flatten)]
+    page: PageJson,
+}
+
+/// What a model is given of a value at once.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PageJson {
     /// `dataframe`, `figure`, `primitive` or `exception`.
     kind: String,
     /// The file with all of a table: `artifact://` and its id.
@@ -71,6 +79,12 @@ pub fn output_page(result: &RunResult, number: usize, view: &View) -> Result<Out
     Ok(OutputJson::new(number, *index, output, output.to_llm(view)))
 }
 
+/// A page of a value that a session was asked for.
+pub fn value_page(value: &MimeBundle, view: &View) -> PageJson {
+    let output = OutputTypes::default().output(value);
+    PageJson::new(&output, output.to_llm(view))
+}
+
 /// The outputs of all cells, each with the index of its cell.
 fn outputs(result: &RunResult) -> Vec<(usize, Output)> {
     let types = OutputTypes::default();
@@ -82,9 +96,15 @@ fn outputs(result: &RunResult) -> Vec<(usize, Output)> {
 
 impl OutputJson {
     fn new(output: usize, index: usize, of: &Output, page: LlmPage) -> OutputJson {
+        OutputJson { output, index, page: PageJson::new(of, page) }
+    }
+}
+
+impl PageJson {
+    fn new(of: &Output, page: LlmPage) -> PageJson {
         let path = if let Output::DataFrame(table) = of { table.path.clone() } else { None };
         let blocks = page.blocks.into_iter().map(BlockJson::from).collect();
-        OutputJson { output, index, kind: of.kind().to_owned(), path, blocks, next: page.next }
+        PageJson { kind: of.kind().to_owned(), path, blocks, next: page.next }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
-    request::{LANGUAGES, cell, language, run_fields},
+    request::{LANGUAGES, cell, languages, run_fields},
     server::{body, bounded, name},
 };
 
@@ -57,13 +57,8 @@ pub fn mcp_call(tool: &str, arguments: &[u8]) -> Option<Result<McpCall, Invalid>
             })
         }
         "reset" => body(arguments, &["session", "language"], |fields, problems| {
-            let only = fields.get("language").map(|at| language(&at, problems));
-            let session = session(fields, problems);
-            let languages = match only {
-                None => LANGUAGES.to_vec(),
-                Some(only) => vec![only?],
-            };
-            Some(McpCall::Reset { session: session?, languages })
+            let (languages, session) = (languages(fields, problems), session(fields, problems));
+            Some(McpCall::Reset { session: session?, languages: languages? })
         }),
         "snapshot" => body(arguments, &["session"], |fields, problems| {
             session(fields, problems).map(|session| McpCall::Snapshot { session })

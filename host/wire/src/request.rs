@@ -143,6 +143,14 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
     found
 }
 
+/// The language that is named, or all.
+pub(super) fn languages(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<Language>> {
+    match fields.get("language") {
+        None => Some(LANGUAGES.to_vec()),
+        Some(at) => language(&at, problems).map(|only| vec![only]),
+    }
+}
+
 /// The code of a language that was given another of its names.
 fn meant(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();

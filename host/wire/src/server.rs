@@ -21,7 +21,7 @@ use crate::{
     event::bundle_json,
     json::{self, Node},
     lineage::run_options,
-    request::{LANGUAGES, language, run_fields},
+    request::{LANGUAGES, language, languages, run_fields},
     stdio::{reply_result, tools},
 };
 
@@ -327,10 +327,7 @@ pub fn input_body(bytes: &[u8]) -> Result<(String, Option<String>), Invalid> {
 /// # Errors
 /// Every fault, with its path and what was expected there.
 pub fn reset_body(bytes: &[u8]) -> Result<Vec<Language>, Invalid> {
-    body(bytes, &["language"], |fields, problems| match fields.get("language") {
-        None => Some(LANGUAGES.to_vec()),
-        Some(at) => language(&at, problems).map(|only| vec![only]),
-    })
+    body(bytes, &["language"], languages)
 }
 
 /// `{"session"?}`: the name of the fork.

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    EventJson, OutputJson, Refusal, ResultJson, StreamJson,
-    request::{CellJson, LANGUAGES, language, run_fields},
+    EventJson, OriginsJson, OutputJson, PageJson, Refusal, ResultJson, StreamJson,
+    request::{CellJson, LANGUAGES, language, languages, run_fields},
 };
 use crate::{
     check::{At, Fields, Invalid, Problems},
@@ -70,6 +70,19 @@ pub enum Answer {
     Result { id: String, result: Box<ResultJson> },
     /// What a model is given of a run that has ended.
     Outputs { id: Option<String>, outputs: Vec<OutputJson> },
+    /// What a model is given of a value that a name of a session has.
+    Value {
+        id: Option<String>,
+        name: String,
+        #[serde(flatten)]
+        page: PageJson,
+    },
+    /// Where names of a session come from, each that has an origin.
+    Origins {
+        id: Option<String>,
+        #[serde(flatten)]
+        origins: OriginsJson,
+    },
     /// A cell calls a tool of the caller, who answers with `reply`.
     Call { call: String, session: String, cell: u32, tool: String, arguments: Value },
     /// Nobody waits for the answer to a call any more.
@@ -131,17 +144,29 @@ pub(super) enum RequestJson {
         run: String,
         /// The number of the only output, unless the first page of each.
         output: Option<usize>,
-        /// Where the output's page begins: a row of a table, a character of a text.
-        from: Option<u64>,
-        /// Rows of a table on a page.
-        #[schemars(range(min = *PAGE_ROWS.start(), max = *PAGE_ROWS.end()))]
-        rows: Option<u64>,
-        /// Characters of a text, bytes of a table's rows on a page.
-        #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
-        characters: Option<u64>,
-        /// Characters of one value of a table.
-        #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
-        value_characters: Option<u64>,
+        #[schemars(flatten)]
+        view: ViewJson,
+    },
+    /// Asks for the value of a name, as it is between two steps of the session's cells, and is answered by `value`.
+    Get {
+        id: Option<String>,
+        session: Option<String>,
+        /// Whose name it is: Python's, unless this says otherwise.
+        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
+        language: Option<String>,
+        name: String,
+        #[schemars(flatten)]
+        view: ViewJson,
+    },
+    /// Asks where names come from that runs with a `producer` have bound, and is answered by `origins`.
+    Origins {
+        id: Option<String>,
+        session: Option<String>,
+        /// The only one, unless all.
+        #[schemars(extend("enum" = LANGUAGES.map(Language::code)))]
+        language: Option<String>,
+        /// The only one, unless all.
+        name: Option<String>,
     },
     /// Answers a `call`: with any value as `result`, or with why it failed.
     Reply {
@@ -182,6 +207,23 @@ pub(super) enum RequestJson {
     Sessions { id: Option<String> },
     /// Ends a session and its runs.
     Close { id: Option<String>, session: Option<String> },
+}
+
+/// How much of an output goes into one page.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "nothing is made of it but the schema")]
+pub(super) struct ViewJson {
+    /// Where the output's page begins: a row of a table, a character of a text.
+    from: Option<u64>,
+    /// Rows of a table on a page.
+    #[schemars(range(min = *PAGE_ROWS.start(), max = *PAGE_ROWS.end()))]
+    rows: Option<u64>,
+    /// Characters of a text, bytes of a table's rows on a page.
+    #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
+    characters: Option<u64>,
+    /// Characters of one value of a table.
+    #[schemars(range(min = *PAGE_CHARACTERS.start(), max = *PAGE_CHARACTERS.end()))]
+    value_characters: Option<u64>,
 }
 
 /// A tool of the caller.
@@ -235,6 +277,10 @@ pub enum Request {
     Cancel,
     /// Asks for a page of one output of a run that has ended, or for the first of each.
     ToLlm { run: String, output: Option<usize>, view: View },
+    /// Asks for a page of the value of a name.
+    Get { session: Option<String>, language: Language, name: String, view: View },
+    /// Asks where names come from: one, or all.
+    Origins { session: Option<String>, languages: Vec<Language>, name: Option<String> },
     /// Answers a `call`: with any value, or with why it failed.
     Reply { call: String, result: Result<String, String> },
     /// Answers an `input_request` event; no value is the end of the input.
@@ -271,11 +317,13 @@ pub struct Open {
 }
 
 /// The types of requests, with the fields of each besides `type` and `id`.
-pub(super) static REQUESTS: [(&str, &[&str]); 12] = [
+pub(super) static REQUESTS: [(&str, &[&str]); 14] = [
     ("open", &["session", "grants", "workspace", "tools", "input", "snapshot"]),
     ("run", &["session", "cells", "keep_going", "producer", "dry_run", "seen"]),
     ("cancel", &[]),
     ("to_llm", &["run", "output", "from", "rows", "characters", "value_characters"]),
+    ("get", &["session", "language", "name", "from", "rows", "characters", "value_characters"]),
+    ("origins", &["session", "language", "name"]),
     ("reply", &["call", "result", "error"]),
     ("submit_input", &["session", "request_id", "value"]),
     ("reset", &["session", "language"]),
@@ -338,6 +386,18 @@ fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut 
         }
         "cancel" => Some(Request::Cancel),
         "to_llm" => to_llm(&fields, problems),
+        "get" => {
+            let language = fields.get("language").map(|at| language(&at, problems));
+            let variable =
+                fields.required("name", "a name of the session", problems)?.filled_text(problems)?.to_owned();
+            let (session, view) = (session(problems), view(&fields, problems));
+            Some(Request::Get { session, language: language.unwrap_or(Some(Language::Python))?, name: variable, view })
+        }
+        "origins" => {
+            let languages = languages(&fields, problems);
+            let variable = fields.get("name").and_then(|at| at.filled_text(problems)).map(str::to_owned);
+            Some(Request::Origins { session: session(problems), languages: languages?, name: variable })
+        }
         "reply" => reply(&fields, problems),
         "submit_input" => {
             let session = session(problems);
@@ -350,12 +410,8 @@ fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut 
             Some(Request::SubmitInput { session, request_id, value })
         }
         "reset" => {
-            let only = fields.get("language").map(|at| language(&at, problems));
-            let languages = match only {
-                None => vec![Language::Python, Language::JavaScript],
-                Some(language) => vec![language?],
-            };
-            Some(Request::Reset { session: session(problems), languages })
+            let languages = languages(&fields, problems);
+            Some(Request::Reset { session: session(problems), languages: languages? })
         }
         "snapshot" | "restore" => {
             let session = session(problems);
@@ -462,21 +518,29 @@ fn tool(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
 
 fn to_llm(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
     let run = fields.required("run", "the id of a run", problems)?.text(problems)?.to_owned();
+    let output = fields.get("output").and_then(|at| at.integer(0..=u64::from(u32::MAX), problems));
+    let view = view(fields, problems);
+    if fields.get("from").is_some() && output.is_none() {
+        problems.add("$", "expected `output` beside `from`: pages behind the first are those of one output");
+    }
+    Some(Request::ToLlm { run, output: output.map(size), view })
+}
+
+/// How much of an output is asked for.
+fn view(fields: &Fields<'_>, problems: &mut Problems) -> View {
     let mut number = |field, range| fields.get(field).and_then(|at| at.integer(range, problems));
-    let (output, from) = (number("output", 0..=u64::from(u32::MAX)), number("from", 0..=u64::from(u32::MAX)));
     let usual = View::default();
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let view = View {
-        from: from.unwrap_or_default(),
+    View {
+        from: number("from", 0..=u64::from(u32::MAX)).unwrap_or_default(),
         rows: number("rows", PAGE_ROWS).unwrap_or(usual.rows),
         characters: number("characters", PAGE_CHARACTERS).map_or(usual.characters, size),
         value_characters: number("value_characters", PAGE_CHARACTERS).map_or(usual.value_characters, size),
         ..usual
-    };
-    if from.is_some() && output.is_none() {
-        problems.add("$", "expected `output` beside `from`: pages behind the first are those of one output");
     }
-    Some(Request::ToLlm { run, output: output.map(size), view })
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn reply(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {

@@ -31,8 +31,9 @@ fn check(case: &str) {
     let is_request = |message: &Value| REQUESTS.iter().any(|kind| message["type"] == *kind);
     for line in lines.lines() {
         let message: Value = serde_json::from_str(line).expect("JSON");
-        // Both ways there are `sessions`; only the answer lists them.
-        let is_answer = message.get("sessions").is_some() || !is_request(&message);
+        // Both ways there are `sessions` and `origins`; only the answers list them.
+        let is_list = ["sessions", "origins"].iter().any(|kind| message.get(kind).is_some());
+        let is_answer = is_list || !is_request(&message);
         let is_refused_on_purpose = message["grants"].get("limit").is_some();
         if !is_refused_on_purpose {
             check_shape(if is_answer { "answer" } else { "request" }, &message);
@@ -41,11 +42,13 @@ fn check(case: &str) {
     assert!(lines.lines().count() > 2, "{lines}");
 }
 
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 14] = [
     "open",
     "run",
     "cancel",
     "to_llm",
+    "get",
+    "origins",
     "reply",
     "submit_input",
     "reset",

@@ -78,7 +78,8 @@ impl Session {
 
     async fn look_for_bundle(&self, language: Language, question: Question) -> Result<Option<MimeBundle>, Error> {
         match self.look(language, question).await? {
-            Answer::Bundle(bundle) => Ok(self.with_table(bundle).await),
+            Answer::Bundle(Some(bundle)) => Ok(Some(self.rendered(bundle).await)),
+            Answer::Bundle(None) => Ok(None),
             _ => Err(no_answer(language)),
         }
     }

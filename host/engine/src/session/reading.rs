@@ -7,14 +7,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cellar_core::{mime::MimeBundle, sync::lock, text::describe};
+use cellar_core::{event::EventKind, mime::MimeBundle, sync::lock, text::describe};
 use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT};
 use cellar_results::{
     artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKeys, SessionArtifacts},
+    renderer,
     result::OutputPolicy,
-    tables::{self, Tables},
+    tables::Tables,
 };
 use cellar_tables::{PARQUET_TYPE, Page, PageRequest, TableError};
+use futures::future::pending;
 use serde::Deserialize;
 
 use super::Session;
@@ -114,14 +116,17 @@ impl Session {
         Tables::new(session, lock(keys).clone(), self.inner.config.artifacts.clone())
     }
 
-    /// Keeps the table of a value that was looked at, as one that is displayed is kept.
-    pub(super) async fn with_table(&self, mut bundle: Option<MimeBundle>) -> Option<MimeBundle> {
-        if let Some(bundle) = &mut bundle
-            && let Some(table) = tables::take(bundle)
-        {
-            self.tables().keep(table, bundle).await;
+    /// What was looked at, with what is added to it when it is displayed: the file of a table, the picture of a chart.
+    pub(super) async fn rendered(&self, data: MimeBundle) -> MimeBundle {
+        let shown = EventKind::Display { index: 0, data, display_id: None, is_value: true };
+        let event = match renderer::begin(self.renderers(), || self.tables(), shown, || Box::pin(pending())) {
+            renderer::Begun::Rendering(rendering) => rendering.await.into_iter().next(),
+            renderer::Begun::AsItIs(event) => Some(event),
+        };
+        match event {
+            Some(EventKind::Display { data, .. }) => data,
+            _ => MimeBundle::default(),
         }
-        bundle
     }
 
     /// Keeps what an agent says, once it has said it, and leaves word of that. An output that cannot be kept is no
