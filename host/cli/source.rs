@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
+use cellar_bridges::nearest;
 use cellar_engine::{
     Cell, Language,
     limits::{TIMEOUT_MAX, TIMEOUT_MIN},
 };
 
 use crate::{notebook::Notebook, report::CliError};
-use cellar_wire::{REQUEST_BYTES_MAX, run_from_json};
+use cellar_wire::{REQUEST_BYTES_MAX, language_meant, language_of, run_from_json};
 
 /// How a file says what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,43 @@ enum Format {
     Notebook,
     Source(Language),
 }
+
+/// Tags of a cell besides its language.
+const RESET: &str = "reset";
+const TIMEOUT: &str = "timeout";
+/// Languages that a marker may name although no cell can be in them, as editors and notebooks call them.
+const OTHER_LANGUAGES: [&str; 30] = [
+    "awk",
+    "bash",
+    "cpp",
+    "csharp",
+    "css",
+    "elixir",
+    "go",
+    "haskell",
+    "html",
+    "jl",
+    "julia",
+    "kotlin",
+    "latex",
+    "lua",
+    "perl",
+    "php",
+    "powershell",
+    "rb",
+    "rs",
+    "ruby",
+    "rust",
+    "scala",
+    "sh",
+    "shell",
+    "sql",
+    "svg",
+    "swift",
+    "wasm",
+    "xml",
+    "zsh",
+];
 
 /// What a file holds.
 #[derive(Debug)]
@@ -123,40 +161,57 @@ pub(crate) fn cells(text: &str, language: Language) -> Result<Vec<Cell>, CliErro
     };
     let cell = |(title, code): (Option<&str>, String)| {
         let title = title.unwrap_or_default();
-        tagged(title, Cell::new(language, code)).map_err(|tag| {
-            CliError::usage(
-                format!("the cell `# %% {title}` cannot have `{tag}`"),
-                format!("say timeout=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs()),
-            )
-        })
+        let refused = |tag| CliError::usage(format!("the cell `# %% {title}` cannot have `{tag}`"), tag_hint(tag));
+        tagged(title, Cell::new(language, code)).map_err(refused)
     };
     parts.into_iter().filter(is_cell).map(cell).collect()
 }
 
-/// Applies what a marker says to its cell. Brackets with anything but known tags in them are part of the title, but for a
-/// timeout that no cell can have: nobody calls a cell so, and it would run for longer or shorter than was asked.
+/// Applies what a marker says to its cell. Brackets without a tag in them are part of the title; beside a tag, all that they hold
+/// must be tags: otherwise the cell would run in another language, or for another time, than was asked.
+///
+/// # Errors
+/// The tag that no cell can have.
 fn tagged(title: &str, cell: Cell) -> Result<Cell, &str> {
-    let tags = title.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let apply = |cell: Cell, tag: &str| match tag.split_once('=') {
-        Some(("timeout", seconds)) => {
-            let timeout = Duration::from_secs(seconds.parse().ok()?);
-            (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout).then_some(Cell { timeout: Some(timeout), ..cell })
-        }
-        None if tag == "reset" => Some(Cell { reset: true, ..cell }),
-        None => Some(Cell {
-            language: [Language::Python, Language::JavaScript].into_iter().find(|l| l.code() == tag)?,
-            ..cell
-        }),
-        Some(_) => None,
+    let brackets = title.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (title, cell) = match brackets.filter(|(tags, _)| tags.split_whitespace().any(is_tag)) {
+        Some((tags, title)) => (title.trim(), tags.split_whitespace().try_fold(cell, with_tag)?),
+        None => (title, cell),
     };
-    let applied = tags
-        .and_then(|(tags, rest)| tags.split_whitespace().try_fold(cell.clone(), apply).map(|cell| (cell, rest.trim())));
-    let timeout = || tags?.0.split_whitespace().find(|tag| tag.starts_with("timeout="));
-    if let (None, Some(tag)) = (&applied, timeout()) {
-        return Err(tag);
-    }
-    let (cell, title) = applied.unwrap_or((cell, title));
     Ok(Cell { title: (!title.is_empty()).then(|| title.to_owned()), ..cell })
+}
+
+fn with_tag(cell: Cell, tag: &str) -> Result<Cell, &str> {
+    if let Some(seconds) = tag.strip_prefix("timeout=") {
+        let timeout = seconds.parse().map(Duration::from_secs).ok();
+        let timeout = timeout.filter(|timeout| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(timeout));
+        return Ok(Cell { timeout: Some(timeout.ok_or(tag)?), ..cell });
+    }
+    match language_of(tag) {
+        Some(language) => Ok(Cell { language, ..cell }),
+        None if tag == RESET => Ok(Cell { reset: true, ..cell }),
+        None => Err(tag),
+    }
+}
+
+/// Whether a word in brackets is meant as a tag, be it one or not: nobody calls a cell by the name of a language.
+fn is_tag(word: &str) -> bool {
+    let is_timeout = |(key, _): (&str, &str)| nearest(key, &[TIMEOUT]).is_some();
+    word == RESET
+        || word.split_once('=').is_some_and(is_timeout)
+        || language_meant(word).is_some()
+        || OTHER_LANGUAGES.contains(&&*word.to_lowercase())
+}
+
+/// What to write in the place of a tag that is none.
+fn tag_hint(tag: &str) -> String {
+    if tag.contains('=') {
+        return format!("say {TIMEOUT}=SECONDS, from {} to {}", TIMEOUT_MIN.as_secs(), TIMEOUT_MAX.as_secs());
+    }
+    match language_meant(tag).or_else(|| nearest(tag, &[RESET])) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("brackets hold `py` or `js`, `{RESET}` and `{TIMEOUT}=SECONDS`; a title comes behind them"),
+    }
 }
 
 /// The title, perhaps empty, of a line that begins a cell.
@@ -230,6 +285,24 @@ mod tests {
         for tags in ["timeout=0", "py timeout=601", "timeout=soon reset"] {
             let refused = cells(&format!("# %% [{tags}] x\n1\n"), Language::Python).expect_err(tags);
             assert!(refused.to_string().contains("cannot have `timeout="), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_can_only_be_meant_as_a_tag_is_no_title() {
+        for (marker, tag, hint) in [
+            ("[rb] x", "rb", "brackets hold `py` or `js`"),
+            ("[Python] x", "Python", "did you mean `py`?"),
+            ("[js rest]", "rest", "did you mean `reset`?"),
+            ("[timout=5] x", "timout=5", "say timeout=SECONDS, from 1 to 600"),
+            ("[reset slowly]", "slowly", "brackets hold"),
+        ] {
+            let refused = cells(&format!("# %% {marker}\n1\n"), Language::Python).expect_err(marker);
+            assert!(refused.to_string().contains(&format!("cannot have `{tag}`")), "{refused}");
+            assert!(refused.hint().is_some_and(|found| found.contains(hint)), "{marker}: {:?}", refused.hint());
+        }
+        for title in ["[n=3] x", "[optional] load", "[c] the third", "[2/4]"] {
+            check(&format!("# %% {title}\n1\n"), Language::Python, &[(Some(title), "1\n")]);
         }
     }
 

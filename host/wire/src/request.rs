@@ -137,7 +137,7 @@ pub(super) fn language(at: &At<'_>, problems: &mut Problems) -> Option<Language>
     };
     let found = LANGUAGES.into_iter().find(|language| language.code() == name);
     if found.is_none() {
-        let hint = meant(name).map(|code| format!("; did you mean \"{code}\"?")).unwrap_or_default();
+        let hint = language_meant(name).map(|code| format!("; did you mean \"{code}\"?")).unwrap_or_default();
         problems.add(&at.path, format_args!("expected {}, found {}{hint}", language_codes(), at.found()));
     }
     found
@@ -152,12 +152,12 @@ pub(super) fn languages(fields: &Fields<'_>, problems: &mut Problems) -> Option<
 }
 
 /// The code of a language that was given another of its names.
-fn meant(name: &str) -> Option<&'static str> {
+pub fn language_meant(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
     match name.as_str() {
         "py" | "python" | "python3" | "ipython" => Some("py"),
         "js" | "javascript" | "node" | "ecmascript" | "mjs" | "typescript" | "ts" => Some("js"),
-        _ => nearest(&name, &["python", "javascript"]).and_then(meant),
+        _ => nearest(&name, &["python", "javascript"]).and_then(language_meant),
     }
 }
 
