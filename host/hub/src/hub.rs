@@ -255,9 +255,13 @@ impl Hub {
         Ok(Granted::new(&self.0.config.overrides, self.0.file.clone())?)
     }
 
-    /// The languages whose guests are there.
+    /// The languages of sessions that are granted what the configuration file says: those that are on, and whose guests are there.
     pub fn languages(&self) -> Vec<Language> {
-        [Language::Python, Language::JavaScript].into_iter().filter(|language| self.has(language.guest())).collect()
+        let table = &self.0.file.session;
+        let guests = table.guests.iter().chain(&self.0.config.overrides.guests).copied().collect();
+        let session = SessionConfig { languages: table.languages.clone(), guests, ..SessionConfig::default() };
+        let is_there = |language: &Language| session.allows(*language) && self.has(session.guest(*language));
+        [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
     }
 
     /// What its configuration file says.

@@ -140,8 +140,9 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut tools = Vec::new();
+        let languages = self.tenant.hub.languages();
         for name in MCP_TOOLS {
-            let schema: JsonObject = mcp_schema(name).as_object().cloned().unwrap_or_default();
+            let schema: JsonObject = mcp_schema(name, &languages).as_object().cloned().unwrap_or_default();
             let description = match name {
                 "eval" => described::eval(&self.tenant, Asking::of(&context).has_model).await,
                 other => described::other(other).to_owned(),

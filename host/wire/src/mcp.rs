@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{At, Fields, Invalid, Problems},
     json::Node,
-    request::{LANGUAGES, cell, languages, run_fields},
+    request::{cell, languages, run_fields},
     server::{body, bounded, name},
 };
 
@@ -120,9 +120,9 @@ fn files(fields: &Fields<'_>, problems: &mut Problems) -> Option<McpCall> {
     Some(McpCall::Files { session: session?, path: path?, action })
 }
 
-/// The schema of a tool's arguments.
-pub fn mcp_schema(tool: &str) -> Value {
-    let languages = LANGUAGES.map(Language::code);
+/// The schema of a tool's arguments, where cells may be in these languages.
+pub fn mcp_schema(tool: &str, languages: &[Language]) -> Value {
+    let languages: Vec<&str> = languages.iter().map(|language| language.code()).collect();
     let session = json!({"type": "string", "description": "Name of a session, as an earlier answer has it."});
     let seconds = json!({
         "type": "integer", "minimum": limits::TIMEOUT_MIN.as_secs(), "maximum": limits::TIMEOUT_MAX.as_secs(),
@@ -172,13 +172,14 @@ pub fn mcp_schema(tool: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::LANGUAGES;
 
     fn check(tool: &str, arguments: Value, faults: &[&str]) {
         let read = mcp_call(tool, arguments.to_string().as_bytes()).expect("a tool");
         let found = read.map(drop).map_or_else(|invalid| invalid.problems, |()| Vec::new());
         assert_eq!(found, faults, "{tool} {arguments}");
         if faults.is_empty() {
-            let schema = jsonschema::validator_for(&mcp_schema(tool)).expect("a schema");
+            let schema = jsonschema::validator_for(&mcp_schema(tool, &LANGUAGES)).expect("a schema");
             assert!(schema.is_valid(&arguments), "{tool} {arguments}");
         }
     }

@@ -51,7 +51,7 @@ pub enum Answer {
         protocol: u32,
         /// Of Cellar.
         version: &'static str,
-        /// Those whose guests are there.
+        /// Those of sessions that are opened without grants of their own.
         languages: Vec<&'static str>,
         /// The types of lines that are understood.
         requests: Vec<&'static str>,

@@ -122,10 +122,15 @@ impl SessionConfig {
         chosen.copied().unwrap_or_else(|| language.guest())
     }
 
+    /// Whether its cells may be in this language.
+    pub fn allows(&self, language: Language) -> bool {
+        self.languages.is_empty() || self.languages.contains(&language)
+    }
+
     /// # Errors
     /// `Request` for a language that is off.
     pub(super) fn check_language(&self, language: Language) -> Result<(), Error> {
-        if self.languages.is_empty() || self.languages.contains(&language) {
+        if self.allows(language) {
             return Ok(());
         }
         let on: Vec<&str> = self.languages.iter().map(|language| language.title()).collect();

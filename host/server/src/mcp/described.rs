@@ -21,11 +21,11 @@ const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn eval(tenant: &Tenant, has_model: bool) -> String {
     let made = || async { described(&tenant.hub.languages(), tenant.hub.granted()).await };
     let text = tenant.described.get_or_init(made).await.clone();
-    if has_model && tenant.hub.file().bridges.llm.is_none() { text + OFFERED } else { text }
+    if !has_model || tenant.hub.file().bridges.llm.is_some() {
+        return text;
+    }
+    format!("{text}\n\n{} asks the model of this client.", call_of(&tenant.hub.languages(), "llm(prompt)"))
 }
-
-/// What is said besides where a client offers a model, and none is configured.
-const OFFERED: &str = "\n\n`llm(prompt)` asks the model of this client (`await llm(prompt)` in JavaScript).";
 
 pub(super) fn other(tool: &str) -> &'static str {
     match tool {
@@ -77,31 +77,51 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
     let network = if hosts == 0 { "no network" } else { "no network but for some granted hosts" };
     let _ = writeln!(text, "- There is {network}, and no package can be installed.");
     if options.llm.is_some() {
-        let _ = writeln!(text, "- `llm(prompt)` asks a language model (`await llm(prompt)` in JavaScript).");
+        let _ = writeln!(text, "- {} asks a language model.", call_of(languages, "llm(prompt)"));
     }
     if !options.agents.is_empty() {
-        let _ = writeln!(text, "- `agent(prompt)` hands a task to an agent that shares the session.");
+        let _ = writeln!(
+            text,
+            "- {} hands a task to an agent that shares the session.",
+            call_of(languages, "agent(prompt)")
+        );
     }
     let bridges = HostBridges::new(options);
     let tools = tokio::time::timeout(TOOLS_TIMEOUT, bridges.tools()).await.unwrap_or_default();
     if !tools.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nTools that cells call: `tool.NAME(key=value)` in Python, `await tool.NAME({{key: value}})` in JavaScript; \
-             `tool.NAME.spec()` says more."
-        );
+        let form = |language: &Language| match language {
+            Language::JavaScript => "`await tool.NAME({key: value})` in JavaScript",
+            _ => "`tool.NAME(key=value)` in Python",
+        };
+        let forms: Vec<&str> = languages.iter().map(form).collect();
+        let _ = writeln!(text, "\nTools that cells call: {}; `tool.NAME.spec()` says more.", forms.join(", "));
         tools.iter().take(TOOLS_MAX).for_each(|tool| text.push_str(&signature(tool)));
         if tools.len() > TOOLS_MAX {
             let _ = writeln!(text, "- and {} more: `dir(tool)`", tools.len() - TOOLS_MAX);
         }
     }
-    text.push_str(EXAMPLES);
+    let examples: Vec<&str> = languages.iter().map(example).collect();
+    if let [first, ..] = examples.as_slice() {
+        let _ = write!(text, "\nExamples:\n{first}\n{{\"session\": \"ses-…\", \"cells\": [{}]}}", examples.join(", "));
+    }
     text
 }
 
-const EXAMPLES: &str = "\nExamples:\n{\"language\": \"py\", \"code\": \"import statistics\\nstatistics.mean([1, 2, 3])\"}\n\
-                        {\"session\": \"ses-…\", \"cells\": [{\"language\": \"py\", \"code\": \"x = 1\"}, \
-                        {\"language\": \"js\", \"code\": \"[1, 2].map(n => n * 2)\"}]}";
+fn example(language: &Language) -> &'static str {
+    match language {
+        Language::JavaScript => "{\"language\": \"js\", \"code\": \"[1, 2].map(n => n * 2)\"}",
+        _ => "{\"language\": \"py\", \"code\": \"import statistics\\nstatistics.mean([1, 2, 3])\"}",
+    }
+}
+
+/// How cells call what Python waits for by itself.
+fn call_of(languages: &[Language], what: &str) -> String {
+    match languages {
+        [Language::JavaScript] => format!("`await {what}`"),
+        [_] => format!("`{what}`"),
+        _ => format!("`{what}` (`await {what}` in JavaScript)"),
+    }
+}
 
 fn about(guest: GuestName) -> &'static str {
     match guest {
@@ -139,6 +159,8 @@ fn signature(tool: &ToolSpec) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use cellar_setup::Overrides;
     use cellar_wire::config::Config;
 
@@ -155,6 +177,22 @@ mod tests {
         assert!(text.len() < 3_000, "{}\n{text}", text.len());
         for word in ["Python and JavaScript", "30 s", "512 MiB", "no network", "session"] {
             assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_language_that_is_off_is_not_told_of() {
+        let config = "[session]\nlanguages = [\"py\"]\n[llm]\nendpoint = \"http://127.0.0.1:1/v1\"\n[llm.tiers]\ndefault = \"m\"\n";
+        let granted =
+            || Granted::new(&Overrides::default(), Config::parse(config, Path::new("/"), "a text").expect("valid"));
+        for (languages, others) in
+            [(Language::Python, ["js", "JavaScript", "await llm"]), (Language::JavaScript, ["py", "Python", "`llm("])]
+        {
+            let text = described(&[languages], Ok(granted().expect("granted"))).await;
+            assert!(text.contains("llm(prompt)`"), "{text}");
+            for word in others {
+                assert!(!text.contains(word), "{word}: {text}");
+            }
         }
     }
 

@@ -71,6 +71,19 @@ fn tools_are_listed() {
 }
 
 #[test]
+fn a_language_that_is_off_is_not_told_of() {
+    let (folder, path) = config("[session]\nlanguages = [\"js\"]\n");
+    let served = Served::start(&folder.path().join("store"), &["--config", path.to_str().expect("text")]);
+    let listed = served.message(&served.token, "tools/list", json!({}))["result"]["tools"].clone();
+    let eval = listed.as_array().expect("tools").iter().find(|tool| tool["name"] == "eval").expect("eval");
+    assert_eq!(eval["inputSchema"]["properties"]["language"]["enum"], json!(["js"]));
+    let about = eval["description"].as_str().expect("a text");
+    assert!(about.contains("JavaScript") && !about.contains("Python"), "{about}");
+    let languages = served.get("/v1/languages").json();
+    assert_eq!(languages, json!({"languages": [{"language": "js", "title": "JavaScript"}]}));
+}
+
+#[test]
 fn sessions_are_arguments() {
     check("sessions");
 }
