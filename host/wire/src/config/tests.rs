@@ -372,6 +372,25 @@ fn names_that_every_session_has_are_refused() {
             "runtime.selfref: every session has a `runtime.selfref`: choose another name",
         ]
     );
+    let taken = |name: &str| problems(&format!("runtime.{name}.command = [\"true\"]"));
+    for name in
+        ["list_primitive_specs", "get_primitive_spec", "listPrimitives", "listPrimitiveSpecs", "getPrimitiveSpec"]
+    {
+        let message = format!("runtime.{name}: every session has a `runtime.{name}`: choose another name");
+        assert_eq!(taken(&format!("{name}.p")), [message]);
+    }
+    for (name, message) in [
+        ("p.spec", "runtime.p.spec: every primitive has a `spec`: choose another name"),
+        ("p.\"a.aio\"", "runtime.p[\"a.aio\"]: every primitive has a `aio`: choose another name"),
+        ("p.then", "runtime.p.then: `then` means something else in JavaScript: choose another name"),
+        ("toString.p", "runtime.toString: `toString` means something else in JavaScript: choose another name"),
+    ] {
+        assert_eq!(taken(name), [message]);
+    }
+    assert_eq!(
+        problems("tools.then.command = [\"true\"]"),
+        ["tools.then: `then` means something else in JavaScript: choose another name"]
+    );
 }
 
 #[test]

@@ -7,8 +7,18 @@ use cellar_bridges::{Primitive, RuntimePack};
 use super::{Parser, tools::TOOL_KEYS};
 use crate::check::{At, Fields};
 
-/// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs.
-const OWN_NAMES: [&str; 3] = ["selfref", "list_primitives", "list_primitive_specs"];
+/// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs, in both languages.
+const OWN_NAMES: [&str; 7] = [
+    "selfref",
+    "list_primitives",
+    "list_primitive_specs",
+    "get_primitive_spec",
+    "listPrimitives",
+    "listPrimitiveSpecs",
+    "getPrimitiveSpec",
+];
+/// What every primitive has, and every pack.
+const CALL_NAMES: [&str; 3] = ["spec", "aio", "sync"];
 
 impl Parser<'_> {
     pub(super) fn packs(&mut self, fields: &Fields<'_>) -> BTreeMap<String, RuntimePack> {
@@ -17,6 +27,7 @@ impl Parser<'_> {
             let message = format_args!("every session has a `runtime.{name}`: choose another name");
             self.problems.add(&format!("runtime.{name}"), message);
         }
+        self.refuse_object_names("runtime", packs.keys());
         packs
     }
 
@@ -31,12 +42,16 @@ impl Parser<'_> {
                     self.problems
                         .add(&at.path, "expected a name of letters, digits, `_` and `-`, with dots between such");
                 }
+                _ if let Some(taken) = name.split('.').find(|part| CALL_NAMES.contains(part)) => {
+                    self.problems.add(&at.path, format_args!("every primitive has a `{taken}`: choose another name"));
+                }
                 _ => {
                     let Some(primitive) = self.primitive(&at) else { continue };
                     pack.primitives.insert(name.to_owned(), primitive);
                 }
             }
         }
+        self.refuse_object_names(&at.path, pack.primitives.keys());
         Some(pack)
     }
 

@@ -9,6 +9,17 @@ use crate::check::{At, Fields};
 
 /// Tools that every session has.
 const OWN_TOOLS: [&str; 1] = ["read"];
+/// What JavaScript finds in any object, or looks for to see what it is.
+const OBJECT_NAMES: [&str; 8] = [
+    "then",
+    "constructor",
+    "hasOwnProperty",
+    "isPrototypeOf",
+    "propertyIsEnumerable",
+    "toLocaleString",
+    "toString",
+    "valueOf",
+];
 /// What may be said of a tool.
 pub(super) const TOOL_KEYS: [&str; 11] = [
     "command",
@@ -40,7 +51,18 @@ impl Parser<'_> {
             let message = format_args!("every session has a tool `{name}`: choose another name");
             self.problems.add(&format!("tools.{name}"), message);
         }
+        self.refuse_object_names("tools", tools.keys());
         tools
+    }
+
+    /// Refuses names, or parts of them, by which cells in JavaScript reach something else.
+    pub(super) fn refuse_object_names<'a>(&mut self, path: &str, names: impl Iterator<Item = &'a String>) {
+        for name in names {
+            if let Some(taken) = name.split('.').find(|part| OBJECT_NAMES.contains(part)) {
+                let message = format_args!("`{taken}` means something else in JavaScript: choose another name");
+                self.problems.add(&format!("{path}.{name}"), message);
+            }
+        }
     }
 
     /// What a tool, or a primitive, says of itself.
