@@ -11,7 +11,7 @@ import _cellar
 from _cellar_prelude import binding, carry, display, faults, history, magics, modules, rewrite, sandbox, streams, threads
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
-from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped
+from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped, ProcessEnded
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
@@ -200,21 +200,13 @@ async def _run_waiting(cell, body, last, silenced):
     magics.end(cell)
 
 
-def _exit_status(error):
-    """What `sys.exit` was given, as a process would end with."""
-    code = error.code
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return max(-(2**31), min(code, 2**31 - 1))
-    streams.tell(str(code))
-    return 1
-
-
 def _outcome(cell, error):
-    """The end of a cell that raised."""
+    """The end of a cell that raised. `sys.exit` with a status or a word is a failure that says where, as in IPython."""
     if isinstance(error, SystemExit):
-        return _context.run(_in_cell, cell, _exit_status, error)
+        # No code of the cell runs here, whatever it has made of the class.
+        code = SystemExit.code.__get__(error)
+        if code is None or (type(code) in (int, bool) and (not code or type(error) is ProcessEnded)):
+            return int(code or 0)
     return faults.describe(error, file_name(cell))
 
 

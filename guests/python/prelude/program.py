@@ -17,7 +17,7 @@ import threading
 
 import _cellar
 from _cellar_prelude import bridges, channels, commands, faults, processes, shell, streams
-from _cellar_prelude.sandbox import CellStopped
+from _cellar_prelude.sandbox import CellStopped, ProcessEnded
 
 # Options of Python's command line that change nothing here, and those that have a value.
 _FLAGS = frozenset("-u -B -E -s -S -I -O -OO -P -q -b -bb -d -v -x -R".split())
@@ -52,7 +52,7 @@ def main():
         asyncio.set_event_loop(loop)
         asyncio.events._set_running_loop(loop)
     if status:
-        raise SystemExit(status)
+        raise ProcessEnded(status)
 
 
 def _run(order):

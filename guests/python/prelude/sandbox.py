@@ -155,6 +155,10 @@ def keep_ground(names):
         _keep_all(sys.path_hooks, _hooks)
 
 
+class ProcessEnded(SystemExit):
+    """The end of a program that a kernel was started for. Its code is the exit status of the process."""
+
+
 class _Exit:
     """`exit` and `quit`, which `site` would make."""
 
