@@ -174,7 +174,7 @@ def _prepare_llm(prompt, *, model="default", system=None, schema=None):
 def _prepare_agent(prompt, *, agent_type="task", model=None, context=None, label=None, schema=None):
     """Has a sub-agent do a job; it may run cells in this session meanwhile.
 
-    Returns its text, or with `schema` an object.
+    Returns its text, or with `schema` an object. `output(label)` reads that again; without a label, `output(agent_type)`.
     """
     return (
         AGENT, _text(prompt, "prompt"), _text(agent_type, "agent_type"), _option(model, "model"),

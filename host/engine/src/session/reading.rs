@@ -138,9 +138,10 @@ impl Session {
             let response = future.await?;
             let AgentCall { agent_type, label, .. } = asked;
             if let Response::Text(text) | Response::Json(text) = &response {
-                let (text, label) = (text.clone(), label.clone());
+                // Without a label it is found by what kind of agent said it.
+                let (text, label) = (text.clone(), label.unwrap_or_else(|| agent_type.clone()));
                 let bytes = text.len() as u64;
-                let put = move || self.artifacts()?.put_agent(label.as_deref(), &text);
+                let put = move || self.artifacts()?.put_agent(&label, &text);
                 match tokio::task::spawn_blocking(put).await {
                     Ok(Ok(name)) => {
                         let uri = format!("{AGENT_SCHEME}{name}");

@@ -106,15 +106,15 @@ impl SessionArtifacts {
     }
 
     /// Stores the output of an agent, to be found as `agent://<name>` in this session. Returns the name: the label, with a
-    /// number behind it when the session has that name already, or the artifact's id where there is no label, or no room
-    /// for one.
+    /// number behind it when the session has that name already, or the artifact's id where the label is empty, or there is no
+    /// room for one.
     ///
     /// # Errors
     /// `TooLarge`, `Io`.
-    pub fn put_agent(&self, label: Option<&str>, output: &str) -> Result<String, ArtifactError> {
-        let title = label.map(|label| format!("output of agent {label}"));
-        let artifact = self.put(output.as_bytes(), Description { mime_type: "text/plain", title: title.as_deref() })?;
-        let Some(label) = label.map(word).filter(|label| !label.is_empty()) else { return Ok(artifact.id) };
+    pub fn put_agent(&self, label: &str, output: &str) -> Result<String, ArtifactError> {
+        let title = format!("output of agent {label}");
+        let artifact = self.put(output.as_bytes(), Description { mime_type: "text/plain", title: Some(&title) })?;
+        let Some(label) = Some(word(label)).filter(|label| !label.is_empty()) else { return Ok(artifact.id) };
         let named = self.store.label(&self.keeper.holder, &label, &artifact.id)?;
         Ok(named.unwrap_or(artifact.id))
     }

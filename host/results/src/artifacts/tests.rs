@@ -85,7 +85,7 @@ fn a_session_reaches_what_it_keeps_and_what_it_was_handed_and_is_told_nothing_of
     let victim = store.for_session("same name", Arc::clone(&keys));
     let attacker = session(&store, "same name");
     let own = victim.put(b"secret", OUTPUT).expect("stored");
-    victim.put_agent(Some("plan"), "secret plan").expect("stored");
+    victim.put_agent("plan", "secret plan").expect("stored");
     assert_eq!(text_of(&victim, &own.uri()), "secret");
     assert_eq!(text_of(&store.for_session("another", keys), &own.id), "secret", "keys count, and no name");
     let answer = |name: &str| attacker.get(name).map(drop).expect_err(name).to_string();
@@ -105,10 +105,10 @@ fn whoever_goes_on_from_a_session_reaches_what_it_kept_until_then() {
     let keys = ArtifactKeys::default();
     let parent = store.for_session("parent", Arc::new(keys.clone()));
     let before = parent.put(b"before", OUTPUT).expect("stored");
-    parent.put_agent(Some("plan"), "first plan").expect("stored");
+    parent.put_agent("plan", "first plan").expect("stored");
     let fork = store.for_session("fork", Arc::new(keys.inherited(wall_nanos())));
     let after = parent.put(b"after", OUTPUT).expect("stored");
-    parent.put_agent(Some("other"), "other plan").expect("stored");
+    parent.put_agent("other", "other plan").expect("stored");
     assert_eq!(text_of(&fork, &before.id), "before");
     assert_eq!(fork.agent("plan").expect("there").size_bytes, 10);
     assert!(fork.read(&after.id).is_err() && fork.agent("other").is_err(), "what comes later is the parent's own");
@@ -245,9 +245,9 @@ fn a_writer_that_is_dropped_leaves_nothing_and_one_that_was_killed_is_swept() {
 fn an_agents_output_is_found_by_its_label_in_its_session_alone() {
     let (_folder, store) = store(ArtifactQuota::default());
     let own = session(&store, "s");
-    let name = |output: &str| own.put_agent(Some("re/view"), output).expect("stored");
+    let name = |output: &str| own.put_agent("re/view", output).expect("stored");
     assert_eq!([name("one"), name("two"), name("two")], ["re/view", "re/view-2", "re/view-3"]);
-    let unnamed = own.put_agent(None, "three").expect("stored");
+    let unnamed = own.put_agent("", "three").expect("stored");
     let read = |name: &str| text_of(&own, &own.agent(name).expect(name).id);
     assert_eq!(read("re/view-3"), "two");
     assert_eq!([read("re/view"), read("agent://re/view-2"), read(&unnamed)], ["one", "two", "three"]);
@@ -263,9 +263,9 @@ fn names_of_agents_outputs_are_bounded() {
     let (_folder, store) = store(ArtifactQuota { session_count: 5, ..ArtifactQuota::default() });
     let own = session(&store, "s");
     for number in 0..5 {
-        assert_eq!(own.put_agent(Some(&format!("l{number}")), "same").expect("stored"), format!("l{number}"));
+        assert_eq!(own.put_agent(&format!("l{number}"), "same").expect("stored"), format!("l{number}"));
     }
-    let sixth = own.put_agent(Some("l5"), "same").expect("stored");
+    let sixth = own.put_agent("l5", "same").expect("stored");
     assert_eq!(sixth, own.get(&sixth).expect("an id").id, "without a name");
 }
 
