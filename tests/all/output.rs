@@ -174,7 +174,8 @@ fn the_token_policy_shows_the_first_tokens_and_a_reminder() {
             "{}",
             &text[text.len() - 300..]
         );
-        assert!(text.contains(&format!("artifact://{kept}")) && text.contains("more than 20000 tokens"));
+        assert!(text.contains(&format!("artifact://{kept}\n")) && text.contains("more than 20000 tokens"));
+        assert!(text.contains(&format!("tool.read(path=\"artifact://{kept}\", offset=1, limit=200)")), "{text}");
         assert!(text.len() < 30_000, "{} bytes", text.len());
     });
 }

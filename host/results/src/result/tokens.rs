@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tokens")]
 use super::window::last_break;
+use crate::artifacts::ARTIFACT_SCHEME;
 
 /// Tokens of a text that is shown whole.
 pub const TOKENS_MAX: usize = 20_000;
@@ -54,11 +55,20 @@ fn count(text: &str) -> (usize, usize) {
     (text.len().div_ceil(TOKEN_BYTES), text.floor_char_boundary(TOKENS_SHOWN * TOKEN_BYTES))
 }
 
-/// What a model is told behind the tokens that it is shown.
+/// What a model is told behind the tokens that it is shown. Nothing follows the URI that could be taken for a part of it.
 pub(super) fn reminder(place: Option<&str>) -> String {
-    let place = place.map(|place| format!("; {place}")).unwrap_or_default();
+    let place = place.map_or_else(
+        || ".".to_owned(),
+        |place| {
+            let uri = &place[place.rfind(ARTIFACT_SCHEME).unwrap_or_default()..];
+            format!(
+                "; {place}\nA cell reads it with tool.read(path=\"{uri}\", offset=1, limit=200), in JavaScript with \
+                 await tool.read({{ path: \"{uri}\", offset: 1, limit: 200 }})."
+            )
+        },
+    );
     format!(
-        "<system-reminder>\nThe output has more than {TOKENS_MAX} tokens: its first {TOKENS_SHOWN} are shown{place}.\n\
+        "<system-reminder>\nThe output has more than {TOKENS_MAX} tokens: its first {TOKENS_SHOWN} are shown{place}\n\
          </system-reminder>"
     )
 }
