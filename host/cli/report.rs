@@ -222,9 +222,11 @@ impl CliError {
         }
     }
 
-    /// The error as it is told to another program.
+    /// The error as it is told to another program, with its causes.
     pub(crate) fn refusal(&self) -> Refusal {
-        Refusal { code: self.code().to_owned(), message: self.to_string(), hint: self.hint() }
+        let causes = std::iter::successors(self.source(), |cause| (*cause).source());
+        let message = causes.fold(self.to_string(), |message, cause| format!("{message}: {cause}"));
+        Refusal { code: self.code().to_owned(), message, hint: self.hint() }
     }
 
     /// What the process ends with.

@@ -136,6 +136,8 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(io::Error::other("it is no plain file"));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // What goes wrong with it is told without a name that nobody gave.
+    folder.metadata()?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
