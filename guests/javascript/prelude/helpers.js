@@ -39,7 +39,9 @@
     const { text } = readText(filePath(path, "read"));
     const isWhole = offset <= 1 && limit === undefined;
     const first = Math.max(offset, 1) - 1;
-    const part = isWhole ? text : text.split(/\r?\n/).slice(first, limit === undefined ? undefined : first + limit).join("\n");
+    // Lines with their ends, as the file has them: parts that follow one another make the whole.
+    const lines = () => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
+    const part = isWhole ? text : lines().slice(first, limit === undefined ? undefined : first + limit).join("");
     host.status("read", "path", path, "bytes", host.byteLength(part), "chars", part.length);
     return part;
   });
@@ -66,19 +68,21 @@
 
   // ---- tree
 
+  const isFolder = (type) => type === "directory";
+
   function walk(path, depth, hidden, prefix, lines) {
     const flat = host.list(path);
     const entries = [];
     for (let i = 0; i < flat.length; i += 2) {
       if (hidden || !flat[i].startsWith(".")) entries.push([flat[i], flat[i + 1]]);
     }
-    entries.sort(([a], [b]) => (a < b ? -1 : 1));
+    entries.sort(([a, one], [b, two]) => isFolder(two) - isFolder(one) || (a < b ? -1 : 1));
     entries.forEach(([name, type], i) => {
-      lines.found[type === "directory" ? "folders" : "files"]++;
+      lines.found[isFolder(type) ? "folders" : "files"]++;
       if (lines.length >= TREE_ENTRIES) return;
       const last = i === entries.length - 1;
-      lines.push(`${prefix}${last ? "└── " : "├── "}${name}${type === "directory" ? "/" : ""}`);
-      if (type === "directory" && depth > 1) {
+      lines.push(`${prefix}${last ? "└── " : "├── "}${name}${isFolder(type) ? "/" : ""}`);
+      if (isFolder(type) && depth > 1) {
         walk(`${path}/${name}`, depth - 1, hidden, prefix + (last ? "    " : "│   "), lines);
       }
     });
@@ -87,12 +91,13 @@
   define(globalThis, "tree", async function tree(path = ".", options) {
     if (typeof path === "object" && path !== null) [path, options] = [".", path];
     const { maxDepth = TREE_DEPTH, hidden = false } = kit.options("tree", options, { maxDepth: "size", hidden: "flag" });
-    const lines = Object.assign([path], { found: { files: 0, folders: 0 } });
-    walk(filePath(path, "tree"), maxDepth, hidden, "", lines);
+    const root = filePath(path, "tree");
+    const lines = Object.assign([`${root.replace(/\/+$/, "")}/`], { found: { files: 0, folders: 0 } });
+    walk(root, maxDepth, hidden, "", lines);
     const { files, folders } = lines.found;
     const leftOut = files + folders - (lines.length - 1);
     if (leftOut > 0) lines.push(`… ${leftOut} more; name a folder below, or a smaller maxDepth`);
-    host.status("tree", "path", path, "files", files, "folders", folders);
+    host.status("tree", "path", root, "files", files, "folders", folders);
     return lines.join("\n");
   });
 

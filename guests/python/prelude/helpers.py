@@ -227,7 +227,7 @@ class _Tree:
         if depth > self.max_depth:
             return
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: (not entry.is_dir(), entry.name))
+            entries = sorted(os.scandir(folder), key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
         except OSError as error:
             self.add(f"{prefix}└── [{error.strerror}]")
             return
