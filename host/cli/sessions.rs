@@ -154,7 +154,8 @@ pub(crate) fn restore(folders: &Folders, arguments: &RestoreArguments) -> Result
     let store = store(folders)?;
     let name = arguments.session.as_deref().unwrap_or(snapshot.session());
     let home = if arguments.force { store.claim(name)? } else { store.claim_new(name)? };
-    home.save(&snapshot.named(name))?;
+    // Others may be made of the same file.
+    home.save(&snapshot.forked().named(name))?;
     Ok(EXIT_COMPLETE)
 }
 

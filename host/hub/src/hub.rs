@@ -114,7 +114,7 @@ pub struct OpenRequest {
     pub disk_budget: Option<DiskBudget>,
     /// Tools that its answerer answers for.
     pub tools: Vec<ToolSpec>,
-    /// The state that it begins with.
+    /// The state that it begins with. It draws random numbers of its own, however many sessions begin with that.
     pub snapshot: Option<Snapshot>,
     /// Whether its state is kept in the store of the hub.
     pub keep: Keep,
@@ -321,12 +321,12 @@ impl Hub {
                     Keep::New | Keep::No => store.claim_new(&name_in_store)?,
                 };
                 if let Some(snapshot) = snapshot {
-                    home.save(&snapshot.named(home.name()))?;
+                    home.save(&snapshot.forked().named(home.name()))?;
                 }
                 host.open_stored(home, config)
             }
             (None, None) => host.session(config),
-            (None, Some(snapshot)) => host.restore(&snapshot, config),
+            (None, Some(snapshot)) => host.restore(&snapshot.forked(), config),
         };
         // One that begins with nothing makes a folder, which takes less than another thread to do it.
         let session = if is_brief { open_it()? } else { spawn_blocking(open_it).await.map_err(HubError::Task)?? };

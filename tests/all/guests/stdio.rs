@@ -90,6 +90,11 @@ fn cancel_reset_and_close() {
 }
 
 #[test]
+fn sessions_of_one_snapshot() {
+    check("sessions_of_one_snapshot");
+}
+
+#[test]
 fn grants() {
     check("grants");
 }

@@ -109,6 +109,9 @@ fn sessions_are_listed_forked_restored_and_removed() {
 
     ok(&store, &["restore", snapshot, "c"]);
     assert_eq!(eval(&store, "c", "py", "x"), "1");
+    let drawn = eval(&store, "c", "py", "random.random()");
+    ok(&store, &["restore", "--force", snapshot, "c"]);
+    assert_ne!(eval(&store, "c", "py", "random.random()"), drawn);
     eval(&store, "a", "py", "x = 3");
     ok(&store, &["restore", "--force", snapshot]);
     assert_eq!(eval(&store, "a", "py", "x"), "1");

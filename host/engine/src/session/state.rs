@@ -210,7 +210,8 @@ impl Session {
         Session::open(inner.host.clone(), config, origin)
     }
 
-    /// Goes back to a snapshot. Cells that run end as interrupted. Files stay as they are.
+    /// Goes back to a snapshot. Cells that run end as interrupted. Files stay as they are. The random numbers are those that were
+    /// to come then, unless the snapshot is that of another session.
     ///
     /// # Errors
     /// `Snapshot` when it cannot be restored here; then nothing has changed.
@@ -221,7 +222,8 @@ impl Session {
             return Err(Error::SessionClosed(self.inner.id.clone()));
         }
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
-        kernels.go_on_from(snapshot, &self.inner.home, false);
+        let is_own = snapshot.session == self.inner.id;
+        kernels.go_on_from(&if is_own { snapshot.clone() } else { snapshot.forked() }, &self.inner.home, false);
         *lock(&self.inner.remembered) = snapshot.remembered.clone();
         if let Some(keys) = &snapshot.artifacts {
             self.inner.reach.inherit(keys, snapshot.taken_at_nanos);
