@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use crate::{
     Comparison, FetchOptions, FetchSpec, FileFormat, FilesFetch, FilesPlace, Filter, Request, Source,
     error::{FetchError, FetchFault},
-    json::rows_of_json,
+    json::{self, JsonRows},
     rows::{too_many_bytes, too_many_rows},
     tool::{Stop, as_text, spec},
     unready,
@@ -239,7 +239,8 @@ impl Gathered<'_> {
 
     fn json_lines(&mut self, file: &FileOf) -> Result<(), FetchError> {
         let mut reader = BufReader::new(file.from(0));
-        let (mut rows, mut bytes, mut number) = (Vec::new(), 0_usize, 0_u64);
+        let mut rows = JsonRows::new(&self.request.bounds, self.request.deadline);
+        let (mut bytes, mut number) = (0_usize, 0_u64);
         loop {
             let mut line = Vec::new();
             let mut bounded = std::io::Read::take(&mut reader, LINE_BYTES_MAX);
@@ -252,17 +253,13 @@ impl Gathered<'_> {
             if bytes > self.request.bounds.bytes {
                 return Err(too_many_bytes(&self.request.bounds));
             }
-            if rows.len() > self.request.bounds.rows {
-                return Err(too_many_rows(&self.request.bounds));
-            }
             self.check(number.is_multiple_of(1_024))?;
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let row = serde_json::from_slice::<Value>(&line);
-            rows.push(row.map_err(|error| FetchError::failed(format!("line {number} is no JSON: {error}")))?);
+            rows.push(json::read(&format!("line {number}"), &line)?)?;
         }
-        let table = rows_of_json(rows, &self.request.bounds, self.request.deadline)?;
+        let table = rows.finish()?;
         let wanted = self.wanted(&table.schema)?;
         for batch in &table.batches {
             let batch = batch.project(&wanted).map_err(|_| FetchError::failed("its columns do not fit together"))?;

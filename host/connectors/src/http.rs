@@ -19,8 +19,8 @@ use url::Url;
 use crate::{
     FetchOptions, FetchSpec, HttpFetch, Pages, Request, Source,
     error::{FetchError, FetchFault},
-    json::{kind_of, rows_of_json},
-    rows::{too_many_bytes, too_many_rows},
+    json::{self, JsonRows, kind_of},
+    rows::too_many_bytes,
     tool::{as_text, spec},
     unready,
 };
@@ -97,7 +97,7 @@ impl Source for Endpoint {
                 return Err(FetchError::new(FetchFault::Unknown, "there is no such fetch"));
             };
             let rows = server.pages(fetch, &request).await?;
-            let made = tokio::task::spawn_blocking(move || rows_of_json(rows, &request.bounds, request.deadline));
+            let made = tokio::task::spawn_blocking(move || rows.finish());
             made.await.unwrap_or_else(|_| Err(FetchError::failed("the answer could not be read")))
         })
     }
@@ -136,9 +136,9 @@ impl Server {
         Ok(Server { client, url, headers: known, pause, next: Mutex::new(Instant::now()) })
     }
 
-    async fn pages(&self, fetch: &HttpFetch, request: &Request) -> Result<Vec<Value>, FetchError> {
+    async fn pages(&self, fetch: &HttpFetch, request: &Request) -> Result<JsonRows, FetchError> {
         let mut url = self.first(fetch, &request.arguments)?;
-        let (mut rows, mut bytes) = (Vec::new(), 0_usize);
+        let (mut rows, mut bytes) = (JsonRows::new(&request.bounds, request.deadline), 0_usize);
         // A page that was asked for once would be asked for without end.
         let mut seen = HashSet::new();
         for page in 0..PAGES_MAX {
@@ -148,22 +148,19 @@ impl Server {
             let (body, headers) = self.ask(&url, request, bytes).await?;
             bytes = bytes.saturating_add(body.len());
             // A large one takes a while.
-            let read = tokio::task::spawn_blocking(move || serde_json::from_slice::<Value>(&body)).await;
-            let read = read.map_err(|_| FetchError::failed("the answer could not be read"))?;
-            let answer = read.map_err(|error| FetchError::failed(format!("the answer is no JSON: {error}")))?;
-            let found = answer.pointer(&fetch.rows).ok_or_else(|| {
+            let read = tokio::task::spawn_blocking(move || json::read("the answer", &body)).await;
+            let mut answer = read.map_err(|_| FetchError::failed("the answer could not be read"))??;
+            let found = answer.pointer_mut(&fetch.rows).ok_or_else(|| {
                 FetchError::failed(format!("the answer has nothing at `{}`, where the rows should be", fetch.rows))
             })?;
             let Value::Array(items) = found else {
                 let what = kind_of(found);
                 return Err(FetchError::failed(format!("the answer has {what} where an array of rows was expected")));
             };
+            let items = std::mem::take(items);
             let count = items.len();
-            rows.extend(items.iter().cloned());
-            if rows.len() > request.bounds.rows {
-                return Err(too_many_rows(&request.bounds));
-            }
-            let next = self.next_page(fetch, &url, &answer, &headers, page, rows.len(), count)?;
+            items.into_iter().try_for_each(|row| rows.push(row))?;
+            let next = self.next_page(fetch, &url, &answer, &headers, page, rows.count(), count)?;
             let Some(next) = next else { return Ok(rows) };
             url = next;
         }

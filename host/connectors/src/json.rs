@@ -2,51 +2,117 @@
 
 use std::{collections::HashMap, time::Instant};
 
+use cellar_core::{limits::REQUEST_VALUES_MAX, mime::json_values};
 use cellar_tables::Batches;
 use serde_json::Value as Json;
 
 use crate::{
     Bounds,
-    error::FetchError,
-    rows::{ColumnKind, Hint, Rows, Value},
+    error::{FetchError, FetchFault},
+    rows::{COLUMNS_MAX, ColumnKind, Hint, Rows, Value, too_many_bytes, too_many_rows},
 };
 
-/// The rows of an array of objects: a column for each member that any of them has, in the order in which they come up. Its
-/// type is that of its values; what is mixed or nested is JSON.
+/// Values of the JSON of one answer, or of one line of a file: until its rows are columns, each may take 200 bytes.
+const VALUES_MAX: usize = 4 * REQUEST_VALUES_MAX;
+
+/// Reads what a source sent. `what` it is, in words.
+///
+/// # Errors
+/// It is no JSON, or has too many values.
+pub(crate) fn read(what: &str, bytes: &[u8]) -> Result<Json, FetchError> {
+    let values = if bytes.len() > VALUES_MAX { json_values(bytes) } else { 0 };
+    if values > VALUES_MAX {
+        let message = format!(
+            "{what} has {values} values, names of members among them, at most {VALUES_MAX} are read at once; ask for fewer rows"
+        );
+        return Err(FetchError::new(FetchFault::Limit, message));
+    }
+    serde_json::from_slice(bytes).map_err(|error| FetchError::failed(format!("{what} is no JSON: {error}")))
+}
+
+/// The rows of an array of objects; see [`JsonRows`].
 ///
 /// # Errors
 /// What is there is no such array, or is past the bounds.
 pub fn rows_of_json(rows: Vec<Json>, bounds: &Bounds, deadline: Instant) -> Result<Batches, FetchError> {
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut names: Vec<String> = Vec::new();
-    for (number, row) in rows.iter().enumerate() {
+    let mut gathered = JsonRows::new(bounds, deadline);
+    rows.into_iter().try_for_each(|row| gathered.push(row))?;
+    gathered.finish()
+}
+
+/// Rows that are objects: a column for each member that any of them has, in the order in which they come up. Its type is that of
+/// its values; what is mixed or nested is JSON.
+pub(crate) struct JsonRows {
+    places: HashMap<String, usize>,
+    names: Vec<String>,
+    /// Each as long as its last member needs.
+    rows: Vec<Vec<Value>>,
+    bytes: usize,
+    bounds: Bounds,
+    deadline: Instant,
+}
+
+impl JsonRows {
+    pub(crate) fn new(bounds: &Bounds, deadline: Instant) -> JsonRows {
+        let (places, names, rows) = (HashMap::new(), Vec::new(), Vec::new());
+        JsonRows { places, names, rows, bytes: 0, bounds: bounds.clone(), deadline }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// It is no object, or there is more than the bounds allow.
+    pub(crate) fn push(&mut self, row: Json) -> Result<(), FetchError> {
+        let number = self.rows.len();
+        if number >= self.bounds.rows {
+            return Err(too_many_rows(&self.bounds));
+        }
         let Json::Object(members) = row else {
-            let what = kind_of(row);
+            let what = kind_of(&row);
             return Err(FetchError::failed(format!(
                 "row {number} of the answer is {what}, where an object was expected"
             )));
         };
-        for name in members.keys() {
-            if !places.contains_key(name) {
-                places.insert(name.clone(), names.len());
-                names.push(name.clone());
+        let mut values = Vec::new();
+        for (name, value) in members {
+            let next = self.names.len();
+            let place = *self.places.entry(name).or_insert_with_key(|name| {
+                self.names.push(name.clone());
+                next
+            });
+            if place >= COLUMNS_MAX {
+                let message = format!("there are more than {COLUMNS_MAX} columns");
+                return Err(FetchError::new(FetchFault::Limit, message));
+            }
+            if values.len() <= place {
+                values.resize(place.saturating_add(1), Value::Null);
+            }
+            if let Some(there) = values.get_mut(place) {
+                *there = value_of(value);
             }
         }
-    }
-    let columns = names.iter().map(|name| (name.clone(), ColumnKind::ByValues(Hint::None)));
-    let mut gathered = Rows::new(columns, bounds, deadline)?;
-    for row in rows {
-        let mut values = vec![Value::Null; names.len()];
-        if let Json::Object(members) = row {
-            for (name, value) in members {
-                if let Some(place) = places.get(&name).and_then(|place| values.get_mut(*place)) {
-                    *place = value_of(value);
-                }
-            }
+        self.bytes = values.iter().map(Value::bytes).fold(self.bytes, usize::saturating_add);
+        if self.bytes > self.bounds.bytes {
+            return Err(too_many_bytes(&self.bounds));
         }
-        gathered.push(values)?;
+        self.rows.push(values);
+        Ok(())
     }
-    gathered.finish()
+
+    /// All rows in columns.
+    ///
+    /// # Errors
+    /// They are past the bounds.
+    pub(crate) fn finish(self) -> Result<Batches, FetchError> {
+        let columns = self.names.into_iter().map(|name| (name, ColumnKind::ByValues(Hint::None)));
+        let mut gathered = Rows::new(columns, &self.bounds, self.deadline)?;
+        self.rows.into_iter().try_for_each(|row| gathered.push(row))?;
+        gathered.finish()
+    }
 }
 
 /// One value.

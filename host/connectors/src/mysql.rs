@@ -284,9 +284,11 @@ impl Form {
             (Form::Bits, Sent::Bytes(bytes)) => {
                 Value::Unsigned(bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
             }
-            (Form::Json, Sent::Bytes(bytes)) => {
-                serde_json::from_slice(&bytes).map_or_else(|_| Value::Json(text(bytes).into()), Value::Json)
-            }
+            (Form::Json, Sent::Bytes(bytes)) => match crate::json::read("a value", &bytes) {
+                Ok(value) => Value::Json(value),
+                Err(error) if error.fault == FetchFault::Limit => return Err(error.message),
+                Err(_) => Value::Json(text(bytes).into()),
+            },
             (Form::Binary, Sent::Bytes(bytes)) => Value::Binary(bytes),
             (_, Sent::Bytes(bytes)) => Value::Text(text(bytes)),
             (Form::Date, Sent::Date(year, month, day, ..)) => {

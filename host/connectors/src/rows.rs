@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Columns of a table.
-const COLUMNS_MAX: usize = 2_000;
+pub(crate) const COLUMNS_MAX: usize = 2_000;
 /// Digits of a decimal number that Arrow takes.
 const DIGITS_MAX: u8 = 38;
 
@@ -83,7 +83,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Value::Text(text) => text.len().saturating_add(4),
             Value::Binary(bytes) => bytes.len().saturating_add(4),

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     FetchOptions, FetchSpec, Parameter, ParameterKind, Request, SQL_FETCH, Source,
     error::{FetchError, FetchFault},
-    json::{kind_of, rows_of_json},
+    json::{self, kind_of, rows_of_json},
     sql::{self, Dialect, Statement},
 };
 
@@ -196,9 +196,7 @@ impl Source for ToolSource {
 }
 
 fn table_of(text: &str, bounds: &crate::Bounds, deadline: Instant) -> Result<Batches, FetchError> {
-    let answer: Value =
-        serde_json::from_str(text).map_err(|error| FetchError::failed(format!("the answer is no JSON: {error}")))?;
-    let rows = match answer {
+    let rows = match json::read("the answer", text.as_bytes())? {
         Value::Object(mut members) => members.remove("rows").unwrap_or(Value::Null),
         other => other,
     };

@@ -160,6 +160,12 @@ async fn a_source_that_never_ends_costs_so_many_rows_pages_and_seconds() {
     });
     let error = fetch(&http(&url, "", Pages::One, bounds()), "rows", json!({})).await.expect_err("large");
     assert!(error.fault == FetchFault::Limit && error.message.contains("max_mib"), "{error}");
+    // Values without end in so few bytes that they would take a hundred times as much where they are read.
+    let body = format!("{{\"data\": [{}{{}}]}}", "{\"\":0},".repeat(1_500_000));
+    let (url, _) = server(move |_, _| Some(body.clone()));
+    let wide = Bounds { rows: 5_000_000, bytes: 64 << 20, ..bounds() };
+    let error = fetch(&http(&url, "", Pages::One, wide), "rows", json!({})).await.expect_err("many values");
+    assert!(error.fault == FetchFault::Limit && error.message.contains("at most 4000000 are read"), "{error}");
     // A byte now and then.
     let (url, _) = server(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");

@@ -52,6 +52,11 @@ pub(super) fn kind(of: &Type) -> Option<ColumnKind> {
     })
 }
 
+/// A value that is sent as JSON.
+fn json_of(text: &[u8]) -> Result<Value, String> {
+    crate::json::read("a value", text).map(Value::Json).map_err(|error| error.message)
+}
+
 /// A value; what is no such value is told in words.
 pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
     let Some(raw) = raw else { return Ok(Value::Null) };
@@ -84,9 +89,9 @@ pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
             i64::MIN | i64::MAX => Value::Null,
             moment => Value::Timestamp(moment.saturating_add(EPOCH_MICROS)),
         }),
-        Type::JSON => serde_json::from_slice(raw).ok().map(Value::Json),
+        Type::JSON => return json_of(raw),
         // Its first byte is its version.
-        Type::JSONB => raw.get(1..).and_then(|text| serde_json::from_slice(text).ok()).map(Value::Json),
+        Type::JSONB => return json_of(raw.get(1..).unwrap_or_default()),
         Type::UUID => uuid(raw).map(Value::Text),
         Type::INET | Type::CIDR => address(&mut rest).map(Value::Text),
         Type::MACADDR => Some(Value::Text(raw.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))),
