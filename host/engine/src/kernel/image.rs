@@ -359,3 +359,30 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     engine.precompile_compatibility_hash().hash(&mut sha);
     hex(&sha.0.finalize())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(import: &str) -> Result<(), Error> {
+        let engine = wasmtime::Engine::default();
+        let bytes = wat::parse_str(format!("(component (import \"{import}\" (instance)))")).expect("a component");
+        let component = Component::new(&engine, bytes).expect("it compiles");
+        let (folder, name) = (PathBuf::from("/guests/python"), "python".to_owned());
+        let world = WORLD_VERSION.to_owned();
+        let (digest, identity, mounts) = (String::new(), String::new(), Vec::new());
+        check_imports(&component, &engine, &Manifest { folder, name, world, digest, identity, mounts })
+    }
+
+    #[test]
+    fn a_guest_that_imports_anything_but_the_world_is_refused_by_name() {
+        checked(&format!("{WORLD_PACKAGE}files@{WORLD_VERSION}")).expect("the world");
+        for import in ["wasi:cli/environment@0.2.0", "cellar:kernels/files@0.9.0", "files"] {
+            let error = checked(import).expect_err(import);
+            let is_named = matches!(&error, Error::GuestImport { import: found, .. } if found == import);
+            assert!(is_named && error.to_string().contains(&format!("imports `{import}`")), "{error}");
+        }
+        let error = checked("cellar:kernel/files@9.9.9").expect_err("another version");
+        assert!(matches!(&error, Error::GuestVersion { found, .. } if found == "9.9.9"), "{error}");
+    }
+}
