@@ -76,6 +76,14 @@ pub trait Claim: fmt::Debug + Send + Sync {
     /// `Store`; then the state before is still there.
     fn store(&self, state: &[u8]) -> Result<(), Error>;
 
+    /// The same for a session that is at work and is stored again and again, where there is a way that takes less.
+    ///
+    /// # Errors
+    /// As [`Claim::store`].
+    fn store_next(&self, state: &[u8]) -> Result<(), Error> {
+        self.store(state)
+    }
+
     /// A folder on this machine to use as one of the session's own.
     ///
     /// # Errors
@@ -310,6 +318,12 @@ impl StoredSession {
         let latest = latest()?;
         self.claim.store(&latest.to_bytes())?;
         Ok(latest)
+    }
+
+    /// The same while the session is at work; see [`Claim::store_next`].
+    pub(crate) fn save_next(&self, latest: impl FnOnce() -> Result<Snapshot, Error>) -> Result<(), Error> {
+        let _turn = lock(&self.saving);
+        self.claim.store_next(&latest()?.to_bytes())
     }
 
     /// Where one of its own folders is.

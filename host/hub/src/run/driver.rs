@@ -170,7 +170,7 @@ impl Driver<'_> {
             EventKind::RunFinished { .. } => {
                 if self.is_durable {
                     self.shared.tell();
-                    if let Err(error) = self.shared.session.save().await {
+                    if let Err(error) = self.shared.session.save_result().await {
                         tracing::warn!(run = self.shared.id, %error, "a run ended, and its state was not stored");
                     }
                 }

@@ -3,19 +3,27 @@
 //! ```text
 //! <store>/<name>/lock         locked by the process in which the session lives
 //!               /state        its last snapshot: written beside, synced, renamed, and the folder synced
+//!               /recent-0 -1  later ones, while it is at work
 //!               /workspace/   its private workspace
 //!               /tmp/         its temporary files
 //! ```
 
+mod recent;
+
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Cursor, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Mutex,
+    time::{Duration, SystemTime},
 };
 
+use cellar_core::sync::lock;
+
 use fs2::FileExt;
+
+use recent::{Chain, Recent};
 
 use super::{Claim, StateFile, Vault};
 use crate::{
@@ -46,6 +54,8 @@ pub(super) struct FolderVault {
 struct FolderClaim {
     folder: PathBuf,
     _lock: File,
+    /// What is stored next beside its state, once that was done.
+    chain: Mutex<Option<Chain>>,
 }
 
 impl FolderVault {
@@ -74,7 +84,7 @@ impl Vault for FolderVault {
             // The file that was locked may have been removed before it was.
             if is_same(&lock, &path) {
                 remove_unfinished(&folder);
-                return Ok(Box::new(FolderClaim { folder, _lock: lock }));
+                return Ok(Box::new(FolderClaim { folder, _lock: lock, chain: Mutex::default() }));
             }
         }
     }
@@ -112,6 +122,7 @@ impl Claim for FolderClaim {
     }
 
     fn store(&self, state: &[u8]) -> Result<(), Error> {
+        let mut chain = lock(&self.chain);
         let write = || {
             let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)?;
             file.write_all(state)?;
@@ -119,7 +130,23 @@ impl Claim for FolderClaim {
             file.persist(self.folder.join(STATE))?;
             File::open(&self.folder)?.sync_all()
         };
-        write().map_err(failed(&self.folder, "store a state in"))
+        write().map_err(failed(&self.folder, "store a state in"))?;
+        recent::remove(&self.folder);
+        *chain = (state.len() <= recent::BYTES_MAX).then(|| Chain::after(state));
+        Ok(())
+    }
+
+    fn store_next(&self, state: &[u8]) -> Result<(), Error> {
+        let mut chain = lock(&self.chain);
+        if chain.is_none() {
+            *chain = self.begun()?;
+        }
+        let small = chain.as_mut().filter(|_| state.len() <= recent::BYTES_MAX);
+        if let Some(Ok(())) = small.map(|chain| chain.store(&self.folder, state)) {
+            return Ok(());
+        }
+        drop(chain);
+        self.store(state)
     }
 
     fn folder(&self, folder: OwnFolder) -> Result<PathBuf, Error> {
@@ -136,7 +163,47 @@ impl Claim for FolderClaim {
     }
 }
 
+impl FolderClaim {
+    /// What is stored next; none where there is no state yet, or a large one.
+    fn begun(&self) -> Result<Option<Chain>, Error> {
+        let Some(state) = whole_state(&self.folder)? else { return Ok(None) };
+        let bytes = small(state).map_err(failed(&self.folder, "read a state in"))?;
+        Ok(bytes.map(|bytes| Chain::of(&self.folder, &bytes)))
+    }
+}
+
+/// All of a state, unless it is large.
+fn small(state: StateFile) -> io::Result<Option<Vec<u8>>> {
+    if state.bytes > recent::BYTES_MAX as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    state.read.take(recent::BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// The last state of a session, which may be at work.
 fn state(folder: &Path) -> Result<Option<StateFile>, Error> {
+    // Before the state that they come after: when that is a later one, they are of no use.
+    let found = recent::look(folder);
+    let Some(state) = whole_state(folder)? else { return Ok(None) };
+    if found.is_empty() || state.bytes > recent::BYTES_MAX as u64 {
+        return Ok(Some(state));
+    }
+    let stored_at = state.stored_at;
+    let bytes = small(state).map_err(failed(folder, "read a state in"))?.unwrap_or_default();
+    Ok(Some(match recent::latest_after(found, &bytes) {
+        Some(Recent { state, stored_at, .. }) => in_memory(state, stored_at),
+        None => in_memory(bytes, stored_at),
+    }))
+}
+
+fn in_memory(state: Vec<u8>, stored_at: Option<SystemTime>) -> StateFile {
+    StateFile { bytes: state.len() as u64, stored_at, read: Box::new(Cursor::new(state)) }
+}
+
+/// The state that is stored for good.
+fn whole_state(folder: &Path) -> Result<Option<StateFile>, Error> {
     let path = folder.join(STATE);
     let file = match open_plain(&path, File::options().read(true)) {
         Ok(file) => file,
