@@ -21,6 +21,7 @@ mod machine;
 mod native;
 mod peers;
 mod process;
+mod served;
 mod sessions;
 mod state;
 mod stops;
@@ -58,6 +59,7 @@ fn measurements() -> Vec<Measurement> {
         stops::MEASUREMENTS,
         state::MEASUREMENTS,
         process::MEASUREMENTS,
+        served::MEASUREMENTS,
         charts::MEASUREMENTS,
         images::MEASUREMENTS,
         loops::MEASUREMENTS,
