@@ -5,7 +5,8 @@ const { EventEmitter } = kit.requireBuiltin("events");
 const STATUS_CODES = require("deno/status_codes.js");
 const { NETWORK, SERVER, hollow } = require("deno/refusing.js");
 const { IncomingMessage, OutgoingMessage, Pipe, TOKEN, validateHeaderName, validateHeaderValue } = require("deno/http_messages.js");
-const { Server, ServerResponse, createServer, hangUp, serverOf } = require("deno/http_server.js");
+const { Server, ServerResponse, askBySocket, createServer, hangUp, serverOf } = require("deno/http_server.js");
+const net = require("deno/net.js");
 const { coded } = require("deno/ports.js");
 
 const METHODS = ("ACL BIND CHECKOUT CONNECT COPY DELETE GET HEAD LINK LOCK M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MOVE NOTIFY OPTIONS PATCH " +
@@ -30,6 +31,7 @@ function readArguments(given) {
 
 class ClientRequest extends OutgoingMessage {
   #url;
+  #connect; // makes the socket, where a program does that itself
   #giveUp;
   #timer;
   aborted = false;
@@ -50,6 +52,7 @@ class ClientRequest extends OutgoingMessage {
     const port = options.port === undefined || options.port === null || options.port === "" ? "" : `:${options.port}`;
     const place = `${String(hostname).includes(":") && !String(hostname).startsWith("[") ? `[${hostname}]` : hostname}`;
     Object.assign(this, { method: method.toUpperCase(), path, protocol, host: hostname, agent: options.agent });
+    this.#connect = options.createConnection && (() => options.createConnection({ ...options, host: hostname, port: Number(options.port || 80) }));
     this.#url = `${protocol}//${place}${port}${path}`;
     this.takeHeaders(headers);
     if (options.auth && !this.hasHeader("authorization")) this.setHeader("Authorization", `Basic ${Buffer.from(options.auth).toString("base64")}`);
@@ -69,11 +72,19 @@ class ClientRequest extends OutgoingMessage {
     return this.socket;
   }
 
+  // A request that changes the protocol goes by a socket of this kernel.
+  #ask(headers, body) {
+    const isBySocket = this.#connect !== undefined || this.method === "CONNECT" || this.hasHeader("upgrade");
+    if (!isBySocket) return kit.request(this.method, this.#url, headers, body);
+    const { hostname, port } = new URL(this.#url);
+    return askBySocket(this.#connect?.() ?? net.connect({ host: hostname, port: Number(port || 80) }), this.method, this.#url, headers, body);
+  }
+
   // A server of this kernel is given the body piece by piece; the host has it whole.
   _send() {
     const headers = this.headerPairs();
     const ask = (body) => {
-      const { answer, giveUp } = kit.request(this.method, this.#url, headers, body);
+      const { answer, giveUp } = this.#ask(headers, body);
       this.#giveUp = giveUp;
       answer.then((found) => this.#answer(found), (error) => this.#fail(error));
     };
@@ -94,13 +105,18 @@ class ClientRequest extends OutgoingMessage {
     };
   }
 
-  #answer({ status, statusMessage, headers, body }) {
+  #answer({ status, statusMessage, headers, body, socket, head }) {
     this.#giveUp = undefined;
     clearTimeout(this.#timer);
-    if (this.destroyed) return;
+    if (this.destroyed) return void socket?.destroy();
     const response = new IncomingMessage(status, headers, this.method === "HEAD" ? new Uint8Array(0) : body, this);
     if (statusMessage !== undefined) response.statusMessage = statusMessage;
     this.res = response;
+    if (socket !== undefined) {
+      this.socket = response.socket = socket;
+      if (!this.emit(this.method === "CONNECT" ? "connect" : "upgrade", response, socket, head)) socket.destroy();
+      return void super.destroy();
+    }
     response.once("close", () => {
       if (!this.destroyed) super.destroy();
     });

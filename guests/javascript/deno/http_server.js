@@ -1,20 +1,21 @@
 // Servers of node:http that answer the requests of their own kernel: `fetch` and `http.request` to this machine's own address
-// reach them without the host. Nothing else can connect to them, and nothing listens anywhere.
+// reach them without the host, and sockets of node:net do. Nothing else can connect to them, and nothing listens anywhere.
 const { EventEmitter } = kit.requireBuiltin("events");
+const net = require("deno/net.js");
 const STATUS_CODES = require("deno/status_codes.js");
 const { IncomingMessage, OutgoingMessage, Pipe } = require("deno/http_messages.js");
-const { Listening, coded, failed, find, isLocal, wasServed } = require("deno/ports.js");
+const { ask, serve } = require("deno/http_wire.js");
+const { coded, connections, failed, find, isLocal, settle, wasServed } = require("deno/ports.js");
 
 // The port that connections come from, where it means nothing.
 const CLIENT_PORT = 65535;
 
 const hangUp = () => coded("ECONNRESET", "socket hang up");
 
-// The server that an address leads to, if any of this kernel does.
+// The server that an address leads to, if any of this kernel does: of node:http, or of node:net.
 function serverOf(url) {
   const { protocol, hostname, port } = new URL(url);
-  const server = protocol === "http:" && isLocal(hostname) ? find(Number(port || 80)) : undefined;
-  return server instanceof Server ? server : undefined;
+  return protocol === "http:" && isLocal(hostname) ? find(Number(port || 80)) : undefined;
 }
 
 // Takes what is written and keeps none of it: the body of an answer that has none.
@@ -54,7 +55,7 @@ class ServerResponse extends OutgoingMessage {
     const isBare = this.req.method === "HEAD" || this.statusCode === 204 || this.statusCode === 304;
     const headers = this.headerPairs();
     if (this.sendDate && !this.hasHeader("date")) headers.push("Date", new Date().toUTCString());
-    if (!this.hasHeader("connection")) headers.push("Connection", "keep-alive", "Keep-Alive", "timeout=5");
+    if (!this.hasHeader("connection")) headers.push(...(/\bclose\b/i.test(this.req.headers.connection) ? ["Connection", "close"] : ["Connection", "keep-alive", "Keep-Alive", "timeout=5"]));
     if (!isBare && !this.hasHeader("content-length") && !this.hasHeader("transfer-encoding")) {
       if (this.bodyLength === undefined) headers.push("Transfer-Encoding", "chunked");
       else headers.push("Content-Length", String(this.bodyLength));
@@ -75,10 +76,13 @@ class ServerResponse extends OutgoingMessage {
   }
 }
 
-class Server extends EventEmitter {
-  #listening = new Listening();
-  #answers = new Set();
-  #isClosing = false;
+// A request as its server sees it.
+const meet = (method, target, pairs, socket, body = new Uint8Array(0)) =>
+  Object.assign(new IncomingMessage(null, pairs, body, { socket }), { method, url: target, req: undefined, statusMessage: null });
+
+class Server extends net.Server {
+  #answers = new Set(); // those that need no socket
+  #connections = new Set();
   timeout = 0;
   keepAliveTimeout = 5000;
   headersTimeout = 60000;
@@ -87,56 +91,32 @@ class Server extends EventEmitter {
   maxRequestsPerSocket = 0;
 
   constructor(...given) {
-    super();
+    super({ ...given.find((one) => typeof one === "object"), allowHalfOpen: true });
     const listener = given.find((one) => typeof one === "function");
     if (listener) this.on("request", listener);
+    this.on("connection", (socket) => {
+      const connection = serve(socket, this, (...request) => this.#take(...request), meet);
+      this.#connections.add(connection);
+      socket.once("close", () => this.#connections.delete(connection));
+    });
   }
 
-  get listening() {
-    return this.#listening.isOpen;
-  }
-  listen(...given) {
-    return this.#listening.start(this, given);
-  }
-  address() {
-    return this.#listening.address();
+  [connections]() {
+    return super[connections]() + this.#answers.size;
   }
   close(callback) {
-    const wasOpen = this.listening;
-    if (callback) {
-      if (wasOpen) this.once("close", callback);
-      else process.nextTick(() => callback(coded("ERR_SERVER_NOT_RUNNING", "Server is not running.")));
-    }
-    if (!wasOpen) return this;
-    this.#listening.stop();
-    this.#isClosing = true;
-    this.#closeWhenDone();
-    return this;
-  }
-  #closeWhenDone() {
-    if (!this.#isClosing || this.#answers.size > 0) return;
-    this.#isClosing = false;
-    process.nextTick(() => this.emit("close"));
-  }
-  [Symbol.asyncDispose]() {
-    return new Promise((resolve) => this.close(() => resolve()));
+    if (this.listening) this.closeIdleConnections();
+    return super.close(callback);
   }
   closeAllConnections() {
     for (const answer of this.#answers) answer.destroy();
+    for (const { socket } of this.#connections) socket.destroy();
   }
-  closeIdleConnections() {}
-  getConnections(callback) {
-    const count = this.#answers.size;
-    process.nextTick(() => callback(null, count));
+  closeIdleConnections() {
+    for (const { socket, isBusy } of this.#connections) if (!isBusy) socket.destroy();
   }
   setTimeout(milliseconds, callback) {
     if (callback) this.on("timeout", callback);
-    return this;
-  }
-  ref() {
-    return this;
-  }
-  unref() {
     return this;
   }
 
@@ -152,25 +132,24 @@ class Server extends EventEmitter {
     if (content.length > 0 && !names.has("content-length")) pairs.push("Content-Length", String(content.length));
     const socket = Object.assign(new EventEmitter(), {
       remoteAddress: "127.0.0.1", remoteFamily: "IPv4", remotePort: CLIENT_PORT, localAddress: "127.0.0.1", localPort: this.address()?.port, encrypted: false,
-      setTimeout() {}, setKeepAlive() {}, setNoDelay() {}, ref() {}, unref() {}, destroy: () => giveUp(),
+      setTimeout() {}, setKeepAlive() {}, setNoDelay() {}, ref() {}, unref() {}, destroy: () => taken.giveUp(),
     });
-    const request = Object.assign(new IncomingMessage(null, pairs, content, { socket }), { method, url: `${pathname}${search}`, req: undefined, statusMessage: null });
+    const taken = this.#take(method, `${pathname}${search}`, pairs, content, socket);
+    this.#answers.add(taken.response);
+    taken.response.once("close", () => {
+      this.#answers.delete(taken.response);
+      this[settle]();
+    });
+    return taken;
+  }
+
+  #take(method, target, pairs, body, socket) {
+    const request = meet(method, target, pairs, socket, body);
     let response;
     const answer = new Promise((resolve, reject) => {
       response = new ServerResponse(request, resolve);
-      this.#answers.add(response);
-      const over = () => {
-        this.#answers.delete(response);
-        this.#closeWhenDone();
-      };
-      response.once("finish", () => {
-        over();
-        process.nextTick(() => response.emit("close"));
-      });
-      response.once("close", () => {
-        over();
-        reject(hangUp());
-      });
+      response.once("finish", () => process.nextTick(() => response.emit("close")));
+      response.once("close", () => reject(hangUp()));
       setImmediate(() => {
         try {
           if (!this.emit("request", request, response)) response.end();
@@ -187,8 +166,16 @@ class Server extends EventEmitter {
       request.destroy();
       response.destroy();
     };
-    return { answer, giveUp };
+    return { answer, giveUp, request, response };
   }
+}
+
+// Asks by a socket, where there is no server of node:http or the protocol is to change.
+function askBySocket(socket, method, url, headers, body) {
+  const { host, pathname, search } = new URL(url);
+  const has = (name) => headers.some((one, i) => i % 2 === 0 && one.toLowerCase() === name);
+  const length = body instanceof Uint8Array && !has("content-length") ? ["Content-Length", String(body.length)] : [];
+  return ask(socket, method, `${pathname}${search}`, [...(has("host") ? [] : ["Host", host]), ...headers, ...length, ...(has("connection") ? [] : ["Connection", "close"])], body);
 }
 
 // Requests to this kernel's own servers go to them. Where one listened and does no more, a request is refused in Node's words;
@@ -196,7 +183,8 @@ class Server extends EventEmitter {
 const outward = kit.request;
 kit.request = (method, url, headers, body) => {
   const server = serverOf(url);
-  if (server !== undefined) return server.take(method, url, headers, body);
+  if (server instanceof Server) return server.take(method, url, headers, body);
+  if (server !== undefined) return askBySocket(net.connect({ port: server.address().port }), method, url, headers, body);
   const { answer, giveUp } = outward(method, url, headers, body);
   const { hostname, port, protocol } = new URL(url);
   const place = Number(port || (protocol === "https:" ? 443 : 80));
@@ -209,4 +197,4 @@ kit.request = (method, url, headers, body) => {
 // As in Node, `new` may be left out.
 const callable = (Class) => new Proxy(Class, { apply: (target, _this, given) => new target(...given) });
 
-module.exports = { Server: callable(Server), ServerResponse, createServer: (...given) => new Server(...given), hangUp, serverOf };
+module.exports = { Server: callable(Server), ServerResponse, askBySocket, createServer: (...given) => new Server(...given), hangUp, serverOf };

@@ -2,7 +2,7 @@
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
 const { EventEmitter } = kit.requireBuiltin("events");
 const { Duplex } = kit.requireBuiltin("stream");
-const { Listening, coded, failed, find, isLocal, placeOf, portOf } = require("deno/ports.js");
+const { Listening, coded, connections, failed, find, isLocal, placeOf, portOf, settle } = require("deno/ports.js");
 const { NETWORK } = require("deno/refusing.js");
 const { BlockList, SocketAddress, isIP, isIPv4, isIPv6 } = require("deno/addresses.js");
 
@@ -11,7 +11,7 @@ const SOCKETS_MAX = 1024;
 const CLIENT_PORT_FIRST = 32768;
 const CLIENT_PORTS = 16384;
 
-let connections = 0;
+let sockets = 0;
 let clients = 0;
 
 const secret = Symbol("secret");
@@ -45,7 +45,7 @@ class Socket extends Duplex {
       one.#remote = its;
       one.#isCounted = true;
     }
-    connections += 2;
+    sockets += 2;
     other.#server = server;
     return other;
   }
@@ -71,7 +71,7 @@ class Socket extends Duplex {
     if (path === undefined && !isLocal(host)) return void this.destroy(kit.unsupported(`net.connect to ${host}`, NETWORK));
     if (path === undefined && host === "localhost") this.emit("lookup", null, address, 4, host);
     const server = find(place);
-    if (server?.[accept] === undefined || connections + 2 > SOCKETS_MAX) {
+    if (server?.[accept] === undefined || sockets + 2 > SOCKETS_MAX) {
       return void this.destroy(failed(path === undefined ? "ECONNREFUSED" : "ENOENT", "connect", path === undefined ? { address, port: place } : { path }));
     }
     const family = address?.includes(":") ? "IPv6" : "IPv4";
@@ -139,7 +139,7 @@ class Socket extends Duplex {
     clearTimeout(this.#timer);
     this.connecting = false;
     const peer = this.#peer;
-    if (this.#isCounted) connections--;
+    if (this.#isCounted) sockets--;
     this.#isCounted = false;
     done(error);
     setImmediate(() => {
@@ -231,7 +231,6 @@ const left = Symbol("left");
 class Server extends EventEmitter {
   #listening = new Listening();
   #sockets = new Set();
-  #isClosing = false;
   maxConnections = undefined;
 
   constructor(...given) {
@@ -257,12 +256,14 @@ class Server extends EventEmitter {
   }
   [left](socket) {
     this.#sockets.delete(socket);
-    this.#closeWhenEmpty();
+    this[settle]();
   }
-  #closeWhenEmpty() {
-    if (!this.#isClosing || this.#sockets.size > 0) return;
-    this.#isClosing = false;
-    process.nextTick(() => this.emit("close"));
+  // Connections that are open.
+  [connections]() {
+    return this.#sockets.size;
+  }
+  [settle]() {
+    this.#listening.settle(this, this[connections]() > 0);
   }
 
   get listening() {
@@ -275,19 +276,12 @@ class Server extends EventEmitter {
     return this.#listening.address();
   }
   close(callback) {
-    const wasOpen = this.listening;
-    if (callback) {
-      if (wasOpen) this.once("close", callback);
-      else process.nextTick(() => callback(coded("ERR_SERVER_NOT_RUNNING", "Server is not running.")));
-    }
-    if (!wasOpen) return this;
-    this.#listening.stop();
-    this.#isClosing = true;
-    this.#closeWhenEmpty();
+    this.#listening.close(this, callback);
+    this[settle]();
     return this;
   }
   getConnections(callback) {
-    const count = this.#sockets.size;
+    const count = this[connections]();
     process.nextTick(() => callback(null, count));
     return this;
   }

@@ -9,6 +9,10 @@ const servers = new Map();
 // Ports that servers had and gave back, besides those that they have.
 const had = new Set();
 
+// What servers say of themselves to this runtime alone: how many connections they have, and that one may have been the last.
+const connections = Symbol("connections");
+const settle = Symbol("settle");
+
 const coded = (code, message, more = {}, Class = Error) => Object.assign(new Class(message), { code, ...more });
 const isLocal = (host) => LOCAL.has(host) || /^127\.\d+\.\d+\.\d+$/.test(host);
 const find = (place) => servers.get(place);
@@ -54,6 +58,7 @@ function failed(code, syscall, { address, port, path } = {}) {
 class Listening {
   #place;
   #host;
+  #isClosing = false;
 
   get isOpen() {
     return this.#place !== undefined;
@@ -88,10 +93,22 @@ class Listening {
     return { address: this.#host, family: this.#host.includes(":") ? "IPv6" : "IPv4", port: this.#place };
   }
 
-  stop() {
+  // Gives the place back. The server has closed when `settle` finds that nothing is under way.
+  close(server, callback) {
+    if (!this.isOpen) {
+      if (callback) process.nextTick(() => callback(coded("ERR_SERVER_NOT_RUNNING", "Server is not running.")));
+      return;
+    }
+    if (callback) server.once("close", callback);
     servers.delete(this.#place);
     this.#place = undefined;
+    this.#isClosing = true;
+  }
+  settle(server, isBusy) {
+    if (!this.#isClosing || isBusy) return;
+    this.#isClosing = false;
+    process.nextTick(() => server.emit("close"));
   }
 }
 
-module.exports = { Listening, coded, failed, find, isLocal, placeOf, portOf, wasServed };
+module.exports = { Listening, coded, connections, failed, find, isLocal, placeOf, portOf, settle, wasServed };
