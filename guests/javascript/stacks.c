@@ -31,12 +31,21 @@ static JSValueConst plain_string(JSValueConst object, JSAtom name) {
     return JS_UNDEFINED;
 }
 
+// As much of a text as a headline takes, so that a long one is not written out for nothing.
+static JSValue head_of(JSContext *c, JSValueConst text) {
+    if (JS_VALUE_GET_TAG(text) != JS_TAG_STRING || JS_VALUE_GET_STRING(text)->len <= HEADLINE_BYTES)
+        return JS_DupValue(c, text);
+    return js_sub_string(c, JS_VALUE_GET_STRING(text), 0, HEADLINE_BYTES);
+}
+
 // Returns false when there was nothing to put.
 static bool put_string(JSContext *c, JSValueConst text, DynBuf *out) {
     if (JS_IsUndefined(text))
         return false;
     size_t length;
-    const char *bytes = JS_ToCStringLen(c, &length, text);
+    JSValue head = head_of(c, text);
+    const char *bytes = JS_ToCStringLen(c, &length, head);
+    JS_FreeValue(c, head);
     if (bytes == NULL)
         return false;
     if (length > HEADLINE_BYTES)
@@ -337,7 +346,7 @@ static JSValue cellar_throw_not_iterable(JSContext *c, JSValueConst value) {
     if (length > 0)
         return JS_ThrowTypeError(c, "%.*s is not iterable", (int)length, expression);
     if (JS_IsUndefined(value) || JS_IsNull(value)) {
-        const char *word = JS_IsNull(value) ? "null" : "undefined";
+        const char *word = JS_IsNull(value) ? "object null" : "undefined";
         return JS_ThrowTypeError(c, "%s is not iterable (cannot read property Symbol(Symbol.iterator))", word);
     }
     const char *kind = JS_IsFunction(c, value) ? "function"
@@ -401,16 +410,20 @@ static void put_way(JSContext *c, JSValueConst from, JSValueConst to, DynBuf *ou
 }
 
 // Puts the name of an object's class, found without running code.
-static void put_class(JSContext *c, JSValueConst object, DynBuf *out) {
+static void put_class_name(JSContext *c, JSValueConst object, DynBuf *out) {
     JSObject *p = JS_VALUE_GET_OBJ(object)->shape->proto;
     JSProperty *property;
     JSShapeProperty *shape = p == NULL || p->class_id == JS_CLASS_PROXY ? NULL : find_own_property(&property, p, JS_ATOM_constructor);
     JSValueConst name = JS_UNDEFINED;
     if (shape != NULL && (shape->flags & JS_PROP_TMASK) == JS_PROP_NORMAL)
         name = plain_string(property->u.value, JS_ATOM_name);
-    dbuf_putstr(out, "object with constructor '");
     if (!put_string(c, name, out))
         dbuf_putstr(out, "Object");
+}
+
+static void put_class(JSContext *c, JSValueConst object, DynBuf *out) {
+    dbuf_putstr(out, "object with constructor '");
+    put_class_name(c, object, out);
     dbuf_putc(out, '\'');
 }
 
@@ -443,4 +456,123 @@ static void cellar_throw_circular(JSContext *c, JSValueConst stack, JSValueConst
     dbuf_putc(&text, '\0');
     JS_ThrowTypeError(c, "%s", dbuf_error(&text) ? "Converting circular structure to JSON" : (char *)text.buf);
     dbuf_free(&text);
+}
+
+// ---- What objects and functions refuse
+
+// Characters of a value or a name that stand in a message.
+#define SHOWN_MAX 100
+
+// Puts a value as V8 writes it in messages, without running code.
+static void put_value(JSContext *c, JSValueConst value, DynBuf *out) {
+    if (JS_IsFunction(c, value)) {
+        dbuf_putstr(out, "function");
+    } else if (JS_GetClassID(value) == JS_CLASS_ARRAY) {
+        dbuf_putstr(out, "[object Array]");
+    } else if (JS_GetClassID(value) == JS_CLASS_MODULE_NS) {
+        dbuf_putstr(out, "[object Module]");
+    } else if (JS_IsObject(value)) {
+        dbuf_putstr(out, "#<");
+        put_class_name(c, value, out);
+        dbuf_putc(out, '>');
+    } else if (JS_IsSymbol(value)) {
+        JSAtom atom = JS_ValueToAtom(c, value);
+        char name[ATOM_GET_STR_BUF_SIZE];
+        dbuf_printf(out, "Symbol(%s)", JS_AtomGetStr(c, name, sizeof name, atom));
+        JS_FreeAtom(c, atom);
+    } else {
+        const char *text = JS_ToCString(c, value), *quote = JS_IsString(value) ? "\"" : "";
+        if (text != NULL)
+            dbuf_printf(out, "%s%.*s%s", quote, SHOWN_MAX, text, quote);
+        JS_FreeCString(c, text);
+    }
+    dbuf_putc(out, '\0');
+}
+
+// The text of what was put, or none when memory was short.
+static const char *shown(DynBuf *text) {
+    return dbuf_error(text) ? "" : (const char *)text->buf;
+}
+
+static JSValue cellar_throw_value(JSContext *c, const char *before, JSValueConst value, const char *after) {
+    DynBuf text;
+    js_dbuf_init(c, &text);
+    put_value(c, value, &text);
+    JS_ThrowTypeError(c, "%s%.*s%s", before, SHOWN_MAX, shown(&text), after);
+    dbuf_free(&text);
+    return JS_EXCEPTION;
+}
+
+static int cellar_refuse(JSContext *c, int flags, cellar_refusal_t refusal, JSValueConst object, JSAtom atom) {
+    if (!(flags & JS_PROP_THROW) && !((flags & JS_PROP_THROW_STRICT) && is_strict_mode(c)))
+        return false;
+    char buffer[ATOM_GET_STR_BUF_SIZE];
+    const char *name = JS_AtomGetStr(c, buffer, sizeof buffer, atom);
+    DynBuf text;
+    js_dbuf_init(c, &text);
+    put_value(c, object, &text);
+    const char *whose = shown(&text);
+    switch (refusal) {
+    case CELLAR_READ_ONLY:
+        JS_ThrowTypeError(c, "Cannot assign to read only property '%.*s' of object '%.*s'", SHOWN_MAX, name, SHOWN_MAX, whose);
+        break;
+    case CELLAR_NO_SETTER:
+        JS_ThrowTypeError(c, "Cannot set property %.*s of %.*s which has only a getter", SHOWN_MAX, name, SHOWN_MAX, whose);
+        break;
+    case CELLAR_NOT_ADDED:
+        JS_ThrowTypeError(c, "Cannot add property %.*s, object is not extensible", SHOWN_MAX, name);
+        break;
+    case CELLAR_NOT_DEFINED:
+        JS_ThrowTypeError(c, "Cannot define property %.*s, object is not extensible", SHOWN_MAX, name);
+        break;
+    case CELLAR_NOT_REDEFINED:
+        JS_ThrowTypeError(c, "Cannot redefine property: %.*s", SHOWN_MAX, name);
+        break;
+    case CELLAR_NOT_DELETED:
+        JS_ThrowTypeError(c, "Cannot delete property '%.*s' of %.*s", SHOWN_MAX, name, SHOWN_MAX, whose);
+        break;
+    }
+    dbuf_free(&text);
+    return -1;
+}
+
+static JSValue cellar_throw_not_constructor(JSContext *c, JSValueConst value) {
+    const char *start, *call, *end;
+    if (find_place(c, &start, &call, &end) && end - call > 4 && memcmp(call, "new ", 4) == 0) {
+        const char *first = call + 4, *last = first;
+        while (last < end && (in_name(*last) || *last == '.'))
+            last++;
+        if (last > first && last - first <= CALLEE_BYTES)
+            return JS_ThrowTypeError(c, "%.*s is not a constructor", (int)(last - first), first);
+        return JS_ThrowTypeError(c, "(intermediate value) is not a constructor");
+    }
+    return cellar_throw_value(c, "", value, " is not a constructor");
+}
+
+static JSValue cellar_throw_called_without_new(JSContext *c, JSValueConst function) {
+    const char *name = get_func_name(c, function);
+    const char *shown_name = name == NULL ? "" : name;
+    if (strcmp(shown_name, "Promise") == 0)
+        JS_ThrowTypeError(c, "Promise constructor cannot be invoked without 'new'");
+    else
+        JS_ThrowTypeError(c, "Constructor %.*s requires 'new'", SHOWN_MAX, shown_name);
+    JS_FreeCString(c, name);
+    return JS_EXCEPTION;
+}
+
+static void cellar_throw_not_in(JSContext *c, JSValueConst name, JSValueConst value) {
+    DynBuf texts[2];
+    JSValueConst values[2] = {name, value};
+    for (int i = 0; i < 2; i++) {
+        js_dbuf_init(c, &texts[i]);
+        if (JS_IsString(values[i])) {
+            put_string(c, values[i], &texts[i]);
+            dbuf_putc(&texts[i], '\0');
+        } else {
+            put_value(c, values[i], &texts[i]);
+        }
+    }
+    JS_ThrowTypeError(c, "Cannot use 'in' operator to search for '%.*s' in %.*s", SHOWN_MAX, shown(&texts[0]), SHOWN_MAX, shown(&texts[1]));
+    for (int i = 0; i < 2; i++)
+        dbuf_free(&texts[i]);
 }

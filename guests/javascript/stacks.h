@@ -1,3 +1,4 @@
+#pragma once
 // What a stack says beyond the functions that are being called. Included into quickjs.c, by a patch,
 // before what makes stacks; stacks.c has the definitions. None of these runs code of the user's.
 
@@ -33,3 +34,31 @@ static no_inline void cellar_note_abandoned(JSRuntime *rt, JSAsyncFunctionData *
 
 // Forgets where the last exception came from, so that the next one tells where it does.
 static void cellar_forget_place(JSContext *ctx);
+
+// What an object did not let a program do with a property.
+typedef enum {
+    CELLAR_READ_ONLY,
+    CELLAR_NO_SETTER,
+    CELLAR_NOT_ADDED,
+    CELLAR_NOT_DEFINED,
+    CELLAR_NOT_REDEFINED,
+    CELLAR_NOT_DELETED,
+} cellar_refusal_t;
+
+// Throws that, where `flags` or the code that runs are strict, and returns -1; else returns false.
+static no_inline int cellar_refuse(JSContext *ctx, int flags, cellar_refusal_t refusal, JSValueConst object, JSAtom name);
+
+// Throws a TypeError about a value, which stands between two texts.
+static no_inline JSValue cellar_throw_value(JSContext *ctx, const char *before, JSValueConst value, const char *after);
+
+// Throws that a value makes no objects, and names the expression that gave it when the source has it.
+static no_inline JSValue cellar_throw_not_constructor(JSContext *ctx, JSValueConst value);
+
+// Throws that one of the built-in constructors was called without `new`.
+static no_inline JSValue cellar_throw_called_without_new(JSContext *ctx, JSValueConst function);
+
+// Throws that a name cannot be looked for in what is no object.
+static no_inline void cellar_throw_not_in(JSContext *ctx, JSValueConst name, JSValueConst value);
+
+// Lets go of what weak references kept for the job that has ended.
+void cellar_clear_kept_objects(JSRuntime *rt);

@@ -46,6 +46,25 @@ static void cellar_throw_class_called(JSContext *ctx, JSValueConst function) {
     JS_ThrowTypeError(ctx, "called without new");
 }
 
+static int cellar_refuse(JSContext *ctx, int flags, cellar_refusal_t refusal, JSValueConst object, JSAtom name) {
+    return false;
+}
+
+static JSValue cellar_throw_value(JSContext *ctx, const char *before, JSValueConst value, const char *after) {
+    return JS_EXCEPTION;
+}
+
+static JSValue cellar_throw_not_constructor(JSContext *ctx, JSValueConst value) {
+    return JS_EXCEPTION;
+}
+
+static JSValue cellar_throw_called_without_new(JSContext *ctx, JSValueConst function) {
+    return JS_EXCEPTION;
+}
+
+static void cellar_throw_not_in(JSContext *ctx, JSValueConst name, JSValueConst value) {
+}
+
 static void cellar_throw_circular(JSContext *ctx, JSValueConst stack, JSValueConst value) {
     JS_ThrowTypeError(ctx, "circular");
 }
