@@ -36,6 +36,7 @@ bool run_job(bool (*is_dropped)(uint32_t cell), JSValue *result) {
     static bool in_jobs; // a tick that a job asks for waits until there is no job
     if (!has_jobs()) {
         in_jobs = false;
+        cellar_clear_kept_objects(runtime);
         return false;
     }
     in_jobs = in_jobs ? !list_empty(&runtime->job_list) : list_empty(&ticks);

@@ -146,7 +146,7 @@
   function messageOf(error) {
     const message = peek(error, "message");
     try {
-      return message === undefined ? "" : cut(kit.explainExport(String(message)));
+      return message === undefined ? "" : kit.explainExport(cut(String(message)));
     } catch {
       return describe(message);
     }
