@@ -46,6 +46,13 @@ const EDITS: &[(&str, &str, &str)] = &[
     ("inspect", "getProxyDetails:y.getProxyDetails", "getProxyDetails:kit.proxyDetails"),
     ("inspect", "previewEntries:t3=>[[],!1]", "previewEntries:kit.previewEntries"),
     ("inspect", "getOwnNonIndexProperties:function(t3,e3=2)", "getOwnNonIndexProperties:kit.namedKeys,unused(t3,e3)"),
+    ("inspect", "match(/^(async\\s+)?function *\\*/)", "match(/^(async\\s+)?(function)? *\\*/)"),
+    // As Node 22 has it: symbols in brackets, proxies as what they stand for, patterns in one colour.
+    ("inspect", "s2=t3.stylize(e4,\"symbol\")}", "s2=`[${t3.stylize(e4,\"symbol\")}]`}"),
+    ("inspect", "i2.enumerable===!1&&(s2=", "i2.enumerable===!1&&typeof r2!=\"symbol\"&&(s2="),
+    ("inspect", "c2=je(e3=c2,!1),s2+=1}while", "c2=je(e3=c2,!1)}while"),
+    ("inspect", "regexp:function t3(e3){", "regexp:function t3(e3){return`\\x1b[31m${e3}\\x1b[39m`;"),
+    ("inspect", "<Inspection threw (${nr(t3,i3,n2)})>", "<Inspection threw (${i3.message})>"),
 ];
 
 /// Libraries whose classes must keep their names, which the bundler may change: programs see them.
