@@ -112,17 +112,6 @@
 
   const STDOUT = 0;
   const STDERR = 1;
-  let indent = "";
-  const counts = new Map();
-  const clocks = new Map();
-
-  function line(to, values) {
-    let text = kit.format(values);
-    if (indent !== "") text = indent + text.replaceAll("\n", "\n" + indent);
-    host.write(to, text + "\n");
-  }
-  const out = (...values) => line(STDOUT, values);
-  const err = (...values) => line(STDERR, values);
 
   // Rows of text under a head, in a frame.
   function frame(grid) {
@@ -135,13 +124,14 @@
   const isRow = (value) => typeof value === "object" && value !== null;
   const shown = (value) => kit.inspect(value, { maxArrayLength: 3, depth: isRow(value) && !Array.isArray(value) && Object.keys(value).length > 2 ? -1 : 0 });
 
+  // What `console.table` shows of a value.
   function table(data, columns) {
-    if (!isRow(data)) return out(data);
+    if (!isRow(data)) return data;
     if (data instanceof Map) {
-      return out(frame([["(iteration index)", "Key", "Values"], ...[...data].map(([key, value], i) => [String(i), shown(key), shown(value)])]));
+      return frame([["(iteration index)", "Key", "Values"], ...[...data].map(([key, value], i) => [String(i), shown(key), shown(value)])]);
     }
     if (data instanceof Set) {
-      return out(frame([["(iteration index)", "Values"], ...[...data].map((value, i) => [String(i), shown(value)])]));
+      return frame([["(iteration index)", "Values"], ...[...data].map((value, i) => [String(i), shown(value)])]);
     }
     const rows = Object.entries(data);
     const names = (rows.length > 0 ? columns : []) ?? [...new Set(rows.flatMap(([, row]) => (isRow(row) ? Object.keys(row) : [])))];
@@ -149,56 +139,74 @@
     const cell = (row, name) => (isRow(row) && Object.hasOwn(row, name) ? shown(row[name]) : "");
     const head = ["(index)", ...names, ...(plain ? ["Values"] : [])];
     const last = (row) => (plain ? [isRow(row) ? "" : shown(row)] : []);
-    return out(frame([head, ...rows.map(([key, row]) => [key, ...names.map((name) => cell(row, name)), ...last(row)])]));
+    return frame([head, ...rows.map(([key, row]) => [key, ...names.map((name) => cell(row, name)), ...last(row)])]);
   }
 
-  function group(...values) {
-    if (values.length > 0) line(STDOUT, values);
-    indent += "  ";
-  }
+  // A console. `put` takes lines of one of the two streams; `options` are those of util.inspect, if any.
+  kit.consoleOf = (put, options) => {
+    let indent = "";
+    const counts = new Map();
+    const clocks = new Map();
+    const format = options === undefined ? kit.format : (values) => kit.library("inspect").formatWithOptions(options, ...values);
 
-  const elapsed = (label) => {
-    const start = clocks.get(label);
-    if (start === undefined) return err(`no timer '${label}'`);
-    return `${label}: ${(host.now() - start).toFixed(3)}ms`;
+    function line(to, values) {
+      let text = format(values);
+      if (indent !== "") text = indent + text.replaceAll("\n", "\n" + indent);
+      put(to, text + "\n");
+    }
+    const out = (...values) => line(STDOUT, values);
+    const err = (...values) => line(STDERR, values);
+
+    function group(...values) {
+      if (values.length > 0) out(...values);
+      indent += "  ";
+    }
+
+    const elapsed = (label) => {
+      const start = clocks.get(label);
+      if (start === undefined) return err(`no timer '${label}'`);
+      return `${label}: ${(host.now() - start).toFixed(3)}ms`;
+    };
+
+    return {
+      log: (...values) => line(STDOUT, values),
+      info: (...values) => line(STDOUT, values),
+      debug: (...values) => line(STDOUT, values),
+      warn: (...values) => line(STDERR, values),
+      error: (...values) => line(STDERR, values),
+      dir: (value, given) => out(kit.inspect(value, { ...options, ...given })),
+      dirxml: (...values) => line(STDOUT, values),
+      table: (data, columns) => out(table(data, columns)),
+      trace: (...values) => {
+        const here = new Error(kit.format(values));
+        here.name = "Trace";
+        err(kit.errorText(here));
+      },
+      assert: (condition, ...values) => {
+        if (!condition) err(...(typeof values[0] === "string" ? [`Assertion failed: ${values.shift()}`] : ["Assertion failed"]), ...values);
+      },
+      count: (label = "default") => {
+        counts.set(label, (counts.get(label) ?? 0) + 1);
+        out(`${label}: ${counts.get(label)}`);
+      },
+      countReset: (label = "default") => void counts.delete(label),
+      group,
+      groupCollapsed: (...values) => group(...values),
+      groupEnd: () => {
+        indent = indent.slice(2);
+      },
+      time: (label = "default") => void clocks.set(label, host.now()),
+      timeLog: (label = "default", ...values) => out(elapsed(label), ...values),
+      timeEnd: (label = "default") => {
+        out(elapsed(label));
+        clocks.delete(label);
+      },
+      clear: () => host.clear(false),
+    };
   };
 
-  const console = {
-    log: (...values) => line(STDOUT, values),
-    info: (...values) => line(STDOUT, values),
-    debug: (...values) => line(STDOUT, values),
-    warn: (...values) => line(STDERR, values),
-    error: (...values) => line(STDERR, values),
-    dir: (value, options) => out(kit.inspect(value, options)),
-    dirxml: (...values) => line(STDOUT, values),
-    table,
-    trace: (...values) => {
-      const here = new Error(kit.format(values));
-      here.name = "Trace";
-      err(kit.errorText(here));
-    },
-    assert: (condition, ...values) => {
-      if (!condition) err(...(typeof values[0] === "string" ? [`Assertion failed: ${values.shift()}`] : ["Assertion failed"]), ...values);
-    },
-    count: (label = "default") => {
-      counts.set(label, (counts.get(label) ?? 0) + 1);
-      out(`${label}: ${counts.get(label)}`);
-    },
-    countReset: (label = "default") => void counts.delete(label),
-    group,
-    groupCollapsed: (...values) => group(...values),
-    groupEnd: () => {
-      indent = indent.slice(2);
-    },
-    time: (label = "default") => void clocks.set(label, host.now()),
-    timeLog: (label = "default", ...values) => out(elapsed(label), ...values),
-    timeEnd: (label = "default") => {
-      out(elapsed(label));
-      clocks.delete(label);
-    },
-    clear: () => host.clear(false),
-  };
+  const console = kit.consoleOf((to, text) => host.write(to, text));
   Object.defineProperty(console, Symbol.toStringTag, { value: "console", configurable: true });
   define(globalThis, "console", console);
-  define(globalThis, "print", out);
+  define(globalThis, "print", (...values) => console.log(...values));
 })
