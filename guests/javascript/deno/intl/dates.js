@@ -1,5 +1,5 @@
 // Intl.DateTimeFormat.
-const { LOCALE, canonicalLocales, choice, count, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, count, join, languageOf, notationsOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const { nameOf, offsetAt, zoneOf } = require("deno/intl/zones.js");
 
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
@@ -100,7 +100,10 @@ function numericDate(at, { month, dayPart, yearParts }, order) {
   return (order === "ymd" ? [yearParts, months, days] : [days, months, yearParts]).filter(Boolean);
 }
 
-function timeParts(at, fields, cycle) {
+// The words for the halves of a day, where English does not write them as in America.
+const HALVES = { "en-AU": ["am", "pm"], "en-CA": ["a.m.", "p.m."], "en-GB": ["am", "pm"], "en-IE": ["am", "pm"], "en-IN": ["am", "pm"], "en-NZ": ["am", "pm"], "en-ZA": ["am", "pm"] };
+
+function timeParts(at, fields, cycle, halves = ["AM", "PM"]) {
   const { hour, minute, second, fractionalSecondDigits: digits, dayPeriod } = fields;
   const is12 = cycle === "h12" || cycle === "h11";
   const groups = [];
@@ -114,7 +117,7 @@ function timeParts(at, fields, cycle) {
   if (second !== undefined) groups.push([{ type: "second", value: minute !== undefined ? pad(at.second) : String(at.second) }, ...(fraction.length > 0 ? [literal("."), ...fraction] : [])]);
   else if (fraction.length > 0) groups.push(fraction);
   const parts = spaced(groups, ":");
-  if (hour !== undefined && is12) parts.push(literal(" "), { type: "dayPeriod", value: dayPeriod !== undefined ? periodOf(at.hour) : at.hour < 12 ? "AM" : "PM" });
+  if (hour !== undefined && is12) parts.push(literal(" "), { type: "dayPeriod", value: dayPeriod !== undefined ? periodOf(at.hour) : halves[at.hour < 12 ? 0 : 1] });
   else if (dayPeriod !== undefined && hour === undefined) parts.push({ type: "dayPeriod", value: periodOf(at.hour) });
   return parts;
 }
@@ -145,15 +148,17 @@ function formsOf(language, fields, { dateStyle, timeStyle }, options) {
   if (language?.dates === undefined) return undefined;
   const { era, dayPeriod, fractionalSecondDigits, timeZoneName, hour, minute } = fields;
   if ([era, dayPeriod, fractionalSecondDigits, timeZoneName].some((field) => field !== undefined)) return undefined;
-  const isClock12 = options.hour12 === true || ["h11", "h12", "h24"].includes(options.hourCycle);
   const hasClock = minute !== undefined || hour !== undefined;
-  if (hasClock && (isClock12 || !language.time || hour === undefined || minute === undefined)) return undefined;
+  const isClock12 = options.hour12 ?? (options.hourCycle === undefined ? !language.time : options.hourCycle === "h12");
+  const halves = hasClock && isClock12 ? notationsOf(language.tag)?.clock : undefined;
+  if (["h11", "h24"].includes(options.hourCycle) && options.hour12 === undefined) return undefined;
+  if (hasClock && ((isClock12 ? halves === undefined : !language.time) || hour === undefined || minute === undefined)) return undefined;
   const named = ["weekday", "year", "month", "day"].filter((name) => fields[name] !== undefined);
   const key = dateStyle ?? named.map((name) => name[0] + LETTERS[fields[name]]).join(" ");
   const pattern = language.dates[key];
   if (named.length > 0 && pattern === undefined) return undefined;
   const place = dateStyle !== undefined && timeStyle !== undefined ? 1 + STYLES.indexOf(dateStyle) : fields.month === "long" ? 5 : fields.month === "short" ? 6 : 0;
-  return { language, pattern, joint: language.joints?.[place] ?? ", " };
+  return { language, pattern, halves, joint: language.joints?.[place] ?? (language.tag.startsWith("ko") ? " " : ", ") };
 }
 
 // A date by the pattern of a language.
@@ -171,11 +176,19 @@ function patterned(at, { language, pattern }) {
   });
 }
 
-// A clock of 24 hours as a language writes it.
-function clocked(at, { hour, minute, second }, [sample, mark]) {
-  const hours = { type: "hour", value: hour === "2-digit" || sample.length === 2 ? pad(at.hour) : String(at.hour) };
+// A clock as a language writes it: of 24 hours, or of 12 with a word for the half of the day.
+function clocked(at, { hour, minute, second }, { time, tag }, halves) {
+  const [sample, mark] = time || ["9", ":"];
+  const value = halves === undefined ? at.hour : at.hour % 12 || 12;
+  const isPadded = hour === "2-digit" || (halves === undefined && sample.length === 2);
+  const hours = { type: "hour", value: isPadded ? pad(value) : String(value) };
   const groups = [[hours], ...(minute === undefined ? [] : [[{ type: "minute", value: pad(at.minute) }]]), ...(second === undefined ? [] : [[{ type: "second", value: pad(at.second) }]])];
-  return spaced(groups, mark);
+  const parts = spaced(groups, mark);
+  if (halves === undefined) return parts;
+  const [morning, afternoon, isFirst, gap] = halves;
+  const half = { type: "dayPeriod", value: at.hour < 12 ? morning : afternoon };
+  const between = gap === "" ? [] : [literal(gap)];
+  return isFirst ? [half, ...between, ...parts] : [...parts, ...between, half];
 }
 
 class DateTimeFormat {
@@ -184,6 +197,7 @@ class DateTimeFormat {
   #settings;
   #zone;
   #cycle;
+  #asked;
   #order;
   #format;
 
@@ -192,13 +206,14 @@ class DateTimeFormat {
     const [asked] = canonicalLocales(locales);
     const options = optionsOf(given, "DateTimeFormat");
     const { fields, dateStyle, timeStyle } = readOptions(options, needed, defaults);
+    this.#asked = asked;
     this.#zone = zoneOf(String(options.timeZone ?? "UTC"));
     this.#fields = fields;
     this.#order = ORDERS[asked] ?? "mdy";
     const isEnglish = asked === undefined || asked.startsWith("en");
     this.#forms = isEnglish ? undefined : formsOf(languageOf(locales), fields, { dateStyle, timeStyle }, options);
     const isClock24 = this.#order !== "mdy" && options.hour12 === undefined && options.hourCycle === undefined && asked !== "en-CA" && !/^en-(AU|NZ|IN)$/.test(asked);
-    this.#cycle = fields.hour === undefined ? undefined : isClock24 || this.#forms !== undefined ? "h23" : cycleOf(options);
+    this.#cycle = fields.hour === undefined ? undefined : this.#forms !== undefined ? (this.#forms.halves === undefined ? "h23" : "h12") : isClock24 ? "h23" : cycleOf(options);
     const hours = this.#cycle === undefined ? {} : { hourCycle: this.#cycle, hour12: this.#cycle === "h12" || this.#cycle === "h11" };
     const shown = dateStyle === undefined && timeStyle === undefined ? shownFields(fields) : { ...(dateStyle && { dateStyle }), ...(timeStyle && { timeStyle }) };
     this.#settings = { locale: this.#order === "mdy" && this.#forms === undefined ? LOCALE : asked, calendar: "gregory", numberingSystem: "latn", timeZone: this.#zone.name, ...hours, ...shown };
@@ -222,19 +237,19 @@ class DateTimeFormat {
     const at = fieldsAt(time, this.#zone);
     const fields = this.#fields;
     if (this.#forms !== undefined) {
-      const { pattern, language, joint } = this.#forms;
-      const [day, hours] = [pattern === undefined ? [] : patterned(at, this.#forms), fields.hour === undefined ? [] : clocked(at, fields, language.time)];
+      const { pattern, language, joint, halves } = this.#forms;
+      const [day, hours] = [pattern === undefined ? [] : patterned(at, this.#forms), fields.hour === undefined ? [] : clocked(at, fields, language, halves)];
       return day.length === 0 || hours.length === 0 ? [...day, ...hours] : [...day, literal(joint), ...hours];
     }
     const date = dateParts(at, fields, this.#order);
-    const clock = timeParts(at, fields, this.#cycle);
+    const clock = timeParts(at, fields, this.#cycle, HALVES[this.#asked]);
     if (fields.timeZoneName !== undefined) {
       const name = { type: "timeZoneName", value: nameOf(this.#zone, time, fields.timeZoneName) };
       clock.push(...(clock.length > 0 ? [literal(" ")] : []), name);
     }
     if (date.length === 0 || clock.length === 0) return [...date, ...clock];
     const isAt = this.#fields.month === "long" && (this.#settings.dateStyle !== undefined || fields.hour !== undefined);
-    const isBare = date.length === 1 && date[0].type === "weekday";
+    const isBare = date.length === 1 && date[0].type === "weekday" && fields.timeZoneName === undefined;
     return [...date, literal(isBare ? " " : isAt ? " at " : this.#order === "ymd" && !this.#settings.locale.startsWith("en") ? " " : ", "), ...clock];
   }
 

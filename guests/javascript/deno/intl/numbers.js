@@ -1,11 +1,12 @@
 // Intl.NumberFormat and Intl.PluralRules.
-const { LOCALE, canonicalLocales, choice, count, isKnown, join, languageOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
+const { LOCALE, canonicalLocales, choice, count, isKnown, join, languageOf, notationsOf, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const { rulesOf } = require("deno/intl/plurals.js");
 const decimal = require("deno/intl/decimal.js");
 const { CURRENCY_DIGITS, CURRENCY_NAMES, NARROW_SYMBOLS, SYMBOLS, unitParts, isUnit } = require("deno/intl/units.js");
 
 const ROUNDING = ["ceil", "floor", "expand", "trunc", "halfCeil", "halfFloor", "halfExpand", "halfTrunc", "halfEven"];
-const COMPACT = [["", ""], ["K", " thousand"], ["M", " million"], ["B", " billion"], ["T", " trillion"]];
+// Short numbers in English, as libraries/notations.js has them in other languages.
+const COMPACT = { short: [[3, 3, "#K"], [6, 6, "#M"], [9, 9, "#B"], [12, 12, "#T"]], long: [[3, 3, "# thousand"], [6, 6, "# million"], [9, 9, "# billion"], [12, 12, "# trillion"]] };
 const NBSP = "\u00a0";
 
 // What says how many digits there are: fraction digits, significant ones, or both with the one that yields.
@@ -108,8 +109,8 @@ class NumberFormat {
     if (notation === "compact") settings.compactDisplay = compactDisplay;
     settings.signDisplay = choice(options, "signDisplay", ["auto", "never", "always", "exceptZero", "negative"], "auto");
     Object.assign(settings, rounding);
-    // Words for powers, units and currencies are English, and so is all beside them.
-    const hasWords = notation === "compact" || style === "unit" || settings.currencyDisplay === "name" || settings.currencySign === "accounting";
+    // Words for units and currencies are English, and so is all beside them.
+    const hasWords = style === "unit" || settings.currencyDisplay === "name" || settings.currencySign === "accounting";
     const language = hasWords ? undefined : languageOf(locales);
     if (language !== undefined) {
       this.#language = language;
@@ -162,26 +163,35 @@ class NumberFormat {
       const { parts, value } = digitParts(number, this.#settings, useGrouping, this.#forms());
       return { sign: value.digits === "" ? 0 : number.sign, parts };
     }
+    const isCompact = notation === "compact";
     const step = notation === "scientific" ? 1 : 3;
-    const powerOf = (one) => (one.digits === "" ? 0 : Math.floor((one.point - 1) / step) * step);
-    const limit = (power) => (notation === "compact" ? Math.max(0, Math.min(power, 12)) : power);
-    let power = limit(powerOf(number));
+    const rows = isCompact ? (notationsOf(this.#language.tag) ?? COMPACT)[compactDisplay] : [];
+    const rowOf = (one) => (one.digits === "" ? undefined : rows.findLast(([least]) => least < one.point));
+    const powerOf = (one) => (one.digits === "" ? 0 : isCompact ? rowOf(one)?.[1] ?? 0 : Math.floor((one.point - 1) / step) * step);
+    let power = powerOf(number);
     const shown = decimal.scaled(number, -power);
     // Rounding may lead to the next power.
     const up = decimal.scaled(rounded(shown, this.#settings).value, power);
-    if (limit(powerOf(up)) > power) power = limit(powerOf(up));
+    if (powerOf(up) > power) power = powerOf(up);
     const { parts, value } = digitParts(decimal.scaled(number, -power), this.#settings, useGrouping, this.#forms());
     const sign = value.digits === "" ? 0 : number.sign;
-    if (notation === "compact") {
-      const word = COMPACT[power / 3][compactDisplay === "short" ? 0 : 1];
-      if (word.startsWith(" ")) parts.push({ type: "literal", value: " " });
-      if (word !== "") parts.push({ type: "compact", value: word.trim() });
-      return { sign, parts };
-    }
+    if (isCompact) return { sign, parts: this.#worded(parts, rows.findLast((row) => row[1] === power)?.[2] ?? "#") };
     parts.push({ type: "exponentSeparator", value: "E" });
     if (power < 0) parts.push({ type: "exponentMinusSign", value: "-" });
     parts.push({ type: "exponentInteger", value: String(Math.abs(power)) });
     return { sign, parts };
+  }
+
+  // A short number with the word for what was left out, in the form that goes with it.
+  #worded(parts, pattern) {
+    const forms = pattern.split("|");
+    const text = join(parts.filter(({ type }) => type !== "group").map((part) => (part.type === "decimal" ? { value: "." } : part)));
+    const rules = rulesOf(this.#language.tag);
+    let form = forms.length === 1 ? pattern : forms[rules.forms.indexOf(rules.select(text))];
+    // One that stands for the number itself is for one alone.
+    if (!form.includes("#") && text !== "1") form = forms.at(-1);
+    return form.split(/(#|[ \u00a0\u202f])/).filter((piece) => piece !== "").flatMap((piece) =>
+      piece === "#" ? parts : [{ type: /^\s$/.test(piece) ? "literal" : "compact", value: piece }]);
   }
 
   // How the language writes numbers; those of money may have marks of their own.

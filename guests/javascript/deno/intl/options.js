@@ -23,6 +23,13 @@ function languageOf(locales) {
 // What a library has of the language of a tag, such as phrases.
 const ofLanguage = (library, tag) => (tag === undefined ? undefined : kit.library(library)[tag.startsWith("no") ? "nb" : tag.split("-")[0]]);
 
+// Its short numbers and clocks of 12 hours.
+function notationsOf(tag) {
+  if (tag === undefined) return undefined;
+  const notations = kit.library("notations");
+  return notations[tag] ?? notations[tag.startsWith("no") ? "nb" : tag.split("-")[0]];
+}
+
 // Tags as they should be written: `EN-us` is `en-US`.
 function canonicalLocales(locales) {
   if (locales === undefined) return [];
@@ -69,4 +76,4 @@ function optionsOf(given, service) {
 
 const join = (parts) => parts.map((part) => part.value).join("");
 
-module.exports = { LOCALE, canonicalLocales, choice, count, join, isKnown, languageOf, ofLanguage, optionsOf, supportedLocalesOf };
+module.exports = { LOCALE, canonicalLocales, choice, count, join, isKnown, languageOf, notationsOf, ofLanguage, optionsOf, supportedLocalesOf };

@@ -18,8 +18,11 @@ function phrasesOf(locales) {
 class ListFormat {
   #settings;
   #phrases;
+  #isAmerican; // which has a comma before the last of several
   constructor(locales, given) {
     const options = optionsOf(given, "ListFormat");
+    const [tag = LOCALE] = canonicalLocales(locales);
+    this.#isAmerican = !/^en-(?!US\b)/.test(tag);
     const isLong = (options.style ?? "long") === "long" && options.type !== "unit";
     this.#phrases = isLong ? phrasesOf(locales) : undefined;
     this.#settings = { locale: this.#phrases?.tag ?? LOCALE, type: choice(options, "type", ["conjunction", "disjunction", "unit"], "conjunction"), style: choice(options, "style", ["long", "short", "narrow"], "long") };
@@ -37,7 +40,8 @@ class ListFormat {
     }
     const comma = type === "unit" && style === "narrow" ? " " : ", ";
     const word = { conjunction: { long: "and ", short: "& ", narrow: "" }[style], disjunction: "or ", unit: "" }[type];
-    const last = items.length === 2 ? (word === "" ? comma : ` ${word}`) : `${comma}${word}`;
+    const isBare = items.length === 2 || !this.#isAmerican;
+    const last = isBare ? (word === "" ? comma : ` ${word}`) : `${comma}${word}`;
     return items.flatMap((value, i) => [...(i === 0 ? [] : [{ type: "literal", value: i === items.length - 1 ? last : comma }]), { type: "element", value }]);
   }
   format(list) {
