@@ -165,6 +165,13 @@ const twoPaths = (name, syscall) => (from, to) => {
   const [a, b] = [pathOf(from), pathOf(to)];
   check(files[name](a, b), syscall, a, b);
 };
+// A link holds no absolute path: one that is given as such is written as the way from the link's folder.
+const symlinkSync = (target, place) => {
+  const [to, at] = [pathOf(target), pathOf(place)];
+  const path = kit.requireBuiltin("path");
+  const way = to.startsWith("/") ? path.relative(path.dirname(path.resolve(at)), to) || "." : to;
+  check(files.symlink(way, at), "symlink", to, at);
+};
 const rmdirOne = onePath("removeFolder", "rmdir");
 const unlinkSync = onePath("removeFile", "unlink");
 const rmdirSync = (folder, options) => (options?.recursive ? rmSync(folder, { recursive: true, force: true }) : rmdirOne(folder));
@@ -309,7 +316,7 @@ const sync = {
   fstatSync, fsyncSync, ftruncateSync, linkSync: twoPaths("link", "link"), lchmodSync, lchownSync: nothing, lstatSync,
   lutimesSync: timesSetter(false, "lutime"), mkdirSync, mkdtempSync, openSync, opendirSync: (folder) => new Dir(folder), readFileSync,
   readSync, readvSync: vectored(readSync), readdirSync, readlinkSync, realpathSync, renameSync: twoPaths("rename", "rename"), rmSync, rmdirSync, statSync,
-  symlinkSync: twoPaths("symlink", "symlink"), truncateSync, unlinkSync, utimesSync: timesSetter(true, "utime"), writeFileSync, writeSync,
+  symlinkSync, truncateSync, unlinkSync, utimesSync: timesSetter(true, "utime"), writeFileSync, writeSync,
   writevSync: vectored(writeSync),
 };
 

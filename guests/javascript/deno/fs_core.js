@@ -168,7 +168,7 @@ class Entry {
 
 class Stats extends Entry {
   isFIFO() {
-    return (this.mode & constants.S_IFMT) === constants.S_IFIFO;
+    return (Number(this.mode) & constants.S_IFMT) === constants.S_IFIFO;
   }
   constructor([kept, size, dev, ino, nlink, atimeMs, mtimeMs, ctimeMs]) {
     super();
@@ -183,28 +183,40 @@ class Stats extends Entry {
     }
   }
   isFile() {
-    return (this.mode & constants.S_IFMT) === constants.S_IFREG;
+    return (Number(this.mode) & constants.S_IFMT) === constants.S_IFREG;
   }
   isDirectory() {
-    return (this.mode & constants.S_IFMT) === constants.S_IFDIR;
+    return (Number(this.mode) & constants.S_IFMT) === constants.S_IFDIR;
   }
   isSymbolicLink() {
-    return (this.mode & constants.S_IFMT) === constants.S_IFLNK;
+    return (Number(this.mode) & constants.S_IFMT) === constants.S_IFLNK;
   }
 }
 
-const status = (path, follows, syscall) => {
+// The same with BigInts, and times in nanoseconds besides.
+class BigIntStats extends Stats {
+  constructor(values) {
+    super(values);
+    for (const key of Object.keys(this)) {
+      const value = this[key];
+      if (key.endsWith("Ms")) this[`${key.slice(0, -2)}Ns`] = BigInt(Math.round(value * 1e3)) * 1000n;
+      if (typeof value === "number") this[key] = BigInt(Math.floor(value));
+    }
+  }
+}
+
+const status = (path, follows, syscall, Class = Stats) => {
   const text = pathOf(path);
-  if (Object.hasOwn(STANDARD, text)) return new Stats(STANDARD_STATUS);
+  if (Object.hasOwn(STANDARD, text)) return new Class(STANDARD_STATUS);
   const found = text === "" ? -44 : files.status(text, follows);
-  return found === -44 ? undefined : new Stats(check(found, syscall, text));
+  return found === -44 ? undefined : new Class(check(found, syscall, text));
 };
 
 const missing = (path, syscall) => failure("ENOENT", syscall, pathOf(path));
 
 function stat(syscall, follows) {
   return (path, options) => {
-    const found = status(path, follows, syscall);
+    const found = status(path, follows, syscall, options?.bigint ? BigIntStats : Stats);
     if (found !== undefined) return found;
     if (options?.throwIfNoEntry === false) return undefined;
     throw missing(path, syscall);

@@ -3,6 +3,7 @@ const { Dir, Dirent, Stats, codes, constants, existsSync, sync } = require("deno
 const { Buffer } = require("deno/deno_node/internal/buffer.js");
 const { promisify } = require("deno/deno_node/internal/util.js");
 const { Readable, Writable } = kit.requireBuiltin("stream");
+const watching = require("deno/watching.js");
 
 const nameOf = (syncName) => syncName.slice(0, -"Sync".length);
 
@@ -57,10 +58,10 @@ class FileHandle {
   async read(buffer, ...rest) {
     const target = ArrayBuffer.isView(buffer) ? buffer : (buffer?.buffer ?? Buffer.alloc(16384));
     const options = ArrayBuffer.isView(buffer) ? rest : [buffer ?? {}];
-    return { bytesRead: sync.readSync(this.#fd, target, ...options), buffer: target };
+    return { __proto__: null, bytesRead: sync.readSync(this.#fd, target, ...options), buffer: target };
   }
   async write(data, ...rest) {
-    return { bytesWritten: sync.writeSync(this.#fd, data, ...rest), buffer: data };
+    return { __proto__: null, bytesWritten: sync.writeSync(this.#fd, data, ...rest), buffer: data };
   }
   async *readLines() {
     yield* String(sync.readFileSync(this.#fd, "utf8")).replace(/\r?\n$/, "").split(/\r?\n/);
@@ -104,6 +105,8 @@ for (const name of ["appendFile", "readFile"]) {
 }
 promises.open = async (...values) => new FileHandle(sync.openSync(...values));
 for (const name of ["close", "exists", "fdatasync", "fstat", "fchmod", "fchown", "fsync", "ftruncate", "read", "readv", "write", "writev"]) delete promises[name];
+
+promises.watch = watching.watch;
 
 // ---- Streams
 
@@ -202,17 +205,11 @@ function close(stream, error, done) {
   }
 }
 
-const refuse = (name) => () => {
-  throw kit.unsupported(`fs.${name}`, "nothing tells of changes: look at fs.statSync(path).mtimeMs when you need to know");
-};
-
 module.exports = {
   ...sync, ...callbacks, Dir, Dirent, ReadStream, Stats, WriteStream, constants, existsSync, promises,
   F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1,
   createReadStream: (file, options) => new ReadStream(file, options),
   createWriteStream: (file, options) => new WriteStream(file, options),
-  watch: refuse("watch"),
-  watchFile: refuse("watchFile"),
-  unwatchFile: refuse("unwatchFile"),
+  ...watching.callbacks,
   openAsBlob: async (file, options) => new (kit.platform("blob").Blob)([sync.readFileSync(file)], options),
 };

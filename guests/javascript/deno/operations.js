@@ -38,6 +38,10 @@ const LABELS = {
 // What windows-1252 has where Latin-1 has control characters.
 const WINDOWS = "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ";
 
+// Encodings of one byte for a character, besides that of the West.
+const pages = () => kit.library("encodings");
+const WIDE = /^(?:big5|chinese|cn-big5|cseuc|csgb|csiso2022|csks|csshift|euc|gb|hz|iso-2022|korean|ks|ms_kanji|ms932|shift|sjis|windows-31j|windows-949|x-euc|x-gbk|x-sjis|x-x-big5)/;
+
 // Bytes at the end that begin a character which goes on in the next piece.
 function unfinished(bytes, encoding) {
   const { length } = bytes;
@@ -49,7 +53,7 @@ function unfinished(bytes, encoding) {
     }
     return 0;
   }
-  if (encoding === "windows-1252") return 0;
+  if (!encoding.startsWith("utf-16")) return 0;
   const odd = length % 2;
   const high = bytes[length - odd - (encoding === "utf-16le" ? 1 : 2)];
   return odd + (high >= 0xd8 && high <= 0xdb ? 2 : 0);
@@ -79,13 +83,19 @@ class Decoder {
     const text = this.#text(bytes.subarray(0, bytes.length - held));
     if (this.#started || text === "") return text;
     this.#started = true;
-    return text[0] === "\ufeff" && !this.#keepsMark && this.#encoding !== "windows-1252" ? text.slice(1) : text;
+    return text[0] === "\ufeff" && !this.#keepsMark && this.#encoding.startsWith("utf-") ? text.slice(1) : text;
   }
 
   #text(bytes) {
     if (this.#encoding === UTF8) return decode(bytes, this.#fatal, true);
     if (this.#encoding === "windows-1252") {
       return host.decodeLatin1(bytes, 0xff).replace(/[\x80-\x9f]/g, (c) => WINDOWS[c.charCodeAt(0) - 0x80]);
+    }
+    if (!this.#encoding.startsWith("utf-16")) {
+      const [, page] = pages()[this.#encoding];
+      const text = host.decodeLatin1(bytes, 0xff).replace(/[\x80-\xff]/g, (c) => page[c.charCodeAt(0) - 0x80]);
+      if (this.#fatal && text.includes("\ufffd")) throw notValid(this.#encoding);
+      return text;
     }
     const ordered = this.#encoding === "utf-16le" ? bytes : bytes.map((_, i) => bytes[i ^ 1] ?? 0);
     const text = host.decodeUtf16(ordered);
@@ -99,7 +109,10 @@ function normalizeLabel(label) {
   const plain = label.trim().toLowerCase();
   const found = Object.keys(LABELS).find((name) => LABELS[name].includes(plain));
   if (found !== undefined) return found;
-  throw new RangeError(`The encoding '${label}' is not supported in this sandbox: ${Object.keys(LABELS).join(", ")} are`);
+  const page = Object.entries(pages()).find(([name, [labels]]) => name === plain || labels.split(" ").includes(plain));
+  if (page !== undefined) return page[0];
+  const instead = WIDE.test(plain) ? `: there are ${Object.keys(LABELS).join(", ")}, and encodings of one byte for a character` : "";
+  throw new RangeError(`The "${label}" encoding is not supported${instead}`);
 }
 
 // How much was read and written: in one number while that has room, by way of `counts` else.
