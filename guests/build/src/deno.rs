@@ -97,6 +97,20 @@ const REPLACEMENTS: &[(&str, &str)] = &[
          return inner.protocol === \"http:\" || inner.protocol === \"https:\" ? inner.origin : \"null\";\n",
     ),
     ("\"The signal has been aborted\"", "\"This operation was aborted\""),
+    ("          \"aborted\",\n          \"reason\",\n          \"onabort\",\n", "          \"aborted\",\n"),
+    (
+        "    const { detail } = eventInitDict;\n    this.#detail = detail;\n",
+        "    this.#detail = eventInitDict.detail ?? null;\n",
+    ),
+    ("\"Failed to decode base64: invalid character\"", "\"Invalid character\""),
+    ("\"Cannot encode string: string contains characters outside of the Latin1 range\"", "\"Invalid character\""),
+    ("`Cannot find mark: \"${mark}\"`", "`The \"${mark}\" performance mark has not been set`"),
+    // As in Node 22, what is read at once is all that is there.
+    (
+        "    // Fast path for buffers.\n    if ((state[kState] & kDecoder) === 0 && state.length) {\n      \
+         return state.buffer[state.bufferIndex].length;\n    }\n",
+        "",
+    ),
     ("new TypeError(\"Body already consumed\")", "new TypeError(\"Body is unusable: Body has already been read\")"),
     (
         "          \"hash\",\n          \"search\",\n",

@@ -104,6 +104,7 @@ function respond(urls, status, headers, bytes, statusText = STATUS_CODES[status]
     inner.body.length = bytes.length;
     inner.body.source = bytes;
   }
+  inner.type = "basic";
   return fromInnerResponse(inner, "immutable");
 }
 
@@ -160,15 +161,28 @@ function redirected(request, status, location) {
   return { ...request, url, method: isGet ? "GET" : method, body: isGet ? undefined : body };
 }
 
+function requestOf(input, init) {
+  try {
+    return new Request(input, init);
+  } catch (error) {
+    if (error.code !== "ERR_INVALID_URL") throw error;
+    throw new TypeError(`Failed to parse URL from ${input}`, { cause: error });
+  }
+}
+
+// What a server of this kernel is told besides, as Node tells any.
+const OF_NODE = [["accept-language", "*"], ["sec-fetch-mode", "cors"], ["user-agent", "node"], ["accept-encoding", "gzip, deflate"]];
+
 async function fetch(input, init) {
   if (arguments.length === 0) throw new TypeError("1 argument required, but only 0 present.");
-  const given = new Request(input, init);
+  const given = requestOf(input, init);
   const { signal, url } = given;
   signal.throwIfAborted();
   if (url.startsWith("data:")) return fromDataUrl(url);
   if (url.startsWith("blob:")) return fromBlob(url);
   let request = { method: given.method, url: new URL(url), headers: [...given.headers] };
   if (!given.headers.has("accept")) request.headers.push(["accept", "*/*"]);
+  if (isLocal(request.url.hostname)) request.headers.push(...OF_NODE.filter(([name]) => !given.headers.has(name)));
   if (given.body !== null) request.body = new Uint8Array(await unlessAborted(signal, given.arrayBuffer()));
   const urls = [];
   while (true) {

@@ -42,6 +42,26 @@
   lazy(globalThis, ["Buffer"], () => kit.requireBuiltin("buffer"));
   define(globalThis, "global", globalThis);
 
+  class Navigator {
+    get hardwareConcurrency() {
+      return 1;
+    }
+    get language() {
+      return "en-US";
+    }
+    get languages() {
+      return ["en-US"];
+    }
+    get platform() {
+      return "linux";
+    }
+    get userAgent() {
+      return `Node.js/${process.versions.node.split(".")[0]}`;
+    }
+  }
+  define(globalThis, "Navigator", Navigator);
+  define(globalThis, "navigator", new Navigator());
+
   // ---- Dates and numbers as text: as in American English, whatever language is asked for
 
   const intl = () => kit.platform("intl");
