@@ -15,8 +15,10 @@ function describe(name) {
   return { name: `aes-${bits}-${mode}`, mode, keyLength: bits / 8, ivLength: { cbc: 16, ctr: 16, ecb: 0, gcm: 12 }[mode], blockSize: mode === "cbc" || mode === "ecb" ? BLOCK : 1 };
 }
 
+// As OpenSSL says what is wrong: a number, the library, and the reason.
 const fail = (message, code) => {
-  throw Object.assign(new Error(message), { code });
+  const [, library, reason] = /^error:[^:]*:([^:]*)::(.*)$/.exec(message) ?? [];
+  throw Object.assign(new Error(message), reason === undefined ? { code } : { library, reason, code });
 };
 
 function joined(a, b) {

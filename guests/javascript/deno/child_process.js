@@ -122,8 +122,8 @@ function runNow(file, values, options, usual) {
     pass(stdio[at + 1], at + 1, data);
     return null;
   });
-  const result = { pid, output: [null, ...shown], stdout: shown[0], stderr: shown[1], status: end.error?.code === "ENOENT" ? null : end.status, signal: end.signal };
-  if (end.error !== undefined) result.error = end.error;
+  const status = end.error?.code === "ENOENT" ? null : end.status;
+  const result = { ...(end.error !== undefined && { error: end.error }), status, signal: end.signal, output: [null, ...shown], pid, stdout: shown[0], stderr: shown[1] };
   return { result, err: end.err };
 }
 

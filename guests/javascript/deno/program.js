@@ -92,6 +92,18 @@ async function runTests(names) {
   await kit.requireBuiltin("node:test").ended();
 }
 
+// What Node writes of an error that nothing caught: where it was thrown, with the line, and what it is.
+function told(error) {
+  // The cell that runs the program is nobody's concern.
+  const text = kit.inspect(error).split("\n").filter((line) => !line.includes(" <cell 1>:")).join("\n");
+  const record = kit.failure(error, undefined, undefined);
+  const [, file, line, column] = /^ {4}at (?:.*\()?(\/.*?):(\d+):(\d+)\)?$/m.exec(record.traceback) ?? [];
+  const source = file === undefined ? undefined : kit.moduleSource(file)?.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1];
+  const place = source === undefined ? "" : `${file}:${line}\n${source}\n${" ".repeat(column - 1)}^\n\n`;
+  const head = kit.isError(error) ? "" : "Uncaught:\n";
+  return `${place}${head}${text}\n\nNode.js ${process.version}\n`;
+}
+
 async function main() {
   const order = kit.callPrimitiveNow("process.order", {});
   [process.pid, process.ppid] = [order.pid, order.ppid];
@@ -102,12 +114,16 @@ async function main() {
   try {
     await run(order.argv.slice(1));
   } catch (error) {
-    // The cell that runs the program is nobody's concern.
-    const lines = kit.inspect(error).split("\n").filter((line) => !line.includes(" <cell 1>:"));
-    host.write(1, `Uncaught ${lines.join("\n")}\n`);
+    host.write(1, told(error));
+    process.emit("exit", 1);
     host.exit(1);
   }
-  await settle();
+  // Who is told that nothing is left may begin something.
+  do {
+    await settle();
+    process.emit("beforeExit", process.exitCode ?? 0);
+    await turn(0);
+  } while (kit.hasTimers() || kit.hasCalls());
   process.emit("exit", process.exitCode ?? 0);
   if (process.exitCode) process.exit();
 }

@@ -119,7 +119,8 @@
   // The names that the source of a module exports, as Node finds them: by reading it, not by running it.
   kit.exportedNames = (record) => {
     const names = new Set();
-    const queue = [[record.path, record.source]];
+    // What was run by `require` has let go of its source.
+    const queue = [[record.path, record.source ?? kit.decode(host.readFile(record.path))]];
     const seen = new Set([record.path]);
     for (const [path, source] of queue) {
       let found;

@@ -73,10 +73,14 @@
 
   let exitCode;
 
-  function emitWarning(warning, options) {
-    const name = (typeof options === "string" ? options : options?.type) ?? "Warning";
-    const text = typeof warning === "string" ? `${name}: ${warning}` : `${warning.name}: ${warning.message}`;
-    host.write(1, `(cellar) ${text}\n`);
+  function emitWarning(warning, options, code) {
+    const given = typeof options === "string" ? { type: options, code } : (options ?? {});
+    const error = kit.isError(warning) ? warning : Object.assign(new Error(String(warning)), { name: given.type ?? "Warning" });
+    if (given.code !== undefined) error.code = given.code;
+    if (given.detail !== undefined) error.detail = given.detail;
+    const label = error.code === undefined ? "" : `[${error.code}] `;
+    host.write(1, `(node:${process.pid}) ${label}${error.name}: ${error.message}\n`);
+    nextTick(() => emitter?.emit("warning", error));
   }
 
   const refuse = (what, why) => () => {
