@@ -150,7 +150,7 @@ class MemoryState {
     try {
       this.#take(this.buffer.transfer(after * PAGE));
     } catch (problem) {
-      if (!(problem instanceof RangeError)) throw problem;
+      if (!(problem instanceof RangeError) && !kit.isOutOfMemory(problem)) throw problem;
       return -1;
     }
     return before;
@@ -165,7 +165,13 @@ class TableState {
   extend(count, value) {
     const before = this.items.length;
     if (before + (count >>> 0) > Math.min(this.maximum ?? TABLE_MAX, TABLE_MAX)) return -1;
-    for (let i = count >>> 0; i > 0; i--) this.items.push(value);
+    try {
+      for (let i = count >>> 0; i > 0; i--) this.items.push(value);
+    } catch (problem) {
+      this.items.length = before;
+      if (!kit.isOutOfMemory(problem)) throw problem;
+      return -1;
+    }
     return before;
   }
 }

@@ -100,6 +100,7 @@ function readModule(bytes, fail) {
   const hex = (from) => [...bytes.subarray(from, from + 4)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
   if (bytes.length === 0) fail("BufferSource argument is empty");
   if (hex(0) !== "00 61 73 6d") fail(`expected magic word 00 61 73 6d, found ${hex(0)}`, 0);
+  if (bytes.length < 8) fail("expected 4 bytes, fell off end", Math.min(bytes.length, 4));
   if (hex(4) !== "01 00 00 00") fail(`expected version 01 00 00 00, found ${hex(4)}`, 4);
   const module = {
     types: [], imports: [], functions: [], tables: [], memories: [], globals: [], exports: [], start: undefined, elements: [], codes: [], data: [], custom: [],
@@ -114,6 +115,9 @@ function readModule(bytes, fail) {
     readSection(module, id, new Reader(bytes, fail, from, from + size));
     reader.at = from + size;
   }
+  const typed = [...module.imports.filter(({ kind }) => kind === "function").map(({ what }) => what.type), ...module.functions];
+  const unknown = typed.find((index) => index >= module.types.length);
+  if (unknown !== undefined) fail(`no signature at index ${unknown} (${module.types.length} types)`, bytes.length);
   if (module.codes.length !== module.functions.length) fail(`function count is ${module.functions.length}, but code section is absent or differs`, bytes.length);
   return module;
 }
