@@ -78,7 +78,7 @@ test: announce guests data-guest data packages suites ## Run every test
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
 	@$(CELLAR) bake --stops safepoints python javascript
 	@CELLAR_STOPS=safepoints $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast \
-		-E 'test(/limits/) | test(/^(sessions|kernels|stops)::/) | test(guests::soak) | test(guests::snapshots)'
+		-E 'test(/^(py|js|probe)::limits/) | test(/^(sessions|kernels|stops)::/) | test(guests::soak) | test(guests::snapshots)'
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
 
 test-fast: probe ## Run the tests that need no interpreter

@@ -509,7 +509,7 @@ pub(crate) struct BakeArguments {
     /// Guests to bake [default: all that are there]
     #[arg(value_name = "GUEST")]
     pub(crate) names: Vec<GuestCode>,
-    /// How they are to be stopped, as `stops` under [host] of the configuration says
+    /// How they are to be stopped, as `[host] stops` of the configuration says
     #[arg(long, value_name = "HOW", default_value = "epochs")]
     pub(crate) stops: StopsName,
     /// Bake again what is ready

@@ -30,7 +30,8 @@ pub(crate) fn read(what: &str, bytes: &[u8]) -> Result<Json, FetchError> {
     serde_json::from_slice(bytes).map_err(|error| FetchError::failed(format!("{what} is no JSON: {error}")))
 }
 
-/// The rows of an array of objects; see [`JsonRows`].
+/// The rows of an array of objects: a column for each member that any of them has, in the order in which they come up. Its type
+/// is that of its values; what is mixed or nested is JSON.
 ///
 /// # Errors
 /// What is there is no such array, or is past the bounds.
@@ -40,8 +41,7 @@ pub fn rows_of_json(rows: Vec<Json>, bounds: &Bounds, deadline: Instant) -> Resu
     gathered.finish()
 }
 
-/// Rows that are objects: a column for each member that any of them has, in the order in which they come up. Its type is that of
-/// its values; what is mixed or nested is JSON.
+/// The rows of [`rows_of_json`], one after another.
 pub(crate) struct JsonRows {
     places: HashMap<String, usize>,
     names: Vec<String>,

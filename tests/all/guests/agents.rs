@@ -47,12 +47,14 @@ fn what_agents_say_is_kept_under_their_labels() {
 }
 
 #[test]
-fn what_an_agent_without_a_label_says_is_kept_under_its_id() {
-    let result = result_with(TASK, "py", &["agent('run 6 * 7')"]);
+fn what_an_agent_without_a_label_says_is_kept_under_its_type() {
+    let said = ["agent('run 6 * 7')", "agent('run 6 * 8')", "print(output('task'), output('task-2'))"];
+    let result = result_with(TASK, "py", &said);
+    assert_eq!(result["isError"], false, "{result}");
+    assert!(result["content"].to_string().contains("42 48"), "{result}");
     let statuses = result["details"]["statusEvents"].as_array().expect("events");
-    let id = statuses.iter().find(|status| status["op"] == "agent").expect("told")["id"].as_str().expect("text");
-    let ended = run(&mut cellar(["artifact", "--temporary", "get", id.strip_prefix("agent://").expect("a name"), "-"]));
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "42"), "{}", ended.stderr);
+    let ids: Vec<_> = statuses.iter().filter(|status| status["op"] == "agent").map(|status| &status["id"]).collect();
+    assert_eq!(ids, ["agent://task", "agent://task-2"]);
 }
 
 #[test]

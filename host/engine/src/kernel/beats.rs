@@ -70,9 +70,9 @@ impl Byte {
     fn set(self, value: u8) {
         // SAFETY: the address is that of a byte within the linear memory of a live store, which never moves: every memory has
         // the reservation of its slot. A beat is among those that run from `Measured`'s beginning to its drop, which holds the
-        // store for as long, and both this and the removal happen under one lock. Nothing in the host keeps a reference to
-        // that byte: only what the guest does with it depends on its value, and the guest is written as if it could change at
-        // any time.
+        // store for as long, and both this and the removal happen under one lock. Code of the guest reads the byte as if it
+        // could change at any time. The host has a reference to it only where a guest says that something of its own lies
+        // there, a list of bytes or a text; it may then see a 0 or a 1, and neither is part of a longer character.
         let byte = unsafe { AtomicU8::from_ptr(std::ptr::with_exposed_provenance_mut(self.0)) };
         byte.store(value, Ordering::Relaxed);
     }

@@ -158,7 +158,7 @@ impl<'a> Guest<'a> {
                     self.arities.get(usize::try_from(ty)?).ok_or("it has a function of an unknown type")?;
                 index = added.push(ty, closed(index, u32::try_from(*takes)?, is_closed));
             }
-            exports.export(export.name, export.kind.try_into()?, index);
+            exports.export(export.name, export.kind.into(), index);
         }
         let check = Check::new(self.address, give_way);
         let mut at_entry = self.entries.iter();

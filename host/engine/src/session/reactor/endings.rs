@@ -256,8 +256,8 @@ impl Reactor {
         if !self.link.closing.load(Ordering::Relaxed) {
             let (fate, since) = self.fate();
             (death.message, age) = (format!("{}, {fate}", death.message), since);
-            // One that died before any cell of the session began would not be the last to do so.
-            let had_begun = self.seeding.is_none() && !cells.is_empty();
+            // One that died before any cell of the session began would not be the last to do so, and somebody must be told.
+            let had_begun = self.was_used && self.seeding.is_none() && !self.is_suspect && !cells.is_empty();
             next = self.session.upgrade(Lineage::default()).filter(|_| had_begun);
         }
         let death = &death;

@@ -2,10 +2,10 @@
 //! folder: two waits for the disk, and the second for the file system's own journal. Here two files are written in turn, over what
 //! was there, and synced once.
 //!
-//! Each begins with a [`Head`] and has a state behind it, and perhaps what is left of a longer one. It counts if all of it is as its
-//! hash says, and if it comes after the very `state` that lies beside it: so one that was being written when the machine
-//! stopped is none, and the other one is the last that was told of; and when `state` is stored anew, both are things of the past, whether
-//! their removal reaches the disk or not.
+//! Each begins with a hash of all the rest, the `state` that it comes after and a number. It has a state behind that, and perhaps what is
+//! left of a longer one. It counts if all of it is as its hash says, and if it comes after the very `state` that lies beside it: so one
+//! that was being written when the machine stopped is none, and the other one is the last that was told of; and when `state` is stored
+//! anew, both are things of the past, whether their removal reaches the disk or not.
 
 use std::{
     fs::{self, File},
