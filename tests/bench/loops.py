@@ -228,7 +228,7 @@ def bills(calls=60_000):
             tax += (price * distant).quantize(cent)
         total += price + tax
         taxes += tax
-    return f"{total} {taxes}"
+    return [str(total), str(taxes)]
 
 
 def cipher(blocks=3_000):
