@@ -370,6 +370,7 @@ impl control::Host for StoreData {
         self.taped(Import::Wait, (cell, until), |_| Ok(ended))
     }
 
+    /// Does at a safepoint what the epoch callback of `Kernel::start` does at a tick.
     async fn give_way(&mut self) -> wasmtime::Result<()> {
         if let Some(beat) = &self.beat {
             beat.given();

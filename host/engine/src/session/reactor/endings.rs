@@ -271,6 +271,7 @@ impl Reactor {
                 refuse_one(command, &death_outcome(death));
             }
         }
+        // Telling the cells may wait for readers, and must not keep the session open meanwhile.
         drop(next);
         for id in cells {
             let bystander = Death {
