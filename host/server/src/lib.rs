@@ -283,9 +283,18 @@ impl Server {
             () = &mut times => return,
             () = &mut quotas => return,
             () = &mut workers => return,
-            () = stop => {
-                self.0.is_draining.send_replace(true);
+            () = stop => {}
+        }
+        let refused = async {
+            // By the workers first: who sees that this process is not ready any more is refused by all.
+            if let Some(workers) = &self.0.workers {
+                workers.tell(self, true).await;
             }
+            self.0.is_draining.send_replace(true);
+        };
+        tokio::select! {
+            () = &mut served => return,
+            () = refused => {}
         }
         // Connections go on meanwhile: results are read, and new work is refused.
         tokio::select! {
@@ -322,7 +331,8 @@ impl Server {
     /// Has the processes of tenants know what was taken up.
     pub async fn tell_workers(&self) {
         if let Some(workers) = &self.0.workers {
-            workers.tell(self).await;
+            let is_draining = *self.0.is_draining.borrow();
+            workers.tell(self, is_draining).await;
         }
     }
 

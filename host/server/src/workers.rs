@@ -259,13 +259,13 @@ impl Workers {
 
     /// Says to all that run which tokens there are, and whether new work is taken. It holds for all requests that come afterwards,
     /// but to a worker that is too busy to hear it.
-    pub(crate) async fn tell(&self, server: &Server) {
+    pub(crate) async fn tell(&self, server: &Server, is_draining: bool) {
         for worker in self.all() {
             let Some(running) = worker.slot.lock().await.clone() else { continue };
             let mut heeded = running.heeded.subscribe();
             heeded.mark_unchanged();
             running.say(&Say::Tokens(server.tokens_of(worker)));
-            running.say(&Say::Draining(*server.0.is_draining.borrow()));
+            running.say(&Say::Draining(is_draining));
             running.say(&Say::Heed);
             let heard = async {
                 tokio::select! {

@@ -123,12 +123,12 @@ async fn answered(server: &Server, parts: &Parts) -> Answer {
         }
         (&Method::POST, ["reload"]) => {
             server.reload().map_err(|error| Problem::internal(&error, "token"))?;
-            workers.tell(server).await;
+            server.tell_workers().await;
             Ok(gate::empty())
         }
         (&Method::POST | &Method::DELETE, ["drain"]) => {
             server.0.is_draining.send_replace(parts.method == Method::POST);
-            workers.tell(server).await;
+            server.tell_workers().await;
             Ok(gate::empty())
         }
         _ => Err(Problem::unknown("resource")),
