@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Shape,
-    decode::{joined, value, word, write_column, write_head},
+    decode::{value, word, write_column, write_head},
     error::TableError,
     frame::COLUMNS_MAX,
 };
@@ -146,7 +146,7 @@ impl Batches {
         if count > COLUMNS_MAX {
             return Err(TableError::TooMany { what: "columns", count, max: COLUMNS_MAX });
         }
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.size_bytes());
         write_head(&mut out, &json!({"columns": count, "rows": self.rows(), "pandas": null}))?;
         for (place, field) in self.schema.fields().iter().enumerate() {
             let arrays: Vec<_> = self.batches.iter().map(|batch| Arc::clone(batch.column(place))).collect();
@@ -154,9 +154,7 @@ impl Batches {
             if bytes > COLUMN_BYTES_MAX {
                 return Err(TableError::TooLarge);
             }
-            let array = joined(field.data_type(), &arrays)?;
-            drop(arrays);
-            write_column(&mut out, field, &array)?;
+            write_column(&mut out, field, arrays)?;
         }
         Ok(out)
     }

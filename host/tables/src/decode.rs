@@ -4,10 +4,10 @@
 //! times that are none are the lowest number instead, as NumPy has them. Text is one offset more than there are values, each
 //! of 32 bits, and then its bytes. A category is a number of 32 bits for each row, and then the categories as text is.
 
-use std::{io::Write, sync::Arc};
+use std::{borrow::Cow, io::Write, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray,
+    Array, ArrayRef, ArrowPrimitiveType,
     cast::AsArray,
     types::{
         ArrowTemporalType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
@@ -16,6 +16,7 @@ use arrow_array::{
         UInt16Type, UInt32Type, UInt64Type,
     },
 };
+use arrow_buffer::BooleanBuffer;
 use arrow_cast::{
     cast,
     display::{ArrayFormatter, FormatOptions},
@@ -29,12 +30,13 @@ use crate::{column::NOT_A_TIME, error::TableError, frame::JSON_KEY};
 const DEPTH_MAX: usize = 32;
 
 /// A column as a guest takes it.
-struct Encoded {
+struct Encoded<'a> {
     /// What is said of its type.
     kind: Value,
     /// Whether the first buffer says where there are values.
     nullable: bool,
-    buffers: Vec<Vec<u8>>,
+    /// Each in the parts that the column has.
+    buffers: Vec<Vec<Cow<'a, [u8]>>>,
 }
 
 /// Writes what is said of a table or of a column: JSON behind its length, of 32 bits.
@@ -45,78 +47,133 @@ pub(crate) fn write_head(out: &mut impl Write, head: &Value) -> Result<(), Table
     Ok(out.write_all(text.as_bytes())?)
 }
 
-/// Writes a column: its head, then its buffers.
-pub(crate) fn write_column(out: &mut impl Write, field: &Field, array: &ArrayRef) -> Result<(), TableError> {
-    let encoded = encode(field, array)?;
+/// Writes a column of several parts: its head, then its buffers.
+pub(crate) fn write_column(out: &mut impl Write, field: &Field, parts: Vec<ArrayRef>) -> Result<(), TableError> {
+    let parts = plain(field, parts)?;
+    let encoded = encode(field, &parts)?;
+    let bytes = |buffer: &Vec<Cow<[u8]>>| buffer.iter().map(|part| part.len()).sum::<usize>();
     write_head(
         out,
         &json!({
-            "name": field.name(), "rows": array.len(), "nullable": encoded.nullable, "type": encoded.kind,
-            "buffers": encoded.buffers.iter().map(Vec::len).collect::<Vec<_>>(),
+            "name": field.name(), "rows": parts.iter().map(|part| part.len()).sum::<usize>(),
+            "nullable": encoded.nullable, "type": encoded.kind,
+            "buffers": encoded.buffers.iter().map(bytes).collect::<Vec<_>>(),
         }),
     )?;
-    for buffer in encoded.buffers {
-        out.write_all(&buffer)?;
+    for part in encoded.buffers.iter().flatten() {
+        out.write_all(part)?;
     }
     Ok(())
 }
 
-/// The buffers of an array.
-fn encode(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
-    match array.data_type() {
-        DataType::Null => Ok(Encoded { kind: json!({"kind": "null"}), nullable: false, buffers: Vec::new() }),
-        DataType::Boolean => Ok(flagged(json!({"kind": "boolean"}), array, flags(array.as_boolean()))),
-        DataType::Int8 => Ok(numbers::<Int8Type>(integer(8, true), array)),
-        DataType::Int16 => Ok(numbers::<Int16Type>(integer(16, true), array)),
-        DataType::Int32 => Ok(numbers::<Int32Type>(integer(32, true), array)),
-        DataType::Int64 => Ok(numbers::<Int64Type>(integer(64, true), array)),
-        DataType::UInt8 => Ok(numbers::<UInt8Type>(integer(8, false), array)),
-        DataType::UInt16 => Ok(numbers::<UInt16Type>(integer(16, false), array)),
-        DataType::UInt32 => Ok(numbers::<UInt32Type>(integer(32, false), array)),
-        DataType::UInt64 => Ok(numbers::<UInt64Type>(integer(64, false), array)),
-        DataType::Float16 => Ok(numbers::<Float16Type>(json!({"kind": "float", "bits": 16}), array)),
-        DataType::Float32 => Ok(numbers::<Float32Type>(json!({"kind": "float", "bits": 32}), array)),
-        DataType::Float64 => Ok(numbers::<Float64Type>(json!({"kind": "float", "bits": 64}), array)),
-        DataType::Date32 => Ok(numbers::<Date32Type>(json!({"kind": "date"}), array)),
-        DataType::Date64 => {
-            let moments = cast(array, &DataType::Timestamp(TimeUnit::Millisecond, None))?;
-            encode(field, &moments)
+/// The parts of a column as arrays whose buffers are much what a guest takes: those that it takes part by part as they are, others
+/// as one.
+fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableError> {
+    let kind = parts.first().map_or(field.data_type(), |part| part.data_type()).clone();
+    let wanted = match &kind {
+        DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::Null
+        | DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64
+        | DataType::Float16
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Date32
+        | DataType::Timestamp(..)
+        | DataType::Duration(_)
+        | DataType::Utf8
+        | DataType::Binary
+            if !parts.is_empty() =>
+        {
+            return Ok(parts);
         }
+        DataType::Dictionary(_, values) => {
+            let whole = joined(&kind, &parts)?;
+            if *whole.data_type() != kind {
+                return plain(field, vec![whole]);
+            }
+            // Categories that are texts stay categories; others are their values.
+            let is_text = matches!(**values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+            let of_texts = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+            let of_texts = is_text.then(|| cast(&whole, &of_texts).ok()).flatten();
+            let complete = of_texts.filter(|array| array.as_dictionary::<Int32Type>().values().null_count() == 0);
+            return match complete {
+                Some(categories) => Ok(vec![categories]),
+                None => plain(field, vec![cast(&whole, values)?]),
+            };
+        }
+        _ => return Ok(vec![joined(&kind, &parts)?]),
+    };
+    if parts.is_empty() {
+        return Ok(vec![arrow_array::new_empty_array(&wanted)]);
+    }
+    parts.iter().map(|part| Ok(cast(part, &wanted)?)).collect()
+}
+
+/// The buffers of arrays of one type, of which there is one at least.
+fn encode<'a>(field: &Field, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
+    let Some(first) = parts.first() else { return Err(TableError::Damaged) };
+    Ok(match first.data_type() {
+        DataType::Null => Encoded { kind: json!({"kind": "null"}), nullable: false, buffers: Vec::new() },
+        DataType::Boolean => {
+            let flags = parts.iter().map(|part| flags(part.as_boolean().values()).into());
+            flagged(json!({"kind": "boolean"}), parts, flags.collect())
+        }
+        DataType::Int8 => numbers::<Int8Type>(integer(8, true), parts),
+        DataType::Int16 => numbers::<Int16Type>(integer(16, true), parts),
+        DataType::Int32 => numbers::<Int32Type>(integer(32, true), parts),
+        DataType::Int64 => numbers::<Int64Type>(integer(64, true), parts),
+        DataType::UInt8 => numbers::<UInt8Type>(integer(8, false), parts),
+        DataType::UInt16 => numbers::<UInt16Type>(integer(16, false), parts),
+        DataType::UInt32 => numbers::<UInt32Type>(integer(32, false), parts),
+        DataType::UInt64 => numbers::<UInt64Type>(integer(64, false), parts),
+        DataType::Float16 => numbers::<Float16Type>(json!({"kind": "float", "bits": 16}), parts),
+        DataType::Float32 => numbers::<Float32Type>(json!({"kind": "float", "bits": 32}), parts),
+        DataType::Float64 => numbers::<Float64Type>(json!({"kind": "float", "bits": 64}), parts),
+        DataType::Date32 => numbers::<Date32Type>(json!({"kind": "date"}), parts),
         DataType::Timestamp(unit, zone) => {
             let kind = json!({"kind": "timestamp", "unit": word(*unit), "zone": zone});
-            Ok(match unit {
-                TimeUnit::Second => times::<TimestampSecondType>(kind, array),
-                TimeUnit::Millisecond => times::<TimestampMillisecondType>(kind, array),
-                TimeUnit::Microsecond => times::<TimestampMicrosecondType>(kind, array),
-                TimeUnit::Nanosecond => times::<TimestampNanosecondType>(kind, array),
-            })
+            match unit {
+                TimeUnit::Second => times::<TimestampSecondType>(kind, parts),
+                TimeUnit::Millisecond => times::<TimestampMillisecondType>(kind, parts),
+                TimeUnit::Microsecond => times::<TimestampMicrosecondType>(kind, parts),
+                TimeUnit::Nanosecond => times::<TimestampNanosecondType>(kind, parts),
+            }
         }
         DataType::Duration(unit) => {
             let kind = json!({"kind": "duration", "unit": word(*unit)});
-            Ok(match unit {
-                TimeUnit::Second => times::<DurationSecondType>(kind, array),
-                TimeUnit::Millisecond => times::<DurationMillisecondType>(kind, array),
-                TimeUnit::Microsecond => times::<DurationMicrosecondType>(kind, array),
-                TimeUnit::Nanosecond => times::<DurationNanosecondType>(kind, array),
-            })
+            match unit {
+                TimeUnit::Second => times::<DurationSecondType>(kind, parts),
+                TimeUnit::Millisecond => times::<DurationMillisecondType>(kind, parts),
+                TimeUnit::Microsecond => times::<DurationMicrosecondType>(kind, parts),
+                TimeUnit::Nanosecond => times::<DurationNanosecondType>(kind, parts),
+            }
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let kind = if field.metadata().contains_key(JSON_KEY) { "json" } else { "text" };
-            texts(kind, &cast(array, &DataType::Utf8)?)
+        DataType::Utf8 => texts(if field.metadata().contains_key(JSON_KEY) { "json" } else { "text" }, parts)?,
+        DataType::Binary => {
+            let pieces = parts.iter().map(|part| {
+                let part = part.as_binary::<i32>();
+                (&part.offsets()[..], part.values().as_slice())
+            });
+            pieces_of("binary", parts, pieces)?
         }
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            let array = cast(array, &DataType::Binary)?;
-            let pieces = array.as_binary::<i32>();
-            Ok(pieces_of("binary", &array, pieces.offsets(), pieces.values().as_slice()))
-        }
-        DataType::Dictionary(_, values) => categories(field, array, values),
+        DataType::Dictionary(..) => return categories(field, first),
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            formatted("decimal", array)
+            return formatted("decimal", first);
         }
-        DataType::Time32(_) | DataType::Time64(_) => formatted("time", array),
-        DataType::Interval(_) => formatted("text", array),
-        _ => nested(array),
-    }
+        DataType::Time32(_) | DataType::Time64(_) => return formatted("time", first),
+        DataType::Interval(_) => return formatted("text", first),
+        _ => return nested(first),
+    })
 }
 
 fn integer(bits: u8, signed: bool) -> Value {
@@ -133,53 +190,88 @@ pub(crate) fn word(unit: TimeUnit) -> &'static str {
     }
 }
 
-fn flags(array: &BooleanArray) -> Vec<u8> {
-    array.values().iter().map(u8::from).collect()
+/// A byte for each bit.
+fn flags(bits: &BooleanBuffer) -> Vec<u8> {
+    bits.iter().map(u8::from).collect()
 }
 
 /// A buffer, and before it the one that says where there are values, if there are gaps.
-fn flagged(kind: Value, array: &ArrayRef, buffer: Vec<u8>) -> Encoded {
-    let (nullable, mut buffers) = gaps(array);
+fn flagged<'a>(kind: Value, parts: &'a [ArrayRef], buffer: Vec<Cow<'a, [u8]>>) -> Encoded<'a> {
+    let (nullable, mut buffers) = gaps(parts);
     buffers.push(buffer);
     Encoded { kind, nullable, buffers }
 }
 
-fn gaps(array: &ArrayRef) -> (bool, Vec<Vec<u8>>) {
-    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-        Some(nulls) => (true, vec![nulls.iter().map(u8::from).collect()]),
-        None => (false, Vec::new()),
+fn gaps<'a>(parts: &[ArrayRef]) -> (bool, Vec<Vec<Cow<'a, [u8]>>>) {
+    if parts.iter().all(|part| part.null_count() == 0) {
+        return (false, Vec::new());
     }
+    let there = |part: &ArrayRef| match part.nulls() {
+        Some(nulls) => flags(nulls.inner()).into(),
+        None => vec![1; part.len()].into(),
+    };
+    (true, vec![parts.iter().map(there).collect()])
 }
 
-fn numbers<T: ArrowPrimitiveType>(kind: Value, array: &ArrayRef) -> Encoded {
-    flagged(kind, array, array.as_primitive::<T>().values().inner().as_slice().to_vec())
+fn bytes_of<T: ArrowPrimitiveType>(part: &ArrayRef) -> &[u8] {
+    part.as_primitive::<T>().values().inner().as_slice()
 }
 
-fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(kind: Value, array: &ArrayRef) -> Encoded {
-    let array = array.as_primitive::<T>();
-    let buffer = array.iter().flat_map(|time| time.unwrap_or(NOT_A_TIME).to_le_bytes()).collect();
-    Encoded { kind, nullable: false, buffers: vec![buffer] }
+fn numbers<T: ArrowPrimitiveType>(kind: Value, parts: &[ArrayRef]) -> Encoded<'_> {
+    flagged(kind, parts, parts.iter().map(|part| bytes_of::<T>(part).into()).collect())
 }
 
-fn texts(kind: &str, array: &ArrayRef) -> Result<Encoded, TableError> {
-    let texts = array.as_string::<i32>();
-    Ok(pieces_of(kind, array, texts.offsets(), texts.values().as_slice()))
+fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(kind: Value, parts: &[ArrayRef]) -> Encoded<'_> {
+    let buffer = parts.iter().map(|part| match part.null_count() {
+        0 => bytes_of::<T>(part).into(),
+        _ => {
+            let times = part.as_primitive::<T>().iter();
+            little_endian(times.map(|time| time.unwrap_or(NOT_A_TIME).to_le_bytes()), part.len()).into()
+        }
+    });
+    Encoded { kind, nullable: false, buffers: vec![buffer.collect()] }
 }
 
-/// Pieces of one buffer, of which a slice of an array uses a part.
-fn pieces_of(kind: &str, array: &ArrayRef, offsets: &[i32], values: &[u8]) -> Encoded {
-    let first = offsets.first().copied().unwrap_or_default();
-    let used = offsets.first().zip(offsets.last());
-    let used = used.and_then(|(from, to)| values.get(usize::try_from(*from).ok()?..usize::try_from(*to).ok()?));
-    let used = used.unwrap_or_default();
-    let moved = offsets.iter().flat_map(|offset| offset.wrapping_sub(first).to_le_bytes()).collect();
-    let (nullable, mut buffers) = gaps(array);
-    buffers.extend([moved, used.to_vec()]);
-    Encoded { kind: json!({"kind": kind, "bytes": used.len()}), nullable, buffers }
+/// Numbers as their bytes, `count` of them.
+fn little_endian<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count.saturating_mul(N));
+    numbers.for_each(|number| bytes.extend_from_slice(&number));
+    bytes
+}
+
+fn texts<'a>(kind: &str, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
+    let pieces = parts.iter().map(|part| {
+        let part = part.as_string::<i32>();
+        (&part.offsets()[..], part.values().as_slice())
+    });
+    pieces_of(kind, parts, pieces)
+}
+
+/// Pieces of buffers, of which a slice of an array uses a part.
+fn pieces_of<'a>(
+    kind: &str,
+    parts: &'a [ArrayRef],
+    pieces: impl Iterator<Item = (&'a [i32], &'a [u8])>,
+) -> Result<Encoded<'a>, TableError> {
+    let (mut moved, mut values, mut bytes) = (vec![Cow::from(&[0; 4][..])], Vec::new(), 0_usize);
+    for (offsets, data) in pieces {
+        let used = offsets.first().zip(offsets.last());
+        let used = used.and_then(|(from, to)| Some((from, usize::try_from(*from).ok()?..usize::try_from(*to).ok()?)));
+        let Some((from, data)) = used.and_then(|(from, range)| Some((from, data.get(range)?))) else { continue };
+        let by = i32::try_from(bytes).map_err(|_| TableError::TooLarge)?.wrapping_sub(*from);
+        bytes = bytes.saturating_add(data.len());
+        i32::try_from(bytes).map_err(|_| TableError::TooLarge)?;
+        let ends = offsets.iter().skip(1).map(|end| end.wrapping_add(by).to_le_bytes());
+        moved.push(little_endian(ends, offsets.len()).into());
+        values.push(Cow::from(data));
+    }
+    let (nullable, mut buffers) = gaps(parts);
+    buffers.extend([moved, values]);
+    Ok(Encoded { kind: json!({"kind": kind, "bytes": bytes}), nullable, buffers })
 }
 
 /// Values as they are written.
-fn formatted(kind: &str, array: &ArrayRef) -> Result<Encoded, TableError> {
+fn formatted<'a>(kind: &str, array: &ArrayRef) -> Result<Encoded<'a>, TableError> {
     let options = FormatOptions::new().with_display_error(true);
     let formatter = ArrayFormatter::try_new(array, &options)?;
     let text = |row| if array.is_valid(row) { formatter.value(row).to_string() } else { String::new() };
@@ -187,41 +279,35 @@ fn formatted(kind: &str, array: &ArrayRef) -> Result<Encoded, TableError> {
 }
 
 /// Lists, structures and whatever else, each as a JSON text.
-fn nested(array: &ArrayRef) -> Result<Encoded, TableError> {
+fn nested<'a>(array: &ArrayRef) -> Result<Encoded<'a>, TableError> {
     let text = |row| Ok(if array.is_valid(row) { value(array, row, 0)?.to_string() } else { String::new() });
     let texts = (0..array.len()).map(text).collect::<Result<Vec<_>, TableError>>()?;
     made("json", array, texts.into_iter())
 }
 
-fn made(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded, TableError> {
+fn made<'a>(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded<'a>, TableError> {
     let (mut offsets, mut values) = (0_u32.to_le_bytes().to_vec(), Vec::new());
     for text in texts {
         values.extend(text.into_bytes());
         let end = i32::try_from(values.len()).map_err(|_| TableError::TooLarge)?;
         offsets.extend(end.to_le_bytes());
     }
-    let (nullable, mut buffers) = gaps(array);
+    let (nullable, mut buffers) = gaps(std::slice::from_ref(array));
     let bytes = values.len();
-    buffers.extend([offsets, values]);
+    buffers.extend([vec![offsets.into()], vec![values.into()]]);
     Ok(Encoded { kind: json!({"kind": kind, "bytes": bytes}), nullable, buffers })
 }
 
-/// Categories that are texts stay categories; others are their values.
-fn categories(field: &Field, array: &ArrayRef, values: &DataType) -> Result<Encoded, TableError> {
-    let is_text = matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-    let wanted = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-    let of_texts = is_text.then(|| cast(array, &wanted).ok()).flatten();
-    let whole = of_texts.filter(|array| array.as_dictionary::<Int32Type>().values().null_count() == 0);
-    let Some(array) = whole else { return encode(field, &cast(array, values)?) };
+/// Categories that are texts.
+fn categories<'a>(field: &Field, array: &'a ArrayRef) -> Result<Encoded<'a>, TableError> {
     let rows = array.as_dictionary::<Int32Type>();
-    let codes = rows.keys().iter().flat_map(|code| code.unwrap_or(-1).to_le_bytes()).collect();
-    let mut names = texts("category", rows.values())?;
-    let count = rows.values().len();
-    let bytes = &names.kind["bytes"];
+    let codes = little_endian(rows.keys().iter().map(|code| code.unwrap_or(-1).to_le_bytes()), rows.len());
+    let mut names = texts("category", std::slice::from_ref(rows.values()))?;
     let kind = json!({
-        "kind": "category", "count": count, "bytes": bytes, "ordered": field.dict_is_ordered().unwrap_or_default(),
+        "kind": "category", "count": rows.values().len(), "bytes": names.kind["bytes"],
+        "ordered": field.dict_is_ordered().unwrap_or_default(),
     });
-    names.buffers.insert(0, codes);
+    names.buffers.insert(0, vec![codes.into()]);
     Ok(Encoded { kind, nullable: false, buffers: names.buffers })
 }
 
@@ -280,7 +366,7 @@ pub(crate) fn value(array: &dyn Array, row: usize, depth: usize) -> Result<Value
 }
 
 /// Arrays as one; of categories their values where they are too many together.
-pub(crate) fn joined(kind: &DataType, arrays: &[ArrayRef]) -> Result<ArrayRef, TableError> {
+fn joined(kind: &DataType, arrays: &[ArrayRef]) -> Result<ArrayRef, TableError> {
     if arrays.is_empty() {
         return Ok(arrow_array::new_empty_array(kind));
     }

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     convert::{Compression, Direction, Format, Request},
-    decode::{joined, write_column, write_head},
+    decode::{write_column, write_head},
     error::TableError,
     frame::{COLUMNS_MAX, Table},
     pandas,
@@ -70,9 +70,7 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
             arrays.push(array);
             if bytes > COLUMN_BYTES_MAX { Err(TableError::TooLarge) } else { Ok(()) }
         })?;
-        let array = joined(field.data_type(), &arrays)?;
-        drop(arrays);
-        write_column(out, field, &array)?;
+        write_column(out, field, arrays)?;
     }
     Ok(())
 }
