@@ -5,13 +5,16 @@ mod place;
 
 use std::{
     cell::Cell,
+    cmp::Reverse,
     collections::BTreeMap,
     io::{self, BufRead, BufReader, Read},
+    num::NonZero,
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +24,10 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use cellar_tables::Batches;
 use futures::future::BoxFuture;
-use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{
+    ProjectionMask,
+    arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
@@ -39,6 +45,9 @@ use place::{FileOf, Place, Reading};
 const BATCH_ROWS: usize = 1 << 16;
 /// Rows of CSV that are looked at to know the types of the columns.
 const INFERRED_ROWS: usize = 10_000;
+/// Threads that read the columns of a file at the same time, and how large those are at least.
+const READERS_MAX: usize = 4;
+const SHARED_BYTES_MIN: i64 = 4 << 20;
 /// Bytes of a line of JSON.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 /// How long a place may take to tell what is in it.
@@ -187,20 +196,58 @@ struct Gathered<'a> {
 impl Gathered<'_> {
     fn parquet(&mut self, file: FileOf) -> Result<(), FetchError> {
         let broken = |_| FetchError::failed("it is no Parquet file, or damaged");
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(broken)?;
-        let schema = Arc::clone(builder.schema());
-        let wanted = self.wanted(&schema)?;
-        let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
-        let groups = groups::possible(&builder, &self.files.filters, &self.request.arguments)?;
-        let reader = builder
-            .with_row_groups(groups)
-            .with_projection(mask)
-            .with_batch_size(BATCH_ROWS)
-            .build()
-            .map_err(broken)?;
-        for batch in reader {
-            let batch = batch.map_err(|_| FetchError::failed("it is damaged"))?;
-            self.add(&batch)?;
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(broken)?;
+        let builder = |file| ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
+        let wanted = self.wanted(metadata.schema())?;
+        let groups = groups::possible(&builder(file.clone()), &self.files.filters, &self.request.arguments)?;
+        let reader = |columns: &[usize]| {
+            let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
+            let builder = builder(file.clone()).with_row_groups(groups.clone()).with_projection(mask);
+            builder.with_batch_size(BATCH_ROWS).build().map_err(broken)
+        };
+        let is_given =
+            |filter: &Filter| self.request.arguments.get(&filter.parameter).is_some_and(|value| !value.is_null());
+        let shares = match &file {
+            // What tests leave out is dropped before more is read.
+            FileOf::File(_) if !self.files.filters.iter().any(is_given) => shares(&metadata, &wanted),
+            _ => Vec::new(),
+        };
+        if shares.len() < 2 {
+            return reader(&wanted)?.try_for_each(|batch| self.add(&batch.map_err(damaged)?));
+        }
+        let (left, bytes) = (self.request.bounds.rows.saturating_sub(self.rows), AtomicUsize::new(self.bytes));
+        let read = |columns: &[usize]| {
+            let (mut batches, mut rows) = (Vec::new(), 0_usize);
+            for batch in reader(columns)? {
+                let batch = batch.map_err(damaged)?;
+                self.check(true)?;
+                rows = rows.saturating_add(batch.num_rows());
+                if rows > left {
+                    return Err(too_many_rows(&self.request.bounds));
+                }
+                let size = size_of(&batch);
+                if bytes.fetch_add(size, Ordering::Relaxed).saturating_add(size) > self.request.bounds.bytes {
+                    return Err(too_many_bytes(&self.request.bounds));
+                }
+                batches.push(batch);
+            }
+            Ok(batches)
+        };
+        let parts: Vec<Result<Vec<RecordBatch>, FetchError>> = thread::scope(|scope| {
+            let read = &read;
+            let readers: Vec<_> = shares.iter().map(|columns| scope.spawn(move || read(columns))).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap_or_else(|_| Err(damaged(())))).collect()
+        });
+        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let schema = Arc::new(metadata.schema().project(&wanted).map_err(damaged)?);
+        for number in 0..parts.iter().map(Vec::len).max().unwrap_or_default() {
+            let column = |place: &usize| {
+                let share = shares.iter().position(|share| share.contains(place))?;
+                let within = shares.get(share)?.iter().position(|known| known == place)?;
+                parts.get(share)?.get(number)?.columns().get(within).cloned()
+            };
+            let columns = wanted.iter().map(column).collect::<Option<_>>().ok_or_else(|| damaged(()))?;
+            self.add(&RecordBatch::try_new(Arc::clone(&schema), columns).map_err(damaged)?)?;
         }
         Ok(())
     }
@@ -328,9 +375,7 @@ impl Gathered<'_> {
         let batch = RecordBatch::try_new_with_options(Arc::clone(&nullable), columns, &options).map_err(unfit)?;
         *schema = nullable;
         self.rows = self.rows.saturating_add(batch.num_rows());
-        self.bytes = self.bytes.saturating_add(
-            batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum(),
-        );
+        self.bytes = self.bytes.saturating_add(size_of(&batch));
         if self.rows > self.request.bounds.rows {
             return Err(too_many_rows(&self.request.bounds));
         }
@@ -347,6 +392,46 @@ impl Gathered<'_> {
         let schema = self.schema.unwrap_or_else(|| Arc::new(Schema::empty()));
         Ok(Batches { schema, batches: self.batches })
     }
+}
+
+fn damaged<E>(_: E) -> FetchError {
+    FetchError::failed("it is damaged")
+}
+
+/// How many bytes the rows of a batch take.
+fn size_of(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
+}
+
+/// The columns of a large file by those who read it at the same time, each about as much; of a small one nothing.
+fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize>> {
+    let schema = metadata.parquet_schema();
+    let groups = metadata.metadata().row_groups().iter();
+    let chunks = groups.flat_map(|group| group.columns().iter().enumerate().take(schema.num_columns()));
+    let mut sizes: Vec<(i64, usize)> = wanted.iter().map(|place| (0, *place)).collect();
+    for (leaf, chunk) in chunks {
+        let root = schema.get_column_root_idx(leaf);
+        let size = sizes.iter_mut().find(|(_, place)| *place == root);
+        size.into_iter().for_each(|(size, _)| *size = size.saturating_add(chunk.uncompressed_size()));
+    }
+    sizes.sort_unstable_by_key(|(size, place)| (Reverse(*size), *place));
+    let total = sizes.iter().map(|(size, _)| *size).fold(0, i64::saturating_add);
+    if total < SHARED_BYTES_MIN {
+        return Vec::new();
+    }
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut shares = vec![(0_i64, Vec::new()); cores.min(READERS_MAX).min(wanted.len())];
+    for (size, place) in sizes {
+        if let Some((taken, share)) = shares.iter_mut().min_by_key(|(taken, _)| *taken) {
+            *taken = taken.saturating_add(size);
+            share.push(place);
+        }
+    }
+    let sorted = |(_, mut share): (i64, Vec<usize>)| {
+        share.sort_unstable();
+        share
+    };
+    shares.into_iter().map(sorted).collect()
 }
 
 struct Metered {

@@ -331,6 +331,41 @@ async fn files_of_an_object_store_are_read_as_those_of_a_folder() {
 }
 
 #[tokio::test]
+async fn the_columns_of_a_large_file_that_are_read_side_by_side_stay_together() {
+    let folder = TempDir::new().expect("a folder");
+    let inner = folder.path().to_owned();
+    parquet(&inner.join("a.parquet"), 0..200_000);
+    let large = Bounds { rows: 300_000, bytes: 64 << 20, ..bounds() };
+    let asked = |bounds| files(FilesPlace::Folder(inner.clone()), "*.parquet", None, bounds);
+    let rows = fetch(&asked(large.clone()), "rows", json!({})).await.expect("rows");
+    assert_eq!((rows.rows(), rows.columns().len()), (200_000, 2));
+    for number in [0, 65_535, 65_536, 131_072, 199_999_usize] {
+        let mut before = 0;
+        let batch = rows.batches.iter().find(|batch| {
+            before += batch.num_rows();
+            number < before
+        });
+        let batch = batch.expect("a batch");
+        let row = batch.slice(number - (before - batch.num_rows()), 1);
+        let row = all(&Batches { schema: rows.schema.clone(), batches: vec![row] });
+        assert_eq!((&row[0]["n"], &row[0]["t"]), (&json!(number), &json!(format!("row {number}"))));
+    }
+    for (bounds, word) in
+        [(Bounds { rows: 199_999, ..large.clone() }, "max_rows"), (Bounds { bytes: 2 << 20, ..large }, "max_mib")]
+    {
+        let error = fetch(&asked(bounds), "rows", json!({})).await.expect_err("too much");
+        assert!(error.fault == FetchFault::Limit && error.message.contains(word), "{error}");
+    }
+    let mut bytes = std::fs::read(inner.join("a.parquet")).expect("bytes");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 20_000].fill(0xff);
+    std::fs::write(inner.join("a.parquet"), bytes).expect("written");
+    let large = Bounds { rows: 300_000, bytes: 64 << 20, ..bounds() };
+    let error = fetch(&asked(large), "rows", json!({})).await.expect_err("damaged");
+    assert_eq!(error.fault, FetchFault::Failed, "{error}");
+}
+
+#[tokio::test]
 async fn damaged_and_very_large_files_cost_their_own_fetch() {
     let folder = TempDir::new().expect("a folder");
     let inner = folder.path().to_owned();
