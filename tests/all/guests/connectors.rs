@@ -285,6 +285,37 @@ fn a_fetch_is_told_with_its_columns_samples_and_artifact() {
 }
 
 #[test]
+fn a_large_fetch_is_told_where_it_ended_though_its_rows_are_kept_later() {
+    on_runtime(async {
+        let store = Store::default();
+        let session = host().session(store.config()).expect("a session");
+        let code =
+            "print('before')\nfor _ in range(2):\n    found = store.orders(count=200_000)\n    print(len(found))";
+        let run = session.run(vec![Cell::new(Language::Python, code)]).expect("a run");
+        let word = |kind: &EventKind| {
+            Some(match kind {
+                EventKind::Stdout { text, .. } => text.trim().to_owned(),
+                EventKind::CallStarted { .. } => "called".to_owned(),
+                EventKind::Fetched { fetch, .. } => {
+                    assert!(fetch.artifact.is_some() && fetch.notice.is_none(), "{fetch:?}");
+                    format!("fetched, cached: {}", fetch.is_cached)
+                }
+                EventKind::CallFinished { error: None, .. } => "answered".to_owned(),
+                _ => return None,
+            })
+        };
+        let events: Vec<_> = run.filter_map(|event| async move { word(&event.kind) }).collect().await;
+        let fetch = |cached: bool| ["called".to_owned(), format!("fetched, cached: {cached}"), "answered".to_owned()];
+        let expected = [&["before".to_owned()][..], &fetch(false), &["200000".to_owned()], &fetch(true)].concat();
+        assert_eq!(events, [expected, vec!["200000".to_owned()]].concat());
+        assert_eq!(store.asked(), 1);
+        // One that ends its cell is told all the same.
+        let last = result(&session, Language::Python, "kept = store.orders(count=200_001)").await;
+        assert!(last.fetches().all(|fetch| fetch.artifact.is_some()) && last.fetches().count() == 1, "{last:?}");
+    });
+}
+
+#[test]
 fn rows_that_are_lost_are_fetched_again() {
     on_runtime(async {
         let store = Store::default();

@@ -20,6 +20,7 @@ use cellar_core::{
     event::{Bridge, Fetch},
     limits::{AGENT_DEPTH_MAX, CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_QUEUED_MAX, TABLE_BYTES_MAX},
 };
+use futures::future::{BoxFuture, Shared};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{AbortHandle, Id, JoinError, JoinSet},
@@ -119,13 +120,25 @@ pub(crate) struct KeptOutput {
     pub(crate) bytes: u64,
 }
 
+/// What a call keeps beside its answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    /// Of an agent.
+    Output(KeptOutput),
+    /// Of a fetch, which may still be on their way to the disk.
+    Rows(KeptRows),
+}
+
+/// Rows that are kept: their artifact, or why there is none, once either is known.
+pub(crate) type KeptRows = Shared<BoxFuture<'static, Result<String, String>>>;
+
 /// Where a call leaves word of what it kept, before its answer.
-pub(crate) type KeptSlot = Arc<OnceLock<KeptOutput>>;
+pub(crate) type KeptSlot = Arc<OnceLock<Kept>>;
 
 /// A call that was begun.
 pub(crate) struct Begun {
     pub(crate) future: CallFuture,
-    /// Of an agent.
+    /// Of an agent, and of a fetch.
     pub(crate) kept: Option<KeptSlot>,
     /// It is a process, which ends with the cell that started it.
     pub(crate) is_process: bool,

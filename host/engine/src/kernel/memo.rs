@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use cellar_core::event::Fetch;
 
+use super::calls::KeptRows;
+
 /// Fetches that are remembered; the oldest make room.
 pub(crate) const FETCHES_MAX: usize = 1_000;
 /// Bytes of what is remembered of them.
@@ -15,22 +17,37 @@ pub(crate) struct Memo {
     /// Oldest first. Each has an artifact.
     fetches: VecDeque<Fetch>,
     bytes: usize,
+    /// Those whose rows are on their way to the disk.
+    under_way: Vec<(Fetch, KeptRows)>,
 }
 
 impl Memo {
     /// The fetch of these canonical arguments.
     pub(crate) fn get(&self, connector: &str, fetch: &str, arguments: &str) -> Option<&Fetch> {
-        let is_it =
-            |known: &&Fetch| known.connector == connector && known.fetch == fetch && known.arguments == arguments;
-        self.fetches.iter().find(is_it)
+        self.fetches.iter().find(|known| is_of(known, connector, fetch, arguments))
+    }
+
+    /// The rows of a fetch of these arguments, if they are on their way to the disk. Once they are there, it is remembered.
+    pub(crate) fn under_way(&self, connector: &str, fetch: &str, arguments: &str) -> Option<KeptRows> {
+        let (_, rows) = self.under_way.iter().rfind(|(known, _)| is_of(known, connector, fetch, arguments))?;
+        Some(rows.clone())
+    }
+
+    /// Takes note of a fetch whose rows are on their way.
+    pub(crate) fn begin(&mut self, fetch: &Fetch, rows: KeptRows) {
+        self.under_way.push((fetch.clone(), rows));
+    }
+
+    /// Remembers a fetch whose rows have come to the disk, or were lost on the way, unless all was forgotten meanwhile.
+    pub(crate) fn end(&mut self, fetch: &Fetch, artifact: Option<&str>) {
+        let Some(place) = self.under_way.iter().position(|(known, _)| known == fetch) else { return };
+        drop(self.under_way.remove(place));
+        self.put(&Fetch { artifact: artifact.map(str::to_owned), ..fetch.clone() });
     }
 
     /// Remembers a fetch in the place of an earlier one with its arguments. One without an artifact is forgotten.
-    pub(crate) fn put(&mut self, fetch: &Fetch) {
-        let is_other = |known: &Fetch| {
-            known.connector != fetch.connector || known.fetch != fetch.fetch || known.arguments != fetch.arguments
-        };
-        self.fetches.retain(is_other);
+    fn put(&mut self, fetch: &Fetch) {
+        self.fetches.retain(|known| !is_of(known, &fetch.connector, &fetch.fetch, &fetch.arguments));
         if fetch.artifact.is_some() {
             self.fetches.push_back(fetch.clone());
         }
@@ -52,4 +69,8 @@ impl Memo {
         fetches.iter().take(FETCHES_MAX).for_each(|fetch| memo.put(fetch));
         memo
     }
+}
+
+fn is_of(known: &Fetch, connector: &str, fetch: &str, arguments: &str) -> bool {
+    known.connector == connector && known.fetch == fetch && known.arguments == arguments
 }

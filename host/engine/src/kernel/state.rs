@@ -50,6 +50,7 @@ mod sending;
 
 pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
 use gathered::Gathered;
+use lending::EndedFetch;
 use lending::Lent;
 pub(crate) use sending::word;
 
@@ -295,6 +296,8 @@ pub(crate) struct StoreData {
     is_looking: bool,
     /// Tables that fetches have answered with, which the guest takes.
     pub(crate) tables: Lent,
+    /// A fetch whose end was not told yet. What comes after it waits.
+    fetched: Option<EndedFetch>,
     /// Text of a cell that was not sent yet.
     gathered: Option<Gathered>,
     /// When the second began in which the guest last logged, and how much it has logged since.
@@ -351,6 +354,7 @@ impl StoreData {
             stop_seen: None,
             is_looking: false,
             tables: Lent::default(),
+            fetched: None,
             gathered: None,
             logged: (Instant::now(), 0),
             beat: None,

@@ -86,7 +86,7 @@ impl Answers for SessionBridges {
         let agent = site.lineage.agent().map(str::to_owned);
         let caller = Caller { session: session.clone(), cell: site.cell, depth: site.depth, agent };
         if let Call::Fetch { name, arguments } = &call {
-            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, caller).into());
+            return Ok(session.call_fetch(&self.granted, &self.link, name.clone(), arguments, caller));
         }
         let asked = if let Call::Agent(asked) = &call { Some(asked.clone()) } else { None };
         let future = self.granted.call(call, caller);

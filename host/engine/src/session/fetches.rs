@@ -8,9 +8,10 @@ use std::{
 use cellar_core::{event::Fetch, sync::lock, text::describe, time::wall_nanos};
 use cellar_results::{
     artifacts::{ArtifactError, Description},
-    tables::Pieces,
+    tables::{Pieces, Tables},
 };
 use cellar_tables::{Batches, PARQUET_TYPE, TableError};
+use futures::FutureExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -20,11 +21,16 @@ use super::{
 };
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, FetchedTable, Response},
-    kernel::state::KernelLink,
+    kernel::{
+        calls::{Begun, Kept, KeptRows, KeptSlot},
+        state::KernelLink,
+    },
 };
 
 /// Rows at each end of a table that the fetch log shows.
 const SAMPLE_ROWS: usize = 5;
+/// How long rows may take to be kept.
+const KEEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the arguments of a fetch.
 const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
@@ -56,10 +62,12 @@ impl Session {
         name: String,
         arguments: &str,
         caller: Caller,
-    ) -> CallFuture {
+    ) -> Begun {
         let (session, granted, link) = (self.clone(), granted.clone(), link.clone());
-        let asked = read(&name, arguments);
-        Box::pin(async move { session.fetch(granted, link, name, asked?, caller).await })
+        let (asked, kept) = (read(&name, arguments), KeptSlot::default());
+        let slot = Arc::clone(&kept);
+        let future = Box::pin(async move { session.fetch(granted, link, name, asked?, caller, &slot).await });
+        Begun { kept: Some(kept), ..Begun::from(future as CallFuture) }
     }
 
     async fn fetch(
@@ -69,11 +77,16 @@ impl Session {
         name: String,
         asked: Asked,
         caller: Caller,
+        slot: &KeptSlot,
     ) -> Result<Response, CallError> {
         let canonical = granted.fetch_arguments(&name, asked.arguments)?;
         let text = Value::Object(canonical.clone()).to_string();
         let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
         let (began, fetched_at) = (Instant::now(), wall_nanos() / 1_000 * 1_000);
+        let under_way = lock(&link.memo).under_way(connector, fetch, &text).filter(|_| !asked.refresh);
+        if let Some(rows) = under_way {
+            let _ = rows.await;
+        }
         let known = lock(&link.memo).get(connector, fetch, &text).filter(|_| !asked.refresh).cloned();
         if let Some(known) = known
             && let Some(columns) = self.kept_columns(&known).await
@@ -81,8 +94,9 @@ impl Session {
             let fetch = Fetch { is_cached: true, duration: began.elapsed(), ..known };
             return Ok(Response::Table(Box::new(FetchedTable { fetch, columns })));
         }
-        let rows = granted.fetch(&name, canonical, caller).await?;
-        let fetch = Fetch {
+        let rows = Arc::new(granted.fetch(&name, canonical, caller).await?);
+        let (head, tail) = rows.sample(SAMPLE_ROWS).map_err(|error| unhandy(&name, &error))?;
+        let mut fetch = Fetch {
             connector: connector.to_owned(),
             fetch: fetch.to_owned(),
             arguments: text,
@@ -91,51 +105,48 @@ impl Session {
             duration: Duration::ZERO,
             rows: u64::try_from(rows.rows()).unwrap_or(u64::MAX),
             columns: rows.columns(),
-            head: String::new(),
-            tail: String::new(),
+            head: head.to_string(),
+            tail: if tail.as_array().is_some_and(Vec::is_empty) { String::new() } else { tail.to_string() },
             artifact: None,
             notice: None,
         };
-        let session = self.clone();
-        let handed = tokio::task::spawn_blocking(move || session.hand_over(fetch, &rows)).await;
-        let made = handed.map_err(|_| failed("the rows could not be handed over".to_owned()))?;
-        let mut table = made.map_err(|fault| failed(format!("{name}: {}", describe(&fault))))?;
-        table.fetch.duration = began.elapsed();
-        lock(&link.memo).put(&table.fetch);
-        Ok(Response::Table(Box::new(table)))
+        // The guest need not wait until the rows are on the disk.
+        let kept = self.keep(&link, &fetch, Arc::clone(&rows));
+        let _ = slot.set(Kept::Rows(kept));
+        let columns = tokio::task::spawn_blocking(move || rows.to_columns()).await;
+        let columns = columns.map_err(|_| failed("the rows could not be handed over".to_owned()))?;
+        let columns = columns.map_err(|error| unhandy(&name, &error))?;
+        fetch.duration = began.elapsed();
+        Ok(Response::Table(Box::new(FetchedTable { fetch, columns })))
     }
 
-    /// Keeps rows, and makes of them what a guest takes. Waits for the disk.
-    fn hand_over(&self, mut fetch: Fetch, rows: &Batches) -> Result<FetchedTable, Fault> {
-        let (head, tail) = rows.sample(SAMPLE_ROWS)?;
-        fetch.head = head.to_string();
-        fetch.tail = if tail.as_array().is_some_and(Vec::is_empty) { String::new() } else { tail.to_string() };
-        // What is told of the fetch is for people and models; the rows themselves follow.
-        let (kept, columns) = std::thread::scope(|scope| {
-            let kept = scope.spawn(|| self.keep(&fetch, rows));
-            let columns = rows.to_columns();
-            (kept.join(), columns)
-        });
-        match kept {
-            Ok(Ok(id)) => fetch.artifact = Some(id),
-            // What the host says may name a folder of the host.
-            Ok(Err(Fault::Artifact(ArtifactError::Io { source, .. }))) => {
-                fetch.notice = Some(format!("the rows were not kept: {}", source.kind()));
+    /// Begins to keep rows. Once they are kept, the kernel remembers the fetch.
+    fn keep(&self, link: &Arc<KernelLink>, fetch: &Fetch, rows: Arc<Batches>) -> KeptRows {
+        let (tables, told) = (self.tables(), fetch.clone());
+        let written = tokio::task::spawn_blocking(move || write(&tables, &told, &rows));
+        let (of, told) = (Arc::clone(link), fetch.clone());
+        // What is under way is noted before it can end.
+        let mut memo = lock(&link.memo);
+        let kept = tokio::spawn(async move {
+            let kept = match tokio::time::timeout(KEEP_TIMEOUT, written).await {
+                Ok(Ok(Ok(id))) => Ok(id),
+                // What the host says may name a folder of the host.
+                Ok(Ok(Err(Fault::Artifact(ArtifactError::Io { source, .. })))) => Err(source.kind().to_string()),
+                Ok(Ok(Err(fault))) => Err(describe(&fault)),
+                Ok(Err(_)) => Err("they cannot be written".to_owned()),
+                Err(_) => Err(format!("that took more than {} s", KEEP_TIMEOUT.as_secs())),
+            };
+            let kept = kept.map_err(|reason| format!("the rows were not kept: {reason}"));
+            if let Err(notice) = &kept {
+                tracing::warn!(notice, "a fetch was not kept");
             }
-            Ok(Err(fault)) => fetch.notice = Some(format!("the rows were not kept: {}", describe(&fault))),
-            Err(_) => fetch.notice = Some("the rows were not kept".to_owned()),
-        }
-        if let Some(notice) = &fetch.notice {
-            tracing::warn!(notice, "a fetch was not kept");
-        }
-        Ok(FetchedTable { columns: columns?, fetch })
-    }
-
-    fn keep(&self, fetch: &Fetch, rows: &Batches) -> Result<String, Fault> {
-        let mut out = Pieces::new(self.tables().artifacts()?.writer()?);
-        let written = rows.write_parquet(&mut out).map_err(Fault::from);
-        let title = format!("{}.{} of {} rows", fetch.connector, fetch.fetch, fetch.rows);
-        Ok(out.finish(written, Description { mime_type: PARQUET_TYPE, title: Some(&title) })?.id)
+            lock(&of.memo).end(&told, kept.as_deref().ok());
+            kept
+        });
+        let lost = |_| Err("the rows were not kept".to_owned());
+        let kept = async move { kept.await.unwrap_or_else(lost) }.boxed().shared();
+        memo.begin(fetch, kept.clone());
+        kept
     }
 
     /// The columns of an earlier fetch, where its rows are still kept and whole.
@@ -144,6 +155,19 @@ impl Session {
         let read = move || Batches::read_parquet(tables.artifacts().ok()?.read(&id).ok()?).ok()?.to_columns().ok();
         tokio::task::spawn_blocking(read).await.ok()?
     }
+}
+
+/// Writes the rows of a fetch as an artifact, and returns its id. Waits for the disk.
+fn write(tables: &Tables, fetch: &Fetch, rows: &Batches) -> Result<String, Fault> {
+    let mut out = Pieces::new(tables.artifacts()?.writer()?);
+    let written = rows.write_parquet(&mut out).map_err(Fault::from);
+    let title = format!("{}.{} of {} rows", fetch.connector, fetch.fetch, fetch.rows);
+    Ok(out.finish(written, Description { mime_type: PARQUET_TYPE, title: Some(&title) })?.id)
+}
+
+/// What is told when rows cannot be made what a guest takes.
+fn unhandy(name: &str, error: &TableError) -> CallError {
+    failed(format!("{name}: {}", describe(error)))
 }
 
 fn read(name: &str, arguments: &str) -> Result<Asked, CallError> {

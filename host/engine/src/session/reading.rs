@@ -25,7 +25,7 @@ use crate::{
         bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
         config::WORKSPACE,
     },
-    kernel::calls::{Begun, KeptOutput, KeptSlot},
+    kernel::calls::{Begun, Kept, KeptOutput, KeptSlot},
 };
 
 /// What the tool is called. A tool of that name that the embedder grants takes its place.
@@ -145,7 +145,7 @@ impl Session {
                 match tokio::task::spawn_blocking(put).await {
                     Ok(Ok(name)) => {
                         let uri = format!("{AGENT_SCHEME}{name}");
-                        let _ = slot.set(KeptOutput { agent_type, uri, bytes });
+                        let _ = slot.set(Kept::Output(KeptOutput { agent_type, uri, bytes }));
                     }
                     Ok(Err(error)) => tracing::warn!(error = describe(&error), "an agent's output was not kept"),
                     Err(error) => tracing::warn!(%error, "an agent's output was not kept"),

@@ -12,13 +12,13 @@ use cellar_core::{
 };
 use tracing::{Instrument, Span};
 
-use super::{LiveCell, StoreData, word};
+use super::{LiveCell, StoreData, lending::EndedFetch, word};
 use crate::{
     audit::CalledAs,
     contract::bridge::{Call, CallError, CallErrorKind, CallResult},
     kernel::{
         bindings::types,
-        calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Site},
+        calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Kept, Site},
         hearer::Gate,
         meter::earlier,
         offhand::Job,
@@ -339,14 +339,13 @@ impl StoreData {
             live.asks.remove(&call);
         }
         self.lend(end);
+        let kept = end.kept.take().and_then(|slot| slot.get().cloned());
         if let Some(fetch) = end.fetch.take() {
-            if let Some(scope) = self.cells.get(&end.cell).and_then(|live| live.scope.as_ref()) {
-                scope.run.note_fetch(&fetch);
-            }
-            self.tell(end.cell, |index| EventKind::Fetched { index, call, fetch }).await;
+            let rows = if let Some(Kept::Rows(rows)) = kept { Some(rows) } else { None };
+            return self.end_fetch(EndedFetch { cell: end.cell, call, duration, fetch, rows }).await;
         }
         let error = end.result.as_ref().err().map(|error| word(&error.message));
-        if let Some(kept) = end.kept.as_ref().and_then(|slot| slot.get()) {
+        if let Some(Kept::Output(kept)) = kept {
             let fields = vec![
                 ("agent_type".to_owned(), Scalar::Text(word(&kept.agent_type))),
                 ("id".to_owned(), Scalar::Text(word(&kept.uri))),

@@ -68,6 +68,7 @@ impl StoreData {
 
     /// Sends what is held. Waits for the reader as [`StoreData::send`] does.
     pub(crate) async fn flush_text(&mut self) {
+        self.tell_of_fetch().await;
         if let Some(held) = self.gathered.take() {
             let cell = held.cell;
             self.emit(cell, Maker::Guest, |index| held.event(index)).await;
@@ -76,6 +77,9 @@ impl StoreData {
 
     /// Sends what has waited for long, if the reader has room for it. Called wherever the guest polls the host.
     pub(crate) fn flush_old_text(&mut self) {
+        if self.fetched.is_some() {
+            return;
+        }
         let Some(held) = self.gathered.take_if(|held| held.since.elapsed() >= PATIENCE) else { return };
         let Some(live) = self.cells.get(&held.cell).filter(|live| !live.is_muted) else { return };
         let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);

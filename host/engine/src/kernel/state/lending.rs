@@ -1,12 +1,18 @@
 //! Tables that a kernel lends its guest, which takes them piece by piece, straight to where they are to lie.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
-use cellar_core::limits::CALLS_BYTES_MAX;
+use cellar_core::{
+    event::{EventKind, Fetch},
+    limits::CALLS_BYTES_MAX,
+};
 use serde_json::json;
 
-use super::StoreData;
-use crate::{contract::bridge::Response, kernel::calls::CallEnd};
+use super::{StoreData, sending::Maker};
+use crate::{
+    contract::bridge::Response,
+    kernel::calls::{CallEnd, KeptRows},
+};
 
 /// Tables that are lent at a time. A guest takes each as soon as it hears of it.
 const TABLES_MAX: usize = 256;
@@ -57,7 +63,46 @@ impl Lent {
     }
 }
 
+/// A fetch that ended.
+#[derive(Debug)]
+pub(super) struct EndedFetch {
+    pub(super) cell: u32,
+    pub(super) call: u64,
+    pub(super) duration: Duration,
+    pub(super) fetch: Box<Fetch>,
+    /// Rows that were not kept before.
+    pub(super) rows: Option<KeptRows>,
+}
+
 impl StoreData {
+    /// Tells of the end of a fetch. Its rows may still be on their way to the disk: then its run hears of it once they are there,
+    /// and of nothing else before, while the guest goes on with the rows.
+    pub(super) async fn end_fetch(&mut self, ended: EndedFetch) {
+        // What came before is told before.
+        self.flush_text().await;
+        let is_kept = ended.rows.is_none();
+        self.fetched = Some(ended);
+        if is_kept {
+            self.tell_of_fetch().await;
+        }
+    }
+
+    /// Tells of the fetch that ended last, unless that was told.
+    pub(super) async fn tell_of_fetch(&mut self) {
+        let Some(EndedFetch { cell, call, duration, mut fetch, rows }) = self.fetched.take() else { return };
+        if let Some(rows) = rows {
+            match rows.await {
+                Ok(id) => fetch.artifact = Some(id),
+                Err(notice) => fetch.notice = Some(notice),
+            }
+        }
+        if let Some(scope) = self.cells.get(&cell).and_then(|live| live.scope.as_ref()) {
+            scope.run.note_fetch(&fetch);
+        }
+        self.emit(cell, Maker::Host, |index| EventKind::Fetched { index, call, fetch }).await;
+        self.emit(cell, Maker::Host, |index| EventKind::CallFinished { index, call, duration, error: None }).await;
+    }
+
     /// Makes of an answer that is a table what the guest is told of it: its number, and how large it is. What there is to say
     /// of the fetch is left in the end of the call. Once is enough.
     pub(crate) fn lend(&mut self, end: &mut CallEnd) {
