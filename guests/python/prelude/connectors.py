@@ -48,7 +48,9 @@ def granted():
 
 def is_mentioned(source):
     """Whether a cell has the name of a connector in it."""
-    return any(re.search(rf"\b{name}\b", source) for name in _granted) or (bool(_granted) and "connectors" in source)
+    if not _granted:
+        return False
+    return "connectors" in source or any(re.search(rf"\b{name}\b", source) for name in _granted)
 
 
 def _specs():

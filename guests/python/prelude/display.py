@@ -102,6 +102,15 @@ class Formatter:
 
 formatters = {mime: Formatter() for mime in ("text/plain", *(mime for mime, _, _ in _METHODS))}
 _plain_formatter = formatters["text/plain"]
+_formatters = tuple(formatters.values())
+
+
+def _is_any_used():
+    """Whether a formatter changes anything."""
+    for each in _formatters:
+        if each.type_printers or each.deferred_printers or not each.enabled:
+            return True
+    return False
 
 
 def _pretty(value):
@@ -410,7 +419,9 @@ def represent(value, include=None, exclude=None):
         found = _by_itself(value, include, exclude)
     if found is None:
         return {}
-    found = {mime: data for mime, data in {**found, **_from_formatters(value)}.items() if data is not None}
+    if _is_any_used():
+        found = {**found, **_from_formatters(value)}
+    found = {mime: data for mime, data in found.items() if data is not None}
     if "text/plain" not in found and _wanted("text/plain", include, exclude):
         plain = _plain(value)
         if plain is not None:
@@ -425,7 +436,7 @@ def bundle(value):
 
 def show_result(value):
     """Shows the value of a cell's last expression. Never fails: what cannot be shown is told."""
-    if type(value) in _SCALARS and not _registered and not any(each.is_used() for each in formatters.values()):
+    if type(value) in _SCALARS and not _registered and not _is_any_used():
         plain = _plain(value, repr)
         pairs = [] if plain is None else [("text/plain", plain)]
     else:

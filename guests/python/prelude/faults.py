@@ -41,14 +41,19 @@ renew()
 
 def lines_of(source):
     """The lines of a source as CPython counts them. `str.splitlines` also ends lines at form feeds, U+2028 and the like."""
-    return io.StringIO(source, newline=None).readlines()
+    if "\r" in source:
+        return io.StringIO(source, newline=None).readlines()
+    lines = source.split("\n")
+    last = lines.pop()
+    lines = [line + "\n" for line in lines]
+    if last:
+        lines.append(last)
+    return lines
 
 
 def remember(filename, source):
     """Makes the source of a cell known to tracebacks, `inspect` and `pdb`."""
-    lines = lines_of(source)
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+    lines = lines_of(source if not source or source[-1] in "\r\n" else source + "\n")
     _lines[filename] = lines
     linecache.cache[filename] = (len(source), None, lines, filename)
 

@@ -17,7 +17,7 @@ _INPUTS = ("_i", "_ii", "_iii")
 
 def renew():
     """Makes anew what holds all this. The last thing that baking does, so that it lies with what a session allocates."""
-    global In, Out, _kept, _characters, _latest
+    global In, Out, _kept, _characters, _latest, _inputs
     # The source of each cell at its number; empty where there is none, or no more.
     In = [""]
     # Results by cell number.
@@ -28,6 +28,8 @@ def renew():
     _characters = [0]
     # What `_`, `__` and `___` were last bound to. A user who binds one of them keeps it.
     _latest = ["", "", ""]
+    # The sources of the last cells, the latest first.
+    _inputs = ["", "", ""]
 
 
 renew()
@@ -38,15 +40,17 @@ def remember(cell, source, names):
     faults.remember(file_name(cell), source)
     if cell == SEED:
         return
-    if len(In) <= cell:
-        In.extend([""] * (cell + 1 - len(In)))
-    names.update(zip(_INPUTS, [*(In[each] for each in reversed(_kept[-3:]) if each < len(In)), "", "", ""]))
-    In[cell] = names[f"_i{cell}"] = source
-    _kept.append(cell)
-    if not _characters or len(_latest) < 3:
+    if not _characters or len(_latest) != 3 or len(_inputs) != 3:
         # A cell has emptied the lists that it could find, these among them.
         _characters[:] = [sum(map(len, In))]
         _latest[:] = [*_latest, "", "", ""][:3]
+        _inputs[:] = [*_inputs, "", "", ""][:3]
+    if len(In) <= cell:
+        In.extend([""] * (cell + 1 - len(In)))
+    names["_i"], names["_ii"], names["_iii"] = last, before, _ = _inputs
+    _inputs[:] = source, last, before
+    In[cell] = names[f"_i{cell}"] = source
+    _kept.append(cell)
     _characters[0] += len(source)
     while len(_kept) > CELLS_KEPT or (_characters[0] > CHARACTERS_KEPT and len(_kept) > 1):
         oldest = _kept.pop(0)
@@ -74,11 +78,11 @@ def keep(cell, value, names):
         return
     Out[cell] = value
     names[f"_{cell}"] = value
-    before = _latest[:]
-    _latest[:] = [value, before[0], before[1]]
-    unders = ("_", "__", "___")
-    if all(names.get(under, old) is old for under, old in zip(unders, before)):
-        names.update(zip(unders, _latest))
+    last, before, earlier = _latest
+    _latest[:] = value, last, before
+    bound = names.get
+    if bound("_", last) is last and bound("__", before) is before and bound("___", earlier) is earlier:
+        names["_"], names["__"], names["___"] = value, last, before
     if len(Out) > CELLS_KEPT:
         oldest = next(iter(Out))
         value = Out.pop(oldest)
@@ -92,7 +96,7 @@ def forget():
     Out.clear()
     _kept.clear()
     _characters[0] = 0
-    _latest[:] = ["", "", ""]
+    _latest[:] = _inputs[:] = "", "", ""
     faults.forget_sources()
 
 
