@@ -2,6 +2,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
+use rustix::mm::{Advice, madvise};
 use wasmtime::{
     Store,
     component::{Instance, TypedFunc, WasmList},
@@ -19,6 +20,8 @@ use crate::{
 
 /// Bytes looked at in one crossing. Below what the host lets a guest hand over at once.
 const WINDOW_BYTES: u64 = 64 << 20;
+/// Pages side by side from which on they are made ready together before they are written.
+const READY_PAGES_MIN: usize = 16;
 
 /// A live kernel's store, and the ways into its guest.
 pub(crate) struct Live {
@@ -108,12 +111,29 @@ impl Live {
         Ok(collector.finish(size))
     }
 
+    /// Makes pages ready that are about to be written, where many lie side by side.
+    async fn make_ready(&mut self, pages: &Pages) -> wasmtime::Result<()> {
+        let store = &mut self.store;
+        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
+        let runs = pages.places.chunk_by(|one, next| one.page.checked_add(1) == Some(next.page));
+        let windows = runs.flat_map(|run| run.chunks(WINDOW_BYTES as usize / PAGE_BYTES));
+        for window in windows.filter(|window| window.len() >= READY_PAGES_MIN) {
+            let Some(first) = window.first() else { continue };
+            let place = (u64::from(first.page) * PAGE_BYTES as u64, (window.len() * PAGE_BYTES) as u64);
+            let (list,) = read.call_async(&mut *store, place).await?;
+            populate(list.as_le_slice(&*store));
+        }
+        Ok(())
+    }
+
     /// Makes the memory of a new kernel what was captured.
     pub(crate) async fn restore(&mut self, pages: &Pages, image: &Arc<Image>) -> wasmtime::Result<()> {
         let (store, exports) = (&mut self.store, &self.exports);
         if !exports.call_memory_grow(&mut *store, pages.memory_bytes).await? {
             wasmtime::bail!("memory cannot grow to {} bytes", pages.memory_bytes);
         }
+        self.make_ready(pages).await?;
+        let (store, exports) = (&mut self.store, &self.exports);
         let mut runs = pages.runs(image).map_err(damaged)?;
         while let Some((page, bytes)) = runs.next().map_err(damaged)? {
             exports.call_memory_target(&mut *store, u64::from(page) * PAGE_BYTES as u64).await?;
@@ -121,6 +141,14 @@ impl Live {
         }
         Ok(())
     }
+}
+
+/// Has the operating system make pages ready that are about to be written, all at once. Where it does not, it makes each ready when it
+/// is written.
+#[expect(unsafe_code, reason = "advice on memory is unsafe where it may change what it holds; see the SAFETY note")]
+fn populate(window: &[u8]) {
+    // SAFETY: the range is that of a slice, so it is mapped, and this advice changes none of its bytes.
+    let _ = unsafe { madvise(window.as_ptr().cast_mut().cast(), window.len(), Advice::LinuxPopulateWrite) };
 }
 
 fn damaged(reason: String) -> wasmtime::Error {
