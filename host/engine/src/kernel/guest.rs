@@ -27,8 +27,7 @@ use crate::{
 pub(crate) struct Guest {
     pub(crate) language: Language,
     pub(crate) flavour: Flavour,
-    engine: wasmtime::Engine,
-    /// The epoch of an engine advances while somebody has these: a kernel outlives its session and its host a little, and
+    /// The epoch of its engine advances while somebody has these: a kernel outlives its session and its host a little, and
     /// must be stopped.
     engines: Arc<Engines>,
     linked: KernelPre<StoreData>,
@@ -69,10 +68,9 @@ impl Guest {
         let guest = Arc::new(Guest {
             language,
             flavour,
-            engine: engine.clone(),
-            engines: engines.clone(),
             linked: KernelPre::new(linked).map_err(broken)?,
             mounts: guest_mounts(&artifacts.manifest)?,
+            engines,
             spares: Mutex::default(),
             spares_wanted,
             maker,
@@ -104,15 +102,7 @@ impl Guest {
     pub(crate) async fn fresh(&self, room: Room) -> Result<Kernel, Error> {
         let binding =
             Binding::spare(Limits::default(), Files::new(self.mounts.clone(), Quota::new(Default::default())));
-        Kernel::start(
-            (&self.engine, self.engines.beats(self.flavour)),
-            &self.linked,
-            self.language,
-            self.flavour,
-            binding,
-            room,
-        )
-        .await
+        Kernel::start(&self.engines, &self.linked, self.language, self.flavour, binding, room).await
     }
 
     /// What the memory of every new kernel holds.

@@ -16,7 +16,6 @@ use cellar_results::tables;
 use cellar_tables::FRAME_TYPE;
 use rand::TryRngCore;
 use serde_json::{Map, Value};
-use tokio::task::yield_now;
 use wasmtime::{StoreContextMut, Trap, component::Linker};
 
 use crate::{
@@ -300,6 +299,20 @@ impl StoreData {
         }
     }
 
+    /// Called where a guest gives way, at a tick or at a safepoint: it goes on when others have had their turn.
+    ///
+    /// # Errors
+    /// It has ignored a soft stop for the whole grace.
+    pub(crate) fn let_others_go(&mut self) -> wasmtime::Result<impl Future<Output = ()> + Send + use<>> {
+        if self.must_trap() {
+            return Err(Trap::Interrupt.into());
+        }
+        self.cpu.yields();
+        // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes itself
+        // keeps them waiting for 61 ticks.
+        Ok(tokio::task::yield_now())
+    }
+
     /// Answers `should-stop`; `fuel_left` is that of the store when it counts fuel.
     fn poll_stop(&mut self, cell: u32, fuel_left: Option<u64>) -> wasmtime::Result<Option<StopReason>> {
         self.note_running(cell);
@@ -370,16 +383,12 @@ impl control::Host for StoreData {
         self.taped(Import::Wait, (cell, until), |_| Ok(ended))
     }
 
-    /// Does at a safepoint what the epoch callback of `Kernel::start` does at a tick.
+    /// Does at a safepoint what is done at the tick of an epoch.
     async fn give_way(&mut self) -> wasmtime::Result<()> {
         if let Some(beat) = &self.beat {
             beat.given();
         }
-        if self.must_trap() {
-            return Err(Trap::Interrupt.into());
-        }
-        self.cpu.yields();
-        yield_now().await;
+        self.let_others_go()?.await;
         Ok(())
     }
 

@@ -16,11 +16,11 @@ use crate::{
     contract::{config::WORKSPACE, error::Error},
     formats::snapshot::{Image, Pages},
     kernel::{
-        beats::Beats,
         bindings::{
             KernelPre, stop_kind, stop_name,
             types::{self, StopReason},
         },
+        engines::Engines,
         image::Flavour,
         introspection::{Answer, Question},
         memory::Live,
@@ -66,7 +66,7 @@ impl Kernel {
     /// # Errors
     /// `KernelsExhausted` when every slot of the pool is in use, `Kernel` when the guest traps.
     pub(crate) async fn start(
-        (engine, beats): (&wasmtime::Engine, Option<&Arc<Beats>>),
+        engines: &Engines,
         linked: &KernelPre<StoreData>,
         language: Language,
         flavour: Flavour,
@@ -75,18 +75,13 @@ impl Kernel {
     ) -> Result<Kernel, Error> {
         let data = StoreData::new(binding);
         let cpu = data.cpu.clone();
-        let mut store = Store::new(engine, data);
+        let mut store = Store::new(engines.get(flavour)?, data);
         store.limiter(|data| &mut data.limiter);
         store.set_hostcall_fuel(CROSSING_BYTES_MAX);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|mut context| match context.data_mut().must_trap() {
-            true => Ok(UpdateDeadline::Interrupt),
-            false => {
-                context.data().cpu.yields();
-                // tokio's own yield, because it lets timers and sockets have their turn as well; a task that merely wakes
-                // itself keeps them waiting for 61 ticks.
-                Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
-            }
+        store.epoch_deadline_callback(|mut context| {
+            let others = context.data_mut().let_others_go()?;
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(others)))
         });
         if flavour.has_fuel() {
             store.set_fuel(FUEL_UNCHARGED).map_err(|source| Error::Kernel { language, source: source.into() })?;
@@ -98,7 +93,7 @@ impl Kernel {
             }
         })?;
         let mut live = Box::new(Live { store, instance, exports, room, beat: None });
-        if let Some(beats) = beats {
+        if let Some(beats) = engines.beats(flavour) {
             let beat = live.beat(beats).await;
             live.beat = Some(Arc::new(beat.map_err(|error| Error::Kernel { language, source: error.into() })?));
         }

@@ -529,7 +529,7 @@ impl StoreData {
         }
     }
 
-    /// Asked at every epoch tick: has the guest ignored a soft stop for the whole grace?
+    /// Asked where a guest gives way: has it ignored a soft stop for the whole grace?
     pub(crate) fn must_trap(&mut self) -> bool {
         self.settle();
         self.flush_old_text();
