@@ -1,32 +1,27 @@
 //! The files of a session, in its workspace: what its cells may not reach cannot be reached here either, because the same
 //! tree answers.
 
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc, time::Duration};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use axum_core::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cellar_engine::{Session, config::WORKSPACE};
 use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT, Stat};
 use cellar_wire::FileJson;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::BodyExt;
 use serde_json::json;
 
 use crate::{
     access::characters,
+    body::{PIECE_BYTES, next_piece},
     gate::{self, Call},
     problem::{Answer, Problem},
     tar,
     tenant::on_a_thread,
 };
-
-/// Bytes that are read or written at once.
-const PIECE_BYTES: usize = 256 << 10;
-/// How long the next piece of a file may take to come.
-const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `GET /v1/sessions/{session}/files/{path}`: the bytes of a file, or what is in a folder.
 pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
@@ -178,31 +173,15 @@ pub(crate) fn make_folders(files: &mut Files, path: &str) -> Result<(), FileErro
 
 /// Writes what comes. The tree goes from thread to thread, so that a slow sender holds none.
 pub(crate) async fn receive(mut files: Files, file: Descriptor, mut body: Body) -> Result<Files, Problem> {
-    let mut gathered = BytesMut::new();
     let mut offset = 0;
-    loop {
-        let frame = tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| {
-            let detail = format!("the file did not go on to come for {} seconds", PIECE_TIMEOUT.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail)
-        })?;
-        let is_last = frame.is_none();
-        match frame {
-            Some(Ok(frame)) => gathered.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
-            Some(Err(_)) => return Err(Problem::bad("the body broke off")),
-            None => {}
-        }
-        if gathered.len() >= PIECE_BYTES || (is_last && !gathered.is_empty()) {
-            let piece = std::mem::take(&mut gathered).freeze();
-            (files, offset) = on_a_thread(move || {
-                let offset = write_all(&mut files, file, offset, &piece)?;
-                Ok::<_, FileError>((files, offset))
-            })
-            .await??;
-        }
-        if is_last {
-            return Ok(files);
-        }
+    while let Some(piece) = next_piece(&mut body, "file").await? {
+        (files, offset) = on_a_thread(move || {
+            let offset = write_all(&mut files, file, offset, &piece)?;
+            Ok::<_, FileError>((files, offset))
+        })
+        .await??;
     }
+    Ok(files)
 }
 
 /// An upload that is not finished. Dropped, it takes its part away.

@@ -10,9 +10,7 @@ use std::{
         unix::net::UnixStream,
     },
     path::PathBuf,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -21,7 +19,7 @@ use cellar_bridges::{Afar, Doors, Notes};
 use http_body_util::BodyExt;
 use hyper::{
     Request,
-    body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint},
+    body::{Body as HttpBody, Bytes, Incoming},
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
@@ -31,7 +29,9 @@ use tokio::{
 };
 
 use crate::{
-    Isolation, ServeError, Server, ServerConfig, gate,
+    Isolation, ServeError, Server, ServerConfig,
+    body::{Accompanied, Companion},
+    gate,
     isolation::{ConfineError, Confined},
     tenant::Tenant,
     workers::{CALLS, CONNECTION, Heard, Say, VISIT},
@@ -211,7 +211,7 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     let mut over = server.0.is_over.subscribe();
     let service = service_fn(move |request: Request<Incoming>| {
         let server = server.clone();
-        let request = request.map(|body| Body::new(Whole(Some(body))));
+        let request = request.map(|body| Body::new(Accompanied::new(body, Unwanted)));
         async move { Ok::<_, std::convert::Infallible>(gate::answer(server, request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -228,39 +228,18 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     }
 }
 
-/// The body of a request, of which is read what nobody wanted, within bounds: the process in front hears no answer before it has
-/// written all.
-struct Whole(Option<Incoming>);
+/// Reads what nobody wanted of the body of a request, within bounds: the process in front hears no answer before it has written
+/// all.
+struct Unwanted;
 
-impl HttpBody for Whole {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.0 {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
+impl Companion<Incoming> for Unwanted {
+    fn left(&mut self, mut rest: Incoming) {
+        if rest.is_end_stream() {
+            return;
         }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(HttpBody::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map(HttpBody::size_hint).unwrap_or_default()
-    }
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        let Some(mut body) = self.0.take().filter(|body| !body.is_end_stream()) else { return };
         tokio::spawn(tokio::time::timeout(UNWANTED_TIMEOUT, async move {
             let mut left = UNWANTED_BYTES_MAX;
-            while let Some(Ok(frame)) = body.frame().await {
+            while let Some(Ok(frame)) = rest.frame().await {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
                 if left == 0 {
                     break;

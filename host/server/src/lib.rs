@@ -6,6 +6,7 @@
 
 mod access;
 mod admin;
+mod body;
 mod calls;
 mod configuration;
 mod e2b;

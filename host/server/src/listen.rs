@@ -10,16 +10,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use axum_core::body::Body;
-use bytes::Bytes;
 use cellar_core::sync::lock;
 use http::{HeaderValue, Request, header};
 use hyper::{
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    body::{Body as HttpBody, Incoming},
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -30,7 +28,12 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Server, gate, traces::Seen};
+use crate::{
+    Server,
+    body::{Accompanied, Companion},
+    gate,
+    traces::Seen,
+};
 
 /// How long the head of a request may take to come, from the moment that the connection is free for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -218,35 +221,10 @@ async fn answer(
     let response = gate::answer(server.clone(), request).await;
     server.0.traces.told(seen, &response);
     // It is under way until the last of the answer was read, or was not wanted any more.
-    Ok(response.map(|body| Body::new(Held { body, _under_way: under_way })))
+    Ok(response.map(|body| Body::new(Accompanied::new(body, under_way))))
 }
 
-/// An answer's body, with what says that it is under way.
-struct Held {
-    body: Body,
-    _under_way: UnderWay,
-}
-
-impl HttpBody for Held {
-    type Data = Bytes;
-    type Error = axum_core::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    // Its length is told where it is known.
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+impl<B: HttpBody> Companion<B> for UnderWay {}
 
 /// Connections that have no request under way, the one that has been so for longest first.
 #[derive(Debug, Default)]

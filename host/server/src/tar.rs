@@ -1,8 +1,6 @@
 //! Folders as tar, both ways. What comes is a stranger's: only files and folders are taken, by names that lead where they
 //! say, and every length is bounded before anything is kept of it.
 
-use std::time::Duration;
-
 use axum_core::{
     body::Body,
     response::{IntoResponse, Response},
@@ -11,10 +9,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use cellar_engine::Session;
 use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT, Stat};
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::BodyExt;
 
 use crate::{
     access::characters,
+    body::{PIECE_BYTES, next_piece},
     files::{Unfinished, entries, make_folders, write_all},
     problem::{Answer, Problem},
     tenant::on_a_thread,
@@ -24,10 +22,6 @@ use crate::{
 pub(crate) const MIME: &str = "application/x-tar";
 /// Bytes of a block: everything in a tar begins with one.
 const BLOCK: usize = 512;
-/// Bytes that are read or written at once.
-const PIECE_BYTES: usize = 256 << 10;
-/// How long the next piece may take to come.
-const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Files and folders that one tar may have.
 const ENTRIES_MAX: usize = 100_000;
 /// Bytes of what is said of one entry besides its block.
@@ -232,31 +226,15 @@ pub(crate) async fn unpack(session: Session, folder: String, mut body: Body) -> 
         Ok::<_, FileError>(Unpacking::new(made.clone(), files, folder))
     })
     .await??;
-    let mut gathered = BytesMut::new();
-    loop {
-        let frame = tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| {
-            let detail = format!("the tar did not go on to come for {} seconds", PIECE_TIMEOUT.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail)
-        })?;
-        let is_last = frame.is_none();
-        match frame {
-            Some(Ok(frame)) => gathered.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
-            Some(Err(_)) => return Err(Problem::bad("the body broke off")),
-            None => {}
-        }
-        if gathered.len() >= PIECE_BYTES || is_last {
-            let piece = std::mem::take(&mut gathered);
-            unpacking = on_a_thread(move || {
-                unpacking.feed(&piece)?;
-                Ok::<_, Problem>(unpacking)
-            })
-            .await??;
-        }
-        if is_last {
-            unpacking.check_end()?;
-            return Ok(StatusCode::CREATED.into_response());
-        }
+    while let Some(piece) = next_piece(&mut body, "tar").await? {
+        unpacking = on_a_thread(move || {
+            unpacking.feed(&piece)?;
+            Ok::<_, Problem>(unpacking)
+        })
+        .await??;
     }
+    unpacking.check_end()?;
+    Ok(StatusCode::CREATED.into_response())
 }
 
 fn refused(detail: impl std::fmt::Display) -> Problem {

@@ -1,11 +1,6 @@
 //! Passing requests on: whose each is, and what is said when a worker ends before it has answered.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum_core::{
     body::Body,
@@ -14,7 +9,7 @@ use axum_core::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts};
 use hyper::{
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    body::{Body as HttpBody, Incoming},
     client::conn::http1::SendRequest,
 };
 use hyper_util::rt::TokioIo;
@@ -22,7 +17,14 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use super::{Running, UnderWay, Worker, Workers, lost};
-use crate::{Server, access::Scope, e2b, gate, jupyter, oauth, problem::Problem, traces::Told};
+use crate::{
+    Server,
+    access::Scope,
+    body::{Accompanied, Companion},
+    e2b, gate, jupyter, oauth,
+    problem::Problem,
+    traces::Told,
+};
 
 /// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
 const MODELS: &str = "cellar-quotas-in-front";
@@ -150,7 +152,7 @@ impl Worker {
             answer.headers_mut().remove(name);
         }
         let form = Form::of(answer.headers());
-        Ok(answer.map(|body| Body::new(Passed { body: Body::new(body), under_way, form })))
+        Ok(answer.map(|body| Body::new(Accompanied::new(body, Passed { under_way, form }))))
     }
 }
 
@@ -300,41 +302,15 @@ impl Form {
     }
 }
 
-/// What a worker answers. It does not go before that was read.
+/// What goes along with an answer of a worker, which does not go before that was read.
 struct Passed {
-    body: Body,
     under_way: UnderWay,
     form: Form,
 }
 
-impl HttpBody for Passed {
-    type Data = Bytes;
-    type Error = axum_core::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum_core::Error>>> {
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(Some(Err(error))) => {
-                tracing::warn!(%error, is_gone = self.under_way.is_gone(), "an answer of a worker broke off");
-                match std::mem::replace(&mut self.form, Form::Other).last() {
-                    Some(last) => {
-                        self.body = Body::empty();
-                        Poll::Ready(Some(Ok(Frame::data(last))))
-                    }
-                    None => Poll::Ready(Some(Err(error))),
-                }
-            }
-            other => other,
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl Companion<Incoming> for Passed {
+    fn last(&mut self, error: &hyper::Error) -> Option<Bytes> {
+        tracing::warn!(%error, is_gone = self.under_way.is_gone(), "an answer of a worker broke off");
+        self.form.last()
     }
 }
