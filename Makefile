@@ -109,6 +109,9 @@ conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 
 lint: setup ## Check format, lints and documentation
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	@for features in '' bake tables tokens; do \
+		$(CARGO) clippy --release --locked -p cellar-engine --no-default-features --features "$$features" -- -D warnings || exit 1; \
+	done
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
 
 bless: guests data-guest packages ## Accept the events that the transcripts lead to now

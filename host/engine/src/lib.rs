@@ -43,7 +43,8 @@
 //!
 //! All are on by default.
 //!
-//! - `bake`: [`guests::bake`]. Without it, a host loads what another build with the same wasmtime and flags has baked.
+//! - `bake`: [`guests::bake`], and with it a compiler. Without it, a host loads what another build with the same wasmtime
+//!   has baked and compiled, for a processor like its own.
 //! - `tables`: tables that cells display are kept as Parquet, and read back a page at a time.
 //! - `tokens`: long texts are cut where a model's tokenizer says, not where a rule of thumb does.
 //!

@@ -13,18 +13,18 @@ use std::{
 };
 
 use cellar_core::{cell::GuestName, limits::Limits, text::hex};
-use cellar_files::{Files, Quota};
+use cellar_files::{Access, Files, Mount, Quota};
 use sha2::{Digest, Sha256};
 
 use crate::{
     contract::{
-        config::HostConfig,
+        config::{HostConfig, WORKSPACE},
         error::{Cause, Error},
     },
     kernel::{
         image::{
             Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
-            compiling_engine, linker, set_threads, system_mounts,
+            compiling_engine, guest_mounts, linker, set_threads,
         },
         manifest::Manifest,
         safepoints::add_safepoints,
@@ -163,7 +163,10 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
     let engine = wasmtime::Engine::new(&config)?;
     let linker = linker(&engine, Flavour { stops: FlavourStops::Epochs, has_threads: true })?;
     let workspace = tempfile::tempdir()?;
-    let files = Files::new(system_mounts(manifest, workspace.path())?, Quota::new(Default::default()));
+    let mut mounts = guest_mounts(manifest)?;
+    let empty = workspace.path().to_owned();
+    mounts.push(Mount { host: empty, guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?);
+    let files = Files::new(mounts, Quota::new(Default::default()));
     let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };
     let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::spare(limits, files)));
     store.limiter(|data| &mut data.limiter);

@@ -12,7 +12,6 @@
 
 use std::{
     fs,
-    hash::{Hash, Hasher},
     os::{
         fd::AsRawFd,
         unix::fs::{MetadataExt, PermissionsExt},
@@ -36,7 +35,7 @@ use wasmtime::component::{Component, Linker};
 
 use crate::{
     contract::{
-        config::{HostConfig, Stops, WORKSPACE},
+        config::{HostConfig, Stops},
         error::Error,
     },
     formats::snapshot::Image,
@@ -162,7 +161,8 @@ pub(crate) fn set_threads(config: &mut wasmtime::Config, may: bool) {
     config.concurrency_support(may).wasm_component_model_async(may).wasm_component_model_threading(may);
 }
 
-/// The wasmtime engine that compiles a flavour. It reserves nothing, and what it makes is what [`wasm_engine`] loads.
+/// The wasmtime engine that compiles a flavour, where there is a compiler. It reserves nothing, and what it makes is what
+/// [`wasm_engine`] loads.
 pub(crate) fn compiling_engine(flavour: Flavour) -> Result<wasmtime::Engine, Error> {
     wasmtime::Engine::new(&wasm_config(flavour)).map_err(|error| Error::Engine(error.into()))
 }
@@ -210,35 +210,74 @@ impl Artifacts {
         self.folder.join("baked.wasm")
     }
 
+    #[cfg(feature = "bake")]
     pub(super) fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
         self.folder.join(format!("{}-{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
+    }
+
+    /// Where the code of a flavour may be that an engine can load.
+    #[cfg(feature = "bake")]
+    fn candidates(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Vec<PathBuf> {
+        vec![self.compiled(flavour, engine)]
+    }
+
+    /// The same without a compiler, which alone can tell the name: wasmtime refuses of them what is for another engine.
+    #[cfg(not(feature = "bake"))]
+    fn candidates(&self, flavour: Flavour, _engine: &wasmtime::Engine) -> Vec<PathBuf> {
+        let begin = format!("{}-", flavour.name());
+        let is_code = |name: &str| name.starts_with(&begin) && name.ends_with(".cwasm");
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> =
+            entries.filter(|entry| entry.file_name().to_str().is_some_and(is_code)).map(|entry| entry.path()).collect();
+        found.sort();
+        found
+    }
+
+    /// The first of the candidates that is of use, or what is wrong with the last.
+    fn first<T>(
+        &self,
+        flavour: Flavour,
+        engine: &wasmtime::Engine,
+        take: impl Fn(&Path) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut found = Err(self.absence());
+        for path in self.candidates(flavour, engine) {
+            found = take(&path);
+            if found.is_ok() {
+                break;
+            }
+        }
+        found
     }
 
     /// Loads the code of a flavour.
     ///
     /// # Errors
     /// `NotBaked` with the reason when there is none for this engine, or when somebody else could have written it.
-    #[expect(unsafe_code, reason = "loading machine code is unsafe by nature; see the SAFETY note")]
     pub(crate) fn load(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Result<Component, Error> {
-        let path = self.compiled(flavour, engine);
-        let file = self.open_trusted(&path).map_err(|reason| self.not_baked(reason))?;
-        // wasmtime opens a component by its path. This one leads to the file that was checked, whatever has its name now.
-        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // SAFETY: the file was compiled by `bake`, under a name that holds the digest of the guest and the compatibility
-        // hash of this very engine; `open_trusted` has made sure that it and its folder belong to this user and that
-        // nobody else may write them, and `file` keeps it open.
-        let component = unsafe { Component::deserialize_file(engine, opened) };
-        let component =
-            component.map_err(|error| self.not_baked(format!("`{}` is damaged: {error}", path.display())))?;
+        let component = self.first(flavour, engine, |path| self.load_from(path, engine));
+        let component = component.map_err(|reason| self.not_baked(reason))?;
         check_imports(&component, engine, &self.manifest)?;
         // So that whoever clears the cache knows what is in use. A cache that may only be read is used all the same.
         let _ = fs::File::open(&self.folder).and_then(|folder| folder.set_modified(SystemTime::now()));
         Ok(component)
     }
 
+    #[expect(unsafe_code, reason = "loading machine code is unsafe by nature; see the SAFETY note")]
+    fn load_from(&self, path: &Path, engine: &wasmtime::Engine) -> Result<Component, String> {
+        let file = self.open_trusted(path)?;
+        // wasmtime opens a component by its path. This one leads to the file that was checked, whatever has its name now.
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: the file was compiled by `bake`, in a folder whose name holds the digest of the guest; wasmtime compares what
+        // it was compiled for with this very engine, and its name does where there is a compiler; `open_trusted` has made sure
+        // that it and its folder belong to this user and that nobody else may write them, and `file` keeps it open.
+        let component = unsafe { Component::deserialize_file(engine, opened) };
+        component.map_err(|error| format!("`{}` cannot be used: {error}", path.display()))
+    }
+
     /// Why `load` would refuse, cheaply.
     pub(crate) fn problem(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Option<String> {
-        self.open_trusted(&self.compiled(flavour, engine)).err()
+        self.first(flavour, engine, |path| self.open_trusted(path)).err()
     }
 
     /// SHA-256 of the baked component, as baking has noted it.
@@ -262,6 +301,14 @@ impl Artifacts {
         Image::of(Box::new(map)).map_err(damaged)
     }
 
+    /// What is said where nothing of this build is.
+    fn absence(&self) -> String {
+        match self.folder.is_dir() {
+            true => "it was compiled by another build, for other flags or for another processor".to_owned(),
+            false => format!("there is no image of this build in `{}`", self.folder.display()),
+        }
+    }
+
     fn not_baked(&self, reason: String) -> Error {
         Error::NotBaked { name: self.manifest.name.clone(), reason }
     }
@@ -269,10 +316,7 @@ impl Artifacts {
     /// Opens an artifact. What is checked is what was opened: a name may lead elsewhere a moment later.
     fn open_trusted(&self, path: &Path) -> Result<fs::File, String> {
         let failed = |path: &Path, error: Errno| match error {
-            Errno::NOENT if self.folder.is_dir() => {
-                "it was compiled by another build, for other flags or for another processor".to_owned()
-            }
-            Errno::NOENT => format!("there is no image of this build in `{}`", self.folder.display()),
+            Errno::NOENT => self.absence(),
             _ => format!("`{}`: {}", path.display(), std::io::Error::from(error)),
         };
         let open = |path: &Path, flags| {
@@ -298,13 +342,6 @@ fn check_trusted(file: &fs::File) -> Result<(), String> {
         return Err("may be written by other users".to_owned());
     }
     Ok(())
-}
-
-/// What every kernel of a guest sees besides its session's folders, and an empty workspace for baking.
-pub(crate) fn system_mounts(manifest: &Manifest, workspace: &Path) -> Result<Vec<OpenMount>, Error> {
-    let mut mounts = guest_mounts(manifest)?;
-    mounts.push(Mount { host: workspace.to_owned(), guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?);
-    Ok(mounts)
 }
 
 /// The guest's own read-only folders.
@@ -345,7 +382,9 @@ pub(super) fn check_imports(
 }
 
 /// Digest of all that compiled code depends on besides the guest: wasmtime's version, its flags, the processor.
+#[cfg(feature = "bake")]
 fn compatibility(engine: &wasmtime::Engine) -> String {
+    use std::hash::{Hash, Hasher};
     struct Sha(Sha256);
     impl Hasher for Sha {
         fn finish(&self) -> u64 {
@@ -360,7 +399,7 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     hex(&sha.0.finalize())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bake"))]
 mod tests {
     use super::*;
 
