@@ -424,4 +424,29 @@ mod tests {
         let error = checked("cellar:kernel/files@9.9.9").expect_err("another version");
         assert!(matches!(&error, Error::GuestVersion { found, .. } if found == "9.9.9"), "{error}");
     }
+
+    /// In 2026 wasmtime had two faults in code like this, which read 16 bytes where 8 were meant.
+    #[test]
+    fn loads_that_were_miscompiled_elsewhere_read_what_they_should() {
+        let module = r#"(module
+            (memory 1 1)
+            (data (i32.const 65528) "\00\00\00\00\00\00\f8\bf")
+            (func (export "copysign") (param i32) (result f64) (f64.copysign (f64.const 2) (f64.load (local.get 0))))
+            (func (export "copied") (param i32) (result f64) (f64.copysign (f64.load (local.get 0)) (f64.const 2)))
+            (func (export "splat") (param i32) (result f64)
+                (f64x2.extract_lane 1 (f64x2.splat (f64.load (local.get 0))))))"#;
+        let module = wat::parse_str(module).expect("a module");
+        for stops in [FlavourStops::Epochs, FlavourStops::Fuel, FlavourStops::Safepoints] {
+            let engine = compiling_engine(Flavour { stops, has_threads: false }).expect("an engine");
+            let module = wasmtime::Module::new(&engine, &module).expect("it compiles");
+            let mut store = wasmtime::Store::new(&engine, ());
+            store.set_epoch_deadline(1);
+            let _ = store.set_fuel(1_000);
+            let instance = wasmtime::Instance::new(&mut store, &module, &[]).expect("an instance");
+            for (name, expected) in [("copysign", -2.0), ("copied", 1.5), ("splat", -1.5)] {
+                let function = instance.get_typed_func::<i32, f64>(&mut store, name).expect("a function");
+                assert_eq!(function.call(&mut store, 65_528).ok(), Some(expected), "{stops:?}: {name}");
+            }
+        }
+    }
 }
