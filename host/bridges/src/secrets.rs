@@ -39,8 +39,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Credentials that are known at the same time; the oldest make room.
 const SECRETS_MAX: usize = 1_024;
 /// Of the name of a variable, what says that it holds a credential.
-const NAMES: [&str; 12] =
-    ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE", "SIGN", "PRIVATE", "DSN", "BEARER"];
+const NAMES: [&str; 13] =
+    ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CRED", "COOKIE", "SIGN", "PRIVATE", "DSN", "BEARER", "WEBHOOK"];
 
 static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 /// Variables that were warned of.

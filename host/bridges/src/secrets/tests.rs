@@ -187,6 +187,7 @@ fn variables_are_credentials_by_their_names_or_looks() {
     assert!(is_learned("API_KEY", "correct horse one"));
     assert!(is_learned("db_password", "correct horse two"));
     assert!(is_learned("DATABASE", "postgres://user:pass@host/three"));
+    assert!(is_learned("SLACK_WEBHOOK", "https://hooks.example.com/T0/B1/four"));
     assert!(is_learned("OTHER", "sk-0123456789abcdefghij"));
     assert!(!is_learned("MODE", "production"));
     assert!(!is_learned("LOG_DIR", "/var/log/some/application/2024"));
