@@ -488,9 +488,10 @@ fn number(field: &[u8]) -> Option<u64> {
     {
         return rest.iter().try_fold(0_u64, |number, byte| number.checked_mul(256)?.checked_add(u64::from(*byte)));
     }
-    let digits = field.iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
-    digits.copied().try_fold(0_u64, |number, digit| {
-        (digit < b'8').then(|| number.checked_mul(8)?.checked_add(u64::from(digit - b'0'))).flatten()
+    // What is no digit ends no number: a size that nobody can read is not taken for none.
+    let digits = field.trim_ascii_start().split(|byte| matches!(*byte, b' ' | 0)).next().unwrap_or_default();
+    digits.iter().try_fold(0_u64, |number, digit| {
+        matches!(digit, b'0'..=b'7').then(|| number.checked_mul(8)?.checked_add(u64::from(digit & 7))).flatten()
     })
 }
 
@@ -503,7 +504,10 @@ mod tests {
         assert_eq!(number(b"00000000017\0"), Some(15));
         assert_eq!(number(b"     17 "), Some(15));
         assert_eq!(number(b"\x80\0\0\0\0\0\0\0\0\0\x01\x02"), Some(258));
-        assert_eq!(number(b"99999999999"), None);
+        assert_eq!((number(b"\0\0\0\0"), number(b"0000644 \0")), (Some(0), Some(420)));
+        for none in [&b"99999999999"[..], b"zzzzzzzzzzz", b"17x\0", b"-1\0", &[0xff; 12]] {
+            assert_eq!(number(none), None, "{none:?}");
+        }
         assert_eq!(number(b"\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
     }
 
