@@ -127,6 +127,23 @@ class Body {
     if (this.height - count < (this.frames.at(-1)?.base ?? 0)) this.fail("not enough arguments on the stack", this.reader.at);
     return Array.from({ length: count }, (_, i) => `s${this.height - count + i}`);
   }
+  // The number of something of which there are so many.
+  index(count, what) {
+    const index = this.reader.u32();
+    return index < count ? index : this.fail(`there is no ${what} ${index}: there are ${count}`, this.reader.at);
+  }
+  local() {
+    return `l${this.index(this.type.parameters.length + this.code.locals.length, "local")}`;
+  }
+  global() {
+    return `G[${this.index(this.module.counts.global, "global")}].v`;
+  }
+  table() {
+    return `T[${this.index(this.module.counts.table, "table")}]`;
+  }
+  memory() {
+    return this.module.counts.memory > 0 ? "M" : this.fail("there is no memory", this.reader.at);
+  }
   blockType() {
     const byte = this.reader.bytes[this.reader.at];
     if (byte === 0x40) return (this.reader.at++, { parameters: [], results: [] });
@@ -222,6 +239,7 @@ class Body {
     this.isDead = false;
   }
   address() {
+    this.memory();
     this.reader.u32();
     const offset = this.reader.u32();
     return (slot) => (offset === 0 ? u(slot) : `${u(slot)} + ${offset}`);
@@ -289,9 +307,10 @@ class Body {
         return this.call(this.module.typeOf(index) ?? this.fail("there is no such function", reader.at), (given) => `F[${index}](${given})`);
       }
       case 0x11: {
-        const [type, table] = [reader.u32(), reader.u32()];
+        const type = this.index(this.module.types.length, "type");
+        const table = this.table();
         const index = this.pop();
-        return this.call(this.module.types[type], (given) => `h.indirect(T[${table}], ${index}, ${type})(${given})`);
+        return this.call(this.module.types[type], (given) => `h.indirect(${table}, ${index}, ${type})(${given})`);
       }
       case 0x1a: return void this.pop();
       case 0x1c: reader.list(() => reader.type()); // fallthrough
@@ -300,24 +319,24 @@ class Body {
         this.height -= 3;
         return this.push(`(${condition} ? ${a} : ${b})`);
       }
-      case 0x20: return this.push(`l${reader.u32()}`);
-      case 0x21: return void this.lines.push(`l${reader.u32()} = ${this.pop()};`);
-      case 0x22: return void this.lines.push(`l${reader.u32()} = ${this.slots(1)[0]};`);
-      case 0x23: return this.push(`G[${reader.u32()}].v`);
-      case 0x24: return void this.lines.push(`G[${reader.u32()}].v = ${this.pop()};`);
-      case 0x25: return this.push(`h.tableGet(T[${reader.u32()}], ${this.pop()})`);
+      case 0x20: return this.push(this.local());
+      case 0x21: return void this.lines.push(`${this.local()} = ${this.pop()};`);
+      case 0x22: return void this.lines.push(`${this.local()} = ${this.slots(1)[0]};`);
+      case 0x23: return this.push(this.global());
+      case 0x24: return void this.lines.push(`${this.global()} = ${this.pop()};`);
+      case 0x25: return this.push(`h.tableGet(${this.table()}, ${this.pop()})`);
       case 0x26: {
-        const value = this.pop();
-        return void this.lines.push(`h.tableSet(T[${reader.u32()}], ${this.pop()}, ${value});`);
+        const [table, value] = [this.table(), this.pop()];
+        return void this.lines.push(`h.tableSet(${table}, ${this.pop()}, ${value});`);
       }
-      case 0x3f: return reader.byte(), this.push("M.size()");
-      case 0x40: return reader.byte(), this.push(`M.extend(${this.pop()})`);
+      case 0x3f: return reader.byte(), this.push(`${this.memory()}.size()`);
+      case 0x40: return reader.byte(), this.push(`${this.memory()}.extend(${this.pop()})`);
       case 0x41: return this.push(numeral(reader.i32()));
       case 0x42: return this.push(`${numeral(reader.i64())}n`.replace(/^\((.*)\)n$/, "($1n)"));
       case 0x43: return this.push(numeral(reader.f32()));
       case 0x44: return this.push(numeral(reader.f64()));
       case 0xd0: return reader.byte(), this.push("null");
-      case 0xd2: return this.push(`h.functionAt(${reader.u32()})`);
+      case 0xd2: return this.push(`h.functionAt(${this.index(this.module.counts.function, "function")})`);
       case 0xfc: return this.further(reader.u32());
       default: return this.fail(`the opcode 0x${code.toString(16)} is not there: of WebAssembly, there is version 2 without vectors`, reader.at - 1);
     }
@@ -332,31 +351,31 @@ class Body {
     };
     switch (code) {
       case 8: {
-        const segment = reader.u32();
+        const segment = this.index(this.module.data.length, "data segment");
         reader.byte();
-        return three((to, from, size) => `h.memoryInit(M, ${segment}, ${to}, ${from}, ${size})`);
+        return three((to, from, size) => `h.memoryInit(${this.memory()}, ${segment}, ${to}, ${from}, ${size})`);
       }
-      case 9: return void this.lines.push(`h.dataDrop(${reader.u32()});`);
-      case 10: return reader.byte(), reader.byte(), three((to, from, size) => `h.memoryCopy(M, ${to}, ${from}, ${size})`);
-      case 11: return reader.byte(), three((to, value, size) => `h.memoryFill(M, ${to}, ${value}, ${size})`);
+      case 9: return void this.lines.push(`h.dataDrop(${this.index(this.module.data.length, "data segment")});`);
+      case 10: return reader.byte(), reader.byte(), three((to, from, size) => `h.memoryCopy(${this.memory()}, ${to}, ${from}, ${size})`);
+      case 11: return reader.byte(), three((to, value, size) => `h.memoryFill(${this.memory()}, ${to}, ${value}, ${size})`);
       case 12: {
-        const [segment, table] = [reader.u32(), reader.u32()];
-        return three((to, from, size) => `h.tableInit(T[${table}], ${segment}, ${to}, ${from}, ${size})`);
+        const segment = this.index(this.module.elements.length, "element segment");
+        const table = this.table();
+        return three((to, from, size) => `h.tableInit(${table}, ${segment}, ${to}, ${from}, ${size})`);
       }
-      case 13: return void this.lines.push(`h.elementDrop(${reader.u32()});`);
+      case 13: return void this.lines.push(`h.elementDrop(${this.index(this.module.elements.length, "element segment")});`);
       case 14: {
-        const [to, from] = [reader.u32(), reader.u32()];
-        return three((a, b, size) => `h.tableCopy(T[${to}], T[${from}], ${a}, ${b}, ${size})`);
+        const [to, from] = [this.table(), this.table()];
+        return three((a, b, size) => `h.tableCopy(${to}, ${from}, ${a}, ${b}, ${size})`);
       }
       case 15: {
-        const table = reader.u32();
-        const count = this.pop();
-        return this.push(`T[${table}].extend(${count}, ${this.pop()})`);
+        const [table, count] = [this.table(), this.pop()];
+        return this.push(`${table}.extend(${count}, ${this.pop()})`);
       }
-      case 16: return this.push(`T[${reader.u32()}].items.length`);
+      case 16: return this.push(`${this.table()}.items.length`);
       case 17: {
-        const table = reader.u32();
-        return three((from, value, size) => `h.tableFill(T[${table}], ${from}, ${value}, ${size})`);
+        const table = this.table();
+        return three((from, value, size) => `h.tableFill(${table}, ${from}, ${value}, ${size})`);
       }
       default: return this.fail(`the opcode 0xfc 0x${code.toString(16)} is not there`, reader.at);
     }

@@ -119,6 +119,13 @@ function readModule(bytes, fail) {
   const unknown = typed.find((index) => index >= module.types.length);
   if (unknown !== undefined) fail(`no signature at index ${unknown} (${module.types.length} types)`, bytes.length);
   if (module.codes.length !== module.functions.length) fail(`function count is ${module.functions.length}, but code section is absent or differs`, bytes.length);
+  // How many there are of each kind, imported ones among them.
+  const own = { function: module.functions, table: module.tables, memory: module.memories, global: module.globals };
+  module.counts = Object.fromEntries(KINDS.map((kind) => [kind, own[kind].length + module.imports.filter((each) => each.kind === kind).length]));
+  const named = [...module.exports, ...(module.start === undefined ? [] : [{ kind: "function", index: module.start }])];
+  for (const { table, offset } of module.elements) if (offset !== undefined) named.push({ kind: "table", index: table });
+  if (module.data.some(({ offset }) => offset !== undefined)) named.push({ kind: "memory", index: 0 });
+  for (const { kind, index } of named) if (!(index < module.counts[kind])) fail(`there is no ${kind} ${index}: there are ${module.counts[kind] ?? 0}`, bytes.length);
   return module;
 }
 
