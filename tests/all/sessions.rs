@@ -391,9 +391,28 @@ fn code_that_others_may_write_is_not_loaded() {
     let folder = TempDir::new().expect("a folder");
     let config = changed_guest(folder.path(), |manifest| manifest.replacen('{', "{ \"exposed\": true,", 1));
     let report = bake(&config, GuestName::Probe, BakeOptions::default()).expect("baked");
-    std::fs::set_permissions(&report.path, std::fs::Permissions::from_mode(0o777)).expect("exposed");
-    let error = load_error(config);
-    assert!(error.to_string().contains("may be written by other users"), "{error}");
+    let expose = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("exposed");
+    };
+    let entries = || std::fs::read_dir(&report.path).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let code = || entries().filter(|path| path.extension().is_some_and(|end| end == "cwasm"));
+    let is_refused = |why: &str| {
+        let error = load_error(config.clone()).to_string();
+        assert!(error.contains(why), "{error}");
+        let again = bake(&config, GuestName::Probe, BakeOptions::default()).expect("baked");
+        assert!(again.fresh, "what {why} was kept");
+        Host::open(config.clone()).expect("a host").preload(GuestName::Probe).expect("it was made anew");
+    };
+    expose(&report.path, 0o777);
+    is_refused("may be written by other users");
+    entries().for_each(|path| expose(&path, 0o666));
+    is_refused("may be written by other users");
+    code().for_each(|path| {
+        std::fs::remove_file(&path).expect("removed");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+    });
+    is_refused("is no plain file");
 }
 
 #[test]

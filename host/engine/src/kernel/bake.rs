@@ -24,7 +24,7 @@ use crate::{
     kernel::{
         image::{
             Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
-            compiling_engine, guest_mounts, linker, set_threads,
+            check_trusted, compiling_engine, guest_mounts, linker, set_threads,
         },
         manifest::Manifest,
         safepoints::add_safepoints,
@@ -78,13 +78,14 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
         let (name, doing) = (name.clone(), doing.to_owned());
         move |source: Cause| Error::Bake { name, doing, source }
     };
-    let lock = prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
+    let (lock, was_exposed) =
+        prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
     if fs2::FileExt::try_lock_exclusive(&lock).is_err() {
         progress(&format!("{name}: waiting for another process that bakes it"));
         fs2::FileExt::lock_exclusive(&lock).map_err(|error| failed("waiting for its lock")(error.into()))?;
     }
     let mut fresh = false;
-    if force || !artifacts.baked().is_file() {
+    if force || was_exposed || artifacts.open_trusted(&artifacts.baked()).is_err() {
         fresh = true;
         progress(&format!("{name}: baking"));
         let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
@@ -98,7 +99,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
     for flavour in Flavour::all(guest.language(), config.stops) {
         let engine = compiling_engine(flavour)?;
         let path = artifacts.compiled(flavour, &engine);
-        if is_new || !path.is_file() {
+        if is_new || artifacts.problem(flavour, &engine).is_some() {
             fresh = true;
             progress(&format!("{name}: compiling ({})", flavour.name()));
             let mut image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
@@ -118,11 +119,14 @@ fn size_of(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Makes the folder, for this user only, and opens its lock file.
-fn prepare_folder(folder: &Path) -> std::io::Result<fs::File> {
+/// Makes the folder, for this user only, and opens its lock file. Says whether others could have written into it.
+fn prepare_folder(folder: &Path) -> std::io::Result<(fs::File, bool)> {
     fs::create_dir_all(folder)?;
+    let was_exposed = check_trusted(&fs::File::open(folder)?).is_err();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    fs::OpenOptions::new().create(true).truncate(false).write(true).mode_private().open(folder.join("lock"))
+    let lock =
+        fs::OpenOptions::new().create(true).truncate(false).write(true).mode_private().open(folder.join("lock"))?;
+    Ok((lock, was_exposed))
 }
 
 trait ModePrivate {

@@ -314,7 +314,7 @@ impl Artifacts {
     }
 
     /// Opens an artifact. What is checked is what was opened: a name may lead elsewhere a moment later.
-    fn open_trusted(&self, path: &Path) -> Result<fs::File, String> {
+    pub(super) fn open_trusted(&self, path: &Path) -> Result<fs::File, String> {
         let failed = |path: &Path, error: Errno| match error {
             Errno::NOENT => self.absence(),
             _ => format!("`{}`: {}", path.display(), std::io::Error::from(error)),
@@ -333,8 +333,12 @@ impl Artifacts {
 }
 
 /// Refuses what another user could have written.
-fn check_trusted(file: &fs::File) -> Result<(), String> {
+pub(super) fn check_trusted(file: &fs::File) -> Result<(), String> {
     let metadata = file.metadata().map_err(|error| format!("cannot be looked at: {error}"))?;
+    // A pipe would hold whoever opens it once more.
+    if !(metadata.is_file() || metadata.is_dir()) {
+        return Err("is no plain file".to_owned());
+    }
     if ![rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
         return Err("belongs to another user".to_owned());
     }
