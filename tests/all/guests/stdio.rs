@@ -95,6 +95,11 @@ fn sessions_of_one_snapshot() {
 }
 
 #[test]
+fn servers_of_one_snapshot() {
+    check("servers_of_one_snapshot");
+}
+
+#[test]
 fn grants() {
     check("grants");
 }
