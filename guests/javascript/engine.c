@@ -30,7 +30,9 @@
 #include "lists.c"
 #include "modules.c"
 #include "realms.c"
+#include "expressions.c"
 #include "stacks.c"
+#include "wording.c"
 
 // ---- The runtime
 

@@ -140,6 +140,122 @@ static JSStackFrame *resumed_by(const JSPromiseReactionData *reaction) {
     }
 }
 
+// Properties of an object that are searched for a method.
+#define METHODS_MAX 1000
+
+static bool is_identifier(const char *name) {
+    if (name[0] == '#' || (name[0] >= '0' && name[0] <= '9'))
+        return false;
+    while (in_name(*name))
+        name++;
+    return *name == '\0';
+}
+
+// The name of the class that an object was made by, found without running code; JS_UNDEFINED when there is none.
+static JSValueConst name_of_class(JSValueConst object) {
+    JSObject *p = JS_VALUE_GET_OBJ(object);
+    for (int i = 0; i < PROTOTYPES_MAX && p != NULL && p->class_id != JS_CLASS_PROXY; i++, p = p->shape->proto) {
+        JSProperty *property;
+        JSShapeProperty *shape = find_own_property(&property, p, JS_ATOM_constructor);
+        if (shape != NULL && (shape->flags & JS_PROP_TMASK) == JS_PROP_NORMAL && JS_IsObject(property->u.value))
+            return plain_string(property->u.value, JS_ATOM_name);
+    }
+    return JS_UNDEFINED;
+}
+
+static bool is_class(JSObject *function) {
+    JSProperty *property;
+    JSShapeProperty *shape =
+        function->class_id == JS_CLASS_BYTECODE_FUNCTION ? find_own_property(&property, function, JS_ATOM_prototype) : NULL;
+    return shape != NULL && !(shape->flags & JS_PROP_WRITABLE);
+}
+
+// Puts the class of what a function was called on, and nothing when that is nothing or all that is global.
+static bool put_receiver(JSContext *c, const JSStackFrame *frame, DynBuf *out) {
+    JSContext *realm = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode->realm;
+    JSValueConst receiver = frame->this_obj;
+    if (JS_IsString(receiver)) {
+        dbuf_putstr(out, "String");
+    } else if (JS_IsNumber(receiver)) {
+        dbuf_putstr(out, "Number");
+    } else if (JS_IsBool(receiver)) {
+        dbuf_putstr(out, "Boolean");
+    } else if (JS_IsSymbol(receiver)) {
+        dbuf_putstr(out, "Symbol");
+    } else if (JS_IsBigInt(receiver)) {
+        dbuf_putstr(out, "BigInt");
+    } else if (!JS_IsObject(receiver) || JS_VALUE_GET_OBJ(receiver) == JS_VALUE_GET_OBJ(realm->global_obj)) {
+        return false;
+    } else if (JS_VALUE_GET_OBJ(receiver)->class_id == JS_CLASS_PROXY) {
+        dbuf_putstr(out, "Proxy");
+    } else if (!is_class(JS_VALUE_GET_OBJ(receiver)) || !put_string(c, plain_string(receiver, JS_ATOM_name), out)) {
+        if (!put_string(c, name_of_class(receiver), out))
+            dbuf_putstr(out, "Object");
+    }
+    return true;
+}
+
+// What a function is called as on an object: the one property that holds it, or none; also none when that is `name`.
+static JSAtom method_name(JSContext *c, JSValueConst receiver, JSValueConst function, const char *name) {
+    JSAtom found = JS_ATOM_NULL;
+    JSObject *p = JS_IsObject(receiver) ? JS_VALUE_GET_OBJ(receiver) : NULL;
+    for (int i = 0; i < PROTOTYPES_MAX && p != NULL && p->class_id != JS_CLASS_PROXY; i++, p = p->shape->proto) {
+        JSShapeProperty *shape = get_shape_prop(p->shape);
+        for (int at = 0; at < p->shape->prop_count && at < METHODS_MAX; at++, shape++) {
+            if (shape->atom == JS_ATOM_NULL || (shape->flags & JS_PROP_TMASK) != JS_PROP_NORMAL ||
+                !JS_IsObject(p->prop[at].u.value) || JS_VALUE_GET_OBJ(p->prop[at].u.value) != JS_VALUE_GET_OBJ(function) ||
+                JS_AtomGetKind(c, shape->atom) != JS_ATOM_KIND_STRING)
+                continue;
+            char text[ATOM_GET_STR_BUF_SIZE];
+            if (strcmp(JS_AtomGetStr(c, text, sizeof text, shape->atom), name) == 0 || (found != JS_ATOM_NULL && found != shape->atom))
+                return JS_ATOM_NULL;
+            found = shape->atom;
+        }
+    }
+    return found;
+}
+
+// What the functions of timers are called as, which are no properties of theirs; `class` is that of a timer, or another.
+static const char *timers_name(const uint8_t *class, size_t length) {
+    static const char *const timers[][2] = {{"Timeout", "_onTimeout"}, {"Immediate", "_onImmediate"}};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
+        if (length == strlen(timers[i][0]) && memcmp(class, timers[i][0], length) == 0)
+            return timers[i][1];
+    return NULL;
+}
+
+// Puts how a function was called, in V8's words: `new Name`, `Class.name`, `Class.name [as other]` or `name`. Returns false
+// when there is nothing to say.
+static bool put_call(JSContext *c, const JSStackFrame *frame, DynBuf *out) {
+    const char *name = get_func_name(c, frame->cur_func);
+    const char *own = name == NULL || strcmp(name, "<eval>") == 0 ? "" : name;
+    bool is_said = true;
+    size_t before = out->size;
+    if (strcmp(own, "<class_fields_init>") == 0) {
+        dbuf_putstr(out, "<instance_members_initializer>");
+    } else if (frame->is_constructor) {
+        dbuf_printf(out, "new %s", own[0] == '\0' ? "<anonymous>" : own);
+    } else if (name != own && name != NULL) {
+        is_said = false;
+    } else if ((own[0] == '\0' || is_identifier(own)) && put_receiver(c, frame, out)) {
+        char text[ATOM_GET_STR_BUF_SIZE];
+        JSAtom method = method_name(c, frame->this_obj, frame->cur_func, own);
+        const char *called = method == JS_ATOM_NULL ? timers_name(out->buf + before, out->size - before)
+                                                    : JS_AtomGetStr(c, text, sizeof text, method);
+        if (own[0] == '\0')
+            dbuf_printf(out, ".%s", called == NULL ? "<anonymous>" : called);
+        else if (called == NULL)
+            dbuf_printf(out, ".%s", own);
+        else
+            dbuf_printf(out, ".%s [as %s]", own, called);
+    } else {
+        dbuf_putstr(out, own);
+        is_said = own[0] != '\0';
+    }
+    JS_FreeCString(c, name);
+    return is_said;
+}
+
 static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *prefix, DynBuf *out) {
     JSObject *function = JS_VALUE_GET_OBJ(frame->cur_func);
     if (!js_class_has_bytecode(function->class_id) || frame->cur_pc == NULL)
@@ -148,13 +264,12 @@ static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *pref
     const char *file = code->filename == JS_ATOM_NULL ? NULL : JS_AtomToCString(c, code->filename);
     bool is_shown = file != NULL && strncmp(file, "cellar:", 7) != 0;
     if (is_shown) {
-        const char *name = get_func_name(c, frame->cur_func);
         int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
-        if (name != NULL && name[0] != '\0' && strcmp(name, "<eval>") != 0)
-            dbuf_printf(out, "    at %s%s (%s:%d:%d)\n", prefix, name, file, line, column);
+        dbuf_printf(out, "    at %s", prefix);
+        if (put_call(c, frame, out))
+            dbuf_printf(out, " (%s:%d:%d)\n", file, line, column);
         else
-            dbuf_printf(out, "    at %s%s:%d:%d\n", prefix, file, line, column);
-        JS_FreeCString(c, name);
+            dbuf_printf(out, "%s:%d:%d\n", file, line, column);
     }
     JS_FreeCString(c, file);
     return is_shown;
@@ -239,340 +354,4 @@ void note_abandoned_cell(cell_t *cell) {
 
 void forget_abandoned(void) {
     abandoned.promise = NULL;
-}
-
-// ---- What is not a function
-
-#define CALLEE_BYTES 100
-
-static bool in_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
-           c == '#' || (c & 0x80) != 0;
-}
-
-// The source of the function that runs, and where in it that is; false when that is not known.
-static bool find_place(JSContext *c, const char **start, const char **call, const char **end) {
-    JSStackFrame *frame = c->rt->current_stack_frame;
-    if (frame == NULL || frame->cur_pc == NULL || !js_class_has_bytecode(JS_VALUE_GET_OBJ(frame->cur_func)->class_id))
-        return false;
-    JSFunctionBytecode *code = JS_VALUE_GET_OBJ(frame->cur_func)->u.func.function_bytecode;
-    char file[ATOM_GET_STR_BUF_SIZE];
-    unsigned cell;
-    size_t length = (size_t)code->source_len;
-    const char *at = code->source;
-    if (at == NULL && code->filename != JS_ATOM_NULL &&
-        sscanf(JS_AtomGetStr(c, file, sizeof file, code->filename), "<cell %u>", &cell) == 1)
-        at = cell_text(cell, &length);
-    if (at == NULL)
-        return false;
-    int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
-    *start = at;
-    *end = at + length;
-    for (int i = code->line_num; i < line && at != NULL; i++) {
-        at = memchr(at, '\n', (size_t)(*end - at));
-        at = at == NULL ? NULL : at + 1;
-    }
-    if (at == NULL)
-        return false;
-    at += line == code->line_num ? column - code->col_num : column - 1;
-    *call = at;
-    return at >= *start && at < *end;
-}
-
-// The same where a function is called by its name.
-static bool find_call(JSContext *c, const char **start, const char **call, const char **end) {
-    return find_place(c, start, call, end) && in_name(**call);
-}
-
-static JSValue cellar_throw_not_function(JSContext *c) {
-    const char *start, *call, *end;
-    if (!find_call(c, &start, &call, &end))
-        return JS_ThrowTypeError(c, "not a function");
-    const char *first = call, *last = call;
-    while (last < end && in_name(*last))
-        last++;
-    const char *next = last;
-    while (next < end && (*next == ' ' || *next == '?' || *next == '.'))
-        next++;
-    if (next == end || (*next != '(' && *next != '`') || last - first > CALLEE_BYTES)
-        return JS_ThrowTypeError(c, "not a function");
-    // Back over `a.b.`, and no further.
-    while (first > start && first[-1] == '.') {
-        const char *before = first - 1;
-        if (before > start && before[-1] == '?')
-            before--;
-        const char *name = before;
-        while (name > start && in_name(name[-1]))
-            name--;
-        if (name == before || last - name > CALLEE_BYTES)
-            return JS_ThrowTypeError(c, "(intermediate value).%.*s is not a function", (int)(last - first), first);
-        first = name;
-    }
-    return JS_ThrowTypeError(c, "%.*s is not a function", (int)(last - first), first);
-}
-
-// ---- What cannot be iterated over, taken apart or written as JSON
-
-// The expression in a line of source that a loop goes over or that is taken apart into a list; its length, or 0.
-static size_t iterated(const char *at, const char *end, const char **expression) {
-    static const char *const before[] = {" of ", "] = ", "]="};
-    const char *line = memchr(at, '\n', (size_t)(end - at));
-    if (line != NULL)
-        end = line;
-    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-        size_t length = strlen(before[i]);
-        const char *first = at;
-        while (first + length < end && memcmp(first, before[i], length) != 0)
-            first++;
-        if (first + length >= end)
-            continue;
-        first += length;
-        const char *last = first;
-        while (last < end && (in_name(*last) || *last == '.'))
-            last++;
-        if (end - first > 2 && memcmp(first, "{}", 2) == 0)
-            last = first + 2;
-        if (last > first && last - first <= CALLEE_BYTES && (last == end || strchr(");,\r ", *last) != NULL)) {
-            *expression = first;
-            return (size_t)(last - first);
-        }
-    }
-    return 0;
-}
-
-static JSValue cellar_throw_not_iterable(JSContext *c, JSValueConst value) {
-    const char *start, *call, *end, *expression;
-    size_t length = find_place(c, &start, &call, &end) ? iterated(call, end, &expression) : 0;
-    if (length > 0)
-        return JS_ThrowTypeError(c, "%.*s is not iterable", (int)length, expression);
-    if (JS_IsUndefined(value) || JS_IsNull(value)) {
-        const char *word = JS_IsNull(value) ? "object null" : "undefined";
-        return JS_ThrowTypeError(c, "%s is not iterable (cannot read property Symbol(Symbol.iterator))", word);
-    }
-    const char *kind = JS_IsFunction(c, value) ? "function"
-                       : JS_IsObject(value)    ? "object"
-                       : JS_IsBool(value)      ? "boolean"
-                       : JS_IsNumber(value)    ? "number"
-                       : JS_IsSymbol(value)    ? "symbol"
-                                               : "bigint";
-    if (JS_IsObject(value) || JS_IsSymbol(value))
-        return JS_ThrowTypeError(c, "%s is not iterable (cannot read property Symbol(Symbol.iterator))", kind);
-    const char *text = JS_ToCString(c, value);
-    if (text == NULL)
-        return JS_EXCEPTION;
-    JS_ThrowTypeError(c, "%s %.100s is not iterable (cannot read property Symbol(Symbol.iterator))", kind, text);
-    JS_FreeCString(c, text);
-    return JS_EXCEPTION;
-}
-
-static JSValue cellar_throw_not_destructured(JSContext *c, JSValueConst value, const uint8_t *pc) {
-    const char *word = JS_IsNull(value) ? "null" : "undefined";
-    char name[ATOM_GET_STR_BUF_SIZE];
-    if (*pc == OP_get_field2) {
-        JS_AtomGetStr(c, name, sizeof name, get_u32(pc + 1));
-        return JS_ThrowTypeError(c, "Cannot destructure property '%s' of '%s' as it is %s.", name, word, word);
-    }
-    return JS_ThrowTypeError(c, "Cannot destructure '%s' as it is %s.", word, word);
-}
-
-static void cellar_throw_class_called(JSContext *c, JSValueConst function) {
-    const char *name = get_func_name(c, function);
-    JS_ThrowTypeError(c, "Class constructor %s cannot be invoked without 'new'", name == NULL ? "" : name);
-    JS_FreeCString(c, name);
-}
-
-// Longest way around a circle that is told, in objects.
-#define CIRCLE_MAX 10
-
-// Puts how an object has another: by its index or by the name of a property, found without running code.
-static void put_way(JSContext *c, JSValueConst from, JSValueConst to, DynBuf *out) {
-    JSObject *p = JS_VALUE_GET_OBJ(from), *wanted = JS_VALUE_GET_OBJ(to);
-    if (p->class_id == JS_CLASS_ARRAY && p->fast_array) {
-        for (uint32_t i = 0; i < p->u.array.count; i++) {
-            if (JS_IsObject(p->u.array.u.values[i]) && JS_VALUE_GET_OBJ(p->u.array.u.values[i]) == wanted) {
-                dbuf_printf(out, "index %u", i);
-                return;
-            }
-        }
-    }
-    JSShapeProperty *shape = get_shape_prop(p->shape);
-    for (int i = 0; p->class_id != JS_CLASS_PROXY && i < p->shape->prop_count; i++, shape++) {
-        if (shape->atom == JS_ATOM_NULL || (shape->flags & JS_PROP_TMASK) != JS_PROP_NORMAL)
-            continue;
-        JSValueConst value = p->prop[i].u.value;
-        if (JS_IsObject(value) && JS_VALUE_GET_OBJ(value) == wanted) {
-            char name[ATOM_GET_STR_BUF_SIZE];
-            dbuf_printf(out, "property '%s'", JS_AtomGetStr(c, name, sizeof name, shape->atom));
-            return;
-        }
-    }
-    dbuf_putstr(out, "a property");
-}
-
-// Puts the name of an object's class, found without running code.
-static void put_class_name(JSContext *c, JSValueConst object, DynBuf *out) {
-    JSObject *p = JS_VALUE_GET_OBJ(object)->shape->proto;
-    JSProperty *property;
-    JSShapeProperty *shape = p == NULL || p->class_id == JS_CLASS_PROXY ? NULL : find_own_property(&property, p, JS_ATOM_constructor);
-    JSValueConst name = JS_UNDEFINED;
-    if (shape != NULL && (shape->flags & JS_PROP_TMASK) == JS_PROP_NORMAL)
-        name = plain_string(property->u.value, JS_ATOM_name);
-    if (!put_string(c, name, out))
-        dbuf_putstr(out, "Object");
-}
-
-static void put_class(JSContext *c, JSValueConst object, DynBuf *out) {
-    dbuf_putstr(out, "object with constructor '");
-    put_class_name(c, object, out);
-    dbuf_putc(out, '\'');
-}
-
-static void cellar_throw_circular(JSContext *c, JSValueConst stack, JSValueConst value) {
-    JSObject *list = JS_VALUE_GET_OBJ(stack);
-    JSValue *objects = list->u.array.u.values;
-    uint32_t count = list->fast_array ? list->u.array.count : 0, first = 0;
-    while (first < count && JS_VALUE_GET_PTR(objects[first]) != JS_VALUE_GET_PTR(value))
-        first++;
-    DynBuf text;
-    js_dbuf_init(c, &text);
-    dbuf_putstr(&text, "Converting circular structure to JSON");
-    if (first < count) {
-        dbuf_putstr(&text, "\n    --> starting at ");
-        put_class(c, value, &text);
-        for (uint32_t i = first; i + 1 < count; i++) {
-            if (i - first >= CIRCLE_MAX) {
-                dbuf_putstr(&text, "\n    |     ...");
-                break;
-            }
-            dbuf_putstr(&text, "\n    |     ");
-            put_way(c, objects[i], objects[i + 1], &text);
-            dbuf_putstr(&text, " -> ");
-            put_class(c, objects[i + 1], &text);
-        }
-        dbuf_putstr(&text, "\n    --- ");
-        put_way(c, objects[count - 1], value, &text);
-        dbuf_putstr(&text, " closes the circle");
-    }
-    dbuf_putc(&text, '\0');
-    JS_ThrowTypeError(c, "%s", dbuf_error(&text) ? "Converting circular structure to JSON" : (char *)text.buf);
-    dbuf_free(&text);
-}
-
-// ---- What objects and functions refuse
-
-// Characters of a value or a name that stand in a message.
-#define SHOWN_MAX 100
-
-// Puts a value as V8 writes it in messages, without running code.
-static void put_value(JSContext *c, JSValueConst value, DynBuf *out) {
-    if (JS_IsFunction(c, value)) {
-        dbuf_putstr(out, "function");
-    } else if (JS_GetClassID(value) == JS_CLASS_ARRAY) {
-        dbuf_putstr(out, "[object Array]");
-    } else if (JS_GetClassID(value) == JS_CLASS_MODULE_NS) {
-        dbuf_putstr(out, "[object Module]");
-    } else if (JS_IsObject(value)) {
-        dbuf_putstr(out, "#<");
-        put_class_name(c, value, out);
-        dbuf_putc(out, '>');
-    } else if (JS_IsSymbol(value)) {
-        JSAtom atom = JS_ValueToAtom(c, value);
-        char name[ATOM_GET_STR_BUF_SIZE];
-        dbuf_printf(out, "Symbol(%s)", JS_AtomGetStr(c, name, sizeof name, atom));
-        JS_FreeAtom(c, atom);
-    } else {
-        const char *text = JS_ToCString(c, value), *quote = JS_IsString(value) ? "\"" : "";
-        if (text != NULL)
-            dbuf_printf(out, "%s%.*s%s", quote, SHOWN_MAX, text, quote);
-        JS_FreeCString(c, text);
-    }
-    dbuf_putc(out, '\0');
-}
-
-// The text of what was put, or none when memory was short.
-static const char *shown(DynBuf *text) {
-    return dbuf_error(text) ? "" : (const char *)text->buf;
-}
-
-static JSValue cellar_throw_value(JSContext *c, const char *before, JSValueConst value, const char *after) {
-    DynBuf text;
-    js_dbuf_init(c, &text);
-    put_value(c, value, &text);
-    JS_ThrowTypeError(c, "%s%.*s%s", before, SHOWN_MAX, shown(&text), after);
-    dbuf_free(&text);
-    return JS_EXCEPTION;
-}
-
-static int cellar_refuse(JSContext *c, int flags, cellar_refusal_t refusal, JSValueConst object, JSAtom atom) {
-    if (!(flags & JS_PROP_THROW) && !((flags & JS_PROP_THROW_STRICT) && is_strict_mode(c)))
-        return false;
-    char buffer[ATOM_GET_STR_BUF_SIZE];
-    const char *name = JS_AtomGetStr(c, buffer, sizeof buffer, atom);
-    DynBuf text;
-    js_dbuf_init(c, &text);
-    put_value(c, object, &text);
-    const char *whose = shown(&text);
-    switch (refusal) {
-    case CELLAR_READ_ONLY:
-        JS_ThrowTypeError(c, "Cannot assign to read only property '%.*s' of object '%.*s'", SHOWN_MAX, name, SHOWN_MAX, whose);
-        break;
-    case CELLAR_NO_SETTER:
-        JS_ThrowTypeError(c, "Cannot set property %.*s of %.*s which has only a getter", SHOWN_MAX, name, SHOWN_MAX, whose);
-        break;
-    case CELLAR_NOT_ADDED:
-        JS_ThrowTypeError(c, "Cannot add property %.*s, object is not extensible", SHOWN_MAX, name);
-        break;
-    case CELLAR_NOT_DEFINED:
-        JS_ThrowTypeError(c, "Cannot define property %.*s, object is not extensible", SHOWN_MAX, name);
-        break;
-    case CELLAR_NOT_REDEFINED:
-        JS_ThrowTypeError(c, "Cannot redefine property: %.*s", SHOWN_MAX, name);
-        break;
-    case CELLAR_NOT_DELETED:
-        JS_ThrowTypeError(c, "Cannot delete property '%.*s' of %.*s", SHOWN_MAX, name, SHOWN_MAX, whose);
-        break;
-    }
-    dbuf_free(&text);
-    return -1;
-}
-
-static JSValue cellar_throw_not_constructor(JSContext *c, JSValueConst value) {
-    const char *start, *call, *end;
-    if (find_place(c, &start, &call, &end) && end - call > 4 && memcmp(call, "new ", 4) == 0) {
-        const char *first = call + 4, *last = first;
-        while (last < end && (in_name(*last) || *last == '.'))
-            last++;
-        if (last > first && last - first <= CALLEE_BYTES)
-            return JS_ThrowTypeError(c, "%.*s is not a constructor", (int)(last - first), first);
-        return JS_ThrowTypeError(c, "(intermediate value) is not a constructor");
-    }
-    return cellar_throw_value(c, "", value, " is not a constructor");
-}
-
-static JSValue cellar_throw_called_without_new(JSContext *c, JSValueConst function) {
-    const char *name = get_func_name(c, function);
-    const char *shown_name = name == NULL ? "" : name;
-    if (strcmp(shown_name, "Promise") == 0)
-        JS_ThrowTypeError(c, "Promise constructor cannot be invoked without 'new'");
-    else
-        JS_ThrowTypeError(c, "Constructor %.*s requires 'new'", SHOWN_MAX, shown_name);
-    JS_FreeCString(c, name);
-    return JS_EXCEPTION;
-}
-
-static void cellar_throw_not_in(JSContext *c, JSValueConst name, JSValueConst value) {
-    DynBuf texts[2];
-    JSValueConst values[2] = {name, value};
-    for (int i = 0; i < 2; i++) {
-        js_dbuf_init(c, &texts[i]);
-        if (JS_IsString(values[i])) {
-            put_string(c, values[i], &texts[i]);
-            dbuf_putc(&texts[i], '\0');
-        } else {
-            put_value(c, values[i], &texts[i]);
-        }
-    }
-    JS_ThrowTypeError(c, "Cannot use 'in' operator to search for '%.*s' in %.*s", SHOWN_MAX, shown(&texts[0]), SHOWN_MAX, shown(&texts[1]));
-    for (int i = 0; i < 2; i++)
-        dbuf_free(&texts[i]);
 }

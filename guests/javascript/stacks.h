@@ -1,6 +1,6 @@
 #pragma once
 // What a stack says beyond the functions that are being called. Included into quickjs.c, by a patch,
-// before what makes stacks; stacks.c has the definitions. None of these runs code of the user's.
+// before what makes stacks; stacks.c and wording.c have the definitions. None of these runs code of the user's.
 
 // Puts the first line of a stack, "Name: message", when the value is an error.
 static void cellar_put_headline(JSContext *ctx, JSValueConst error, DynBuf *out);
@@ -56,6 +56,12 @@ static no_inline JSValue cellar_throw_not_constructor(JSContext *ctx, JSValueCon
 
 // Throws that one of the built-in constructors was called without `new`.
 static no_inline JSValue cellar_throw_called_without_new(JSContext *ctx, JSValueConst function);
+
+// Throws that a private method or accessor of a class is none of the object that it was looked for in.
+static no_inline void cellar_throw_other_brand(JSContext *ctx, JSValueConst method);
+
+// Throws that an offset or a length, named by `what`, does not suit the elements of a typed array.
+static no_inline JSValue cellar_throw_multiple(JSContext *ctx, const char *what, int class_id, int size);
 
 // Throws that a name cannot be looked for in what is no object.
 static no_inline void cellar_throw_not_in(JSContext *ctx, JSValueConst name, JSValueConst value);

@@ -62,6 +62,14 @@ static JSValue cellar_throw_called_without_new(JSContext *ctx, JSValueConst func
     return JS_EXCEPTION;
 }
 
+static void cellar_throw_other_brand(JSContext *ctx, JSValueConst method) {
+    JS_ThrowTypeError(ctx, "other brand");
+}
+
+static JSValue cellar_throw_multiple(JSContext *ctx, const char *what, int class_id, int size) {
+    return JS_ThrowRangeError(ctx, "no multiple");
+}
+
 static void cellar_throw_not_in(JSContext *ctx, JSValueConst name, JSValueConst value) {
 }
 
