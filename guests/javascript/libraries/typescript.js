@@ -333,6 +333,15 @@ class Stripper {
 
   // ---- Classes
 
+  // What a constructor's parameters declare comes before all other fields.
+  ClassBody(node) {
+    const constructor = node.body.find(({ type, kind, body }) => type === "ClassMethod" && kind === "constructor" && body);
+    const properties = constructor?.params.filter(({ type }) => type === "TSParameterProperty") ?? [];
+    const names = properties.map(({ parameter }) => (parameter.left ?? parameter).name);
+    if (names.length > 0) this.blanks.push([node.start + 1, node.start + 1, names.map((name) => ` ${name};`).join("")]);
+    return true;
+  }
+
   ClassDeclaration(node) {
     if (node.abstract) this.blankToken("abstract", node.start, node.body.start);
     return this.heritage(node);
