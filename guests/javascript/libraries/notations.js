@@ -14,7 +14,7 @@ module.exports = {
   "id": {"short":[[3,3,"#\u00a0rb"],[6,6,"#\u00a0jt"],[9,9,"#\u00a0M"],[12,12,"#\u00a0T"]],"long":[[3,3,"# ribu"],[6,6,"# juta"],[9,9,"# miliar"],[12,12,"# triliun"]],"clock":["AM","PM",false," "]},
   "it": {"short":[[3,3,"#K"],[6,6,"#\u00a0Mln"],[9,9,"#\u00a0Mld"],[12,12,"#\u00a0Bln"]],"long":[[3,3,"mille|# mila"],[6,6,"# milione|# milioni"],[9,9,"# miliardo|# miliardi"],[12,12,"# mille miliardi|# mila miliardi"]],"clock":["AM","PM",false," "]},
   "ja": {"short":[[4,4,"#万"],[8,8,"#億"],[12,12,"#兆"]],"long":[[4,4,"#万"],[8,8,"#億"],[12,12,"#兆"]],"clock":["午前","午後",true,""]},
-  "ko": {"short":[[3,3,"#천"],[4,4,"#만"],[8,8,"#억"],[12,12,"#조"]],"long":[[3,3,"#천"],[4,4,"#만"],[8,8,"#억"],[12,12,"#조"]],"clock":["AM","PM",true," "]},
+  "ko": {"short":[[3,3,"#천"],[4,4,"#만"],[8,8,"#억"],[12,12,"#조"]],"long":[[3,3,"#천"],[4,4,"#만"],[8,8,"#억"],[12,12,"#조"]],"clock":["오전","오후",true," "]},
   "nb": {"short":[[3,3,"#k"],[6,6,"#\u00a0mill."],[9,9,"#\u00a0mrd."],[12,12,"#\u00a0bill."]],"long":[[3,3,"# tusen"],[6,6,"# million|# millioner"],[9,9,"# milliard|# milliarder"],[12,12,"# billion|# billioner"]],"clock":["a.m.","p.m.",false," "]},
   "nl": {"short":[[3,3,"#K"],[6,6,"#\u00a0mln."],[9,9,"#\u00a0mld."],[12,12,"#\u00a0bln."]],"long":[[3,3,"# duizend"],[6,6,"# miljoen"],[9,9,"# miljard"],[12,12,"# biljoen"]],"clock":["a.m.","p.m.",false," "]},
   "pl": {"short":[[3,3,"#\u00a0tys."],[6,6,"#\u00a0mln"],[9,9,"#\u00a0mld"],[12,12,"#\u00a0bln"]],"long":[[3,3,"# tysiąc|# tysiące|# tysięcy|# tysiąca"],[6,6,"# milion|# miliony|# milionów|# miliona"],[9,9,"# miliard|# miliardy|# miliardów|# miliarda"],[12,12,"# bilion|# biliony|# bilionów|# biliona"]],"clock":["AM","PM",false," "]},

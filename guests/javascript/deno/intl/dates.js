@@ -227,10 +227,22 @@ class DateTimeFormat {
   }
   formatRange(from, to) {
     const [start, end] = [join(this.#partsOf(timeOf(from))), join(this.#partsOf(timeOf(to)))];
-    return start === end ? start : `${start} – ${end}`;
+    return start === end ? start : this.#shortRange(timeOf(from), timeOf(to)) ?? `${start} – ${end}`;
   }
   resolvedOptions() {
     return { ...this.#settings };
+  }
+
+  // American English names the year once, and the month, where they are the same.
+  #shortRange(from, to) {
+    const { weekday, month, day, year, hour, minute, second, era, timeZoneName } = this.#fields;
+    const others = [weekday, hour, minute, second, era, timeZoneName];
+    if (this.#forms !== undefined || this.#order !== "mdy" || !["long", "short"].includes(month) || others.some((field) => field !== undefined)) return undefined;
+    const [start, end] = [fieldsAt(from, this.#zone), fieldsAt(to, this.#zone)];
+    if (day === undefined || start.year !== end.year) return undefined;
+    const text = (at, fields) => join(dateParts(at, fields, this.#order));
+    const last = start.month === end.month ? text(end, { day }) : text(end, { month, day });
+    return `${text(start, { month, day })}\u2009–\u2009${last}${year === undefined ? "" : `, ${text(end, { year })}`}`;
   }
 
   #partsOf(time) {

@@ -35,7 +35,7 @@ function digitOptions(options, leastDefault, mostDefault, notation) {
   }
   const roundingMode = choice(options, "roundingMode", ROUNDING, "halfExpand");
   const trailingZeroDisplay = choice(options, "trailingZeroDisplay", ["auto", "stripIfInteger"], "auto");
-  return { ...settings, roundingMode, roundingIncrement: 1, trailingZeroDisplay, roundingPriority: settings.isCompact ? "morePrecision" : priority };
+  return { ...settings, roundingIncrement: 1, roundingMode, roundingPriority: settings.isCompact ? "morePrecision" : priority, trailingZeroDisplay };
 }
 
 // A number rounded, and the digits that stand behind the point at least.
