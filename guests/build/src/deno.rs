@@ -151,6 +151,89 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "      const parsedURL = new URL(input, baseURL);\n      \
          require(\"deno/failures.js\").checkCredentials(parsedURL);\n      request = newInnerRequest(",
     ),
+    // What is wrong with a stream, in Node's words.
+    (
+        "new TypeError(\"ReadableStream is locked\")",
+        "require(\"deno/failures.js\").invalidState(\"ReadableStream is locked\")",
+    ),
+    (
+        "new TypeError(\"ReadableStream is already locked.\")",
+        "require(\"deno/failures.js\").invalidState(\"The ReadableStream is locked\")",
+    ),
+    (
+        "new TypeError(\"Cannot cancel a locked ReadableStream.\")",
+        "require(\"deno/failures.js\").invalidState(\"ReadableStream is locked\")",
+    ),
+    (
+        "new TypeError(\"The stream is already locked\")",
+        "require(\"deno/failures.js\").invalidState(\"WritableStream is locked\")",
+    ),
+    (
+        "new TypeError(\"Reader has no associated stream.\")",
+        "require(\"deno/failures.js\").invalidState(\"The reader is not attached to a stream\")",
+    ),
+    (
+        "new TypeError(\"The stream is closing or is closed.\")",
+        "require(\"deno/failures.js\").invalidState(\"WritableStream is closed\")",
+    ),
+    (
+        "new TypeError(\"The stream controller cannot close or enqueue\")",
+        "require(\"deno/failures.js\").invalidState(\"Controller is already closed\")",
+    ),
+    // What is wrong with a request, a response or a header.
+    ("\"Request with GET/HEAD method cannot have body\"", "\"Request with GET/HEAD method cannot have body.\""),
+    ("new TypeError(\"Method is not valid\")", "new TypeError(`'${m}' is not a valid HTTP method.`)"),
+    ("new TypeError(\"Method is forbidden\")", "new TypeError(`'${m}' HTTP method is unsupported.`)"),
+    (
+        "throw new RangeError(`Invalid redirect status code: ${status}`)",
+        "throw new RangeError(`Invalid status code ${status}`)",
+    ),
+    (
+        "for (const entry of new SafeArrayIterator(ArrayFrom(this))) {\n        const name = entry[0];\n        let value",
+        "for (const entry of new SafeArrayIterator(headerListFromHeaders(this))) {\n        const name = entry[0];\n        let value",
+    ),
+    (
+        "      throw new TypeError(`Invalid header name: \"${name}\"`);",
+        "      throw new TypeError(`Headers.${prefix.split(\"'\")[1]}: \"${name}\" is an invalid header name.`);",
+    ),
+    (
+        "      throw new TypeError(`Invalid header value: \"${value}\"`);",
+        "      throw new TypeError(`Headers.${prefix.split(\"'\")[1]}: \"${value}\" is an invalid header value.`);",
+    ),
+    (
+        "new TypeError(`Invalid header name: \"${name}\"`)",
+        "new TypeError(`Headers.append: \"${name}\" is an invalid header name.`)",
+    ),
+    (
+        "new TypeError(`Invalid header value: \"${value}\"`)",
+        "new TypeError(`Headers.append: \"${value}\" is an invalid header value.`)",
+    ),
+    (
+        "`The status provided (${init.status}) is not equal to 101 and outside the range [200, 599]`",
+        "'init[\"status\"] must be in the range of 200 to 599, inclusive.'",
+    ),
+    (
+        "\"Response with null body status cannot have body\"",
+        "`Response constructor: Invalid response status code ${init.status}`",
+    ),
+    // As Node 22 shows files and event emitters.
+    (
+        "          \"name\",\n          \"size\",\n          \"type\",\n",
+        "          \"size\",\n          \"type\",\n          \"name\",\n          \"lastModified\",\n",
+    ),
+    (
+        "    this._events = ObjectCreate(null);\n    this._eventsCount = 0;\n  }\n\n  this._maxListeners = this._maxListeners",
+        "    this._events = ObjectCreate(null);\n    this._eventsCount = 0;\n    this[kShapeMode] = false;\n  } else {\n    \
+         this[kShapeMode] = true;\n  }\n\n  this._maxListeners = this._maxListeners",
+    ),
+    (
+        "const kCapture = Symbol(\"kCapture\");\n",
+        "const kCapture = Symbol(\"kCapture\");\nconst kShapeMode = Symbol(\"shapeMode\");\n",
+    ),
+    (
+        "  const result = ObjectCreate(null);\n  const keys = ObjectKeys(parsed);\n",
+        "  const result = {};\n  const keys = ObjectKeys(parsed);\n",
+    ),
     // How its classes show themselves, as Node asks.
     (
         "function configureInterface(interface_) {",

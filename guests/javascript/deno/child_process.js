@@ -44,11 +44,11 @@ const isFolder = (path) => {
 };
 
 // What the host is asked to run.
-function asked(file, values, options, input, pid, pipes = {}, ipc = undefined) {
+function asked(call, file, values, options, input, pid, pipes = {}, ipc = undefined) {
   const order = orderOf(file, values, options);
   const language = order.program === "node" ? "js" : "py";
   const folder = kit.requireBuiltin("path").resolve(String(options.cwd?.pathname ?? options.cwd ?? host.workingDirectory()));
-  if (!isFolder(folder)) throw absent(file, values, `no folder ${folder}`);
+  if (!isFolder(folder)) throw absent(call, file, values, `no folder ${folder}`);
   const environment = Object.entries(options.env ?? process.env).filter(([, value]) => value !== undefined);
   return {
     language, code: ENTRIES[language],
@@ -59,13 +59,19 @@ function asked(file, values, options, input, pid, pipes = {}, ipc = undefined) {
   };
 }
 
-function absent(file, values, why) {
-  const error = new Error(`spawn ${file} ENOENT (${why})`);
-  return Object.assign(error, { errno: -2, code: "ENOENT", syscall: `spawn ${file}`, path: file, spawnargs: values });
+// Programs that a machine may well have: who asks for one is told what there is instead.
+const USUAL = new Set(`7z apt apt-get aws az brew bun cargo clang cmake conda convert deno docker dotnet ffmpeg ffprobe g++ gcc gh
+  git go gradle htop java javac jq kubectl make man mongo mvn mysql nano npm npx nvm pandoc perl php pip pip3 pnpm podman poetry psql rails
+  redis-cli rg rsync ruby rustc rustup scp sqlite3 ssh sudo systemctl terraform top ts-node tsc tsx unrar vi vim wget yarn`.split(/\s+/));
+
+function absent(call, file, values, why) {
+  const hint = /^no folder/.test(why) || USUAL.has(file.slice(file.lastIndexOf("/") + 1)) ? ` (${why})` : "";
+  const error = new Error(`${call} ${file} ENOENT${hint}`);
+  return Object.assign(error, { errno: -2, code: "ENOENT", syscall: `${call} ${file}`, path: file, spawnargs: values });
 }
 
 // What an answer of the host says: status or signal, what was printed, and an error when nothing was run.
-function ended(request, file, values, answer, signal) {
+function ended(call, request, file, values, answer, signal) {
   const pieces = [[], []];
   for (const [stream, text] of answer.output) pieces[stream - 1].push(bytesOf(text));
   const { failure } = answer;
@@ -73,11 +79,11 @@ function ended(request, file, values, answer, signal) {
   const [out, err] = pieces.map((list) => Buffer.concat(list));
   let error;
   if (JSON.parse(request.order).program === "command" && answer.status === 127) {
-    error = absent(file, values, err.toString().trim().replace(/^.*?command not found: /s, ""));
+    error = absent(call, file, values, err.toString().trim().replace(/^.*?command not found: /s, ""));
   } else if (failure?.kind === "output") {
     error = Object.assign(new Error(failure.message), { code: "ENOBUFS", errno: -105 });
   } else if (failure !== null && failure.code !== null && failure.code !== "lost") {
-    error = Object.assign(new Error(`spawn ${file} EAGAIN (${failure.message})`), { code: "EAGAIN", errno: -11 });
+    error = Object.assign(new Error(`${call} ${file} EAGAIN (${failure.message})`), { code: "EAGAIN", errno: -11 });
   }
   const killed = failure?.kind === "timeout" ? signal ?? "SIGTERM" : "SIGKILL";
   return { out, err, error, status: answer.status, signal: answer.status === null ? killed : null, timedOut: failure?.kind === "timeout" };
@@ -109,21 +115,24 @@ function runNow(file, values, options, usual) {
   const pid = process.pid + ++count;
   let end;
   try {
-    const request = asked(file, values, options, bytesFrom(options.input), pid);
-    end = ended(request, file, values, kit.callPrimitiveNow("process.run", request), options.killSignal);
+    const request = asked("spawnSync", file, values, options, bytesFrom(options.input), pid);
+    end = ended("spawnSync", request, file, values, kit.callPrimitiveNow("process.run", request), options.killSignal);
   } catch (error) {
     if (error?.kind !== undefined) error.code ??= "EAGAIN";
     else if (error?.code !== "ENOENT") throw error;
     end = { out: Buffer.alloc(0), err: Buffer.alloc(0), status: null, signal: null, error };
   }
   if (end.timedOut) end.error = Object.assign(new Error(`spawnSync ${file} ETIMEDOUT`), { code: "ETIMEDOUT", errno: -110, path: file });
+  // What never began has printed nothing.
+  if (end.error?.code === "ENOENT") {
+    return { result: { error: end.error, status: null, signal: null, output: null, pid: 0, stdout: undefined, stderr: undefined }, err: Buffer.alloc(0) };
+  }
   const shown = [end.out, end.err].map((data, at) => {
     if (stdio[at + 1] === "pipe") return options.encoding && options.encoding !== "buffer" ? data.toString(options.encoding) : data;
     pass(stdio[at + 1], at + 1, data);
     return null;
   });
-  const status = end.error?.code === "ENOENT" ? null : end.status;
-  const result = { ...(end.error !== undefined && { error: end.error }), status, signal: end.signal, output: [null, ...shown], pid, stdout: shown[0], stderr: shown[1] };
+  const result = { ...(end.error !== undefined && { error: end.error }), status: end.status, signal: end.signal, output: [null, ...shown], pid, stdout: shown[0], stderr: shown[1] };
   return { result, err: end.err };
 }
 
@@ -264,7 +273,7 @@ class ChildProcess extends EventEmitter {
     if (this.killed) return;
     let request;
     try {
-      request = asked(file, values, options, new Uint8Array(0), this.pid, pipes, this.#linkEnds);
+      request = asked("spawn", file, values, options, new Uint8Array(0), this.pid, pipes, this.#linkEnds);
       this.#call = kit.callPrimitive("process.run", request);
     } catch (error) {
       this.#fail(error);
@@ -277,7 +286,7 @@ class ChildProcess extends EventEmitter {
         // What it has printed last comes before its end, for whoever reads it.
         for (const stream of [this.stdout, this.stderr]) while (stream?.pending !== undefined) await stream.pending;
         await this.#link?.finish();
-        if (this.signalCode === null) this.#finish(ended(request, file, values, answer, options.killSignal), stdio);
+        if (this.signalCode === null) this.#finish(ended("spawn", request, file, values, answer, options.killSignal), stdio);
       },
       (error) => {
         if (this.signalCode !== null) return;

@@ -1,8 +1,12 @@
 // Errors that Node gives codes to, and Deno none.
 
 function invalidUrl(input, base) {
-  const error = new TypeError(`Invalid URL: '${input}'${base === undefined ? "" : ` with base '${base}'`}`);
+  const error = new TypeError("Invalid URL");
   return Object.assign(error, { code: "ERR_INVALID_URL", input }, base === undefined ? {} : { base });
+}
+
+function invalidState(message) {
+  return kit.coded("ERR_INVALID_STATE", `Invalid state: ${message}`, TypeError);
 }
 
 function invalidType(name, expected, value) {
@@ -26,4 +30,4 @@ function checkCredentials(url) {
   throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${url.protocol}//...@${url.host}${url.pathname}. Use an Authorization header`);
 }
 
-module.exports = { checkCredentials, checkEvent, checkListener, invalidUrl };
+module.exports = { checkCredentials, checkEvent, checkListener, invalidState, invalidUrl };

@@ -180,6 +180,7 @@ async function fetch(input, init) {
   signal.throwIfAborted();
   if (url.startsWith("data:")) return fromDataUrl(url);
   if (url.startsWith("blob:")) return fromBlob(url);
+  if (!/^https?:/.test(url)) throw new TypeError("fetch failed", { cause: new Error(url.startsWith("file:") ? "not implemented... yet..." : "unknown scheme") });
   let request = { method: given.method, url: new URL(url), headers: [...given.headers] };
   if (!given.headers.has("accept")) request.headers.push(["accept", "*/*"]);
   if (isLocal(request.url.hostname)) request.headers.push(...OF_NODE.filter(([name]) => !given.headers.has(name)));

@@ -103,8 +103,10 @@ const readFileSync = (file, options) => {
   if (typeof file !== "number" && core.status(file, true, "open")?.isDirectory()) throw failure("EISDIR", "read");
   return textOrBytes(withFile(file, options?.flag ?? "r", 0, readWhole), encodingOf(options));
 };
-const writer = (flag) => (file, data, options) =>
-  withFile(file, options?.flag ?? flag, options?.mode, (fd) => writeWhole(fd, bytesOf(data, encodingOf(options))));
+const writer = (flag) => (file, data, options) => {
+  const bytes = bytesOf(data, encodingOf(options));
+  return withFile(file, options?.flag ?? flag, options?.mode, (fd) => writeWhole(fd, bytes));
+};
 const writeFileSync = writer("w");
 const appendFileSync = writer("a");
 
@@ -152,7 +154,7 @@ function mkdirSync(folder, options) {
     if (found?.isDirectory()) continue;
     if (found !== undefined) throw failure(at === path.normalize(text) ? "EEXIST" : "ENOTDIR", "mkdir", text);
     check(files.makeFolder(at), "mkdir", text);
-    first ??= path.resolve(at);
+    first ??= at;
   }
   return first;
 }
@@ -291,6 +293,27 @@ const vectored = (one) => (fd, buffers, position) => {
   return total;
 };
 
+// ---- Patterns
+
+function globSync(patterns, options = {}) {
+  const { alternatives, found, matchesGlob } = require("deno/globs.js");
+  const cwd = pathOf(options.cwd ?? host.workingDirectory(), "cwd");
+  const { exclude } = options;
+  const isOut = (name, entry) => (typeof exclude === "function" ? exclude(options.withFileTypes ? entry : name) : exclude?.some((one) => matchesGlob(name, one)));
+  const entryAt = (file) => {
+    const stats = core.status(file, false, "lstat");
+    return stats && new Dirent(path.basename(file), path.dirname(file), stats.isDirectory() ? "directory" : stats.isSymbolicLink() ? "symlink" : "file");
+  };
+  const all = new Map();
+  for (const pattern of [patterns].flat()) {
+    if (typeof pattern !== "string") throw new codes.ERR_INVALID_ARG_TYPE("patterns", ["string", "string[]"], pattern);
+    for (const one of alternatives(pattern)) {
+      for (const [name, entry] of found(one, cwd, list, entryAt)) if (!isOut(name, entry)) all.set(name, entry);
+    }
+  }
+  return [...(options.withFileTypes ? all.values() : all.keys())];
+}
+
 class Dir {
   #entries;
   constructor(folder) {
@@ -313,7 +336,7 @@ class Dir {
 const sync = {
   accessSync, appendFileSync, chmodSync, chownSync: nothing, closeSync, copyFileSync, cpSync, fchmodSync,
   fchownSync: nothingOf("fchown"), fdatasyncSync: fsyncSync,
-  fstatSync, fsyncSync, ftruncateSync, linkSync: twoPaths("link", "link"), lchmodSync, lchownSync: nothing, lstatSync,
+  fstatSync, fsyncSync, ftruncateSync, globSync, linkSync: twoPaths("link", "link"), lchmodSync, lchownSync: nothing, lstatSync,
   lutimesSync: timesSetter(false, "lutime"), mkdirSync, mkdtempSync, openSync, opendirSync: (folder) => new Dir(folder), readFileSync,
   readSync, readvSync: vectored(readSync), readdirSync, readlinkSync, realpathSync, renameSync: twoPaths("rename", "rename"), rmSync, rmdirSync, statSync,
   symlinkSync, truncateSync, unlinkSync, utimesSync: timesSetter(true, "utime"), writeFileSync, writeSync,

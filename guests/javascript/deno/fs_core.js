@@ -178,9 +178,6 @@ class Stats extends Entry {
       dev, mode, nlink, uid: 1000, gid: 1000, rdev: 0, blksize: 4096, ino, size, blocks: Math.ceil(size / 512),
       atimeMs, mtimeMs, ctimeMs, birthtimeMs: ctimeMs,
     });
-    for (const [name, time] of [["atime", atimeMs], ["mtime", mtimeMs], ["ctime", ctimeMs], ["birthtime", ctimeMs]]) {
-      this[name] = new Date(Math.round(time));
-    }
   }
   isFile() {
     return (Number(this.mode) & constants.S_IFMT) === constants.S_IFREG;
@@ -191,6 +188,22 @@ class Stats extends Entry {
   isSymbolicLink() {
     return (Number(this.mode) & constants.S_IFMT) === constants.S_IFLNK;
   }
+}
+
+// The times as dates, which are made when they are read.
+for (const name of ["atime", "mtime", "ctime", "birthtime"]) {
+  Object.defineProperty(Stats.prototype, name, {
+    get() {
+      const value = new Date(Math.round(Number(this[`${name}Ms`])));
+      Object.defineProperty(this, name, { value, writable: true, enumerable: false, configurable: true });
+      return value;
+    },
+    set(value) {
+      Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true });
+    },
+    enumerable: true,
+    configurable: true,
+  });
 }
 
 // The same with BigInts, and times in nanoseconds besides.
@@ -223,23 +236,25 @@ function stat(syscall, follows) {
   };
 }
 
+const TYPE = Symbol("type");
+const TYPES = { file: 1, directory: 2, symlink: 3 };
+
 class Dirent extends Entry {
-  #type;
   constructor(name, parentPath, type) {
     super();
     this.name = name;
     this.parentPath = parentPath;
     this.path = parentPath;
-    this.#type = type;
+    this[TYPE] = TYPES[type] ?? 0;
   }
   isFile() {
-    return this.#type === "file";
+    return this[TYPE] === TYPES.file;
   }
   isDirectory() {
-    return this.#type === "directory";
+    return this[TYPE] === TYPES.directory;
   }
   isSymbolicLink() {
-    return this.#type === "symlink";
+    return this[TYPE] === TYPES.symlink;
   }
 }
 

@@ -107,6 +107,9 @@ promises.open = async (...values) => new FileHandle(sync.openSync(...values));
 for (const name of ["close", "exists", "fdatasync", "fstat", "fchmod", "fchown", "fsync", "ftruncate", "read", "readv", "write", "writev"]) delete promises[name];
 
 promises.watch = watching.watch;
+promises.glob = async function* glob(...values) {
+  yield* sync.globSync(...values);
+};
 
 // ---- Streams
 
@@ -125,6 +128,9 @@ class ReadStream extends Readable {
     this.autoClose = options.autoClose !== false;
     this.#at = options.start;
     this.#end = options.end ?? Infinity;
+  }
+  get pending() {
+    return this.fd === null;
   }
   _construct(done) {
     open(this, done);
@@ -162,6 +168,9 @@ class WriteStream extends Writable {
     this.bytesWritten = 0;
     this.autoClose = options.autoClose !== false;
     this.#at = options.start;
+  }
+  get pending() {
+    return this.fd === null;
   }
   _construct(done) {
     open(this, done);

@@ -1,7 +1,7 @@
 // node:stream/web
-const streams = require("deno/deno_web/06_streams.js");
-const { TextDecoderStream, TextEncoderStream } = require("deno/deno_web/08_text_encoding.js");
-const { CompressionStream, DecompressionStream } = require("deno/compression.js");
+const streams = kit.platform("streams");
+const { TextDecoderStream, TextEncoderStream } = kit.platform("encoding");
+const { CompressionStream, DecompressionStream } = kit.platform("compression");
 
 const names = Object.keys(streams).filter((name) => /^(?:Readable|Writable|Transform|ByteLength|Count)\w+$/.test(name) && !name.endsWith("Prototype"));
 

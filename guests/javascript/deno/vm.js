@@ -33,15 +33,33 @@ function link(realm, object, name) {
 
 const isLinked = (realm, name) => Object.getOwnPropertyDescriptor(realm, name)?.get !== undefined;
 
+// Throws what is wrong with a script that is none.
+function check(code, filename) {
+  try {
+    host.checkScript(code, filename);
+  } catch (error) {
+    throw kit.withSource(error, code, filename);
+  }
+}
+
+function runScript(code, filename, scope, timeout) {
+  try {
+    return host.runScript(code, filename, scope, timeout);
+  } catch (error) {
+    if (error?.name === "SyntaxError") check(code, filename);
+    throw error;
+  }
+}
+
 function run(code, options, object) {
   const { filename = "evalmachine.<anonymous>", timeout } = optionsOf(options);
   if (timeout !== undefined && !(Number.isInteger(timeout) && timeout > 0)) throw new codes.ERR_OUT_OF_RANGE("options.timeout", ">= 1", timeout);
-  if (object === undefined) return host.runScript(textOf(code), filename, eval, timeout);
+  if (object === undefined) return runScript(textOf(code), filename, eval, timeout);
   const realm = realmOf(object);
   for (const name of Object.keys(object)) if (!isLinked(realm, name)) link(realm, object, name);
   for (const name of Object.keys(realm)) if (isLinked(realm, name) && !(name in object)) delete realm[name];
   try {
-    return host.runScript(textOf(code), filename, realm.eval, timeout);
+    return runScript(textOf(code), filename, realm.eval, timeout);
   } finally {
     // What the code declared is there for the next script, and for who looks at the object.
     for (const name of Object.keys(realm)) {
@@ -74,7 +92,7 @@ class Script {
   constructor(code, options) {
     this.#code = String(code);
     this.#options = optionsOf(options);
-    host.checkScript(this.#code, this.#options.filename ?? "evalmachine.<anonymous>");
+    check(this.#code, this.#options.filename ?? "evalmachine.<anonymous>");
   }
   runInThisContext(options) {
     return run(this.#code, { ...this.#options, ...options });

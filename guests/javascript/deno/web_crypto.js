@@ -26,7 +26,7 @@ const nameOf = (algorithm) => String(typeof algorithm === "object" && algorithm 
 function hashOf(algorithm) {
   const name = nameOf(algorithm);
   const found = { "SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512" }[name];
-  if (found === undefined) refuse("NotSupportedError", `Unrecognized algorithm name '${name}': SHA-1, SHA-256, SHA-384 and SHA-512 are there`);
+  if (found === undefined) refuse("NotSupportedError", "Unrecognized algorithm name");
   return { name, hash: hashes().byName[found] };
 }
 
@@ -50,13 +50,18 @@ class CryptoKey {
   get usages() {
     return [...this.#about.usages];
   }
+  [Symbol.for("nodejs.util.inspect.custom")](depth, options, inspect) {
+    if (depth < 0) return this;
+    const { type, extractable, algorithm, usages } = this;
+    return `CryptoKey ${inspect({ type, extractable, algorithm, usages }, { ...options, depth: options.depth === null ? null : options.depth - 1 })}`;
+  }
   static bytes(key, algorithm, usage) {
     if (key.algorithm.name !== algorithm) refuse("InvalidAccessError", `the key is for ${key.algorithm.name}`);
     if (!key.usages.includes(usage)) refuse("InvalidAccessError", `the key does not allow '${usage}'`);
     return key.#bytes;
   }
   static exported(key) {
-    if (!key.extractable) refuse("InvalidAccessError", "key is not extractable");
+    if (!key.extractable) refuse("InvalidAccessException", "key is not extractable");
     return key.#bytes;
   }
 }

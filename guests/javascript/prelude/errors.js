@@ -82,18 +82,41 @@
     if (cell !== null) frame.cell = Number(cell[1] ?? SEED);
     const source = cell === null ? kit.moduleSource(frame.file) : host.source(frame.cell);
     if (source === undefined) return;
-    frame.source = source.split(/\r\n|[\n\r\u2028\u2029]/)[frame.line - 1];
-    if (frame.source === undefined) return;
+    frame.source = lineOf(source, frame.line);
+    if (frame.source !== undefined) frame.column = columnOf(frame.source, frame.byte);
+  }
+
+  const lineOf = (source, line) => source.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1];
+
+  // The column in characters of one in bytes.
+  function columnOf(source, byte) {
     let bytes = 1;
     let column = 1;
-    for (const c of frame.source) {
-      if (bytes >= frame.byte) break;
+    for (const c of source) {
+      if (bytes >= byte) break;
       const code = c.codePointAt(0);
       bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
       column++;
     }
-    frame.column = column;
+    return column;
   }
+
+  // Characters of a line of source that stand in a stack.
+  const SHOWN_LINE = 10000;
+
+  // A syntax error of a file or a script, whose stack begins with the line that is wrong, as in Node.
+  kit.withSource = (error, source, file) => {
+    const stack = peek(error, "stack");
+    if (!(error instanceof SyntaxError) || typeof stack !== "string") return error;
+    const frame = stack.split("\n").map(parseFrame).find((one) => one !== null && one.file === file);
+    const line = frame === undefined ? undefined : lineOf(source, frame.line);
+    if (line === undefined || line.length > SHOWN_LINE) return error;
+    const characters = Array.from(line);
+    const at = columnOf(line, frame.byte) - 1;
+    const word = /^(?:[\p{ID_Continue}$]+|"[^"]*"|'[^']*')/u.exec(characters.slice(at).join(""));
+    error.stack = `${file}:${frame.line}\n${line}\n${blanks(characters.slice(0, at).join(""))}${"^".repeat(word?.[0].length ?? 1)}\n\n${stack}`;
+    return error;
+  };
 
   const frameText = (frame) => {
     const place = `${frame.file}:${frame.line}:${frame.column}`;
@@ -116,6 +139,9 @@
     if (ASCII.test(text)) return " ".repeat(text.length);
     return Array.from(text, (c) => (c === "\t" ? "\t" : NARROW.test(c) ? "" : WIDE.test(c) ? "  " : " ")).join("");
   }
+
+  // Columns that a text takes on a screen.
+  kit.columns = (text) => blanks(text).length;
 
   // The part of a source line around a place, and what stands before the place in it.
   function windowOf({ source, column }) {
@@ -177,11 +203,12 @@
 
   // What a program has put on an error besides what every error has, a line each.
   function extras(error) {
-    // An error of the platform's says it all in its message.
-    if (typeof peek(error, "code") === "string") return [];
+    // An error of the platform's says it all in its message, but for which address is none.
+    const code = peek(error, "code");
+    if (typeof code === "string" && code !== "ERR_INVALID_URL") return [];
     let names;
     try {
-      names = Object.keys(error).filter((name) => !USUAL.includes(name));
+      names = Object.keys(error).filter((name) => !USUAL.includes(name) && (code === undefined || name !== "code"));
     } catch {
       return []; // a proxy that throws
     }

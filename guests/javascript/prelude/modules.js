@@ -139,17 +139,26 @@
     record.handle = handle;
   }
 
+  function compileCommonJs(record, source, path) {
+    try {
+      record.body = host.compileCommonJs(source, path);
+    } catch (error) {
+      throw kit.withSource(error, source, path);
+    }
+  }
+
   // Compiles what need not say whether it is CommonJS. When it is neither, the error of the better guess is thrown.
   function compileEither(record, source) {
     try {
-      record.body = host.compileCommonJs(source, record.key);
+      compileCommonJs(record, source, record.key);
       record.kind = "commonjs";
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       try {
         compileModule(record, source);
       } catch (other) {
-        throw other instanceof SyntaxError && lineOf(other) < lineOf(error) ? error : other;
+        if (other instanceof SyntaxError && lineOf(other) < lineOf(error)) throw error;
+        throw kit.withSource(other, source, record.key);
       }
     }
   }
@@ -202,7 +211,7 @@
     if (TYPESCRIPT.test(path)) source = kit.library("typescript").strip(source, path);
     if (kind === "module") compileModule(record, source);
     else if (kind === "either") compileEither(record, source);
-    else record.body = host.compileCommonJs(source, path);
+    else compileCommonJs(record, source, path);
     if (record.kind === "commonjs") {
       record.key = path;
       record.source = source;

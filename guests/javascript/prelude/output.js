@@ -115,8 +115,8 @@
 
   // Rows of text under a head, in a frame.
   function frame(grid) {
-    const widths = grid[0].map((_, i) => Math.max(...grid.map((row) => row[i].length)));
-    const text = (row) => "│ " + row.map((value, i) => value.padEnd(widths[i])).join(" │ ") + " │";
+    const widths = grid[0].map((_, i) => Math.max(...grid.map((row) => kit.columns(row[i]))));
+    const text = (row) => "│ " + row.map((value, i) => value + " ".repeat(widths[i] - kit.columns(value))).join(" │ ") + " │";
     const rule = (left, middle, right) => left + widths.map((width) => "─".repeat(width + 2)).join(middle) + right;
     return [rule("┌", "┬", "┐"), text(grid[0]), rule("├", "┼", "┤"), ...grid.slice(1).map(text), rule("└", "┴", "┘")].join("\n");
   }

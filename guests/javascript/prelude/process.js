@@ -90,7 +90,7 @@
   const process = {
     title: "cellar",
     version: `v${NODE_VERSION}`,
-    versions: { node: NODE_VERSION, quickjs: "0.18.0" },
+    versions: { node: NODE_VERSION, v8: "12.4.254.21-node.33", quickjs: "0.18.0" },
     arch: "wasm32",
     platform: "linux",
     release: { name: "node" },

@@ -239,7 +239,7 @@
     if (found !== undefined) return found;
     throw fail(context.required ? "MODULE_NOT_FOUND" : "ERR_MODULE_NOT_FOUND",
       `${context.required ? `Cannot find module '${specifier}'` : `Cannot find package '${name}' imported from ${context.importer ?? importer}`}` +
-      hintForBare(specifier, importer));
+      hintForBare(specifier, importer, context));
   }
 
   function resolveName(specifier, importer, context) {
@@ -294,10 +294,10 @@
   const indexOf = (folder) => EXTENSIONS.map((end) => join(folder, `index${end}`)).find((file) => host.probe(file) === FILE);
 
   // A bare name may be that of a file, or of a package that the session was not granted.
-  function hintForBare(specifier, importer) {
+  function hintForBare(specifier, importer, context) {
     if (host.probe(join(folderOf(importer), specifier)) === FILE) return `. Did you mean to import "./${specifier}"?`;
     const { name } = splitName(specifier);
-    return `. The owner of the host runs \`cellar packages add npm:${name}\` and grants it with packages = ["npm:${name}"] in the session's cellar.toml`;
+    return `${context.required ? "\n" : ". "}The owner of the host runs \`cellar packages add npm:${name}\` and grants it with packages = ["npm:${name}"] in the session's cellar.toml`;
   }
 
   // What a path that is not there may have meant.

@@ -24,7 +24,8 @@
       needCallback(callback);
       this.#callback = callback;
       this.#values = values;
-      this.#delay = delay;
+      // Whole milliseconds, so that timers which are set one after the other go off in turn.
+      this.#delay = delay >= 1 ? Math.trunc(delay) : delay;
       this.#repeats = repeats;
       this.#start();
     }

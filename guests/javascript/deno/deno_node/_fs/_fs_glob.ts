@@ -1,6 +1,4 @@
 // In place of Deno's `glob`, which walks its own files.
-const matchGlobPattern = () => {
-  throw kit.unsupported("path.matchesGlob");
-};
+const matchGlobPattern = (path, pattern) => require("deno/globs.js").matchesGlob(path, pattern);
 
 module.exports = { matchGlobPattern };

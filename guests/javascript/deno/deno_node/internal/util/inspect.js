@@ -20,7 +20,8 @@ function getStringWidth(text, removeControlChars = true) {
   return width;
 }
 
-function styleText(names, text) {
+// Without colours where nobody would see them, unless that does not matter.
+function styleText(names, text, { validateStream = true, stream = globalThis.process.stdout } = {}) {
   validateString(text, "text");
   let [head, tail] = ["", ""];
   for (const name of Array.isArray(names) ? names : [names]) {
@@ -29,7 +30,7 @@ function styleText(names, text) {
     head += `\u001b[${colour[0]}m`;
     tail = `\u001b[${colour[1]}m${tail}`;
   }
-  return head + text + tail;
+  return validateStream && !stream.isTTY && !globalThis.process.env.FORCE_COLOR ? text : head + text + tail;
 }
 
 const all = { format, formatWithOptions, getStringWidth, inspect, stripVTControlCharacters, styleText };
