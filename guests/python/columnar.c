@@ -3,12 +3,19 @@
 
 #include <string.h>
 
-/* Bytes of a table that are taken at once: they lie in memory twice for a moment. */
+#include "glue.h"
+
+/* Bytes of a table that are taken at once. */
 #define TAKEN_MAX (4u << 20)
-/* Texts that are looked for among those before: columns repeat them. A power of two. */
-#define RECENT 1024
+/* Texts that are looked for among those before: columns repeat them. Powers of two, the second for long columns. */
+#define KNOWN_FEW 1024
+#define KNOWN_MANY 16384
+#define LONG_COLUMN 65536
 /* Bytes of such a text. */
 #define SHORT_MAX 32
+/* Looking goes on after so many texts if one of so many was known. */
+#define TRIED 8192
+#define KNOWN_SHARE 8
 
 /* take(table, buffer) -> bytes: fills the beginning of a buffer with the next bytes of a table. */
 PyObject *cellar_take(PyObject *module, PyObject *args) {
@@ -19,38 +26,131 @@ PyObject *cellar_take(PyObject *module, PyObject *args) {
     }
     uint32_t wanted = (size_t)buffer.len < TAKEN_MAX ? (uint32_t)buffer.len : TAKEN_MAX;
     kernel_list_u8_t piece = {0};
-    cellar_kernel_tools_take(table, wanted, &piece);
-    size_t taken = piece.len < wanted ? piece.len : wanted;
-    if (taken > 0) {
-        memcpy(buffer.buf, piece.ptr, taken);
+    if (wanted > 0) {
+        glue_aim(buffer.buf, wanted);
     }
-    kernel_list_u8_free(&piece);
+    cellar_kernel_tools_take(table, wanted, &piece);
+    size_t taken = piece.len;
+    if (!glue_landed() || taken > wanted) {
+        taken = 0;
+    }
     PyBuffer_Release(&buffer);
     return PyLong_FromSize_t(taken);
 }
 
-/* A text that was made, which the list keeps, and the bytes that it was made of. */
+/* A text that was made, which the column keeps, and the bytes that it was made of. */
 typedef struct {
+    /* Bits of the hash, and the length. */
+    uint32_t mark;
     PyObject *text;
     const char *bytes;
-    size_t length;
-} recent_t;
+} known_t;
+#define LENGTH_BITS 63u
 
-static PyObject *text_of(const char *bytes, size_t length, recent_t *recent) {
-    if (length > SHORT_MAX) {
+typedef struct {
+    /* NULL when nothing is looked for. */
+    known_t *table;
+    uint32_t mask;
+    uint32_t tried, found;
+    /* Behind the last byte of the column. */
+    const char *end;
+} memory_t;
+
+static memory_t remember(Py_ssize_t count, const char *end) {
+    size_t room = count < LONG_COLUMN ? KNOWN_FEW : KNOWN_MANY;
+    return (memory_t){.table = PyMem_Calloc(room, sizeof(known_t)), .mask = (uint32_t)room - 1, .end = end};
+}
+
+static uint64_t hash_of(const char *bytes, size_t length, const char *end) {
+    uint64_t hash = length;
+    for (size_t at = 0; at < length; at += 8) {
+        uint64_t piece = 0;
+        size_t left = length - at < 8 ? length - at : 8;
+        if (end - bytes - (ptrdiff_t)at >= 8) {
+            memcpy(&piece, bytes + at, 8);
+            piece &= ~(uint64_t)0 >> (64 - 8 * left);
+        } else {
+            for (size_t i = left; i > 0; i--) {
+                piece = piece << 8 | (uint8_t)bytes[at + i - 1];
+            }
+        }
+        hash = (hash ^ piece) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+static PyObject *new_text(const char *bytes, size_t length) {
+    uint8_t seen = 0;
+    for (size_t i = 0; i < length; i++) {
+        seen |= (uint8_t)bytes[i];
+    }
+    /* There is one object of each text of one ASCII character. */
+    if (seen >= 0x80 || length < 2) {
         return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)length, "replace");
     }
-    uint32_t hash = (uint32_t)length;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ (uint8_t)bytes[i]) * 16777619u;
+    PyObject *text = PyUnicode_New((Py_ssize_t)length, 127);
+    if (text != NULL) {
+        memcpy(PyUnicode_1BYTE_DATA(text), bytes, length);
     }
-    recent_t *known = &recent[(hash ^ hash >> 16) & (RECENT - 1)];
-    if (known->text != NULL && known->length == length && memcmp(known->bytes, bytes, length) == 0) {
-        return Py_NewRef(known->text);
-    }
-    PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)length, "replace");
-    *known = (recent_t){text, bytes, length};
     return text;
+}
+
+static PyObject *text_of(const char *bytes, size_t length, memory_t *memory) {
+    if (length > SHORT_MAX || memory->table == NULL) {
+        return new_text(bytes, length);
+    }
+    uint64_t hash = hash_of(bytes, length, memory->end);
+    uint32_t mark = ((uint32_t)(hash >> 32) & ~LENGTH_BITS) | (uint32_t)length;
+    known_t *known = &memory->table[hash & memory->mask];
+    memory->tried++;
+    if (known->text != NULL && known->mark == mark) {
+        /* What an ASCII text holds lies beside its count of references, which is about to change. */
+        bool is_ascii = PyUnicode_IS_COMPACT_ASCII(known->text);
+        const void *before = is_ascii ? PyUnicode_DATA(known->text) : (const void *)known->bytes;
+        if (memcmp(before, bytes, length) == 0) {
+            memory->found++;
+            return Py_NewRef(known->text);
+        }
+    }
+    PyObject *text = new_text(bytes, length);
+    *known = (known_t){mark, text, bytes};
+    if (memory->tried == TRIED && memory->found < TRIED / KNOWN_SHARE) {
+        /* The column does not repeat its texts. */
+        PyMem_Free(memory->table);
+        memory->table = NULL;
+    }
+    return text;
+}
+
+/* Puts the texts of a column into slots. Where `there` is given, its bytes that are 0 have `missing` instead. */
+static int put_texts(Py_buffer *offsets, Py_buffer *data, const char *there, PyObject *missing, PyObject **slots, Py_ssize_t count) {
+    const int32_t *at = offsets->buf;
+    memory_t memory = remember(count, (const char *)data->buf + data->len);
+    int status = 0;
+    for (Py_ssize_t i = 0; status == 0 && i < count; i++) {
+        PyObject *text;
+        if (at[i] < 0 || at[i] > at[i + 1] || at[i + 1] > data->len) {
+            PyErr_SetString(PyExc_ValueError, "the texts of a column are not where they should be");
+            text = NULL;
+        } else if (there != NULL && there[i] == 0) {
+            text = Py_NewRef(missing);
+        } else {
+            text = text_of((const char *)data->buf + at[i], (size_t)(at[i + 1] - at[i]), &memory);
+        }
+        if (text == NULL) {
+            status = -1;
+        } else {
+            Py_XSETREF(slots[i], text);
+        }
+    }
+    PyMem_Free(memory.table);
+    return status;
+}
+
+static Py_ssize_t count_of(Py_buffer *offsets) {
+    Py_ssize_t count = offsets->len / (Py_ssize_t)sizeof(int32_t) - 1;
+    return count > 0 ? count : 0;
 }
 
 /* texts(offsets, data) -> list of str: `offsets` are numbers of 32 bits, one more than there are texts. */
@@ -59,29 +159,38 @@ PyObject *cellar_texts(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*", &offsets, &data)) {
         return NULL;
     }
-    const int32_t *at = offsets.buf;
-    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof *at - 1;
-    PyObject *list = PyList_New(count > 0 ? count : 0);
-    recent_t *recent = PyMem_Calloc(RECENT, sizeof *recent);
-    if (recent == NULL) {
-        PyErr_NoMemory();
+    Py_ssize_t count = count_of(&offsets);
+    PyObject *list = PyList_New(count);
+    if (list != NULL && put_texts(&offsets, &data, NULL, NULL, ((PyListObject *)list)->ob_item, count) < 0) {
         Py_CLEAR(list);
     }
-    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        if (at[i] < 0 || at[i] > at[i + 1] || at[i + 1] > data.len) {
-            PyErr_SetString(PyExc_ValueError, "the texts of a column are not where they should be");
-            Py_CLEAR(list);
-            break;
-        }
-        PyObject *text = text_of((const char *)data.buf + at[i], (size_t)(at[i + 1] - at[i]), recent);
-        if (text == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, text);
-    }
-    PyMem_Free(recent);
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&data);
     return list;
+}
+
+/* fill_texts(offsets, data, there, missing, objects): the same into an array of objects of NumPy. `there` has a byte for each,
+   0 for `missing`, or is empty. */
+PyObject *cellar_fill_texts(PyObject *module, PyObject *args) {
+    Py_buffer offsets, data, there, objects;
+    PyObject *missing, *array;
+    if (!PyArg_ParseTuple(args, "y*y*y*OO", &offsets, &data, &there, &missing, &array)) {
+        return NULL;
+    }
+    int status = PyObject_GetBuffer(array, &objects, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND);
+    if (status == 0) {
+        Py_ssize_t count = count_of(&offsets);
+        bool fits = objects.format != NULL && strcmp(objects.format, "O") == 0 && objects.len == count * (Py_ssize_t)sizeof(PyObject *);
+        if (!fits || (there.len != 0 && there.len != count)) {
+            PyErr_SetString(PyExc_ValueError, "the texts of a column do not fit");
+            status = -1;
+        } else {
+            status = put_texts(&offsets, &data, there.len != 0 ? there.buf : NULL, missing, objects.buf, count);
+        }
+        PyBuffer_Release(&objects);
+    }
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&there);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -173,6 +173,7 @@ PyObject *cellar_bound(PyObject *module, PyObject *args);
 
 PyObject *cellar_take(PyObject *module, PyObject *args);
 PyObject *cellar_texts(PyObject *module, PyObject *args);
+PyObject *cellar_fill_texts(PyObject *module, PyObject *args);
 
 /* --- compile.c --- */
 

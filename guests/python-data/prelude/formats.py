@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 
+import _cellar
 from _cellar_prelude import bridges, columnar, connectors
 
 # Bytes of columns, and values that are Python objects, of a table that becomes a file.
@@ -318,18 +319,17 @@ def _column(file, column, numpy_type, is_exact):
         return _gaps(days, there)
     if name == "category":
         codes = _take(file, sizes[0], "<i4")
-        names = columnar.texts(file, sizes[1:])
-        return pd.Categorical.from_codes(codes, _strings(names), ordered=kind["ordered"])
+        return pd.Categorical.from_codes(codes, _strings(file, sizes[1:]), ordered=kind["ordered"])
     if name == "null":
         return np.full(column["rows"], None, object)
     if name == "binary":
         return _gaps(_objects(columnar.pieces(file, sizes)), there)
-    texts = columnar.texts(file, sizes)
-    if name == "text" and numpy_type == "object" and there is not None and not there.any():
-        # Objects that are all None are no texts.
-        return np.full(column["rows"], None, object)
     if name == "text":
-        return _strings(texts, there, numpy_type)
+        texts = _strings(file, sizes, there, numpy_type)
+        # Objects that are all None are no texts.
+        is_none = numpy_type == "object" and there is not None and not there.any()
+        return np.full(column["rows"], None, object) if is_none else texts
+    texts = columnar.texts(file, sizes)
     convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}[name]
     valid = there if there is not None else [True] * len(texts)
     return _objects([convert(text) if is_there else None for text, is_there in zip(texts, valid, strict=True)])
@@ -361,9 +361,13 @@ def _objects(values):
     return np.fromiter(values, object, len(values))
 
 
-def _strings(texts, there=None, numpy_type=""):
-    texts = _gaps(_objects(texts), there)
-    return pd.array(texts, dtype="string" if numpy_type.startswith("string") else "str")
+def _strings(file, sizes, there=None, numpy_type=""):
+    """The texts of a buffer of offsets and one of bytes, as pandas holds them."""
+    dtype = pd.api.types.pandas_dtype("string" if numpy_type.startswith("string") else "str")
+    offsets, data = _take(file, sizes[0], "<i4"), _take(file, sizes[1], "u1")
+    texts = np.empty(max(len(offsets) - 1, 0), object)
+    _cellar.fill_texts(offsets, data, b"" if there is None else there, dtype.na_value, texts)
+    return dtype.construct_array_type()._simple_new(texts, dtype)
 
 
 def _backed(frame, dtype_backend):
