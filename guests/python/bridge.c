@@ -2,6 +2,7 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include "cellar_threads.h"
 #include "glue.h"
@@ -530,6 +531,21 @@ static PyObject *bridge_duplicate(PyObject *module, PyObject *descriptor) {
     return errno == 0 ? PyLong_FromUnsignedLong(fd) : PyErr_SetFromErrno(PyExc_OSError);
 }
 
+/* How a file is open: flags of `os.open`. */
+static PyObject *bridge_file_flags(PyObject *module, PyObject *descriptor) {
+    int from = PyLong_AsInt(descriptor);
+    if (from == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int flags = fcntl(from, F_GETFL);
+    return flags >= 0 ? PyLong_FromLong(flags) : PyErr_SetFromErrno(PyExc_OSError);
+}
+
+/* Bytes of the kernel's memory. */
+static PyObject *bridge_memory_size(PyObject *module, PyObject *unused) {
+    return PyLong_FromUnsignedLongLong(exports_kernel_memory_size());
+}
+
 static PyObject *bridge_log(PyObject *module, PyObject *message) {
     kernel_string_t text;
     cellar_copy_word(message, &text);
@@ -565,6 +581,8 @@ PyMethodDef cellar_bridge_methods[] = {
     {"write", (PyCFunction)(void (*)(void))cellar_stream_write, METH_FASTCALL, NULL},
     {"compile", (PyCFunction)(void (*)(void))cellar_compile, METH_FASTCALL, NULL},
     {"duplicate", bridge_duplicate, METH_O, NULL},
+    {"file_flags", bridge_file_flags, METH_O, NULL},
+    {"memory_size", bridge_memory_size, METH_NOARGS, NULL},
     {"log", bridge_log, METH_O, NULL},
     {0},
 };

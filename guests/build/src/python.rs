@@ -35,6 +35,9 @@ const STACK_BYTES: u32 = 8 * 1024 * 1024;
 /// Where the guest sees the standard library.
 const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 
+/// Where the guest sees what there is to know of the machine.
+const MACHINE_MOUNT: &str = "/etc";
+
 /// Files of the prelude in the order in which they are run; each may use those before it.
 const PRELUDE: &[&str] = &[
     "likeness",
@@ -85,6 +88,7 @@ const PRELUDE: &[&str] = &[
     "program",
     "pooling",
     "sharing",
+    "controls",
     "magics",
     "threads",
     "cells",
@@ -199,7 +203,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let module = Module {
         own,
         foreign: vec![generated.join("prelude.c"), generated.join("extensions.c")],
-        includes: [folder.join("include"), folder]
+        includes: [folder.join("include"), folder.clone()]
             .into_iter()
             .chain(additions.includes.iter().cloned())
             .chain(includes)
@@ -214,8 +218,9 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
         ..Module::default()
     };
     let core = workshop.link(bench, &module)?;
-    let mount = Mount { host: "lib".to_owned(), guest: LIBRARY_MOUNT.to_owned() };
-    Ok(Built { core, mounts: vec![mount] })
+    copy_tree(&folder.join("machine"), &bench.out.join("etc"))?;
+    let mount = |host: &str, guest: &str| Mount { host: host.to_owned(), guest: guest.to_owned() };
+    Ok(Built { core, mounts: vec![mount("lib", LIBRARY_MOUNT), mount("etc", MACHINE_MOUNT)] })
 }
 
 /// The C files of the shim; those in its folders are no part of it.

@@ -78,6 +78,11 @@ _HOLLOW = {
 }
 
 
+def offer(name, make):
+    """Has a module made in this way when it is imported: `make(name, refuse)`."""
+    _HOLLOW[name] = make, ""
+
+
 # --- Modules of the library of which a part cannot work: changed when they are imported
 
 

@@ -737,7 +737,7 @@ _REMEDIES = {
     "apt": lacks.PACKAGES,
     "apt-get": lacks.PACKAGES,
     "conda": lacks.PACKAGES,
-    **dict.fromkeys(("free", "htop", "lscpu", "top", "vmstat"), lacks.MODULES["resource"]),
+    **dict.fromkeys(("free", "htop", "lscpu", "top", "vmstat"), lacks.LIMITS),
     "git": "there is no program for repositories; files of the session are kept by it",
     "uv": lacks.PACKAGES,
 }

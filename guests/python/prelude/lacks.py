@@ -11,6 +11,7 @@ SOCKETS = (
 )
 NATIVE = f"C libraries cannot be loaded in this sandbox: use pure Python, or {TOOLS}"
 TLS = f"TLS is not built in, for no socket leaves this sandbox: urllib.request sends https requests, or {TOOLS}"
+LIMITS = "limits of this sandbox are set by its host"
 TERMINAL = "there is no terminal in this sandbox: print(...) and display(...) show output, input(...) asks for it"
 SCREEN = "there is no screen in this sandbox: display(...) shows images, SVG and HTML"
 PACKAGES = (
@@ -27,11 +28,9 @@ MODULES = {
     "_tkinter": SCREEN,
     "curses": TERMINAL,
     "ensurepip": PACKAGES,
-    "fcntl": "nothing else locks the files of this sandbox, or changes how they are open",
     "idlelib": SCREEN,
     "pip": PACKAGES,
     "readline": TERMINAL,
-    "resource": "limits of this sandbox are set by its host",
     "syslog": "there is no system log in this sandbox: use logging",
     "termios": TERMINAL,
     "tkinter": SCREEN,

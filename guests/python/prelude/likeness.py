@@ -3,6 +3,7 @@
 import builtins
 import collections
 import errno
+import importlib.machinery
 import os
 import stat
 import sys
@@ -100,8 +101,8 @@ def _identity(path):
 
 
 _posix_listdir, _posix_stat = os.listdir, os.stat
-# The library's folder, and those of packages, are no places to put files.
-_NOT_TOLD = ("/usr/lib/python", "/packages/")
+# The library's folder, those of packages, and what tells of the machine are no places to put files.
+_NOT_TOLD = ("/usr/lib/python", "/packages/", "/etc")
 
 
 def _strerror(code, /):
@@ -249,6 +250,7 @@ def _account():
             raise KeyError(f"{prefix}nam(): name not found: {wanted!r}")
 
         made = types.ModuleType(name, "The users and the groups that there are.")
+        made.__spec__ = importlib.machinery.ModuleSpec(name, None, origin="built-in")
         vars(made).update({kind.__name__: kind, f"{prefix}{key}": by_number, f"{prefix}nam": by_name, f"{prefix}all": entries})
         sys.modules[name] = made
 
