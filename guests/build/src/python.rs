@@ -89,6 +89,7 @@ const PRELUDE: &[&str] = &[
     "pooling",
     "sharing",
     "controls",
+    "describing",
     "magics",
     "threads",
     "cells",

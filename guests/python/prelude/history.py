@@ -102,4 +102,4 @@ def forget():
 
 def fresh_names():
     """What a new namespace has of this."""
-    return {"In": In, "Out": Out, "_": "", "__": "", "___": "", **dict.fromkeys(_INPUTS, "")}
+    return {"In": In, "Out": Out, "_ih": In, "_oh": Out, "_": "", "__": "", "___": "", **dict.fromkeys(_INPUTS, "")}

@@ -1,6 +1,5 @@
 """What IPython adds to Python's syntax: help with `name?`, the usual magics, and shell lines; see `shell`."""
 
-import ast
 import builtins
 import io
 import os
@@ -10,42 +9,48 @@ import time
 import types
 
 import _cellar
-from _cellar_prelude import display, faults, ipython, processes, program, shell, streams
+from _cellar_prelude import describing, display, faults, ipython, processes, program, shell, streams
 
-_HELP = re.compile(r"\s*(?:\?{1,2}\s*(?P<after>[\w.]+)|(?P<before>[\w.]+)\s*\?{1,2})\s*(?:#.*)?$", re.DOTALL)
+_HELP = re.compile(
+    rf"\s*(?:(?P<before>\?{{1,2}})\s*(?P<after>{describing.SUBJECT})|(?P<subject>{describing.SUBJECT})\s*(?P<behind>\?{{1,2}}))\s*(?:#.*)?$",
+    re.DOTALL,
+)
 _MAGIC = re.compile(r"\s*(?:[\w.,\s]+=\s*)?(?P<sign>%%?|!!?)\s*(?P<name>[\w./~-]+)?")
 
+# Characters of what such a line asks for.
+_SUBJECT_MAX = 500
+# A line that ends in `name?` asks for that name, whatever stands before it.
+_HELP_END = re.compile(rf"(?P<subject>{describing.SUBJECT})(?P<behind>\?{{1,2}})\s*$")
+
+
 def help_call(source, filename):
-    """The code of a call of `help` when the cell is `name?` or `?name`, else None."""
-    match = _HELP.match(source)
+    """The code that prints what there is to know about an object when the cell is `name?` or `?name`, else None."""
+    call = _help(source)
+    return None if call is None else compile(call, filename, "eval")
+
+
+def _help(text):
+    match = _HELP.match(text)
     if match is None:
         return None
-    group = "after" if match["after"] else "before"
-    line = 1 + source.count("\n", 0, match.start(group))
-    column = match.start(group) - (source.rfind("\n", 0, match.start(group)) + 1)
-    try:
-        subject = ast.parse(match[group], mode="eval").body
-    except SyntaxError:
-        return None
-    for node in ast.walk(subject):
-        if isinstance(node, ast.expr):
-            node.lineno = node.end_lineno = line
-            node.col_offset += column
-            node.end_col_offset += column
-    call = ast.Call(ast.Name("help", ast.Load()), [subject], [])
-    expression = ast.Expression(ast.copy_location(call, subject))
-    return compile(ast.fix_missing_locations(expression), filename, "eval")
+    sign = match["before"] or match["behind"]
+    return f"{_CALL}({sign!r}, {match['after'] or match['subject']!r})"
 
 
 # --- Lines that are not Python: found where the parser stops, and replaced by calls
 
 _LINE = re.compile(
-    r"(?P<indent>\s*)(?P<target>[A-Za-z_][\w., \[\]'\"]*?=\s*)?(?:(?P<sign>%|!!?)(?P<text>[^%!=\s].*|\s+\S.*)|"
-    r"(?P<help>\?{1,2}[\w.]+|[A-Za-z_][\w.]*\?{1,2}))\s*$"
+    r"(?P<indent>\s*)(?P<target>[A-Za-z_][\w., \[\]'\"]*?=\s*)?(?P<sign>%|!!?)(?P<text>[^%!=\s].*|\s+\S.*)\s*$"
 )
 _CELL = re.compile(r"\s*%%(?P<name>[\w!]+)[ \t]*(?P<text>[^\n]*)(?:\n(?P<body>.*))?\Z", re.DOTALL)
 # No more lines of a cell are looked at.
 _LINES_MAX = 200
+# Magics of IPython's that are not here.
+_OF_IPYTHON = frozenset(
+    """alias alias_magic autoawait autocall bookmark debug dhist dirs ed edit killbgscripts load loadpy logstate macro magic mamba
+    micromamba notebook page pastebin perl popd pprint pushd pypy quickref recall rehashx rep rerun ruby save sc subshell tb unalias
+    code_wrap python2""".split()
+)
 # What the calls are named among the built-in names.
 _CALL = "__cellar_magic__"
 # Cell magics after which the rest of the cell is run as it is.
@@ -73,8 +78,6 @@ def translate(source, error, compiles):
     if source == processes.ENTRIES["py"]:
         return f"{_CALL}({source!r}, '')"
     if match is not None and match["name"] not in _AROUND:
-        if match["name"] not in _CELL_MAGICS:
-            return None
         return f"{_CALL}({'%%' + match['name']!r}, {match['text'].strip()!r}, {match['body'] or ''!r})"
     lines = source.split("\n")
     if match is not None:
@@ -102,12 +105,15 @@ def translate(source, error, compiles):
 
 
 def _call(line):
+    before = line[: len(line) - len(line.lstrip())]
+    asked = _help(line)
+    if asked is not None:
+        return before + asked
     match = _LINE.match(line)
     if match is None:
-        return None
+        asked = _HELP_END.search(line[-_SUBJECT_MAX:])
+        return None if asked is None else before + _help(asked[0])
     indent, target = match["indent"], match["target"] or ""
-    if match["help"]:
-        return f"{indent}help({match['help'].strip('?')})"
     text = match["text"].strip()
     if match["sign"] != "%":
         return f"{indent}{target}{_CALL}({'!!' if target or match['sign'] == '!!' else '!'!r}, {text!r})"
@@ -132,7 +138,7 @@ def explain(error, source, filename):
         known = _CELL_MAGICS if match["sign"] == "%%" else LINE_MAGICS
         if (match["name"] or "") in known:
             return
-        error.msg = f"there is no magic `{match['sign']}{match['name'] or ''}`; there are {', '.join(sorted(known))}"
+        error.msg = _unknown(match["sign"] + (match["name"] or ""))
         error.lineno = error.end_lineno = number
         error.offset = match.start("sign") + 1
         error.end_offset = len(line.rstrip()) + 1
@@ -164,6 +170,13 @@ def end(cell):
         action()
 
 
+def _unknown(name):
+    """That there is no such magic, in IPython's words; of those that IPython has, also where to see which are here."""
+    kind = "Cell magic" if name.startswith("%%") else "Line magic function"
+    more = " This sandbox has fewer than IPython: `%lsmagic` lists them." if name.lstrip("%") in _OF_IPYTHON else ""
+    return f"{kind} `{name}` not found.{more}"
+
+
 class UsageError(Exception):
     """A magic that is not there, or is asked for what it does not do."""
 
@@ -172,28 +185,43 @@ def magic(name, text, body=None):
     """Runs a magic or a shell line; called by what `translate` makes."""
     if name in ("!", "!!"):
         return _shell(text, name == "!!")
+    if name in ("?", "??"):
+        return describing.describe(_run_source[0], text, name == "??", {**_CELL_MAGICS, **LINE_MAGICS})
     if name == processes.ENTRIES["py"]:
         return program.main()
     if name.startswith("%%"):
+        if name[2:] not in _CELL_MAGICS:
+            raise UsageError(_unknown(name))
         return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
     if name[1:] not in LINE_MAGICS:
-        raise UsageError(f"there is no magic `{name}`; there are {', '.join(sorted(LINE_MAGICS))}")
+        raise UsageError(_unknown(name))
     return LINE_MAGICS[name[1:]](_filled(text))
 
 
 def _filled(text):
-    """The text with `{expression}` and `$name` of Python replaced by their values, as far as they have one."""
+    """The text with `{expression}` and `$name` of Python replaced by their values, as far as they have one.
+
+    `$$name` is the shell's `$name`, and what stands between single quotes has no names.
+    """
 
     def value(match):
-        try:
-            return str(eval(match[1] or match[2], _run_source[0]))
-        except Exception:  # noqa: BLE001 - what has no value stays as it is
-            return match[0]
+        name = match["name"]
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        # What stands behind a name may be an attribute of it, or a part of the text.
+        for subject, rest in ((name, ""), name.partition(".")[::2] if match[0].startswith("$") else (name, "")):
+            try:
+                return str(eval(subject, _run_source[0])) + (f".{rest}" if rest else "")
+            except Exception:  # noqa: BLE001 - what has no value stays as it is
+                pass
+        return match[0]
 
-    return re.sub(r"(?<!\$)\{([^{}\n]+)\}|\$(\w+)", value, text)
+    text = re.sub(r"(?<!\$)\{(?P<name>[^{}\n]+)\}", value, text)
+    parts = re.split(r"('[^']*')", text)
+    return "".join(part if part.startswith("'") else re.sub(r"\$\$?(?P<name>[A-Za-z_]\w*(?:\.\w+)*)", value, part) for part in parts)
 
 
-class Lines(list):
+class SList(list):
     """The lines that a command has printed; `s`, `n` and `l` are its text and its lines, as in IPython."""
 
     @property
@@ -233,7 +261,7 @@ def _shell(text, keeps):
     if keeps:
         status, out = shell.capture(text, _Shown(sys.stderr))
         _run_source[0]["_exit_code"] = status
-        return Lines(_readable(out).splitlines())
+        return SList(_readable(out).splitlines())
     _run_source[0]["_exit_code"] = shell.run_apart(text, _Shown(sys.stdout), _Shown(sys.stderr))
     return None
 
@@ -348,7 +376,8 @@ class TimeitResult:
             f"(mean ± std. dev. of {self.repeat} runs, {self.loops:,} loops each)"
         )
 
-    __repr__ = __str__
+    def __repr__(self):
+        return f"<TimeitResult : {self}>"
 
 
 def _timeit(text, body=None):
@@ -394,6 +423,8 @@ def _who_ls(text):
 
 # How many names `%who` writes on a line.
 _NAMES_PER_LINE = 9
+# Extensions that have nothing to bring.
+_EXTENSIONS = frozenset(("autoreload", "storemagic", "google.colab.data_table", "jupyter_black"))
 # What `%whos` shows of a text of more characters than this: so many of its beginning and of its end.
 _INFO_MAX, _INFO_PART = 50, 25
 
@@ -467,7 +498,9 @@ def _history(text):
         first = int(match[1])
         last = min(last, int(match[2] or match[1]))
     for number in range(first, last + 1):
-        print(f"{number:>4}: {inputs[number]}" if "-n" in text.split() else inputs[number])
+        source = inputs[number]
+        sign = "\n" if "\n" in source else " "
+        print(f"{number:>4}:{sign}{source}" if "-n" in text.split() else source)
 
 
 def _reset(text):
@@ -498,15 +531,24 @@ def _list_magics(_text):
     print("  ".join(f"%%{name}" for name in sorted(_CELL_MAGICS)))
 
 
-def _show_help(text):
-    help(eval(text, _run_source[0]))
+def _show_help(sign):
+    return lambda text: magic(sign, text.strip())
 
 
 def _show_documentation(text):
+    """What IPython's `%pdoc` prints."""
     import inspect
+    import textwrap
 
     value = eval(text, _run_source[0])
-    print(f"Class docstring:\n    {inspect.getdoc(value)}" if isinstance(value, type) else inspect.getdoc(value))
+    told = [("Class docstring:", inspect.getdoc(value))]
+    if isinstance(value, type):
+        told.append(("Init docstring:", inspect.getdoc(value.__init__)))
+    elif hasattr(value, "__call__"):
+        told.append(("Call docstring:", inspect.getdoc(value.__call__)))
+    for title, said in told:
+        if said:
+            print(title, textwrap.indent(said, "    "), sep="\n")
 
 
 def _show_source(text):
@@ -515,14 +557,64 @@ def _show_source(text):
     print(inspect.getsource(eval(text, _run_source[0])))
 
 
+def _show_signature(text):
+    subject = text.strip()
+    value = eval(subject, _run_source[0])
+    signature = describing.signature(value, subject)
+    if not callable(value):
+        print("Object is not callable.")
+    elif signature is None:
+        print(f"No definition header found for {subject}")
+    else:
+        print("Class constructor information:\n" if isinstance(value, type) else "", signature)
+
+
+def _search(text):
+    words = [word for word in text.split() if not word.startswith("-")]
+    describing.describe(_run_source[0], words[0] if words else "*", False, {})
+
+
+def _load_extension(text):
+    """Loads a module that makes magics of its own. What usual ones bring is there without them."""
+    import importlib
+
+    name = text.strip()
+    if name in _EXTENSIONS:
+        return
+    load = getattr(importlib.import_module(name), "load_ipython_extension", None)
+    if load is None:
+        print(f"The {name} module is not an IPython extension.")
+    else:
+        load(_shell_object)
+
+
+def _set_mode(text):
+    """Tracebacks are told in one way."""
+    print(f"Exception reporting mode: {text.strip().capitalize()}")
+
+
 def _show_file(text):
     with open(os.path.expanduser(text.strip("'\"")), encoding="utf-8") as file:
         print(file.read())
 
 
+# The folder that `%cd -` goes back to.
+_before = []
+
+
 def _cd(text):
-    os.chdir(os.path.expanduser(text.strip("'\"")) if text else os.environ.get("HOME", "/"))
-    print(os.getcwd())
+    words = text.split()
+    is_quiet = words[:1] == ["-q"]
+    place = text.strip()[2:].strip() if is_quiet else text.strip()
+    if place == "-":
+        if not _before:
+            raise UsageError("No previous directory to change to.")
+        place = _before[-1]
+    here = os.getcwd()
+    os.chdir(os.path.expanduser(place.strip("'\"")) if place else os.environ.get("HOME", "/"))
+    _before[:] = [here]
+    if not is_quiet:
+        print(os.getcwd())
 
 
 def _env(text):
@@ -543,6 +635,8 @@ def _run(text):
 
     before = sys.argv
     arguments = [each for each in shlex.split(text) if each not in ("-i", "-t")]
+    if arguments and not os.path.exists(arguments[0]):
+        raise FileNotFoundError(f"File `{arguments[0]!r}` not found.")
     sys.argv = arguments
     try:
         names = runpy.run_path(arguments[0], run_name="__main__")
@@ -597,7 +691,7 @@ def _command(name):
 
 LINE_MAGICS = {
     **dict.fromkeys(
-        "autoreload colors config load_ext matplotlib pylab reload_ext aimport unload_ext autosave xmode automagic "
+        "autoreload colors config matplotlib pylab aimport unload_ext autosave automagic "
         "pdb logon logoff logstart logstop doctest_mode gui".split(),
         _nothing,
     ),
@@ -607,16 +701,20 @@ LINE_MAGICS = {
     "env": _env,
     "hist": _history,
     "history": _history,
+    "load_ext": _load_extension,
     "lsmagic": _list_magics,
+    "pdef": _show_signature,
     "pdoc": _show_documentation,
     "pfile": _show_file,
-    "pinfo": _show_help,
-    "pinfo2": _show_help,
+    "pinfo": _show_help("?"),
+    "pinfo2": _show_help("??"),
     "precision": _precision,
     "prun": _prun,
+    "psearch": _search,
     "psource": _show_source,
     "pwd": lambda _text: os.getcwd(),
     "pycat": _show_file,
+    "reload_ext": _load_extension,
     "reset": _reset,
     "reset_selective": _reset_selective,
     "run": _run,
@@ -629,6 +727,7 @@ LINE_MAGICS = {
     "who_ls": _who_ls,
     "whos": _whos,
     "xdel": _unbind,
+    "xmode": _set_mode,
 }
 LINE_MAGICS["conda"] = LINE_MAGICS["uv"] = LINE_MAGICS["pip"]
 _AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
@@ -691,7 +790,7 @@ class Shell:
 
     def _find(self, known, name):
         if known.get(name) is None:
-            raise ValueError(f"there is no magic `{name}`; there are {', '.join(sorted(known))}")
+            raise UsageError(_unknown(f"{'%%' if known is _CELL_MAGICS else '%'}{name}"))
         return known[name]
 
     def register_magic_function(self, func, magic_kind="line", magic_name=None):
@@ -801,7 +900,7 @@ def install():
     sys.modules["IPython.core"].magic = module
 
 
-for each in (Shell, Lines, TimeitResult, Magics, UsageError):
+for each in (Shell, SList, TimeitResult, Magics, UsageError):
     each.__module__ = "builtins"
 
 _shell_object = Shell()
