@@ -43,6 +43,13 @@ _NUMBERS = "use NumPy (np.linalg, np.fft, np.random, np.polyfit, np.interp) and 
 _FRAMES = "use pandas: `import pandas as pd`"
 _PICTURES = "PIL reads and writes PNG, JPEG, JPEG 2000, WebP, TIFF, GIF and older formats, and neither HEIC nor AVIF"
 _HTTP = "use urllib.request, which reaches the hosts that the session was granted"
+_WORDS = "use re, collections.Counter and difflib for texts"
+_PAGES = "pypdf reads PDF files, and so does read_pdf_text(path)"
+_MADE_PAGES = "Matplotlib's savefig writes PDF files, and docx and pptx make documents"
+_MAPS = "use NumPy for shapes, and altair's mark_geoshape for maps"
+_STORES = "use Parquet (with pandas), np.savez (with NumPy) or sqlite3 for what is kept in files"
+_SERVERS = "use http.server, whose servers are reached by the session's own clients"
+_MODELS = "llm(prompt) asks a language model, where the host offers one"
 _NATIVE_CODE = "it is machine code, and this sandbox runs WebAssembly"
 
 # Packages that programs often import and that are not there: what there is instead. Those in `_OF_DATA` are in the other
@@ -58,46 +65,49 @@ _INSTEAD = {
     "aiohttp": f"{_HTTP}; `await urllib.request.urlopen.aio(url)` lets others run meanwhile",
     "bokeh": _CHARTS,
     "bs4": "use html.parser, or display(HTML(text)), which is shown as Markdown too",
-    "catboost": _NUMBERS,
     "cryptography": "use hashlib, hmac and secrets",
     "cv2": "use PIL and NumPy for pictures",
     "duckdb": "use sqlite3, or pandas",
     "fastparquet": "pandas reads and writes Parquet and Feather without it: pd.read_parquet, frame.to_parquet, pd.read_feather, frame.to_feather",
     "httpx": _HTTP,
-    "jax": _NUMBERS,
-    "keras": _NUMBERS,
-    "lightgbm": _NUMBERS,
+    "ipywidgets": "nothing answers widgets in this sandbox: display(...) shows what there is",
+    "joblib": "use concurrent.futures, multiprocessing.Pool and pickle",
     "lxml": "use xml.etree.ElementTree for XML, and html.parser for HTML",
     "numba": "use NumPy's functions of whole arrays",
     "orjson": "use json",
     "pillow_avif": _PICTURES,
     "pillow_heif": _PICTURES,
-    "polars": _FRAMES,
     "psutil": "limits of this sandbox are set by its host; time.process_time() tells what was used",
     "psycopg2": f"databases are reached by the host: {TOOLS}; sqlite3 is built in",
     "pyarrow": "pandas reads and writes Parquet and Feather without it: pd.read_parquet, frame.to_parquet, pd.read_feather, frame.to_feather",
     "pydantic": "use dataclasses, or typing.TypedDict",
-    "pyspark": _FRAMES,
     "requests": _HTTP,
-    "scipy": _NUMBERS,
     "selenium": f"there is no browser in this sandbox: {TOOLS}",
     "sklearn": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
     "skimage": "use PIL and NumPy for pictures",
     "sqlalchemy": "use sqlite3",
     "statsmodels": f"{_NUMBERS}; np.linalg.lstsq fits linear models",
     "sympy": "use fractions, decimal and math",
-    "tensorflow": _NUMBERS,
-    "torch": _NUMBERS,
     "tqdm": "print progress now and then",
-    "transformers": "llm(prompt) asks a language model",
-    "xgboost": _NUMBERS,
     "yaml": "use json or tomllib",
 }
+for _text, _packages in {
+    _NUMBERS: "catboost cvxpy jax keras lightgbm numexpr scipy tensorflow torch xgboost",
+    _FRAMES: "dask modin polars pyspark",
+    _WORDS: "Levenshtein fuzzywuzzy nltk rapidfuzz spacy thefuzz",
+    _PAGES: "PyPDF2 fitz pdfplumber",
+    _MADE_PAGES: "fpdf reportlab",
+    _SERVERS: "django fastapi flask",
+    _MAPS: "folium geopandas shapely",
+    _STORES: "h5py tables",
+    _MODELS: "anthropic langchain openai transformers",
+}.items():
+    _INSTEAD.update(dict.fromkeys(_packages.split(), _text))
 # Those that have native code, so that no host can grant them.
 NATIVE_PACKAGES = frozenset(
-    """PIL aiohttp catboost contourpy cryptography cv2 duckdb fastparquet jax keras kiwisolver lightgbm lxml matplotlib numba numpy
-    orjson pandas pillow_avif pillow_heif polars psutil psycopg2 pyarrow pydantic regex scipy skimage sklearn statsmodels tensorflow
-    tokenizers torch transformers xgboost yaml""".split()
+    """Levenshtein PIL aiohttp catboost contourpy cryptography cv2 cvxpy duckdb fastparquet fitz geopandas h5py jax keras kiwisolver lightgbm
+    lxml matplotlib numba numexpr numpy orjson pandas pillow_avif pillow_heif polars psutil psycopg2 pyarrow pydantic rapidfuzz regex scipy
+    shapely skimage sklearn spacy statsmodels tables tensorflow tokenizers torch transformers xgboost yaml""".split()
 )
 # Names of packages as they are installed, where they are imported by others.
 IMPORTED_AS = {
@@ -117,6 +127,10 @@ IMPORTED_AS = {
 }
 
 
+# Words of remedies, and the packages of the data guest that they stand for.
+_IN_THE_OTHER = (("altair", "altair"), ("NumPy", "numpy"), ("PIL", "PIL"), ("pandas", "pandas"), ("Matplotlib", "matplotlib"), ("pypdf", "pypdf"))
+
+
 def _is_there(name):
     try:
         return importlib.util.find_spec(name) is not None
@@ -133,7 +147,7 @@ def remedy(name):
         return DATA if text is None else f"it is not in this sandbox; {text}; {DATA}"
     if text is None:
         return None
-    for word, package in (("altair", "altair"), ("NumPy", "numpy"), ("PIL", "PIL"), ("pandas", "pandas")):
+    for word, package in _IN_THE_OTHER:
         if word in text and not _is_there(package):
             text += f" (in the guest `python-data`, which the host chooses)"
             break
