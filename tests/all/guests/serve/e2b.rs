@@ -18,9 +18,7 @@ struct Door {
 
 impl Door {
     fn open() -> Door {
-        // The packages have what the agent imports before anything else.
-        let packages = root().join("fixtures/e2b/packages");
-        let tenants = Tenants::new(&format!("packages = [{packages:?}]\n[tenants.red]\n[tenants.blue]\n"));
+        let tenants = Tenants::new("[tenants.red]\n[tenants.blue]\n");
         let [red, blue] = ["red", "blue"].map(|tenant| tenants.token(&["new", "--tenant", tenant]));
         Door { served: tenants.serve(), tenants, red, blue }
     }
