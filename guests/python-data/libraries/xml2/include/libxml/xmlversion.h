@@ -1,5 +1,5 @@
-/* What libxml2's own build would have written of what it can do: everything but what loads code, and encodings of other
-   libraries. */
+/* What libxml2's own build would have written of what it can do: everything but what loads code. Encodings are those of the C
+   library's `iconv`, by which lxml also hands over texts that have characters beyond 16 bits. */
 #ifndef __XML_VERSION_H__
 #define __XML_VERSION_H__
 
@@ -25,6 +25,7 @@
 #define LIBXML_XPATH_ENABLED
 #define LIBXML_XPTR_ENABLED
 #define LIBXML_XINCLUDE_ENABLED
+#define LIBXML_ICONV_ENABLED
 #define LIBXML_ISO8859X_ENABLED
 #define LIBXML_DEBUG_ENABLED
 #define LIBXML_REGEXP_ENABLED
