@@ -71,6 +71,7 @@ suites: build
 	@$(GUESTS) suite python-library > /dev/null
 	@$(GUESTS) suite python-packages > /dev/null
 	@$(GUESTS) suite python-data > /dev/null
+	@$(GUESTS) suite python-data-packages > /dev/null
 
 test: announce guests data-guest data packages suites ## Run every test
 	@$(CARGO) test --release --locked --workspace --doc
@@ -98,9 +99,10 @@ conformance: guests data-guest suites ## Run all of the test-suites of other peo
 conformance-python: guests suites ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
 	@CELLAR_CONFORMANCE=python-library,python-packages $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-conformance-data: data-guest ## Run the tests of NumPy and pandas that the data guest can pass
+conformance-data: data-guest ## Run the tests of NumPy, pandas, Matplotlib and other packages that the data guest can pass
 	@$(GUESTS) suite python-data > /dev/null
-	@CELLAR_CONFORMANCE=python-data $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
+	@$(GUESTS) suite python-data-packages > /dev/null
+	@CELLAR_CONFORMANCE=python-data,python-data-packages $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
 conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
 	@$(GUESTS) suite test262 > /dev/null

@@ -27,6 +27,7 @@ const SUITES: &[Suite] = &[
     ("python-library", python::library),
     ("python-packages", python::packages),
     ("python-data", python::data),
+    ("python-data-packages", python::data_packages),
     ("test262", javascript::test262),
 ];
 

@@ -42,17 +42,28 @@ pub(crate) fn library(selection: Selection) -> Result<Vec<Trial>, String> {
 
 /// The own tests of popular packages, installed as users install them. A file of tests stands for a module.
 pub(crate) fn packages(selection: Selection) -> Result<Vec<Trial>, String> {
-    trials("python-packages", selection, |list, file| check_file(list, file, GuestName::Python, RUN_PACKAGE))
+    trials("python-packages", selection, |list, file| {
+        check_file(list, file, "python-packages", GuestName::Python, RUN_PACKAGE)
+    })
 }
 
-/// The own tests of what the data guest has.
+/// The own tests of NumPy and pandas, in the data guest.
 pub(crate) fn data(selection: Selection) -> Result<Vec<Trial>, String> {
-    trials("python-data", selection, |list, file| check_file(list, file, GuestName::PythonData, RUN_DATA))
+    trials("python-data", selection, |list, file| {
+        check_file(list, file, "python-data", GuestName::PythonData, RUN_DATA)
+    })
 }
 
-/// Runs a file of tests, of the suite that a list is of.
-fn check_file(list: &List, file: &str, guest: GuestName, runner: &str) -> Result<(), Failed> {
-    let suite = suite_folder(if guest == GuestName::PythonData { "python-data" } else { "python-packages" })?;
+/// The own tests of what else the data guest has.
+pub(crate) fn data_packages(selection: Selection) -> Result<Vec<Trial>, String> {
+    trials("python-data-packages", selection, |list, file| {
+        check_file(list, file, "python-data-packages", GuestName::PythonData, RUN_DATA)
+    })
+}
+
+/// Runs a file of tests of a suite, or all of a folder.
+fn check_file(list: &List, file: &str, suite: &str, guest: GuestName, runner: &str) -> Result<(), Failed> {
+    let suite = suite_folder(suite)?;
     let verdicts = run(guest, runner, file, &[suite.join("packages"), suite.join("tests")])?;
     if verdicts.is_empty() {
         return Err(format!("`{file}` holds no tests").into());
@@ -60,7 +71,7 @@ fn check_file(list: &List, file: &str, guest: GuestName, runner: &str) -> Result
     // pytest begins an identity with the file as its package sees it.
     let (package, _) = file.split_once('/').ok_or("a file is listed with its package before it")?;
     let verdicts = verdicts.into_iter().map(|(test, verdict)| (format!("{package}/{test}"), verdict)).collect();
-    list.compare(&[&format!("{file}::")], &verdicts).map_err(Failed::from)
+    list.compare(&[&format!("{file}::"), &format!("{file}/")], &verdicts).map_err(Failed::from)
 }
 
 /// A trial for each module in the list of a suite.

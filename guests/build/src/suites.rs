@@ -20,6 +20,8 @@ pub(crate) enum Suite {
     PythonPackages,
     /// The tests of NumPy and pandas.
     PythonData,
+    /// The tests of other packages that the data guest has.
+    PythonDataPackages,
     /// ECMA's tests of JavaScript.
     Test262,
     /// The web's tests of addresses.
@@ -32,6 +34,7 @@ pub(crate) fn find(workshop: &Workshop, suite: Suite) -> Result<PathBuf> {
         Suite::PythonLibrary => python::suite::library_tests(workshop),
         Suite::PythonPackages => python::suite::package_tests(workshop),
         Suite::PythonData => python_data::suite::tests(workshop),
+        Suite::PythonDataPackages => python_data::suite::package_tests(workshop),
         Suite::Test262 => test262::find(workshop),
         Suite::Urls => Ok(workshop.crate_source(&javascript::ADA)?.join("tests/wpt")),
     }
