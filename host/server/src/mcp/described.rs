@@ -1,10 +1,10 @@
 //! What a model is told of the tools: what there is, what stays, how far it may go. It is short, because it is read with
 //! every request of a model.
 
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, fs, path::Path, time::Duration};
 
 use cellar_bridges::HostBridges;
-use cellar_engine::{Bridges, GuestName, Language, bridges::ToolSpec};
+use cellar_engine::{Bridges, GuestName, Language, SessionConfig, bridges::ToolSpec};
 use cellar_hub::HubError;
 use cellar_setup::Granted;
 
@@ -12,6 +12,8 @@ use crate::tenant::Tenant;
 
 /// Tools of cells that are named; of more, the first.
 const TOOLS_MAX: usize = 20;
+/// Granted packages of a language that are named; of more, the first.
+const PACKAGES_MAX: usize = 30;
 /// Characters of what is said of each.
 const TOOL_CHARACTERS: usize = 80;
 /// How long the servers of tools may take to say what they have.
@@ -57,8 +59,12 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
          one is made, and the answer names it; pass that name to go on.\n",
         titles.join(" and ")
     );
-    for language in languages {
-        let _ = writeln!(text, "- {}", about(session.guest(*language)));
+    let (config, asked) = (session.clone(), languages.to_vec());
+    let look = move || asked.iter().map(|language| granted_packages(&config, *language)).collect::<Vec<_>>();
+    let packages = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+    for (place, language) in languages.iter().enumerate() {
+        let packages = packages.get(place).map(Vec::as_slice).unwrap_or_default();
+        let _ = writeln!(text, "- {}", about(session.guest(*language), packages));
     }
     let limits = &session.limits;
     let _ = writeln!(
@@ -123,17 +129,53 @@ fn call_of(languages: &[Language], what: &str) -> String {
     }
 }
 
-fn about(guest: GuestName) -> &'static str {
-    match guest {
+/// What a language has, `packages` beside it.
+fn about(guest: GuestName, packages: &[String]) -> String {
+    let has = match guest {
         GuestName::PythonData => {
-            "`py` is CPython with its library, NumPy (`np`), pandas (`pd`) and altair (`alt`), openpyxl and pypdf. `await` \
-             works at the top level."
+            "`py` is CPython with its library, NumPy (`np`), pandas (`pd`), Matplotlib (`plt`), altair (`alt`), seaborn, \
+             Pillow, SymPy, networkx, requests, BeautifulSoup, lxml, PyYAML, openpyxl, python-docx, pypdf and what they need, \
+             but not SciPy or scikit-learn"
         }
-        GuestName::Python => {
-            "`py` is CPython with its standard library, and no other package. `await` works at the top level."
+        GuestName::Python => "`py` is CPython with its standard library",
+        _ => "`js` is QuickJS with the ES2023 library and many of Node's modules",
+    };
+    let mut text = has.to_owned();
+    match packages {
+        [] if guest == GuestName::PythonData => {}
+        [] => text.push_str(", and no other package"),
+        named => {
+            let _ = write!(text, ", and further packages: {}", named[..named.len().min(PACKAGES_MAX)].join(", "));
+            if named.len() > PACKAGES_MAX {
+                let _ = write!(text, " and {} more", named.len() - PACKAGES_MAX);
+            }
         }
-        _ => "`js` is QuickJS with the ES2023 library, and no other package. `await` works at the top level.",
     }
+    text + ". `await` works at the top level."
+}
+
+/// Names of the packages that a session is granted, in order.
+fn granted_packages(session: &SessionConfig, language: Language) -> Vec<String> {
+    let mut names: Vec<String> = match language {
+        Language::JavaScript => {
+            let mount = session.mounts.iter().find(|mount| mount.guest == "/node_modules");
+            mount.map(|mount| entries(&mount.host)).unwrap_or_default()
+        }
+        _ => {
+            let all = session.packages.iter().flat_map(|folder| entries(folder));
+            all.filter_map(|entry| Some(entry.strip_suffix(".dist-info")?.split('-').next()?.to_owned())).collect()
+        }
+    };
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Names of what lies in a folder.
+fn entries(folder: &Path) -> Vec<String> {
+    let found = fs::read_dir(folder).into_iter().flatten().flatten();
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// `- name(a, b?): what it does`
@@ -178,6 +220,21 @@ mod tests {
         for word in ["Python and JavaScript", "30 s", "512 MiB", "no network", "session"] {
             assert!(text.contains(word), "{word}: {text}");
         }
+    }
+
+    #[test]
+    fn packages_that_are_granted_are_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["tabulate-0.10.0.dist-info", "tabulate", "Zope.thing-1.dist-info"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let session = SessionConfig { packages: vec![folder.path().to_owned()], ..SessionConfig::default() };
+        let python = about(GuestName::Python, &granted_packages(&session, Language::Python));
+        assert!(python.contains("and further packages: Zope.thing, tabulate."), "{python}");
+        let none = about(GuestName::JavaScript, &granted_packages(&session, Language::JavaScript));
+        assert!(none.contains("no other package"), "{none}");
+        let many: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
+        assert!(about(GuestName::PythonData, &many).contains("p29 and 10 more."));
     }
 
     #[tokio::test]
