@@ -13,6 +13,8 @@ impl StoreData {
         if names.is_empty() && deleted.is_empty() {
             return;
         }
+        // A fetch whose end was not told is one of those that the names may come from.
+        self.flush_text().await;
         let live = self.cells.get_mut(&cell).filter(|_| !self.is_looking);
         // A guest says it once: what comes again is no more heard of.
         let Some(scope) = live.and_then(|live| live.scope.take()) else { return };
