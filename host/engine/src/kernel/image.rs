@@ -403,7 +403,8 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     hex(&sha.0.finalize())
 }
 
-#[cfg(all(test, feature = "bake"))]
+#[cfg(feature = "bake")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

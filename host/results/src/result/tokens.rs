@@ -1,7 +1,5 @@
 //! Long texts by their tokens, as models count them.
 
-#[cfg(feature = "tokens")]
-use super::window::last_break;
 use crate::artifacts::ARTIFACT_SCHEME;
 
 /// Tokens of a text that is shown whole.
@@ -71,6 +69,17 @@ pub(super) fn reminder(place: Option<&str>) -> String {
         "<system-reminder>\nThe output has more than {TOKENS_MAX} tokens: its first {TOKENS_SHOWN} are shown{place}\n\
          </system-reminder>"
     )
+}
+
+/// Where a text may be cut within its first `bytes`: behind a line, else before a word, else between characters.
+#[cfg(feature = "tokens")]
+fn last_break(text: &str, bytes: usize) -> usize {
+    let start = &text[..text.floor_char_boundary(bytes)];
+    if start.len() == text.len() {
+        return text.len();
+    }
+    let line = start.rfind('\n').map(|end| end + 1);
+    line.or_else(|| start.rfind(' ').filter(|end| *end > 0)).unwrap_or(start.len())
 }
 
 #[cfg(test)]

@@ -405,16 +405,6 @@ fn last_lines(text: &str, half_bytes: usize) -> &str {
     }
 }
 
-/// Where a text may be cut within its first `bytes`: behind a line, else before a word, else between characters.
-pub(super) fn last_break(text: &str, bytes: usize) -> usize {
-    let start = &text[..text.floor_char_boundary(bytes)];
-    if start.len() == text.len() {
-        return text.len();
-    }
-    let line = start.rfind('\n').map(|end| end + 1);
-    line.or_else(|| start.rfind(' ').filter(|end| *end > 0)).unwrap_or(start.len())
-}
-
 /// The end of a text, `bytes` long at most.
 fn last_bytes(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
