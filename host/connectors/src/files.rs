@@ -22,7 +22,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArra
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use cellar_tables::Batches;
+use cellar_tables::{Batches, batch_bytes};
 use futures::future::BoxFuture;
 use parquet::arrow::{
     ProjectionMask,
@@ -225,7 +225,7 @@ impl Gathered<'_> {
                 if rows > left {
                     return Err(too_many_rows(&self.request.bounds));
                 }
-                let size = size_of(&batch);
+                let size = batch_bytes(&batch);
                 if bytes.fetch_add(size, Ordering::Relaxed).saturating_add(size) > self.request.bounds.bytes {
                     return Err(too_many_bytes(&self.request.bounds));
                 }
@@ -375,7 +375,7 @@ impl Gathered<'_> {
         let batch = RecordBatch::try_new_with_options(Arc::clone(&nullable), columns, &options).map_err(unfit)?;
         *schema = nullable;
         self.rows = self.rows.saturating_add(batch.num_rows());
-        self.bytes = self.bytes.saturating_add(size_of(&batch));
+        self.bytes = self.bytes.saturating_add(batch_bytes(&batch));
         if self.rows > self.request.bounds.rows {
             return Err(too_many_rows(&self.request.bounds));
         }
@@ -396,11 +396,6 @@ impl Gathered<'_> {
 
 fn damaged<E>(_: E) -> FetchError {
     FetchError::failed("it is damaged")
-}
-
-/// How many bytes the rows of a batch take.
-fn size_of(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
 }
 
 /// The columns of a large file by those who read it at the same time, each about as much; of a small one nothing.

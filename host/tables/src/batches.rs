@@ -32,7 +32,7 @@ const SAMPLE_CHARS: usize = 200;
 const SAMPLE_COLUMNS: usize = 100;
 
 /// How many bytes the rows of a batch take, without what others of the same memory do.
-fn size_of(batch: &RecordBatch) -> usize {
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let sizes = batch.columns().iter().map(|column| {
         let whole = column.get_array_memory_size();
         column.to_data().get_slice_memory_size().unwrap_or(whole)
@@ -57,13 +57,13 @@ impl Batches {
 
     /// How many bytes the rows take, about.
     pub fn size_bytes(&self) -> usize {
-        self.batches.iter().map(size_of).fold(0, usize::saturating_add)
+        self.batches.iter().map(batch_bytes).fold(0, usize::saturating_add)
     }
 
     /// The rows for another process, in pieces of about a MiB, or of one row where that is more: Arrow's own form for streams.
     pub fn into_pieces(self) -> impl Iterator<Item = Result<Vec<u8>, TableError>> {
         let slices = self.batches.into_iter().flat_map(|batch| {
-            let (rows, pieces) = (batch.num_rows(), size_of(&batch).div_ceil(PIECE_BYTES).max(1));
+            let (rows, pieces) = (batch.num_rows(), batch_bytes(&batch).div_ceil(PIECE_BYTES).max(1));
             let step = rows.div_ceil(pieces).max(1);
             (0..rows).step_by(step).map(move |from| batch.slice(from, step.min(rows.saturating_sub(from))))
         });

@@ -10,10 +10,10 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType,
     cast::AsArray,
     types::{
-        ArrowTemporalType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-        DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-        UInt16Type, UInt32Type, UInt64Type,
+        ArrowTemporalType, BinaryType, ByteArrayType, Date32Type, DurationMicrosecondType, DurationMillisecondType,
+        DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
+        Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
     },
 };
 use arrow_buffer::BooleanBuffer;
@@ -158,14 +158,9 @@ fn encode<'a>(field: &Field, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, Table
                 TimeUnit::Nanosecond => times::<DurationNanosecondType>(kind, parts),
             }
         }
-        DataType::Utf8 => texts(if field.metadata().contains_key(JSON_KEY) { "json" } else { "text" }, parts)?,
-        DataType::Binary => {
-            let pieces = parts.iter().map(|part| {
-                let part = part.as_binary::<i32>();
-                (&part.offsets()[..], part.values().as_slice())
-            });
-            pieces_of("binary", parts, pieces)?
-        }
+        DataType::Utf8 if field.metadata().contains_key(JSON_KEY) => pieces::<Utf8Type>("json", parts)?,
+        DataType::Utf8 => pieces::<Utf8Type>("text", parts)?,
+        DataType::Binary => pieces::<BinaryType>("binary", parts)?,
         DataType::Dictionary(..) => return categories(field, first),
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
             return formatted("decimal", first);
@@ -239,22 +234,12 @@ fn little_endian<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: 
     bytes
 }
 
-fn texts<'a>(kind: &str, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
-    let pieces = parts.iter().map(|part| {
-        let part = part.as_string::<i32>();
-        (&part.offsets()[..], part.values().as_slice())
-    });
-    pieces_of(kind, parts, pieces)
-}
-
 /// Pieces of buffers, of which a slice of an array uses a part.
-fn pieces_of<'a>(
-    kind: &str,
-    parts: &'a [ArrayRef],
-    pieces: impl Iterator<Item = (&'a [i32], &'a [u8])>,
-) -> Result<Encoded<'a>, TableError> {
+fn pieces<'a, T: ByteArrayType<Offset = i32>>(kind: &str, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
     let (mut moved, mut values, mut bytes) = (vec![Cow::from(&[0; 4][..])], Vec::new(), 0_usize);
-    for (offsets, data) in pieces {
+    for part in parts {
+        let part = part.as_bytes::<T>();
+        let (offsets, data) = (&part.offsets()[..], part.values().as_slice());
         let used = offsets.first().zip(offsets.last());
         let used = used.and_then(|(from, to)| Some((from, usize::try_from(*from).ok()?..usize::try_from(*to).ok()?)));
         let Some((from, data)) = used.and_then(|(from, range)| Some((from, data.get(range)?))) else { continue };
@@ -302,7 +287,7 @@ fn made<'a>(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -
 fn categories<'a>(field: &Field, array: &'a ArrayRef) -> Result<Encoded<'a>, TableError> {
     let rows = array.as_dictionary::<Int32Type>();
     let codes = little_endian(rows.keys().iter().map(|code| code.unwrap_or(-1).to_le_bytes()), rows.len());
-    let mut names = texts("category", std::slice::from_ref(rows.values()))?;
+    let mut names = pieces::<Utf8Type>("category", std::slice::from_ref(rows.values()))?;
     let kind = json!({
         "kind": "category", "count": rows.values().len(), "bytes": names.kind["bytes"],
         "ordered": field.dict_is_ordered().unwrap_or_default(),

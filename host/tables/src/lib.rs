@@ -37,7 +37,7 @@ use absent as rows;
 #[cfg(not(feature = "parquet"))]
 pub use absent::{Batches, Table, shape};
 #[cfg(feature = "parquet")]
-pub use batches::{Batches, shape};
+pub use batches::{Batches, batch_bytes, shape};
 pub use error::TableError;
 #[cfg(feature = "parquet")]
 pub use frame::{COLUMNS_MAX, JSON_KEY, NAME_BYTES_MAX, Table};

@@ -36,32 +36,32 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// A part of memory, as it is now.
+    async fn view(&mut self, offset: u64, length: u64) -> wasmtime::Result<&[u8]> {
+        let store = &mut self.store;
+        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
+        let (list,) = read.call_async(&mut *store, (offset, length)).await?;
+        let view = list.as_le_slice(&*store);
+        if view.len() as u64 != length {
+            wasmtime::bail!("memory-read gave {} bytes instead of {length}", view.len());
+        }
+        Ok(view)
+    }
+
     /// By which a new guest with safepoints is to give way.
     pub(crate) async fn beat(&mut self, beats: &Arc<Beats>) -> wasmtime::Result<Beat> {
-        let store = &mut self.store;
-        let address = self.exports.call_safepoint(&mut *store).await?;
-        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
-        let (list,) = read.call_async(&mut *store, (address, 1)).await?;
-        match list.as_le_slice(&*store) {
-            [byte] => Ok(beats.beat(byte)),
-            bytes => wasmtime::bail!("memory-read gave {} bytes instead of 1", bytes.len()),
-        }
+        let address = self.exports.call_safepoint(&mut self.store).await?;
+        let byte = self.view(address, 1).await?.first();
+        byte.map(|byte| beats.beat(byte)).ok_or_else(|| wasmtime::format_err!("a byte is missing"))
     }
 
     /// Hands every window of memory to `look`, with its offset. Returns the size of the memory.
     async fn windows(&mut self, mut look: impl FnMut(u64, &[u8])) -> wasmtime::Result<u64> {
-        let store = &mut self.store;
-        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
-        let size = self.exports.call_memory_size(&mut *store).await?;
+        let size = self.exports.call_memory_size(&mut self.store).await?;
         let mut offset = 0;
         while offset < size {
             let length = WINDOW_BYTES.min(size - offset);
-            let (list,) = read.call_async(&mut *store, (offset, length)).await?;
-            let window = list.as_le_slice(&*store);
-            if window.len() as u64 != length {
-                wasmtime::bail!("memory-read gave {} bytes instead of {length}", window.len());
-            }
-            look(offset, window);
+            look(offset, self.view(offset, length).await?);
             offset += length;
         }
         Ok(size)
@@ -113,15 +113,12 @@ impl Live {
 
     /// Makes pages ready that are about to be written, where many lie side by side.
     async fn make_ready(&mut self, pages: &Pages) -> wasmtime::Result<()> {
-        let store = &mut self.store;
-        let read: TypedFunc<(u64, u64), (WasmList<u8>,)> = self.instance.get_typed_func(&mut *store, "memory-read")?;
         let runs = pages.places.chunk_by(|one, next| one.page.checked_add(1) == Some(next.page));
         let windows = runs.flat_map(|run| run.chunks(WINDOW_BYTES as usize / PAGE_BYTES));
         for window in windows.filter(|window| window.len() >= READY_PAGES_MIN) {
             let Some(first) = window.first() else { continue };
-            let place = (u64::from(first.page) * PAGE_BYTES as u64, (window.len() * PAGE_BYTES) as u64);
-            let (list,) = read.call_async(&mut *store, place).await?;
-            populate(list.as_le_slice(&*store));
+            let (offset, length) = (u64::from(first.page) * PAGE_BYTES as u64, (window.len() * PAGE_BYTES) as u64);
+            populate(self.view(offset, length).await?);
         }
         Ok(())
     }
