@@ -20,7 +20,12 @@ static void fill_pools(struct _obmalloc_state *state, unsigned int class) {
 
 void cellar_seal_memory(void) {
     struct _obmalloc_state *state = PyInterpreterState_Get()->obmalloc;
-    PyGC_Collect(); /* empties the free lists of objects */
+    /* Empties the free lists of objects, which it would not do while the prelude has it off. */
+    int collected = PyGC_Enable();
+    PyGC_Collect();
+    if (!collected) {
+        PyGC_Disable();
+    }
     for (unsigned int class = 0; class < NB_SMALL_SIZE_CLASSES; class++) {
         fill_pools(state, class);
     }
