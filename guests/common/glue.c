@@ -99,7 +99,31 @@ void glue_step(kernel_step_t *step, const uint64_t *wake_at) {
 
 // ---- Session
 
-extern char *__wasilibc_cwd;
+// The working directory, by the C library's name for it, whose own begins with a value: it would lie elsewhere in memory
+// than what else each session writes to.
+char *__wasilibc_cwd;
+
+__attribute__((constructor)) static void begin_at_the_root(void) {
+    __wasilibc_cwd = "/";
+}
+
+// Takes a text that was allocated.
+static void enter_directory(char *fresh) {
+    static char *directory;
+    free(directory);
+    __wasilibc_cwd = directory = fresh;
+}
+
+// In the place of the C library's, which comes with the name above.
+char *getcwd(char *buffer, size_t room) {
+    if (buffer == NULL)
+        return strdup(__wasilibc_cwd);
+    if (room <= strlen(__wasilibc_cwd)) {
+        errno = room == 0 ? EINVAL : ERANGE;
+        return NULL;
+    }
+    return strcpy(buffer, __wasilibc_cwd);
+}
 
 static char *c_string(kernel_string_t string) {
     char *copy = malloc(string.len + 1);
@@ -162,7 +186,7 @@ int __wasilibc_find_relpath_alloc(const char *path, const char **prefix, char **
 }
 
 int chdir(const char *path) {
-    static char *relative, *directory;
+    static char *relative;
     static size_t room;
     const char *prefix;
     struct stat found;
@@ -181,22 +205,18 @@ int chdir(const char *path) {
         return -1;
     }
     snprintf(fresh, length, "/%s%s%s", prefix, prefix[0] != '\0' && below[0] != '\0' ? "/" : "", below);
-    __wasilibc_cwd = fresh;
-    free(directory);
-    directory = fresh;
+    enter_directory(fresh);
     return 0;
 }
 
 void glue_configure(const kernel_configuration_t *configuration) {
     // Not chdir(): the host has vouched for the folder, and asking it again would cost a call at every start.
-    static char *directory;
     char *fresh = c_string(configuration->working_directory);
-    if (fresh != NULL) {
-        __wasilibc_cwd = fresh;
-        free(directory);
-        directory = fresh;
-    }
-    clearenv();
+    if (fresh != NULL)
+        enter_directory(fresh);
+    // What is empty already is not written to.
+    if (environ != NULL && environ[0] != NULL)
+        clearenv();
     for (size_t i = 0; i < configuration->environment.len; i++) {
         char *name = c_string(configuration->environment.ptr[i].f0);
         char *value = c_string(configuration->environment.ptr[i].f1);

@@ -23,11 +23,12 @@
 /* How long the code has before it is told to stop once more, in nanoseconds. */
 #define RAISE_INTERVAL 50000000
 
-int cellar_poll_countdown = COUNTDOWN_MAX;
+/* This and what follows begins as zero, so that all that is written with each cell lies together; see `cellar_poll_reset`. */
+int cellar_poll_countdown;
 
 struct cellar_poll_state cellar_poll_state;
 
-static int countdown = COUNTDOWN_MAX;
+static int countdown;
 /* 0 right after user code was entered: how long the kernel waited before says nothing about the code. */
 static uint64_t last_poll;
 /* When code that answers an editor must stop, for which the host keeps no time; 0 when no such code runs. */

@@ -213,6 +213,7 @@ void exports_kernel_init(void) {
     if (entry != NULL) {
         return;
     }
+    cellar_poll_reset();
     PyImport_AppendInittab("_cellar", cellar_module_init);
     PyImport_ExtendInittab(cellar_extensions);
     start_interpreter();
