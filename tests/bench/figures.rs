@@ -25,6 +25,8 @@ pub(crate) enum Unit {
     /// Times as long as a native interpreter.
     Times,
     PerSecond,
+    /// Things that are counted.
+    Count,
 }
 
 /// One figure.

@@ -1,6 +1,10 @@
 //! The machine that the figures come from, for whoever reads them later.
 
-use std::fs::read_to_string;
+use std::{
+    fs::{Metadata, read_to_string},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
 /// Processor and cores in a few words.
 pub(crate) fn processor() -> String {
@@ -48,4 +52,21 @@ fn kilobytes(text: &str, name: &str) -> u64 {
 /// The value of the first `name: value` line.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
+}
+
+/// Millions of bytes that the disk has given to a folder and all in it. What goes meanwhile does not count.
+pub(crate) fn disk_usage(folder: &Path) -> f64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let below: f64 = entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => disk_usage(&entry.path()),
+            Ok(metadata) => megabytes(&metadata),
+            Err(_) => 0.0,
+        })
+        .sum();
+    below + folder.metadata().map_or(0.0, |metadata| megabytes(&metadata))
+}
+
+fn megabytes(metadata: &Metadata) -> f64 {
+    metadata.blocks() as f64 * 512.0 / 1e6
 }

@@ -26,6 +26,7 @@ mod sessions;
 mod state;
 mod stops;
 mod table;
+mod traffic;
 
 use std::{
     io::stderr,
@@ -60,6 +61,7 @@ fn measurements() -> Vec<Measurement> {
         state::MEASUREMENTS,
         process::MEASUREMENTS,
         served::MEASUREMENTS,
+        traffic::MEASUREMENTS,
         charts::MEASUREMENTS,
         images::MEASUREMENTS,
         loops::MEASUREMENTS,

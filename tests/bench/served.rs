@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
@@ -38,15 +39,15 @@ const OVER_HTTP: f64 = 150.0;
 const NEXT_TO_LOOPS: f64 = 20_000.0;
 
 /// A server of two tenants, with a client's token for each.
-struct Server {
-    process: Child,
+pub(crate) struct Server {
+    pub(crate) process: Child,
     address: String,
     tokens: [String; 2],
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
-    fn start(is_durable: bool) -> Server {
+    pub(crate) fn start(is_durable: bool) -> Server {
         let folder = TempDir::new().expect("a folder");
         let config = folder.path().join("cellar.toml");
         let server = format!("[server]\ndurable = {is_durable}\nconnections = 2000\n[host]\nkernels = 1000\n");
@@ -67,21 +68,28 @@ impl Server {
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let first = lines.next().expect("a line").expect("text");
         let address = first.split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
-        Server { process, address: address.to_owned(), tokens, _folder: folder }
+        Server { process, address: address.to_owned(), tokens, folder }
     }
 
-    fn client(&self, tenant: usize) -> Client {
+    pub(crate) fn client(&self, tenant: usize) -> Client {
         let stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_nodelay(true).expect("set");
         Client { stream: BufReader::new(stream), token: self.tokens[tenant].clone() }
     }
 
     /// Bytes of memory that it has for itself, in millions.
-    fn megabytes(&self) -> f64 {
+    pub(crate) fn megabytes(&self) -> f64 {
         let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id())).expect("it lives");
         let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("a line");
         let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
         kib * 1_024.0 / 1e6
+    }
+}
+
+impl Server {
+    /// Where it keeps what it keeps.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
     }
 }
 
@@ -93,27 +101,27 @@ impl Drop for Server {
 }
 
 /// A connection.
-struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
     token: String,
 }
 
 impl Client {
-    fn send(&mut self, method: &str, path: &str, headers: &str, body: &str) {
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &str, body: &str) {
         let (token, length) = (&self.token, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n{headers}");
         let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
         self.stream.get_mut().write_all(request.as_bytes()).expect("sent");
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).expect("read");
         line.trim_end().to_owned()
     }
 
     /// The status of an answer, and the length of its body where that is told.
-    fn head(&mut self) -> (u16, Option<usize>) {
+    pub(crate) fn head(&mut self) -> (u16, Option<usize>) {
         let status = self.line().split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         let mut length = None;
         loop {
@@ -126,7 +134,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Value {
         self.send(method, path, headers, body);
         let (status, length) = self.head();
         let mut bytes = vec![0; length.unwrap_or_default()];
@@ -136,19 +144,29 @@ impl Client {
     }
 
     /// A new session.
-    fn session(&mut self) -> String {
+    pub(crate) fn session(&mut self) -> String {
         self.ask("POST", "/v1/sessions", "", "{}")["session"].as_str().expect("a name").to_owned()
     }
 
     /// Runs a cell that succeeds.
-    fn run(&mut self, session: &str, language: Language, code: &str) {
-        let body = json!({"cells": [{"language": language.code(), "code": code}]}).to_string();
-        let result = self.ask("POST", &format!("/v1/sessions/{session}/runs"), "", &body);
+    pub(crate) fn run(&mut self, session: &str, language: Language, code: &str) {
+        let result = self.result(session, language, code);
         assert_eq!(result["isError"], false, "{result}");
     }
 
+    /// Runs a cell that fails.
+    pub(crate) fn fail(&mut self, session: &str, language: Language, code: &str) {
+        let result = self.result(session, language, code);
+        assert_eq!(result["isError"], true, "{result}");
+    }
+
+    fn result(&mut self, session: &str, language: Language, code: &str) -> Value {
+        let body = json!({"cells": [{"language": language.code(), "code": code}]}).to_string();
+        self.ask("POST", &format!("/v1/sessions/{session}/runs"), "", &body)
+    }
+
     /// Starts a cell that never ends, and returns its run.
-    fn start(&mut self, session: &str, code: &str) -> String {
+    pub(crate) fn start(&mut self, session: &str, code: &str) -> String {
         let body = json!({"cells": [{"language": "js", "code": code, "timeout": 600}]}).to_string();
         let path = format!("/v1/sessions/{session}/runs");
         self.ask("POST", &path, "Prefer: respond-async\r\n", &body)["run"].as_str().expect("an id").to_owned()
@@ -165,7 +183,7 @@ fn cells(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
         let (title, code) = (language.title(), trivial(language));
-        let lab = Lab::open(plan, language, 0);
+        let lab = Lab::open(plan, language);
         let session = lab.session();
         let here = plan.sample(&format!("{title}: a cell of the library"), || lab.time(&session, code));
         for is_durable in [false, true] {
@@ -225,7 +243,7 @@ fn rates(plan: &Plan, server: &Server, language: Language, count: usize) -> Vec<
     (0..rounds).map(|_| round(&mut clients)).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,8 +1,6 @@
 //! What it takes to capture a session and to bring it back, against what it holds.
 
 use std::{
-    os::unix::fs::MetadataExt,
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -12,6 +10,7 @@ use cellar_engine::{GuestName, Language, Session, SessionConfig, Snapshot, store
 use crate::{
     Offer,
     lab::{LANGUAGES, Lab, Plan, trivial},
+    machine::disk_usage,
     native,
     table::{Line, Samples, Unit},
 };
@@ -52,7 +51,7 @@ fn snapshot_and_restore(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
         for megabytes in plan.pick(SIZES.as_slice(), &[0, TARGET_SIZE]) {
-            let lab = Lab::open(plan, language, 0);
+            let lab = Lab::open(plan, language);
             let session = session_with(&lab, *megabytes);
             let take = || lab.block_on(session.snapshot()).expect("a snapshot");
             let snapshot = take();
@@ -108,7 +107,7 @@ fn sleep(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
         for megabytes in plan.pick(SIZES.as_slice(), &[1]) {
-            let lab = Lab::open(plan, language, 0);
+            let lab = Lab::open(plan, language);
             let session = session_with(&lab, *megabytes);
             let title = format!("{}, {megabytes} MB of data", language.title());
             let mut asleep = Samples::default();
@@ -158,7 +157,7 @@ fn stored(plan: &Plan) -> Vec<Line> {
     let count = plan.pick(10_000, 200);
     let mut lines = Vec::new();
     for language in LANGUAGES {
-        let lab = Lab::open(plan, language, 0);
+        let lab = Lab::open(plan, language);
         let folder = tempfile::tempdir().expect("a folder");
         let store = SessionStore::open(folder.path()).expect("a store");
         let name = |number: usize| format!("session-{number}");
@@ -230,16 +229,4 @@ fn under_load<T>(lab: &Lab, work: impl FnOnce() -> T) -> T {
         is_over.store(true, Ordering::Relaxed);
         result
     })
-}
-
-/// Millions of bytes that the disk has given to a folder and all in it.
-fn disk_usage(folder: &Path) -> f64 {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
-    let below: f64 = entries
-        .map(|entry| {
-            let metadata = entry.metadata().expect("it is there");
-            if metadata.is_dir() { disk_usage(&entry.path()) } else { metadata.blocks() as f64 * 512.0 / 1e6 }
-        })
-        .sum();
-    below + folder.metadata().expect("it is there").blocks() as f64 * 512.0 / 1e6
 }

@@ -102,6 +102,7 @@ fn format_figure(value: f64, unit: Unit) -> String {
         Unit::Megabytes => format!("{} MB", digits(value)),
         Unit::Times => format!("{} x", digits(value)),
         Unit::PerSecond => format!("{} /s", digits(value)),
+        Unit::Count => digits(value),
     }
 }
 
