@@ -373,7 +373,6 @@ fn open_host(guests: Vec<GuestName>, kernels: Option<u32>) -> Result<Host, Faile
     };
     let config = HostConfig {
         kernels_max: kernels.unwrap_or(16),
-        spares: 0,
         rests,
         stops,
         ..HostConfig::new(HostFolders { guests: root.join("target/guests"), cache })

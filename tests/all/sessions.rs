@@ -32,7 +32,6 @@ fn cache() -> std::path::PathBuf {
 pub(crate) fn config(kernels_max: u32) -> HostConfig {
     let config = HostConfig {
         kernels_max,
-        spares: 0,
         stops: stops(),
         ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
     };
@@ -345,7 +344,6 @@ fn changed_guest(folder: &Path, change: impl FnOnce(String) -> String) -> HostCo
     std::fs::write(copy.join("manifest.json"), change(manifest)).expect("written");
     HostConfig {
         kernels_max: 2,
-        spares: 0,
         ..HostConfig::new(HostFolders { guests: folder.to_owned(), cache: CACHE.path().join("changed") })
     }
 }

@@ -75,7 +75,7 @@ const FORMS: &[Form] = &[
 fn calls(plan: &Plan) -> Vec<Line> {
     let measure = |form: &Form| {
         let what = format!("{}: bridge call, {}", form.language.title(), form.name);
-        let lab = Lab::open(plan, form.language, 0);
+        let lab = Lab::open(plan, form.language);
         let session = lab.session();
         lab.run(&session, form.setup);
         let samples = plan.sample(&what, || lab.time(&session, form.code)).divided(form.calls);

@@ -27,10 +27,10 @@ fn charts(plan: &Plan) -> Vec<Line> {
     // A host of its own each time, on which no chart was drawn: its guest is loaded and the fonts are looked for.
     let mut first = Samples::default();
     for _ in 0..plan.pick(20, 5) {
-        let lab = Lab::open(plan, Language::JavaScript, 0);
+        let lab = Lab::open(plan, Language::JavaScript);
         first.push(draw(&lab, &Charts::new(lab.host.clone()), BAR));
     }
-    let lab = Lab::open(plan, Language::JavaScript, 0);
+    let lab = Lab::open(plan, Language::JavaScript);
     let charts = Charts::new(lab.host.clone());
     let next = |name: &str, specification: &str| {
         draw(&lab, &charts, specification);

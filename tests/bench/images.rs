@@ -21,7 +21,7 @@ fn images(plan: &Plan) -> Vec<Line> {
 
 /// Bytes of an image and of its code; unless all shall be quick, also the time that both take to be made from a built guest.
 fn image(plan: &Plan, title: &str, guest: GuestName) -> Vec<Line> {
-    let config = plan.host_config(0);
+    let config = plan.host_config();
     let report = bake(&config, guest, BakeOptions::default()).unwrap();
     let megabytes = |what: String, bytes: u64| {
         let size = bytes as f64 / 1e6;

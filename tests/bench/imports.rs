@@ -32,7 +32,7 @@ const MODULES: &str = "\
     zoneinfo ipaddress tomllib";
 
 fn imports(plan: &Plan) -> Vec<Line> {
-    let lab = Lab::open(plan, Language::Python, 0);
+    let lab = Lab::open(plan, Language::Python);
     let mut all: Vec<(&str, Samples)> = MODULES.split_whitespace().map(|module| (module, time(&lab, module))).collect();
     all.sort_by(|(_, one), (_, other)| other.best().total_cmp(&one.best()));
     for (module, samples) in all.iter().take(NAMED) {

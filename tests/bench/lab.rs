@@ -21,8 +21,8 @@ use crate::table::Samples;
 pub(crate) const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 /// Kernels alive at once: a thousand idle sessions, and some.
 const KERNELS_MAX: u32 = 1_100;
-/// How long to wait for the spare that the last session took; a Python one takes a millisecond or two to make.
-pub(crate) const REFILL: Duration = Duration::from_millis(5);
+/// How long a pause is.
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Turns of the runtime that are enough for a kernel's task to see that its session is gone.
 const YIELDS: usize = 4;
 
@@ -48,10 +48,9 @@ impl Plan {
         }
     }
 
-    pub(crate) fn host_config(&self, spares: usize) -> HostConfig {
+    pub(crate) fn host_config(&self) -> HostConfig {
         HostConfig {
             kernels_max: KERNELS_MAX,
-            spares,
             ..HostConfig::new(HostFolders { guests: self.guests.clone(), cache: self.cache.clone() })
         }
     }
@@ -62,7 +61,7 @@ impl Plan {
     /// What to do about the first that is not.
     pub(crate) fn prepare(&self) -> Result<(), String> {
         for guest in GuestName::ALL {
-            let status = guest_status(&self.host_config(0), guest);
+            let status = guest_status(&self.host_config(), guest);
             if status.state != GuestState::Ready {
                 let state = format!("{:?}", status.state);
                 return Err(format!("the guest `{guest}` is not ready ({state}); run `make guests data-guest`"));
@@ -116,25 +115,24 @@ pub(crate) struct Lab {
     pub(crate) language: Language,
     /// What runs it.
     guest: GuestName,
-    /// A session that runs a cell after each wait for a spare, so that a processor which has slept or done other
-    /// people's work meanwhile is not what is measured.
+    /// A session that runs a cell after each pause, so that a processor which has slept or done other people's work
+    /// meanwhile is not what is measured.
     neighbour: Option<Session>,
 }
 
 impl Lab {
-    pub(crate) fn open(plan: &Plan, language: Language, spares: usize) -> Lab {
-        Lab::open_guest(plan, language.guest(), spares)
+    pub(crate) fn open(plan: &Plan, language: Language) -> Lab {
+        Lab::open_guest(plan, language.guest())
     }
 
     /// A lab for one of the guests of a language.
-    pub(crate) fn open_guest(plan: &Plan, guest: GuestName, spares: usize) -> Lab {
-        let lab = Lab::of(plan.host_config(spares), guest);
-        if spares > 0 { lab.with_pauses() } else { lab }
+    pub(crate) fn open_guest(plan: &Plan, guest: GuestName) -> Lab {
+        Lab::of(plan.host_config(), guest)
     }
 
-    /// The same without spares, for a guest that is stopped in this way.
+    /// The same for a guest that is stopped in this way.
     pub(crate) fn open_stopped(plan: &Plan, guest: GuestName, stops: Stops) -> Lab {
-        Lab::of(HostConfig { stops, ..plan.host_config(0) }, guest)
+        Lab::of(HostConfig { stops, ..plan.host_config() }, guest)
     }
 
     fn of(config: HostConfig, guest: GuestName) -> Lab {
@@ -143,7 +141,7 @@ impl Lab {
         Lab { guest, ..Lab::on(host, guest.language()) }
     }
 
-    /// The same lab, where each session begins after a pause as long as a spare takes to be made.
+    /// The same lab, where each session begins after a pause.
     pub(crate) fn with_pauses(mut self) -> Lab {
         self.neighbour = Some(self.session());
         self
@@ -197,7 +195,7 @@ impl Lab {
     /// The time from nothing to the first result. Ending the session is not part of it.
     pub(crate) fn time_first(&self, code: &str) -> Duration {
         if let Some(neighbour) = &self.neighbour {
-            self.wait(REFILL);
+            self.wait(PAUSE);
             self.run(neighbour, trivial(self.language));
         }
         let began = Instant::now();

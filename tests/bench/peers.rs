@@ -161,7 +161,7 @@ struct Own {
 
 impl Own {
     fn open(plan: &Plan, language: Language) -> Own {
-        Own { lab: Lab::open(plan, language, 0), title: format!("Cellar, {}", language.title()) }
+        Own { lab: Lab::open(plan, language), title: format!("Cellar, {}", language.title()) }
     }
 
     fn answer(&self, question: &Value) -> Answer {

@@ -20,36 +20,23 @@ pub(crate) const MEASUREMENTS: &[Offer] = &[
     ("sessions with NumPy and pandas", data),
 ];
 
-/// As many as a host keeps unless told otherwise.
-const SPARES: usize = 4;
-
 fn first_result(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
-    let targets = [
-        (Language::Probe, None, None),
-        (Language::Python, Some(300.0), Some(100.0)),
-        (Language::JavaScript, Some(20.0), None),
-    ];
-    for (language, cold, warm) in targets {
-        for (spares, kind, target) in [(0, "no spare", cold), (SPARES, "warm spare", warm)] {
-            // The host keeps no spares of JavaScript.
-            if spares > 0 && language == Language::JavaScript {
-                continue;
-            }
-            let what = format!("{}: session to first result, {kind}", language.title());
-            let lab = Lab::open(plan, language, spares);
-            let samples = plan.sample(&what, || lab.time_first(trivial(language)));
-            lines.push(Line::time(what, &samples, target));
-        }
-        // What a spare is to be compared with.
-        let what = format!("{}: session to first result, no spare, after a pause", language.title());
-        let lab = Lab::open(plan, language, 0).with_pauses();
+    for (language, target) in
+        [(Language::Probe, None), (Language::Python, Some(100.0)), (Language::JavaScript, Some(30.0))]
+    {
+        let what = format!("{}: session to first result", language.title());
+        let lab = Lab::open(plan, language);
+        let samples = plan.sample(&what, || lab.time_first(trivial(language)));
+        lines.push(Line::time(what.clone(), &samples, target));
+        let what = format!("{what}, after a pause");
+        let lab = lab.with_pauses();
         let samples = plan.sample(&what, || lab.time_first(trivial(language)));
         lines.push(Line::time(what, &samples, None));
     }
-    for (language, spares, target) in [(Language::Python, SPARES, Some(1_000.0)), (Language::JavaScript, 0, None)] {
+    for (language, target) in [(Language::Python, Some(1_000.0)), (Language::JavaScript, None)] {
         let what = format!("{}: reset to next result", language.title());
-        let lab = Lab::open(plan, language, spares);
+        let lab = Lab::open(plan, language);
         let session = lab.session();
         lab.run(&session, trivial(language));
         let samples = plan.sample(&what, || {
@@ -60,7 +47,7 @@ fn first_result(plan: &Plan) -> Vec<Line> {
         });
         lines.push(Line::time(what, &samples, target));
     }
-    let lab = Lab::open(plan, Language::Probe, 0);
+    let lab = Lab::open(plan, Language::Probe);
     let samples = plan.sample("session without a kernel", || {
         let began = Instant::now();
         let session = lab.session();
@@ -76,7 +63,7 @@ fn next_cell(plan: &Plan) -> Vec<Line> {
     let targets = [(Language::Probe, None), (Language::Python, Some(40.0)), (Language::JavaScript, Some(8.0))];
     let measure = |(language, target): (Language, Option<f64>)| {
         let what = format!("{}: next trivial cell", language.title());
-        let lab = Lab::open(plan, language, 0);
+        let lab = Lab::open(plan, language);
         let session = lab.session();
         let samples = plan.sample(&what, || lab.time(&session, trivial(language)));
         Line::time(what, &samples, target)
@@ -89,7 +76,7 @@ pub(crate) const NINE: &str = "import csv, decimal, hashlib, pathlib, random, sq
                     import xml.etree.ElementTree";
 
 fn imports(plan: &Plan) -> Vec<Line> {
-    let lab = Lab::open(plan, Language::Python, SPARES);
+    let lab = Lab::open(plan, Language::Python);
     let samples = plan.sample("import of nine modules", || lab.time_first(NINE));
     vec![Line::time("Python: import of nine modules as first cell", &samples, 1_000.0)]
 }
@@ -98,7 +85,7 @@ fn imports(plan: &Plan) -> Vec<Line> {
 fn memory(plan: &Plan) -> Vec<Line> {
     let count = plan.pick(1_000, 200);
     let lines = |(language, target): (Language, f64)| {
-        let lab = Lab::open(plan, language, 0);
+        let lab = Lab::open(plan, language);
         idle_memory(&lab, language.title(), count, target)
     };
     LANGUAGES.into_iter().zip([0.5, 0.15]).flat_map(lines).collect()
@@ -152,9 +139,9 @@ plt.show()";
 
 /// Sessions that have NumPy and pandas.
 fn data(plan: &Plan) -> Vec<Line> {
-    let lab = Lab::open_guest(plan, GuestName::PythonData, 0);
+    let lab = Lab::open_guest(plan, GuestName::PythonData);
     let first = plan.sample("Data: first result", || lab.time_first(trivial(lab.language)));
-    let mut lines = vec![Line::time("Data: session to first result, no spare", &first, None)];
+    let mut lines = vec![Line::time("Data: session to first result", &first, None)];
     for (what, cell, target) in [
         ("Data: import of pandas in a new session", "import pandas", Some(1_000.0)),
         (
@@ -179,7 +166,7 @@ fn data(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Sessions that are opened, run one cell and end, on as many threads as asked for, without spares.
+/// Sessions that are opened, run one cell and end, on as many threads as asked for.
 fn throughput(plan: &Plan) -> Vec<Line> {
     let rounds = plan.pick(8, 3);
     let sessions = plan.pick(500, 100);
@@ -202,7 +189,7 @@ fn plural(count: usize, noun: &str) -> String {
 }
 
 fn rate(plan: &Plan, language: Language, threads: usize, sessions: u32) -> f64 {
-    let first = Lab::open(plan, language, 0);
+    let first = Lab::open(plan, language);
     first.time_first(trivial(language));
     let labs: Vec<Lab> = (0..threads).map(|_| Lab::on(first.host.clone(), language)).collect();
     let began = Instant::now();

@@ -6,7 +6,7 @@ use cellar_engine::{Cell, Language, Limits, Session, outcome::FailureKind};
 
 use crate::{
     Offer,
-    lab::{LANGUAGES, Lab, Plan, REFILL, trivial},
+    lab::{LANGUAGES, Lab, PAUSE, Plan, trivial},
     table::{Line, Samples},
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn time_soft_stop(lab: &Lab, session: &Session) -> Duration {
 fn soft_stop(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
-        let lab = Lab::open(plan, language, 0);
+        let lab = Lab::open(plan, language);
         let (mut late, mut cancelled) = (Samples::default(), Samples::default());
         for _ in 0..plan.pick(8, 2) {
             let session = lab.session();
@@ -69,7 +69,7 @@ fn soft_stop(plan: &Plan) -> Vec<Line> {
 fn restart(plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
     for language in LANGUAGES {
-        let lab = Lab::open(plan, language, 1);
+        let lab = Lab::open(plan, language).with_pauses();
         let limits = Limits { grace: Duration::from_millis(50), ..Limits::default() };
         let (mut ended, mut again) = (Samples::default(), Samples::default());
         for _ in 0..plan.pick(8, 2) {
@@ -92,7 +92,7 @@ fn restart(plan: &Plan) -> Vec<Line> {
         let samples = plan.sample(&format!("{title} reset"), || {
             let session = lab.session();
             lab.run(&session, trivial(language));
-            lab.wait(REFILL);
+            lab.wait(PAUSE);
             let began = Instant::now();
             session.reset(language);
             lab.run(&session, trivial(language));

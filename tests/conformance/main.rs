@@ -81,15 +81,12 @@ fn suite_folder(suite: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// A host without spares, with one guest.
+/// A host with one guest.
 fn open_host(guest: GuestName) -> Result<Host, Failed> {
     let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).ok_or("no cache folder")?;
-    let config = HostConfig {
-        kernels_max: 4,
-        spares: 0,
-        ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache })
-    };
+    let config =
+        HostConfig { kernels_max: 4, ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache }) };
     bake(&config, guest, BakeOptions::default()).map_err(|error| format!("{error}; run `make guests data-guest`"))?;
     Ok(Host::open(config)?)
 }

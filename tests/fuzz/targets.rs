@@ -73,7 +73,7 @@ impl Probe {
         let cache = std::env::var_os("CELLAR_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| dirs::cache_dir().map(|cache| cache.join("cellar"))).expect("a cache folder");
         let folders = HostFolders { guests: root().join("target/guests"), cache };
-        let config = HostConfig { kernels_max: 8, spares: 0, ..HostConfig::new(folders) };
+        let config = HostConfig { kernels_max: 8, ..HostConfig::new(folders) };
         bake(&config, GuestName::Probe, BakeOptions::default()).expect("the probe guest; run `make probe`");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         Probe { runtime: runtime.expect("a runtime"), host: Host::open(config).expect("a host") }

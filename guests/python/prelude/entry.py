@@ -85,6 +85,7 @@ def _fresh_names():
     }
 
 
+start = cells.start
 interrupt = cells.interrupt
 recover = cells.recover
 complete = editor.complete
@@ -147,14 +148,6 @@ def seed(bindings, cell, source):
     return cells.start(cell, source)
 
 
-def start(cell, source, traces_names=False):
-    """Runs a cell. The cell 0 warms the kernel up: it touches what a first cell does, and leaves no trace."""
-    if cell:
-        return cells.start(cell, source, traces_names)
-    _warm_up([source, *warm.FIRST_CELLS])
-    return [], None
-
-
 def _warm_up(sources):
     """Runs cells whose output goes nowhere; what failed, as pairs of source and outcome."""
     failed = [(source, outcome) for source in sources for _, outcome in cells.start(0, source)[0] if outcome]
@@ -206,8 +199,7 @@ modules.install()
 _GLOBALS.update(additions.names())
 for _ in range(warm.ROUNDS):
     configure(0, {}, _FOLDER, [], [])
-    start(0, "")
-    for _source, _failure in _warm_up([*warm.CELLS, *additions.CELLS]):
+    for _source, _failure in _warm_up(["", *warm.FIRST_CELLS, *warm.CELLS, *additions.CELLS]):
         # What fails here would fail for everybody, or cost every session its first time: nobody else would see it.
         raise RuntimeError(f"a cell of the image failed: {_source!r}: {_failure[-1]}")
 random.seed(0)

@@ -94,8 +94,8 @@ impl Folders {
         let cache = self.cache.clone().or_else(|| Some(dirs::cache_dir()?.join("cellar")));
         let guests = guests.ok_or(SetupError::Folder { what: "guests", flag: "--guests" })?;
         let cache = cache.ok_or(SetupError::Folder { what: "cache", flag: "--cache" })?;
-        // Room for more kernels, and spares, would only cost the start.
-        Ok(HostConfig { kernels_max, spares: 0, stops, ..HostConfig::new(HostFolders { guests, cache }) })
+        // Room for more kernels would only cost the start.
+        Ok(HostConfig { kernels_max, stops, ..HostConfig::new(HostFolders { guests, cache }) })
     }
 
     /// The folder of the stored sessions.

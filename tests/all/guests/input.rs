@@ -26,13 +26,8 @@ const ASKING: [(Language, &str, &str); 4] = [
 /// A host with room for one kernel.
 fn host(rests: Rests) -> Host {
     let folder = root().join("target/guests");
-    Host::open(HostConfig {
-        rests,
-        kernels_max: 1,
-        spares: 0,
-        ..HostConfig::new(HostFolders { guests: folder, cache: cache() })
-    })
-    .expect("a host")
+    Host::open(HostConfig { rests, kernels_max: 1, ..HostConfig::new(HostFolders { guests: folder, cache: cache() }) })
+        .expect("a host")
 }
 
 /// A session whose cells may take a second, and whose requests wait for so long.

@@ -30,7 +30,7 @@ const KERNEL_BYTES_MAX: u64 = 32 << 20;
 
 fn host(kernels_max: u32) -> Host {
     let folders = HostFolders { guests: root().join("target/guests"), cache: cache() };
-    Host::open(HostConfig { kernels_max, spares: 0, ..HostConfig::new(folders) }).expect("a host")
+    Host::open(HostConfig { kernels_max, ..HostConfig::new(folders) }).expect("a host")
 }
 
 /// A tool whose calls are answered when the gate opens.

@@ -26,7 +26,6 @@ pub(crate) fn cache() -> std::path::PathBuf {
 pub(crate) fn host() -> Host {
     let config = HostConfig {
         kernels_max: 32,
-        spares: 0,
         stops: stops(),
         ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
     };
@@ -406,7 +405,6 @@ fn a_sleeping_session_gives_its_memory_back_and_wakes_for_what_it_awaits() {
         // Room for one kernel only.
         let config = HostConfig {
             kernels_max: 1,
-            spares: 0,
             stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };
@@ -446,7 +444,6 @@ fn idle_sessions_fall_asleep_by_themselves() {
         let config = HostConfig {
             rests,
             kernels_max: 2,
-            spares: 0,
             stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };

@@ -174,7 +174,6 @@ impl Soak {
         let host = HostConfig {
             kernels_max,
             rests,
-            spares: 0,
             stops: stops(),
             ..HostConfig::new(HostFolders { guests: root().join("target/guests"), cache: cache() })
         };

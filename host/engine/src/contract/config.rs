@@ -114,11 +114,9 @@ pub struct HostConfig {
     pub guests: PathBuf,
     /// Folder for baked and compiled artifacts. Must be writable by this user alone: it holds machine code.
     pub cache: PathBuf,
-    /// Kernels that may be awake at once, of all guests together, warm spares included. Further ones wait in line until one
+    /// Kernels that may be awake at once, of all guests together. Further ones wait in line until one
     /// falls asleep, which those that only wait do at once. Each reserves 4 GiB of address space and no memory.
     pub kernels_max: u32,
-    /// Warm spares per flavour, of each guest that starts more slowly than a spare is handed over: all but JavaScript.
-    pub spares: usize,
     /// Checkpoints and sleep.
     pub rests: Rests,
     /// How guests are stopped.
@@ -138,6 +136,6 @@ impl HostConfig {
     /// A host for thousands of sessions.
     pub fn new(folders: HostFolders) -> HostConfig {
         let HostFolders { guests, cache } = folders;
-        HostConfig { guests, cache, kernels_max: 2_048, spares: 4, rests: Rests::default(), stops: Stops::default() }
+        HostConfig { guests, cache, kernels_max: 2_048, rests: Rests::default(), stops: Stops::default() }
     }
 }

@@ -172,7 +172,7 @@ fn bake_image(manifest: &Manifest) -> Result<Vec<u8>, Cause> {
     mounts.push(Mount { host: empty, guest: WORKSPACE.to_owned(), access: Access::ReadWrite }.open()?);
     let files = Files::new(mounts, Quota::new(Default::default()));
     let limits = Limits { timeout: cellar_core::limits::TIMEOUT_MAX, ..Limits::default() };
-    let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::spare(limits, files)));
+    let mut store = wasmtime::Store::new(&engine, StoreData::new(Binding::nobodys(limits, files)));
     store.limiter(|data| &mut data.limiter);
     // The memory of the guest is read at once, as the result of one call.
     store.set_hostcall_fuel(usize::MAX);

@@ -6,10 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cellar_core::{
-    cell::{GuestName, Language},
-    sync::lock,
-};
+use cellar_core::{cell::GuestName, sync::lock};
 
 use crate::{
     contract::{
@@ -18,7 +15,7 @@ use crate::{
     },
     kernel::{
         engines::Engines,
-        guest::{Guest, SpareMaker},
+        guest::Guest,
         image::{Artifacts, Flavour, compiling_engine},
         meter::start_ticker,
         sweep::Sweep,
@@ -37,7 +34,6 @@ struct Inner {
     /// The ticker holds them weakly.
     engines: Arc<Engines>,
     guests: Mutex<HashMap<(GuestName, &'static str), Arc<Guest>>>,
-    maker: SpareMaker,
     sweep: Arc<Sweep>,
     turns: Arc<Turns>,
     /// That of sessions which have no other.
@@ -60,13 +56,12 @@ impl Host {
         let ticking = Arc::downgrade(&engines);
         let tick = move || ticking.upgrade().map(|engines| engines.tick());
         start_ticker(tick).map_err(|error| Error::Engine(error.into()))?;
-        let maker = SpareMaker::start().map_err(|error| Error::Engine(error.into()))?;
         let kernels_max = usize::try_from(config.kernels_max).unwrap_or(usize::MAX);
         let turns = Turns::new();
         let sweep = Arc::new(Sweep::new(kernels_max, config.rests.awake_max, turns.clone()));
         let share = turns.share(WEIGHT);
         let guests = Mutex::default();
-        Ok(Host { inner: Arc::new(Inner { config, engines, guests, maker, sweep, turns, share }) })
+        Ok(Host { inner: Arc::new(Inner { config, engines, guests, sweep, turns, share }) })
     }
 
     /// A share of the host's processor time, for the sessions of somebody: see [`SessionConfig::share`](crate::SessionConfig::share).
@@ -86,17 +81,15 @@ impl Host {
         &self.inner.config
     }
 
-    /// Loads a guest and begins to make warm spares of it.
+    /// Loads a guest.
     ///
     /// # Errors
     /// `GuestMissing`, `GuestVersion`, `NotBaked` and their kin.
     pub fn preload(&self, guest: GuestName) -> Result<(), Error> {
-        self.guest(guest, Flavour::of(guest.language(), self.inner.config.stops, false))?.refill();
-        Ok(())
+        self.guest(guest, Flavour::of(guest.language(), self.inner.config.stops, false)).map(drop)
     }
 
-    /// Kernels that hold memory now: those of sessions, warm spares, and those that are being given back. Sleeping ones
-    /// hold none.
+    /// Kernels that hold memory now: those of sessions, and those that are being given back. Sleeping ones hold none.
     pub fn kernels(&self) -> usize {
         let held =
             |engine: &wasmtime::Engine| engine.pooling_allocator_metrics().map_or(0, |metrics| metrics.memories());
@@ -125,11 +118,7 @@ impl Host {
             return Ok(guest.clone());
         }
         let artifacts = Artifacts::locate(&self.inner.config, name)?;
-        // A new JavaScript kernel answers sooner than the memory of a spare crosses to the core that needs it.
-        let wanted = if name.language() == Language::JavaScript { 0 } else { self.inner.config.spares };
-        let spares = (wanted, self.inner.maker.clone());
-        let sweep = self.sweep();
-        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone(), spares, sweep)?;
+        let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone())?;
         guests.insert((name, flavour.name()), guest.clone());
         Ok(guest)
     }

@@ -13,7 +13,7 @@ use cellar_core::{
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 use crate::{
-    contract::{config::WORKSPACE, error::Error},
+    contract::error::Error,
     formats::snapshot::{Image, Pages},
     kernel::{
         bindings::{
@@ -27,7 +27,7 @@ use crate::{
         meter::{CpuMeter, WayIn},
         record::{Entry, Fall, Item, mark},
         state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
-        sweep::{Claim, Room},
+        sweep::Room,
     },
 };
 
@@ -49,7 +49,6 @@ pub(crate) struct Death {
 pub(crate) struct Kernel {
     life: Life,
     flavour: Flavour,
-    language: Language,
     cpu: Arc<CpuMeter>,
 }
 
@@ -92,37 +91,12 @@ impl Kernel {
                 None => Error::Kernel { language, source: error.into() },
             }
         })?;
-        let mut live = Box::new(Live { store, instance, exports, room, beat: None });
+        let mut live = Box::new(Live { store, instance, exports, _room: room, beat: None });
         if let Some(beats) = engines.beats(flavour) {
             let beat = live.beat(beats).await;
             live.beat = Some(Arc::new(beat.map_err(|error| Error::Kernel { language, source: error.into() })?));
         }
-        Ok(Kernel { life: Life::Awake(live), flavour, language, cpu })
-    }
-
-    /// Has its room belong to a share, as a spare does that a session takes.
-    pub(crate) fn room_for(&mut self, claim: Claim) {
-        if let Life::Awake(live) = &mut self.life {
-            live.room.pass_to(claim);
-        }
-    }
-
-    /// Goes once through what the first cell of a session does, without leaving a trace, so that the first real cell
-    /// finds its memory in place.
-    pub(crate) async fn warm_up(&mut self) -> Result<(), Error> {
-        let language = self.language;
-        let died = |death: Death| Error::Kernel { language, source: death.message.into() };
-        let configuration = types::Configuration {
-            seed: 0,
-            environment: Vec::new(),
-            working_directory: WORKSPACE.to_owned(),
-            packages: Vec::new(),
-            connectors: Vec::new(),
-        };
-        self.configure(&configuration).await.map_err(died)?;
-        let cell = types::Cell { id: 0, code: String::new(), traces_names: false };
-        self.step(Entry::Start(cell)).await.map_err(died)?;
-        Ok(())
+        Ok(Kernel { life: Life::Awake(live), flavour, cpu })
     }
 
     /// Makes the kernel a session's own. It must be configured next.

@@ -30,7 +30,7 @@ pub(crate) struct Live {
     pub(crate) instance: Instance,
     pub(crate) exports: bindings::Kernel,
     /// Given back after the store.
-    pub(crate) room: Room,
+    pub(crate) _room: Room,
     /// By which the guest gives way at its safepoints, if it has any.
     pub(crate) beat: Option<Arc<Beat>>,
 }

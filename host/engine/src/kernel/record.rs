@@ -323,7 +323,7 @@ pub(crate) enum Tape {
 }
 
 impl Tape {
-    /// Whether its kernel must begin as new: what a warm spare was told before is in no recording.
+    /// Whether what its kernel is told is recorded, or was.
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self, Tape::Off)
     }

@@ -200,7 +200,7 @@ impl LiveCell {
     }
 }
 
-/// What a kernel gets from its session. A spare has that of [`Binding::spare`].
+/// What a kernel gets from its session. One that belongs to nobody has that of [`Binding::nobodys`].
 pub(crate) struct Binding {
     pub(crate) limits: Limits,
     /// Of a process: the memory that it shares with others.
@@ -315,7 +315,7 @@ impl Binding {
     }
 
     /// For a kernel that belongs to nobody yet: no folder, no bridge.
-    pub(crate) fn spare(limits: Limits, files: Files) -> Binding {
+    pub(crate) fn nobodys(limits: Limits, files: Files) -> Binding {
         Binding {
             limits,
             memory: None,
@@ -364,7 +364,7 @@ impl StoreData {
 
     /// What a kernel has whose host side was taken away.
     pub(crate) fn nobodys() -> StoreData {
-        StoreData::new(Binding::spare(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
+        StoreData::new(Binding::nobodys(Limits::default(), Files::new(Vec::new(), Quota::new(FileLimits::default()))))
     }
 
     /// Whether one more line of the guest goes to the log; see [`LOGS_A_SECOND_MAX`].

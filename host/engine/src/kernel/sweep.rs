@@ -16,7 +16,7 @@ use std::{
 use cellar_core::{limits::SLEEPERS_UNPACKED_BYTES_MAX, sync::lock};
 use tokio::sync::oneshot;
 
-use crate::kernel::{guest::Guest, meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns};
+use crate::kernel::{meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns};
 
 /// How long an idle kernel stays awake while shares that have more want room.
 const IDLE_KEPT: Duration = Duration::from_secs(5);
@@ -40,16 +40,6 @@ pub(crate) struct Claim {
 pub(crate) struct Room {
     line: Arc<Line>,
     claim: Claim,
-}
-
-impl Room {
-    /// Passes to somebody else, as a spare does that a session takes.
-    pub(crate) fn pass_to(&mut self, claim: Claim) {
-        let mut table = lock(&self.line.table);
-        table.give_up(self.claim);
-        table.take(claim);
-        self.claim = claim;
-    }
 }
 
 impl Drop for Room {
@@ -204,8 +194,6 @@ pub(crate) struct Sweep {
     awake_max: usize,
     line: Arc<Line>,
     awake: Mutex<Vec<Weak<KernelLink>>>,
-    /// Guests that may have spares.
-    guests: Mutex<Vec<Weak<Guest>>>,
     /// Kernels that fell asleep lately.
     pub(crate) recent: Recent,
 }
@@ -218,14 +206,8 @@ impl Sweep {
             awake_max,
             line: Arc::new(Line { table: Mutex::new(table), waiting: AtomicUsize::new(0), turns }),
             awake: Mutex::default(),
-            guests: Mutex::default(),
             recent: Recent::new(SLEEPERS_UNPACKED_BYTES_MAX),
         }
-    }
-
-    /// Makes a guest known, whose spares make room when there is none.
-    pub(crate) fn know(&self, guest: &Arc<Guest>) {
-        lock(&self.guests).push(Arc::downgrade(guest));
     }
 
     /// Room that is free. There is none while others wait who may have it.
@@ -233,8 +215,8 @@ impl Sweep {
         self.line.free(claim)
     }
 
-    /// Waits in line for room. A spare goes, or the kernel that has been idle for longest falls asleep; others do when
-    /// they have nothing to do, or have had their turn.
+    /// Waits in line for room. The kernel that has been idle for longest falls asleep; others do when they have nothing
+    /// to do, or have had their turn.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the line.
@@ -244,9 +226,7 @@ impl Sweep {
             Ok(room) => return room,
             Err(waiting) => waiting,
         };
-        if !self.drop_spare() {
-            self.put_to_sleep(Some(claim), &mut lock(&self.awake));
-        }
+        self.put_to_sleep(Some(claim), &mut lock(&self.awake));
         loop {
             match tokio::time::timeout(LOOK_AGAIN, &mut room).await {
                 Ok(Ok(room)) => return room,
@@ -271,7 +251,7 @@ impl Sweep {
             // It waits for its own kernels alone.
             return links.iter().filter(|link| link.claim.share == claim.share && waits(link)).count() < held;
         }
-        // Those that start or end, and spares, are not awake: they go on.
+        // Those that start or end are not awake: they go on.
         free > 0 || links.iter().filter(|link| waits(link)).count() < self.kernels_max
     }
 
@@ -302,16 +282,6 @@ impl Sweep {
     /// Notes that a kernel fell asleep or died.
     pub(crate) fn slept(&self, link: &Arc<KernelLink>) {
         lock(&self.awake).retain(|kernel| !std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(link)));
-    }
-
-    /// Gives up a spare of any guest. Returns whether there was one.
-    fn drop_spare(&self) -> bool {
-        let guests: Vec<Arc<Guest>> = {
-            let mut guests = lock(&self.guests);
-            guests.retain(|guest| guest.strong_count() > 0);
-            guests.iter().filter_map(Weak::upgrade).collect()
-        };
-        guests.iter().any(|guest| guest.spare().is_some())
     }
 
     /// Tells the kernel that has been idle for longest to fall asleep, of those that give way to whoever wants it.

@@ -165,20 +165,13 @@ pub(crate) async fn run(
         return refuse(&mut commands, &death_outcome(&failed(error))).await;
     }
     let configured_as = configured_as(&configuration);
-    // One that is recorded is never a warm spare.
-    let spare = if kept.is_none() && !binding.tape.is_on() { guest.spare() } else { None };
-    let room = match &spare {
-        Some(_) => None,
-        None => match commands.first_room(&sweep, &link).await {
-            Some(room) => Some(room),
-            None => return refuse(&mut commands, &death_outcome(&reset_death())).await,
-        },
+    let Some(room) = commands.first_room(&sweep, &link).await else {
+        return refuse(&mut commands, &death_outcome(&reset_death())).await;
     };
-    let started = match (&kept, room) {
-        (Some(kept), Some(room)) => revive(&guest, room, kept, binding, &configuration).await,
-        (_, room) => start(&guest, spare, room, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
+    let started = match &kept {
+        Some(kept) => revive(&guest, room, kept, binding, &configuration).await,
+        None => start(&guest, room, binding, configuration).await.map(|kernel| (kernel, Vec::new())),
     };
-    guest.refill();
     let (mut kernel, lost) = match started {
         Ok(started) => started,
         Err(death) => {
@@ -230,19 +223,11 @@ pub(crate) async fn run(
 /// A kernel as new.
 async fn start(
     guest: &Arc<Guest>,
-    spare: Option<Kernel>,
-    room: Option<Room>,
+    room: Room,
     binding: Binding,
     configuration: types::Configuration,
 ) -> Result<Kernel, Death> {
-    let mut kernel = match (spare, room) {
-        (Some(mut spare), _) => {
-            spare.room_for(binding.link.claim);
-            spare
-        }
-        (None, Some(room)) => guest.fresh(room).await.map_err(failed)?,
-        (None, None) => return Err(failed(Error::KernelsExhausted)),
-    };
+    let mut kernel = guest.fresh(room).await.map_err(failed)?;
     kernel.bind(binding);
     kernel.configure(&configuration).await?;
     Ok(kernel)

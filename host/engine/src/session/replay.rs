@@ -351,7 +351,7 @@ impl Player {
         let Player { guest, sweep, limits, playback } = self;
         let files = Files::new(Vec::new(), Quota::new(FileLimits::default()));
         let tape = Tape::Replaying(Box::new(playback));
-        let binding = Binding { tape, ..Binding::spare(limits, files) };
+        let binding = Binding { tape, ..Binding::nobodys(limits, files) };
         // A kernel that is played does not sleep.
         let room = tokio::time::timeout(ROOM_WAIT, sweep.room(Claim::default())).await;
         let room = room.map_err(|_| Error::KernelsExhausted)?;
