@@ -562,6 +562,8 @@ PyMethodDef cellar_bridge_methods[] = {
     {"take", cellar_take, METH_VARARGS, NULL},
     {"texts", cellar_texts, METH_VARARGS, NULL},
     {"fill_texts", cellar_fill_texts, METH_VARARGS, NULL},
+    {"repeated", cellar_repeated, METH_VARARGS, NULL},
+    {"fill_repeated", cellar_fill_repeated, METH_VARARGS, NULL},
     {"set_error_class", bridge_set_error_class, METH_O, NULL},
     {"display", bridge_display, METH_VARARGS, NULL},
     {"process_time", bridge_process_time, METH_NOARGS, NULL},

@@ -52,14 +52,11 @@ typedef struct {
     known_t *table;
     uint32_t mask;
     uint32_t tried, found;
+    /* Whether all bytes of the column are ASCII. */
+    bool is_ascii;
     /* Behind the last byte of the column. */
     const char *end;
 } memory_t;
-
-static memory_t remember(Py_ssize_t count, const char *end) {
-    size_t room = count < LONG_COLUMN ? KNOWN_FEW : KNOWN_MANY;
-    return (memory_t){.table = PyMem_Calloc(room, sizeof(known_t)), .mask = (uint32_t)room - 1, .end = end};
-}
 
 static uint64_t hash_of(const char *bytes, size_t length, const char *end) {
     uint64_t hash = length;
@@ -80,13 +77,23 @@ static uint64_t hash_of(const char *bytes, size_t length, const char *end) {
     return hash;
 }
 
-static PyObject *new_text(const char *bytes, size_t length) {
-    uint8_t seen = 0;
-    for (size_t i = 0; i < length; i++) {
-        seen |= (uint8_t)bytes[i];
+static bool holds_ascii(const char *bytes, size_t length) {
+    uint64_t seen = 0;
+    size_t at = 0;
+    for (; length - at >= sizeof seen; at += sizeof seen) {
+        uint64_t piece;
+        memcpy(&piece, bytes + at, sizeof piece);
+        seen |= piece;
     }
+    for (; at < length; at++) {
+        seen |= (uint8_t)bytes[at];
+    }
+    return (seen & 0x8080808080808080u) == 0;
+}
+
+static PyObject *new_text(const char *bytes, size_t length, const memory_t *memory) {
     /* There is one object of each text of one ASCII character. */
-    if (seen >= 0x80 || length < 2) {
+    if (length < 2 || !(memory->is_ascii || holds_ascii(bytes, length))) {
         return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)length, "replace");
     }
     PyObject *text = PyUnicode_New((Py_ssize_t)length, 127);
@@ -98,7 +105,7 @@ static PyObject *new_text(const char *bytes, size_t length) {
 
 static PyObject *text_of(const char *bytes, size_t length, memory_t *memory) {
     if (length > SHORT_MAX || memory->table == NULL) {
-        return new_text(bytes, length);
+        return new_text(bytes, length, memory);
     }
     uint64_t hash = hash_of(bytes, length, memory->end);
     uint32_t mark = ((uint32_t)(hash >> 32) & ~LENGTH_BITS) | (uint32_t)length;
@@ -113,7 +120,7 @@ static PyObject *text_of(const char *bytes, size_t length, memory_t *memory) {
             return Py_NewRef(known->text);
         }
     }
-    PyObject *text = new_text(bytes, length);
+    PyObject *text = new_text(bytes, length, memory);
     *known = (known_t){mark, text, bytes};
     if (memory->tried == TRIED && memory->found < TRIED / KNOWN_SHARE) {
         /* The column does not repeat its texts. */
@@ -123,10 +130,20 @@ static PyObject *text_of(const char *bytes, size_t length, memory_t *memory) {
     return text;
 }
 
+static memory_t remember(Py_ssize_t count, const Py_buffer *data) {
+    size_t room = count < LONG_COLUMN ? KNOWN_FEW : KNOWN_MANY;
+    return (memory_t){
+        .table = PyMem_Calloc(room, sizeof(known_t)),
+        .mask = (uint32_t)room - 1,
+        .is_ascii = holds_ascii(data->buf, (size_t)data->len),
+        .end = (const char *)data->buf + data->len,
+    };
+}
+
 /* Puts the texts of a column into slots. Where `there` is given, its bytes that are 0 have `missing` instead. */
 static int put_texts(Py_buffer *offsets, Py_buffer *data, const char *there, PyObject *missing, PyObject **slots, Py_ssize_t count) {
     const int32_t *at = offsets->buf;
-    memory_t memory = remember(count, (const char *)data->buf + data->len);
+    memory_t memory = remember(count, data);
     int status = 0;
     for (Py_ssize_t i = 0; status == 0 && i < count; i++) {
         PyObject *text;
@@ -169,25 +186,85 @@ PyObject *cellar_texts(PyObject *module, PyObject *args) {
     return list;
 }
 
-/* fill_texts(offsets, data, there, missing, objects): the same into an array of objects of NumPy. `there` has a byte for each,
-   0 for `missing`, or is empty. */
+/* Puts texts into slots: for each its number among `texts`, a list, or -1 for `missing`. */
+static int put_repeated(Py_buffer *codes, PyObject *texts, PyObject *missing, PyObject **slots, Py_ssize_t count) {
+    const int32_t *code = codes->buf;
+    PyObject **known = ((PyListObject *)texts)->ob_item;
+    uint32_t known_count = (uint32_t)PyList_GET_SIZE(texts);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (code[i] != -1 && (uint32_t)code[i] >= known_count) {
+            PyErr_SetString(PyExc_ValueError, "the texts of a column are not where they should be");
+            return -1;
+        }
+        Py_XSETREF(slots[i], Py_NewRef(code[i] == -1 ? missing : known[code[i]]));
+    }
+    return 0;
+}
+
+/* repeated(codes, texts) -> list: of a list of texts those that the numbers of 32 bits say, None for -1. */
+PyObject *cellar_repeated(PyObject *module, PyObject *args) {
+    Py_buffer codes;
+    PyObject *texts;
+    if (!PyArg_ParseTuple(args, "y*O!", &codes, &PyList_Type, &texts)) {
+        return NULL;
+    }
+    Py_ssize_t count = codes.len / (Py_ssize_t)sizeof(int32_t);
+    PyObject *list = PyList_New(count);
+    if (list != NULL && put_repeated(&codes, texts, Py_None, ((PyListObject *)list)->ob_item, count) < 0) {
+        Py_CLEAR(list);
+    }
+    PyBuffer_Release(&codes);
+    return list;
+}
+
+/* The slots of an array of objects of NumPy, if it has so many. */
+static int open_slots(PyObject *array, Py_ssize_t count, Py_buffer *slots) {
+    if (PyObject_GetBuffer(array, slots, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) < 0) {
+        return -1;
+    }
+    if (slots->format == NULL || strcmp(slots->format, "O") != 0 || slots->len != count * (Py_ssize_t)sizeof(PyObject *)) {
+        PyBuffer_Release(slots);
+        PyErr_SetString(PyExc_ValueError, "the texts of a column do not fit");
+        return -1;
+    }
+    return 0;
+}
+
+/* fill_repeated(codes, texts, missing, objects): the same into an array of objects of NumPy, with `missing` for -1. */
+PyObject *cellar_fill_repeated(PyObject *module, PyObject *args) {
+    Py_buffer codes, slots;
+    PyObject *texts, *missing, *array;
+    if (!PyArg_ParseTuple(args, "y*O!OO", &codes, &PyList_Type, &texts, &missing, &array)) {
+        return NULL;
+    }
+    Py_ssize_t count = codes.len / (Py_ssize_t)sizeof(int32_t);
+    int status = open_slots(array, count, &slots);
+    if (status == 0) {
+        status = put_repeated(&codes, texts, missing, slots.buf, count);
+        PyBuffer_Release(&slots);
+    }
+    PyBuffer_Release(&codes);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* fill_texts(offsets, data, there, missing, objects): texts by their offsets into an array of objects of NumPy. `there` has a byte
+   for each, 0 for `missing`, or is empty. */
 PyObject *cellar_fill_texts(PyObject *module, PyObject *args) {
-    Py_buffer offsets, data, there, objects;
+    Py_buffer offsets, data, there, slots;
     PyObject *missing, *array;
     if (!PyArg_ParseTuple(args, "y*y*y*OO", &offsets, &data, &there, &missing, &array)) {
         return NULL;
     }
-    int status = PyObject_GetBuffer(array, &objects, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND);
+    Py_ssize_t count = count_of(&offsets);
+    int status = open_slots(array, count, &slots);
     if (status == 0) {
-        Py_ssize_t count = count_of(&offsets);
-        bool fits = objects.format != NULL && strcmp(objects.format, "O") == 0 && objects.len == count * (Py_ssize_t)sizeof(PyObject *);
-        if (!fits || (there.len != 0 && there.len != count)) {
+        if (there.len != 0 && there.len != count) {
             PyErr_SetString(PyExc_ValueError, "the texts of a column do not fit");
             status = -1;
         } else {
-            status = put_texts(&offsets, &data, there.len != 0 ? there.buf : NULL, missing, objects.buf, count);
+            status = put_texts(&offsets, &data, there.len != 0 ? there.buf : NULL, missing, slots.buf, count);
         }
-        PyBuffer_Release(&objects);
+        PyBuffer_Release(&slots);
     }
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&data);

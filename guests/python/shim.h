@@ -174,6 +174,8 @@ PyObject *cellar_bound(PyObject *module, PyObject *args);
 PyObject *cellar_take(PyObject *module, PyObject *args);
 PyObject *cellar_texts(PyObject *module, PyObject *args);
 PyObject *cellar_fill_texts(PyObject *module, PyObject *args);
+PyObject *cellar_repeated(PyObject *module, PyObject *args);
+PyObject *cellar_fill_repeated(PyObject *module, PyObject *args);
 
 /* --- compile.c --- */
 

@@ -85,7 +85,8 @@
       case "date":
         // Days have no time zone: they are texts, as they are in JSON.
         return Array.from(new Int32Array(take(sizes[0])), (days) => new Date(days * DAY).toISOString().replace(/T.*/, ""));
-      case "category": {
+      case "category":
+      case "repeated": {
         const codes = new Int32Array(take(sizes[0]));
         const names = texts(take, sizes.slice(1));
         return Array.from(codes, (code) => (code < 0 ? null : names[code]));

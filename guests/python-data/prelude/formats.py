@@ -322,6 +322,8 @@ def _column(file, column, numpy_type, is_exact):
         return pd.Categorical.from_codes(codes, _strings(file, sizes[1:]), ordered=kind["ordered"])
     if name == "null":
         return np.full(column["rows"], None, object)
+    if name == "repeated":
+        return _repeated(*columnar.numbered(file, sizes), column["rows"], numpy_type)
     if name == "binary":
         return _gaps(_objects(columnar.pieces(file, sizes)), there)
     if name == "text":
@@ -361,9 +363,24 @@ def _objects(values):
     return np.fromiter(values, object, len(values))
 
 
+def _text_dtype(numpy_type):
+    return pd.api.types.pandas_dtype("string" if numpy_type.startswith("string") else "str")
+
+
+def _repeated(codes, texts, rows, numpy_type):
+    """Texts by their numbers, as pandas holds them; objects that are all None are no texts."""
+    found = np.empty(rows, object)
+    if numpy_type == "object" and not texts:
+        found[:] = None
+        return found
+    dtype = _text_dtype(numpy_type)
+    _cellar.fill_repeated(codes, texts, dtype.na_value, found)
+    return dtype.construct_array_type()._simple_new(found, dtype)
+
+
 def _strings(file, sizes, there=None, numpy_type=""):
     """The texts of a buffer of offsets and one of bytes, as pandas holds them."""
-    dtype = pd.api.types.pandas_dtype("string" if numpy_type.startswith("string") else "str")
+    dtype = _text_dtype(numpy_type)
     offsets, data = _take(file, sizes[0], "<i4"), _take(file, sizes[1], "u1")
     texts = np.empty(max(len(offsets) - 1, 0), object)
     _cellar.fill_texts(offsets, data, b"" if there is None else there, dtype.na_value, texts)

@@ -1,8 +1,8 @@
 """Tables as the host hands them over: a head, then each column with its own, each head as JSON behind its length.
 
 A column is its buffers: where some rows have no value, a byte for each row first, 0 for none; numbers; text as one offset
-more than there are values, of 32 bits, and its bytes; a category as a number for each row, and then its texts. What is here
-needs nothing but the standard library.
+more than there are values, of 32 bits, and its bytes; categories and texts that repeat as a number for each row, and then the
+texts. What is here needs nothing but the standard library.
 """
 
 import array
@@ -59,8 +59,13 @@ def texts(file, sizes):
     return _cellar.texts(file.read(sizes[0]), file.read(sizes[1]))
 
 
+def numbered(file, sizes):
+    """Numbers of texts, and the texts that these are of."""
+    return file.read(sizes[0]), texts(file, sizes[1:])
+
+
 def pieces(file, sizes):
-    """The same as bytes."""
+    """The texts of a buffer of offsets and one of bytes, as bytes."""
     offsets = _numbers(file, sizes[0], "i")
     data = file.read(sizes[1])
     return [bytes(data[start:end]) for start, end in zip(offsets, offsets[1:])]
@@ -115,10 +120,8 @@ def _values(file, kind, sizes):
         ]
     if name == "date":
         return [_day(number) for number in _numbers(file, sizes[0], "i")]
-    if name == "category":
-        codes = _numbers(file, sizes[0], "i")
-        names = texts(file, sizes[1:])
-        return [names[code] if code >= 0 else None for code in codes]
+    if name in ("category", "repeated"):
+        return _cellar.repeated(*numbered(file, sizes))
     if name == "binary":
         return pieces(file, sizes)
     found = texts(file, sizes)

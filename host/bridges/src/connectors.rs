@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, cast::AsArray};
+use arrow_array::{ArrayRef, GenericStringArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, cast::AsArray};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use cellar_connectors::{ConnectorOptions, Connectors, FetchError, FetchFault, Kind, ToolSource};
 use cellar_engine::{
@@ -161,14 +161,13 @@ fn failed(error: CallError) -> FetchError {
 
 /// The rows without credentials in their texts, and in the names of their columns.
 fn clean(rows: Batches) -> Batches {
-    let schema = clean_schema(&rows.schema);
     let batches = rows.batches.into_iter().map(|batch| {
         let columns: Vec<ArrayRef> = batch.columns().iter().map(clean_column).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         // The types are as they were.
-        RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options).unwrap_or(batch)
+        RecordBatch::try_new_with_options(clean_schema(&batch.schema()), columns, &options).unwrap_or(batch)
     });
-    Batches { batches: batches.collect(), schema }
+    Batches { batches: batches.collect(), schema: clean_schema(&rows.schema) }
 }
 
 fn clean_schema(schema: &SchemaRef) -> SchemaRef {
@@ -184,11 +183,44 @@ fn clean_schema(schema: &SchemaRef) -> SchemaRef {
 }
 
 fn clean_column(column: &ArrayRef) -> ArrayRef {
-    let Some(texts) = column.as_string_opt::<i32>() else { return Arc::clone(column) };
+    if let Some(rows) = column.as_any_dictionary_opt() {
+        let values = clean_column(rows.values());
+        return if Arc::ptr_eq(&values, rows.values()) { Arc::clone(column) } else { rows.with_values(values) };
+    }
+    clean_texts::<i32>(column).or_else(|| clean_texts::<i64>(column)).unwrap_or_else(|| Arc::clone(column))
+}
+
+/// The texts of a column without credentials, if there are any in it.
+fn clean_texts<O: OffsetSizeTrait>(column: &ArrayRef) -> Option<ArrayRef> {
+    let texts = column.as_string_opt::<O>()?;
     // One search finds whether there is anything to do.
     if !secrets::is_found_in(texts.value_data()) {
-        return Arc::clone(column);
+        return None;
     }
-    let cleaned: StringArray = texts.iter().map(|text| text.map(secrets::hide)).collect();
-    Arc::new(cleaned)
+    let cleaned: GenericStringArray<O> = texts.iter().map(|text| text.map(secrets::hide)).collect();
+    Some(Arc::new(cleaned))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{DictionaryArray, LargeStringArray, StringArray, types::Int8Type};
+
+    use super::*;
+
+    #[test]
+    fn credentials_are_taken_out_of_texts_however_a_column_has_them() {
+        secrets::learn("correct-horse-battery");
+        let texts = ["plain", "its correct-horse-battery"];
+        let columns: [ArrayRef; 3] = [
+            Arc::new(StringArray::from(texts.to_vec())),
+            Arc::new(LargeStringArray::from(texts.to_vec())),
+            Arc::new(texts.into_iter().collect::<DictionaryArray<Int8Type>>()),
+        ];
+        for column in columns {
+            let cleaned = clean_column(&column);
+            assert_eq!(cleaned.data_type(), column.data_type());
+            let shown = format!("{cleaned:?}");
+            assert!(shown.contains("plain") && !shown.contains("horse"), "{shown}");
+        }
+    }
 }

@@ -5,24 +5,25 @@ mod place;
 
 use std::{
     cell::Cell,
-    cmp::Reverse,
     collections::BTreeMap,
     io::{self, BufRead, BufReader, Read},
-    num::NonZero,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use cellar_tables::{Batches, batch_bytes};
+use cellar_tables::{
+    Batches, batch_bytes,
+    reading::{Reading, Whole, shares, side_by_side},
+    repeating,
+};
 use futures::future::BoxFuture;
 use parquet::arrow::{
     ProjectionMask,
@@ -39,17 +40,16 @@ use crate::{
     tool::{Stop, as_text, spec},
     unready,
 };
-use place::{FileOf, Place, Reading};
+use place::{FileOf, Place};
 
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 1 << 16;
 /// Rows of CSV that are looked at to know the types of the columns.
 const INFERRED_ROWS: usize = 10_000;
-/// Threads that read the columns of a file at the same time, and how large those are at least.
-const READERS_MAX: usize = 4;
-const SHARED_BYTES_MIN: i64 = 4 << 20;
 /// Bytes of a line of JSON.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+/// What is said of a file that has other columns than those before it.
+const UNFIT: &str = "its columns are not those of the files before it";
 /// How long a place may take to tell what is in it.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -196,30 +196,41 @@ struct Gathered<'a> {
 impl Gathered<'_> {
     fn parquet(&mut self, file: FileOf) -> Result<(), FetchError> {
         let broken = |_| FetchError::failed("it is no Parquet file, or damaged");
+        let file = Whole(file);
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(broken)?;
-        let builder = |file| ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
         let wanted = self.wanted(metadata.schema())?;
-        let groups = groups::possible(&builder(file.clone()), &self.files.filters, &self.request.arguments)?;
-        let reader = |columns: &[usize]| {
-            let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
-            let builder = builder(file.clone()).with_row_groups(groups.clone()).with_projection(mask);
-            builder.with_batch_size(BATCH_ROWS).build().map_err(broken)
-        };
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
+        let groups = groups::possible(&builder, &self.files.filters, &self.request.arguments)?;
         let is_given =
             |filter: &Filter| self.request.arguments.get(&filter.parameter).is_some_and(|value| !value.is_null());
-        let shares = match &file {
+        let is_tested = self.files.filters.iter().any(is_given);
+        // Tests compare what the file says that it has.
+        let read_by = if is_tested { metadata.clone() } else { repeating::metadata(&metadata) };
+        let reader = |columns: &[usize]| {
+            let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), read_by.clone());
+            let builder = builder.with_row_groups(groups.clone()).with_projection(mask);
+            let batches = builder.with_batch_size(BATCH_ROWS).build().map_err(broken)?;
+            Ok::<_, FetchError>(batches.map(|batch| {
+                let batch = batch.map_err(damaged)?;
+                repeating::check(&batch).map_err(damaged)?;
+                Ok(batch)
+            }))
+        };
+        let shares = match &file.0 {
             // What tests leave out is dropped before more is read.
-            FileOf::File(_) if !self.files.filters.iter().any(is_given) => shares(&metadata, &wanted),
+            FileOf::File(_) if !is_tested => shares(&metadata, &wanted),
             _ => Vec::new(),
         };
+        let said = metadata.schema().project(&wanted).map_err(damaged)?;
         if shares.len() < 2 {
-            return reader(&wanted)?.try_for_each(|batch| self.add(&batch.map_err(damaged)?));
+            return reader(&wanted)?.try_for_each(|batch| self.add(&batch?, &said));
         }
         let (left, bytes) = (self.request.bounds.rows.saturating_sub(self.rows), AtomicUsize::new(self.bytes));
         let read = |columns: &[usize]| {
             let (mut batches, mut rows) = (Vec::new(), 0_usize);
             for batch in reader(columns)? {
-                let batch = batch.map_err(damaged)?;
+                let batch = batch?;
                 self.check(true)?;
                 rows = rows.saturating_add(batch.num_rows());
                 if rows > left {
@@ -233,21 +244,8 @@ impl Gathered<'_> {
             }
             Ok(batches)
         };
-        let parts: Vec<Result<Vec<RecordBatch>, FetchError>> = thread::scope(|scope| {
-            let read = &read;
-            let readers: Vec<_> = shares.iter().map(|columns| scope.spawn(move || read(columns))).collect();
-            readers.into_iter().map(|reader| reader.join().unwrap_or_else(|_| Err(damaged(())))).collect()
-        });
-        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let schema = Arc::new(metadata.schema().project(&wanted).map_err(damaged)?);
-        for number in 0..parts.iter().map(Vec::len).max().unwrap_or_default() {
-            let column = |place: &usize| {
-                let share = shares.iter().position(|share| share.contains(place))?;
-                let within = shares.get(share)?.iter().position(|known| known == place)?;
-                parts.get(share)?.get(number)?.columns().get(within).cloned()
-            };
-            let columns = wanted.iter().map(column).collect::<Option<_>>().ok_or_else(|| damaged(()))?;
-            self.add(&RecordBatch::try_new(Arc::clone(&schema), columns).map_err(damaged)?)?;
+        for (columns, rows) in side_by_side(&shares, &wanted, read, || damaged(()))? {
+            self.add(&repeating::batch(said.fields(), columns, rows).map_err(damaged)?, &said)?;
         }
         Ok(())
     }
@@ -271,7 +269,7 @@ impl Gathered<'_> {
             let batch = batch.map_err(|error| {
                 FetchError::failed(format!("a row does not fit the types of those before: {error}"))
             })?;
-            self.add(&batch)?;
+            self.add(&batch, &batch.schema())?;
             left.set(self.request.bounds.bytes);
         }
         Ok(())
@@ -281,11 +279,11 @@ impl Gathered<'_> {
     /// can be counted.
     fn metered(&self, file: &FileOf) -> (Metered, Rc<Cell<usize>>) {
         let left = Rc::new(Cell::new(self.request.bounds.bytes));
-        (Metered { reading: file.from(0), left: Rc::clone(&left) }, left)
+        (Metered { reading: Reading { file: file.clone(), at: 0 }, left: Rc::clone(&left) }, left)
     }
 
     fn json_lines(&mut self, file: &FileOf) -> Result<(), FetchError> {
-        let mut reader = BufReader::new(file.from(0));
+        let mut reader = BufReader::new(Reading { file: file.clone(), at: 0 });
         let mut rows = JsonRows::new(&self.request.bounds, self.request.deadline);
         let (mut bytes, mut number) = (0_usize, 0_u64);
         loop {
@@ -310,7 +308,7 @@ impl Gathered<'_> {
         let wanted = self.wanted(&table.schema)?;
         for batch in &table.batches {
             let batch = batch.project(&wanted).map_err(|_| FetchError::failed("its columns do not fit together"))?;
-            self.add(&batch)?;
+            self.add(&batch, &batch.schema())?;
         }
         Ok(())
     }
@@ -340,10 +338,11 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Adds the rows of a batch for which the filters hold, without the columns that were read for them only.
-    fn add(&mut self, batch: &RecordBatch) -> Result<(), FetchError> {
+    /// Adds the rows of a batch for which the filters hold, without the columns that were read for them only. `said` is what its file
+    /// says of the columns.
+    fn add(&mut self, batch: &RecordBatch, said: &Schema) -> Result<(), FetchError> {
         self.check(true)?;
-        let unfit = |_| FetchError::failed("its columns are not those of the files before it");
+        let unfit = |_| FetchError::failed(UNFIT);
         let mut batch = batch.clone();
         for filter in &self.files.filters {
             let Some(mask) = mask(&batch, filter, &self.request.arguments)? else { continue };
@@ -354,7 +353,16 @@ impl Gathered<'_> {
             let places: Vec<usize> = select.iter().filter_map(|name| schema.index_of(name).ok()).collect();
             batch = batch.project(&places).map_err(unfit)?;
         }
-        let schema = self.schema.get_or_insert_with(|| Arc::new(Schema::new(batch.schema().fields().clone())));
+        let rows = batch.num_rows();
+        let batch_schema = batch.schema();
+        let field = |field: &FieldRef| {
+            let said =
+                said.field_with_name(field.name()).map_or_else(|_| Arc::clone(field), |said| Arc::new(said.clone()));
+            Arc::new(said.as_ref().clone().with_nullable(true))
+        };
+        let schema = self
+            .schema
+            .get_or_insert_with(|| Arc::new(Schema::new(batch_schema.fields().iter().map(field).collect::<Vec<_>>())));
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
             let Some(column) = batch.column_by_name(field.name()) else {
@@ -363,17 +371,17 @@ impl Gathered<'_> {
                     field.name()
                 )));
             };
+            if repeating::is_repeating(field.data_type(), column.data_type()) {
+                columns.push(Arc::clone(column));
+                continue;
+            }
             let cast =
                 cast_with_options(column, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() });
             columns.push(cast.map_err(|_| {
                 FetchError::failed(format!("column `{}` is of another type than in the files before it", field.name()))
             })?);
         }
-        let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-        let nullable = Arc::new(Schema::new(fields));
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&nullable), columns, &options).map_err(unfit)?;
-        *schema = nullable;
+        let batch = repeating::batch(schema.fields(), columns, rows).map_err(|_| FetchError::failed(UNFIT))?;
         self.rows = self.rows.saturating_add(batch.num_rows());
         self.bytes = self.bytes.saturating_add(batch_bytes(&batch));
         if self.rows > self.request.bounds.rows {
@@ -398,39 +406,8 @@ fn damaged<E>(_: E) -> FetchError {
     FetchError::failed("it is damaged")
 }
 
-/// The columns of a large file by those who read it at the same time, each about as much; of a small one nothing.
-fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize>> {
-    let schema = metadata.parquet_schema();
-    let groups = metadata.metadata().row_groups().iter();
-    let chunks = groups.flat_map(|group| group.columns().iter().enumerate().take(schema.num_columns()));
-    let mut sizes: Vec<(i64, usize)> = wanted.iter().map(|place| (0, *place)).collect();
-    for (leaf, chunk) in chunks {
-        let root = schema.get_column_root_idx(leaf);
-        let size = sizes.iter_mut().find(|(_, place)| *place == root);
-        size.into_iter().for_each(|(size, _)| *size = size.saturating_add(chunk.uncompressed_size()));
-    }
-    sizes.sort_unstable_by_key(|(size, place)| (Reverse(*size), *place));
-    let total = sizes.iter().map(|(size, _)| *size).fold(0, i64::saturating_add);
-    if total < SHARED_BYTES_MIN {
-        return Vec::new();
-    }
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut shares = vec![(0_i64, Vec::new()); cores.min(READERS_MAX).min(wanted.len())];
-    for (size, place) in sizes {
-        if let Some((taken, share)) = shares.iter_mut().min_by_key(|(taken, _)| *taken) {
-            *taken = taken.saturating_add(size);
-            share.push(place);
-        }
-    }
-    let sorted = |(_, mut share): (i64, Vec<usize>)| {
-        share.sort_unstable();
-        share
-    };
-    shares.into_iter().map(sorted).collect()
-}
-
 struct Metered {
-    reading: Reading,
+    reading: Reading<FileOf>,
     left: Rc<Cell<usize>>,
 }
 

@@ -4,10 +4,14 @@ use std::{fs::File, io::Write, sync::Arc};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
+use arrow_cast::cast;
 use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use parquet::{
-    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    arrow::{
+        ArrowWriter, ProjectionMask,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+    },
     basic::Compression,
     file::properties::WriterProperties,
 };
@@ -15,9 +19,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Shape,
-    decode::{value, word, write_column, write_head},
+    columns::Columns,
+    decode::{column, head, value, word},
     error::TableError,
     frame::COLUMNS_MAX,
+    reading::{Whole, shares, side_by_side},
+    repeating,
 };
 
 /// Rows that are read of a file at once.
@@ -45,7 +52,7 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
 pub struct Batches {
     /// The columns.
     pub schema: SchemaRef,
-    /// The rows; each batch has the columns of the schema.
+    /// The rows; each batch has the columns of the schema. Texts that repeat may be as [`repeating::kind`] has them.
     pub batches: Vec<RecordBatch>,
 }
 
@@ -62,7 +69,9 @@ impl Batches {
 
     /// The rows for another process, in pieces of about a MiB, or of one row where that is more: Arrow's own form for streams.
     pub fn into_pieces(self) -> impl Iterator<Item = Result<Vec<u8>, TableError>> {
-        let slices = self.batches.into_iter().flat_map(|batch| {
+        let schema = Arc::clone(&self.schema);
+        let slices = self.batches.into_iter().flat_map(move |batch| {
+            let batch = spelled(&schema, batch.clone()).unwrap_or(batch);
             let (rows, pieces) = (batch.num_rows(), batch_bytes(&batch).div_ceil(PIECE_BYTES).max(1));
             let step = rows.div_ceil(pieces).max(1);
             (0..rows).step_by(step).map(move |from| batch.slice(from, step.min(rows.saturating_sub(from))))
@@ -141,20 +150,20 @@ impl Batches {
     ///
     /// # Errors
     /// There are too many columns, or one is too large.
-    pub fn to_columns(&self) -> Result<Vec<u8>, TableError> {
+    pub fn to_columns(&self) -> Result<Columns, TableError> {
         let count = self.schema.fields().len();
         if count > COLUMNS_MAX {
             return Err(TableError::TooMany { what: "columns", count, max: COLUMNS_MAX });
         }
-        let mut out = Vec::with_capacity(self.size_bytes());
-        write_head(&mut out, &json!({"columns": count, "rows": self.rows(), "pandas": null}))?;
+        let mut out = Columns::default();
+        out.extend([head(&json!({"columns": count, "rows": self.rows(), "pandas": null}))?]);
         for (place, field) in self.schema.fields().iter().enumerate() {
             let arrays: Vec<_> = self.batches.iter().map(|batch| Arc::clone(batch.column(place))).collect();
             let bytes = arrays.iter().map(|array| array.get_array_memory_size()).fold(0, usize::saturating_add);
             if bytes > COLUMN_BYTES_MAX {
                 return Err(TableError::TooLarge);
             }
-            write_column(&mut out, field, arrays)?;
+            out.extend(column(field, arrays)?);
         }
         Ok(out)
     }
@@ -181,11 +190,41 @@ impl Batches {
     /// # Errors
     /// The file is no such file.
     pub fn read_parquet(file: File) -> Result<Batches, TableError> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS);
-        let schema = Arc::clone(builder.schema());
-        let batches = builder.build()?.collect::<Result<_, _>>()?;
-        Ok(Batches { schema, batches })
+        let file = Whole(Arc::new(file));
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+        let schema = Arc::clone(metadata.schema());
+        let wanted: Vec<usize> = (0..schema.fields().len()).collect();
+        let shares = match shares(&metadata, &wanted) {
+            shares if shares.is_empty() => vec![wanted.clone()],
+            shares => shares,
+        };
+        let metadata = repeating::metadata(&metadata);
+        let read = |columns: &[usize]| -> Result<Vec<RecordBatch>, TableError> {
+            let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
+            let batches = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()?;
+            let checked = |batch: Result<RecordBatch, ArrowError>| {
+                let batch = batch?;
+                repeating::check(&batch)?;
+                Ok(batch)
+            };
+            batches.map(checked).collect()
+        };
+        let parts = side_by_side(&shares, &wanted, read, || TableError::Damaged)?;
+        let batches = parts.into_iter().map(|(columns, rows)| repeating::batch(schema.fields(), columns, rows));
+        Ok(Batches { batches: batches.collect::<Result<_, _>>()?, schema })
     }
+}
+
+/// A batch whose texts are all as the schema says.
+fn spelled(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch, TableError> {
+    let is_spelled =
+        batch.schema().fields().iter().zip(schema.fields()).all(|(is, said)| is.data_type() == said.data_type());
+    if is_spelled {
+        return Ok(batch);
+    }
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| cast(column, field.data_type()));
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)?)
 }
 
 /// Reads how large the table in a Parquet file is, and none of its rows.

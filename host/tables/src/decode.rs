@@ -2,12 +2,13 @@
 //!
 //! A column is a head in JSON and its buffers. Where some rows have no value, a byte for each row comes first, 0 for none;
 //! times that are none are the lowest number instead, as NumPy has them. Text is one offset more than there are values, each
-//! of 32 bits, and then its bytes. A category is a number of 32 bits for each row, and then the categories as text is.
+//! of 32 bits, and then its bytes. A category is a number of 32 bits for each row, and then the categories as text is. Texts that
+//! repeat are so too: where a row has none, its number is -1.
 
-use std::{borrow::Cow, io::Write, sync::Arc};
+use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType,
+    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray,
     cast::AsArray,
     types::{
         ArrowTemporalType, BinaryType, ByteArrayType, Date32Type, DurationMicrosecondType, DurationMillisecondType,
@@ -16,7 +17,7 @@ use arrow_array::{
         TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
     },
 };
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_cast::{
     cast,
     display::{ArrayFormatter, FormatOptions},
@@ -24,52 +25,49 @@ use arrow_cast::{
 use arrow_schema::{DataType, Field, TimeUnit};
 use serde_json::{Map, Value, json};
 
-use crate::{column::NOT_A_TIME, error::TableError, frame::JSON_KEY};
+use crate::{column::NOT_A_TIME, error::TableError, frame::JSON_KEY, repeating};
 
 /// How deep values of lists and structures may lie in each other.
 const DEPTH_MAX: usize = 32;
 
 /// A column as a guest takes it.
-struct Encoded<'a> {
+struct Encoded {
     /// What is said of its type.
     kind: Value,
     /// Whether the first buffer says where there are values.
     nullable: bool,
     /// Each in the parts that the column has.
-    buffers: Vec<Vec<Cow<'a, [u8]>>>,
+    buffers: Vec<Vec<Buffer>>,
 }
 
-/// Writes what is said of a table or of a column: JSON behind its length, of 32 bits.
-pub(crate) fn write_head(out: &mut impl Write, head: &Value) -> Result<(), TableError> {
-    let text = head.to_string();
+/// What is said of a table or of a column: JSON behind its length, of 32 bits.
+pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
+    let text = said.to_string();
     let length = u32::try_from(text.len()).map_err(|_| TableError::TooLarge)?;
-    out.write_all(&length.to_le_bytes())?;
-    Ok(out.write_all(text.as_bytes())?)
+    Ok(Buffer::from_vec([&length.to_le_bytes()[..], text.as_bytes()].concat()))
 }
 
-/// Writes a column of several parts: its head, then its buffers.
-pub(crate) fn write_column(out: &mut impl Write, field: &Field, parts: Vec<ArrayRef>) -> Result<(), TableError> {
+/// A column of several parts as a guest takes it: its head, then its buffers.
+pub(crate) fn column(field: &Field, parts: Vec<ArrayRef>) -> Result<impl Iterator<Item = Buffer>, TableError> {
     let parts = plain(field, parts)?;
     let encoded = encode(field, &parts)?;
-    let bytes = |buffer: &Vec<Cow<[u8]>>| buffer.iter().map(|part| part.len()).sum::<usize>();
-    write_head(
-        out,
-        &json!({
-            "name": field.name(), "rows": parts.iter().map(|part| part.len()).sum::<usize>(),
-            "nullable": encoded.nullable, "type": encoded.kind,
-            "buffers": encoded.buffers.iter().map(bytes).collect::<Vec<_>>(),
-        }),
-    )?;
-    for part in encoded.buffers.iter().flatten() {
-        out.write_all(part)?;
-    }
-    Ok(())
+    let bytes = |buffer: &Vec<Buffer>| buffer.iter().map(Buffer::len).sum::<usize>();
+    let head = head(&json!({
+        "name": field.name(), "rows": parts.iter().map(|part| part.len()).sum::<usize>(),
+        "nullable": encoded.nullable, "type": encoded.kind,
+        "buffers": encoded.buffers.iter().map(bytes).collect::<Vec<_>>(),
+    }))?;
+    Ok(std::iter::once(head).chain(encoded.buffers.into_iter().flatten()))
 }
 
 /// The parts of a column as arrays whose buffers are much what a guest takes: those that it takes part by part as they are, others
 /// as one.
 fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableError> {
     let kind = parts.first().map_or(field.data_type(), |part| part.data_type()).clone();
+    if repeating::is_text(field.data_type()) && parts.iter().any(|part| *part.data_type() != kind) {
+        // One file repeats its texts, another one does not.
+        return Ok(parts.iter().map(|part| cast(part, &DataType::Utf8)).collect::<Result<_, _>>()?);
+    }
     let wanted = match &kind {
         DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
@@ -96,6 +94,12 @@ fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableErro
         {
             return Ok(parts);
         }
+        DataType::Dictionary(..) if repeating::is_text(field.data_type()) => {
+            if repeating::pays(&parts) {
+                return Ok(parts);
+            }
+            DataType::Utf8
+        }
         DataType::Dictionary(_, values) => {
             let whole = joined(&kind, &parts)?;
             if *whole.data_type() != kind {
@@ -120,12 +124,12 @@ fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableErro
 }
 
 /// The buffers of arrays of one type, of which there is one at least.
-fn encode<'a>(field: &Field, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
+fn encode(field: &Field, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
     let Some(first) = parts.first() else { return Err(TableError::Damaged) };
     Ok(match first.data_type() {
         DataType::Null => Encoded { kind: json!({"kind": "null"}), nullable: false, buffers: Vec::new() },
         DataType::Boolean => {
-            let flags = parts.iter().map(|part| flags(part.as_boolean().values()).into());
+            let flags = parts.iter().map(|part| flags(part.as_boolean().values()));
             flagged(json!({"kind": "boolean"}), parts, flags.collect())
         }
         DataType::Int8 => numbers::<Int8Type>(integer(8, true), parts),
@@ -161,6 +165,7 @@ fn encode<'a>(field: &Field, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, Table
         DataType::Utf8 if field.metadata().contains_key(JSON_KEY) => pieces::<Utf8Type>("json", parts)?,
         DataType::Utf8 => pieces::<Utf8Type>("text", parts)?,
         DataType::Binary => pieces::<BinaryType>("binary", parts)?,
+        DataType::Dictionary(..) if repeating::is_text(field.data_type()) => repeated(parts)?,
         DataType::Dictionary(..) => return categories(field, first),
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
             return formatted("decimal", first);
@@ -186,69 +191,65 @@ pub(crate) fn word(unit: TimeUnit) -> &'static str {
 }
 
 /// A byte for each bit.
-fn flags(bits: &BooleanBuffer) -> Vec<u8> {
-    bits.iter().map(u8::from).collect()
+fn flags(bits: &BooleanBuffer) -> Buffer {
+    bits.iter().map(u8::from).collect::<Vec<_>>().into()
 }
 
 /// A buffer, and before it the one that says where there are values, if there are gaps.
-fn flagged<'a>(kind: Value, parts: &'a [ArrayRef], buffer: Vec<Cow<'a, [u8]>>) -> Encoded<'a> {
+fn flagged(kind: Value, parts: &[ArrayRef], buffer: Vec<Buffer>) -> Encoded {
     let (nullable, mut buffers) = gaps(parts);
     buffers.push(buffer);
     Encoded { kind, nullable, buffers }
 }
 
-fn gaps<'a>(parts: &[ArrayRef]) -> (bool, Vec<Vec<Cow<'a, [u8]>>>) {
+fn gaps(parts: &[ArrayRef]) -> (bool, Vec<Vec<Buffer>>) {
     if parts.iter().all(|part| part.null_count() == 0) {
         return (false, Vec::new());
     }
     let there = |part: &ArrayRef| match part.nulls() {
-        Some(nulls) => flags(nulls.inner()).into(),
+        Some(nulls) => flags(nulls.inner()),
         None => vec![1; part.len()].into(),
     };
     (true, vec![parts.iter().map(there).collect()])
 }
 
-fn bytes_of<T: ArrowPrimitiveType>(part: &ArrayRef) -> &[u8] {
-    part.as_primitive::<T>().values().inner().as_slice()
+fn bytes_of<T: ArrowPrimitiveType>(part: &ArrayRef) -> Buffer {
+    part.as_primitive::<T>().values().inner().clone()
 }
 
-fn numbers<T: ArrowPrimitiveType>(kind: Value, parts: &[ArrayRef]) -> Encoded<'_> {
-    flagged(kind, parts, parts.iter().map(|part| bytes_of::<T>(part).into()).collect())
+fn numbers<T: ArrowPrimitiveType>(kind: Value, parts: &[ArrayRef]) -> Encoded {
+    flagged(kind, parts, parts.iter().map(bytes_of::<T>).collect())
 }
 
-fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(kind: Value, parts: &[ArrayRef]) -> Encoded<'_> {
+fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(kind: Value, parts: &[ArrayRef]) -> Encoded {
     let buffer = parts.iter().map(|part| match part.null_count() {
-        0 => bytes_of::<T>(part).into(),
+        0 => bytes_of::<T>(part),
         _ => {
             let times = part.as_primitive::<T>().iter();
-            little_endian(times.map(|time| time.unwrap_or(NOT_A_TIME).to_le_bytes()), part.len()).into()
+            times.map(|time| time.unwrap_or(NOT_A_TIME)).collect::<Vec<_>>().into()
         }
     });
     Encoded { kind, nullable: false, buffers: vec![buffer.collect()] }
 }
 
-/// Numbers as their bytes, `count` of them.
-fn little_endian<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(count.saturating_mul(N));
-    numbers.for_each(|number| bytes.extend_from_slice(&number));
-    bytes
-}
-
 /// Pieces of buffers, of which a slice of an array uses a part.
-fn pieces<'a, T: ByteArrayType<Offset = i32>>(kind: &str, parts: &'a [ArrayRef]) -> Result<Encoded<'a>, TableError> {
-    let (mut moved, mut values, mut bytes) = (vec![Cow::from(&[0; 4][..])], Vec::new(), 0_usize);
+fn pieces<T: ByteArrayType<Offset = i32>>(kind: &str, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
+    let (mut moved, mut values, mut bytes) = (vec![Buffer::from_vec(vec![0_i32])], Vec::new(), 0_usize);
     for part in parts {
         let part = part.as_bytes::<T>();
-        let (offsets, data) = (&part.offsets()[..], part.values().as_slice());
+        let offsets = &part.offsets()[..];
         let used = offsets.first().zip(offsets.last());
-        let used = used.and_then(|(from, to)| Some((from, usize::try_from(*from).ok()?..usize::try_from(*to).ok()?)));
-        let Some((from, data)) = used.and_then(|(from, range)| Some((from, data.get(range)?))) else { continue };
-        let by = i32::try_from(bytes).map_err(|_| TableError::TooLarge)?.wrapping_sub(*from);
+        let used = used.and_then(|(from, to)| Some((*from, usize::try_from(*from).ok()?, usize::try_from(*to).ok()?)));
+        let Some((from, start, end)) = used.filter(|(_, start, end)| start <= end && *end <= part.values().len())
+        else {
+            continue;
+        };
+        let by = i32::try_from(bytes).map_err(|_| TableError::TooLarge)?.wrapping_sub(from);
+        let data = part.values().slice_with_length(start, end.saturating_sub(start));
         bytes = bytes.saturating_add(data.len());
         i32::try_from(bytes).map_err(|_| TableError::TooLarge)?;
-        let ends = offsets.iter().skip(1).map(|end| end.wrapping_add(by).to_le_bytes());
-        moved.push(little_endian(ends, offsets.len()).into());
-        values.push(Cow::from(data));
+        moved.push(offsets.iter().skip(1).map(|end| end.wrapping_add(by)).collect::<Vec<_>>().into());
+        values.push(data);
     }
     let (nullable, mut buffers) = gaps(parts);
     buffers.extend([moved, values]);
@@ -256,7 +257,7 @@ fn pieces<'a, T: ByteArrayType<Offset = i32>>(kind: &str, parts: &'a [ArrayRef])
 }
 
 /// Values as they are written.
-fn formatted<'a>(kind: &str, array: &ArrayRef) -> Result<Encoded<'a>, TableError> {
+fn formatted(kind: &str, array: &ArrayRef) -> Result<Encoded, TableError> {
     let options = FormatOptions::new().with_display_error(true);
     let formatter = ArrayFormatter::try_new(array, &options)?;
     let text = |row| if array.is_valid(row) { formatter.value(row).to_string() } else { String::new() };
@@ -264,18 +265,17 @@ fn formatted<'a>(kind: &str, array: &ArrayRef) -> Result<Encoded<'a>, TableError
 }
 
 /// Lists, structures and whatever else, each as a JSON text.
-fn nested<'a>(array: &ArrayRef) -> Result<Encoded<'a>, TableError> {
+fn nested(array: &ArrayRef) -> Result<Encoded, TableError> {
     let text = |row| Ok(if array.is_valid(row) { value(array, row, 0)?.to_string() } else { String::new() });
     let texts = (0..array.len()).map(text).collect::<Result<Vec<_>, TableError>>()?;
     made("json", array, texts.into_iter())
 }
 
-fn made<'a>(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded<'a>, TableError> {
-    let (mut offsets, mut values) = (0_u32.to_le_bytes().to_vec(), Vec::new());
+fn made(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded, TableError> {
+    let (mut offsets, mut values) = (vec![0_i32], Vec::new());
     for text in texts {
         values.extend(text.into_bytes());
-        let end = i32::try_from(values.len()).map_err(|_| TableError::TooLarge)?;
-        offsets.extend(end.to_le_bytes());
+        offsets.push(i32::try_from(values.len()).map_err(|_| TableError::TooLarge)?);
     }
     let (nullable, mut buffers) = gaps(std::slice::from_ref(array));
     let bytes = values.len();
@@ -284,16 +284,59 @@ fn made<'a>(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -
 }
 
 /// Categories that are texts.
-fn categories<'a>(field: &Field, array: &'a ArrayRef) -> Result<Encoded<'a>, TableError> {
+fn categories(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
     let rows = array.as_dictionary::<Int32Type>();
-    let codes = little_endian(rows.keys().iter().map(|code| code.unwrap_or(-1).to_le_bytes()), rows.len());
-    let mut names = pieces::<Utf8Type>("category", std::slice::from_ref(rows.values()))?;
-    let kind = json!({
-        "kind": "category", "count": rows.values().len(), "bytes": names.kind["bytes"],
-        "ordered": field.dict_is_ordered().unwrap_or_default(),
-    });
-    names.buffers.insert(0, vec![codes.into()]);
-    Ok(Encoded { kind, nullable: false, buffers: names.buffers })
+    let kind = json!({"kind": "category", "ordered": field.dict_is_ordered().unwrap_or_default()});
+    numbered(kind, coded(rows, 0)?, std::slice::from_ref(rows.values()))
+}
+
+/// Texts that repeat. Parts that lie side by side may have the same texts.
+fn repeated(parts: &[ArrayRef]) -> Result<Encoded, TableError> {
+    let (mut codes, mut names, mut before) = (Vec::new(), Vec::<ArrayRef>::new(), 0_usize);
+    for part in parts.iter().map(|part| part.as_dictionary::<Int32Type>()) {
+        let values = part.values();
+        match names.last().filter(|last| repeating::is_same(last, values)) {
+            Some(_) => {}
+            None => {
+                before = names.iter().map(|texts| texts.len()).fold(0, usize::saturating_add);
+                names.push(Arc::clone(values));
+            }
+        }
+        codes.extend(coded(part, before)?);
+    }
+    numbered(json!({"kind": "repeated"}), codes, &names)
+}
+
+/// The numbers of the texts of rows, those of texts that `before` others come before.
+fn coded(rows: &DictionaryArray<Int32Type>, before: usize) -> Result<Vec<Buffer>, TableError> {
+    let count = i32::try_from(rows.values().len()).map_err(|_| TableError::TooLarge)?;
+    let before = i32::try_from(before).map_err(|_| TableError::TooLarge)?;
+    before.checked_add(count).ok_or(TableError::TooLarge)?;
+    let is_there = |code: &i32| (0..count).contains(code);
+    if rows.null_count() == 0 {
+        let codes = rows.keys().values();
+        // The reader of a file checks its numbers as well, but not where it has no texts.
+        if !codes.iter().all(is_there) {
+            return Err(TableError::Damaged);
+        }
+        let moved = || codes.iter().map(|code| code.wrapping_add(before)).collect::<Vec<_>>().into();
+        return Ok(vec![if before == 0 { codes.inner().clone() } else { moved() }]);
+    }
+    let code = |code: Option<i32>| match code {
+        None => Ok(-1),
+        Some(code) if is_there(&code) => Ok(code.wrapping_add(before)),
+        Some(_) => Err(TableError::Damaged),
+    };
+    Ok(vec![rows.keys().iter().map(code).collect::<Result<Vec<i32>, _>>()?.into()])
+}
+
+/// Numbers of texts, and then these.
+fn numbered(mut kind: Value, codes: Vec<Buffer>, names: &[ArrayRef]) -> Result<Encoded, TableError> {
+    let mut texts = pieces::<Utf8Type>("text", names)?;
+    kind["count"] = names.iter().map(|texts| texts.len()).sum::<usize>().into();
+    kind["bytes"] = texts.kind["bytes"].take();
+    texts.buffers.insert(0, codes);
+    Ok(Encoded { kind, nullable: false, buffers: texts.buffers })
 }
 
 /// One value as JSON.

@@ -20,10 +20,10 @@ use serde_json::json;
 
 use crate::{
     convert::{Compression, Direction, Format, Request},
-    decode::{write_column, write_head},
+    decode::{column, head},
     error::TableError,
     frame::{COLUMNS_MAX, Table},
-    pandas,
+    pandas, repeating,
 };
 
 /// Rows that are read at once.
@@ -61,7 +61,7 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
         return Err(TableError::TooMany { what: "columns", count: wanted.len(), max: COLUMNS_MAX });
     }
     let pandas = schema.metadata().get(pandas::KEY);
-    write_head(out, &json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?;
+    out.write_all(&head(&json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?)?;
     for place in wanted {
         let field = schema.field(place);
         let (mut arrays, mut bytes) = (Vec::new(), 0_usize);
@@ -70,7 +70,9 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
             arrays.push(array);
             if bytes > COLUMN_BYTES_MAX { Err(TableError::TooLarge) } else { Ok(()) }
         })?;
-        write_column(out, field, arrays)?;
+        for buffer in column(field, arrays)? {
+            out.write_all(&buffer)?;
+        }
     }
     Ok(())
 }
@@ -113,7 +115,7 @@ fn write_feather(out: impl Write, batch: &RecordBatch, compression: Option<Compr
 
 /// A file that is read a column at a time.
 enum Source {
-    Parquet { file: File, metadata: ArrowReaderMetadata },
+    Parquet { file: File, schema: SchemaRef, metadata: ArrowReaderMetadata },
     Feather { file: File, schema: SchemaRef },
 }
 
@@ -122,7 +124,7 @@ impl Source {
         Ok(match format {
             Format::Parquet => {
                 let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
-                Source::Parquet { file, metadata }
+                Source::Parquet { file, schema: metadata.schema().clone(), metadata: repeating::metadata(&metadata) }
             }
             Format::Feather => {
                 let schema = feather(&file, None)?.schema();
@@ -133,8 +135,7 @@ impl Source {
 
     fn schema(&self) -> SchemaRef {
         match self {
-            Source::Parquet { metadata, .. } => metadata.schema().clone(),
-            Source::Feather { schema, .. } => schema.clone(),
+            Source::Parquet { schema, .. } | Source::Feather { schema, .. } => schema.clone(),
         }
     }
 
@@ -152,12 +153,16 @@ impl Source {
         place: usize,
         mut take: impl FnMut(ArrayRef) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
-        let mut first = |batch: Result<RecordBatch, ArrowError>| match batch?.columns() {
-            [column] => take(column.clone()),
-            _ => Err(TableError::Damaged),
+        let mut first = |batch: Result<RecordBatch, ArrowError>| {
+            let batch = batch?;
+            repeating::check(&batch)?;
+            match batch.columns() {
+                [column] => take(column.clone()),
+                _ => Err(TableError::Damaged),
+            }
         };
         match self {
-            Source::Parquet { file, metadata } => {
+            Source::Parquet { file, metadata, .. } => {
                 let mask = ProjectionMask::roots(metadata.parquet_schema(), [place]);
                 let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata.clone());
                 let mut reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()?;

@@ -13,6 +13,8 @@ mod batches;
 mod categories;
 #[cfg(feature = "parquet")]
 mod column;
+#[cfg(feature = "parquet")]
+mod columns;
 pub mod convert;
 #[cfg(feature = "parquet")]
 mod decode;
@@ -25,6 +27,10 @@ mod page;
 #[cfg(feature = "parquet")]
 mod pandas;
 #[cfg(feature = "parquet")]
+pub mod reading;
+#[cfg(feature = "parquet")]
+pub mod repeating;
+#[cfg(feature = "parquet")]
 mod rows;
 #[cfg(test)]
 #[cfg(feature = "parquet")]
@@ -35,9 +41,11 @@ use absent as files;
 #[cfg(not(feature = "parquet"))]
 use absent as rows;
 #[cfg(not(feature = "parquet"))]
-pub use absent::{Batches, Table, shape};
+pub use absent::{Batches, Columns, Table, shape};
 #[cfg(feature = "parquet")]
 pub use batches::{Batches, batch_bytes, shape};
+#[cfg(feature = "parquet")]
+pub use columns::Columns;
 pub use error::TableError;
 #[cfg(feature = "parquet")]
 pub use frame::{COLUMNS_MAX, JSON_KEY, NAME_BYTES_MAX, Table};

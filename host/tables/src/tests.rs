@@ -1,9 +1,15 @@
 use std::{
     fs::File,
     io::{Seek, Write},
+    sync::Arc,
 };
 
-use arrow_array::{Array, cast::AsArray, types::Int64Type};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, StringArray,
+    cast::AsArray,
+    types::{Int32Type, Int64Type},
+};
+use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -187,6 +193,116 @@ fn a_large_table_is_several_groups_of_rows() {
     let page = page.expect("a page");
     assert_eq!((page.rows, page.total), (5, (1 << 20) + 5));
     assert_eq!(page.text, "ø3\nø8\nø4\nø9\nø5\n");
+}
+
+/// A table of texts with names of one letter.
+fn texts(columns: Vec<ArrayRef>) -> Batches {
+    let name = |place| ["a", "b", "c"][place];
+    let field = |place| Field::new(name(place), DataType::Utf8, true);
+    let schema = Arc::new(Schema::new((0..columns.len()).map(field).collect::<Vec<_>>()));
+    let rows = columns[0].len();
+    let batch = repeating::batch(schema.fields(), columns, rows).expect("a batch");
+    Batches { schema, batches: vec![batch] }
+}
+
+/// The bytes of a table as a file.
+fn file_of(rows: &Batches) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    rows.write_parquet(&mut bytes).expect("written");
+    bytes
+}
+
+fn read_again(bytes: &[u8]) -> Result<Batches, TableError> {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(bytes).expect("written");
+    Batches::read_parquet(file)
+}
+
+/// What a guest is handed over: of each column what is said of it, and its buffers.
+fn handed_over(rows: &Batches) -> Vec<(Value, Vec<Vec<u8>>)> {
+    let mut columns = rows.to_columns().expect("columns");
+    let head = |columns: &mut Columns| {
+        let length = u32::from_le_bytes(columns.take(4).try_into().expect("a length"));
+        serde_json::from_slice::<Value>(&columns.take(length as usize)).expect("JSON")
+    };
+    let count = head(&mut columns)["columns"].as_u64().expect("a count");
+    let column = |_| {
+        let said = head(&mut columns);
+        let sizes = said["buffers"].as_array().expect("a list").iter().map(|size| size.as_u64().expect("a size"));
+        let buffers = sizes.map(|size| columns.take(usize::try_from(size).expect("small"))).collect();
+        (said, buffers)
+    };
+    (0..count).map(column).collect()
+}
+
+#[test]
+fn texts_that_a_file_repeats_are_handed_over_once_each() {
+    let cities = (0..40_000).map(|row| (row % 7 != 3).then_some(["Oslo", "Rīga", ""][row % 3]));
+    let told_apart = (0..40_000).map(|row| Some(format!("row {row}")));
+    let same = (0..40_000).map(|_| Some("x"));
+    let rows = texts(vec![
+        Arc::new(cities.collect::<StringArray>()),
+        Arc::new(told_apart.collect::<StringArray>()),
+        Arc::new(same.collect::<StringArray>()),
+    ]);
+    let read = read_again(&file_of(&rows)).expect("a file");
+    let kinds: Vec<_> = read.batches[0].columns().iter().map(|column| column.data_type().clone()).collect();
+    assert_eq!(kinds, [repeating::kind(), DataType::Utf8, repeating::kind()]);
+    // Nobody else is told, and the file that is made of them is the same.
+    assert_eq!((read.schema.clone(), read.columns()), (rows.schema.clone(), rows.columns()));
+    assert_eq!(read.sample(3).expect("a sample"), rows.sample(3).expect("a sample"));
+    let types = |bytes| read_again(bytes).expect("a file").schema;
+    assert_eq!(types(&file_of(&read)), rows.schema);
+    let pieces = read.clone().into_pieces().collect::<Result<Vec<_>, _>>().expect("pieces");
+    let sent = Batches::from_pieces(pieces).expect("rows");
+    assert_eq!(sent.batches[0].column(0).data_type(), &DataType::Utf8);
+    assert_eq!(sent.sample(9).expect("a sample"), rows.sample(9).expect("a sample"));
+    let [(cities, buffers), (plain, _), (same, _)] = &handed_over(&read)[..] else { panic!("three columns") };
+    assert_eq!(cities["type"], json!({"kind": "repeated", "count": 3, "bytes": 9}));
+    assert_eq!((cities["nullable"].as_bool(), same["type"]["count"].as_u64()), (Some(false), Some(1)));
+    assert_eq!(plain["type"]["kind"], "text");
+    let [codes, ends, names] = &buffers[..] else { panic!("three buffers") };
+    assert_eq!(codes[..32], offsets(&[0, 1, 2, -1, 1, 2, 0, 1]));
+    assert_eq!((ends, names), (&offsets(&[0, 4, 9, 9]), &"OsloRīga".as_bytes().to_vec()));
+}
+
+#[test]
+fn parts_that_repeat_other_texts_are_one_column() {
+    let part = |codes: &[Option<i32>], names: &[&str]| -> ArrayRef {
+        let names = Arc::new(StringArray::from(names.to_vec()));
+        Arc::new(DictionaryArray::<Int32Type>::new(codes.iter().copied().collect(), names))
+    };
+    let mut rows = texts(vec![part(&[Some(1), Some(0), Some(1), Some(1)], &["a", "b"])]);
+    let first = rows.batches[0].clone();
+    rows.batches.push(first.slice(1, 3));
+    rows.batches.push(texts(vec![part(&[None, Some(0), Some(0)], &["c"])]).batches[0].clone());
+    let (said, buffers) = &handed_over(&rows)[0];
+    assert_eq!((&said["rows"], &said["type"]["count"]), (&json!(10), &json!(3)));
+    assert_eq!(buffers[0], offsets(&[1, 0, 1, 1, 0, 1, 1, -1, 2, 2]));
+    assert_eq!(buffers[2], b"abc");
+    // One part that does not repeat its texts, and as many texts as rows: all are written out.
+    let plain: ArrayRef = Arc::new(StringArray::from(vec![Some("d"), None]));
+    rows.batches.push(texts(vec![plain]).batches[0].clone());
+    let (said, buffers) = &handed_over(&rows)[0];
+    assert_eq!((&said["type"], &said["nullable"]), (&json!({"kind": "text", "bytes": 10}), &json!(true)));
+    assert_eq!(buffers[2], b"babbabbccd");
+    let (said, _) = &handed_over(&texts(vec![part(&[Some(1), Some(0)], &["a", "b"])]))[0];
+    assert_eq!(said["type"]["kind"], "text");
+}
+
+#[test]
+fn numbers_without_a_text_are_refused() {
+    let names = (0..1_000).map(|row| Some(["a", "b", "c", "d"][row % 4]));
+    let rows = texts(vec![Arc::new(names.collect::<StringArray>())]);
+    let whole = file_of(&rows);
+    assert_eq!(handed_over(&read_again(&whole).expect("a file"))[0].0["type"]["count"], 4);
+    // The head of the dictionary says how many texts there are.
+    let count = whole.windows(3).position(|bytes| bytes == [0x4c, 0x15, 8]).expect("a dictionary") + 2;
+    for said in [6, 2, 0] {
+        let mut less = whole.clone();
+        less[count] = said;
+        read_again(&less).expect_err("there are rows of four texts");
+    }
 }
 
 #[test]

@@ -44,11 +44,11 @@ fn rows(columns: Vec<(&str, ArrayRef)>) -> Batches {
 }
 
 fn orders(count: i64) -> Batches {
-    let state = |n: i64| if n % 2 == 0 { "open" } else { "paid" };
+    let state = |n: i64| (n % 5 != 4).then_some(if n % 2 == 0 { "open" } else { "paid" });
     rows(vec![
         ("id", Arc::new(Int64Array::from_iter_values(0..count))),
         ("total", Arc::new(Float64Array::from_iter((0..count).map(|n| (n % 3 != 2).then_some(n as f64 / 4.0))))),
-        ("state", Arc::new(StringArray::from_iter_values((0..count).map(state)))),
+        ("state", Arc::new(StringArray::from_iter((0..count).map(state)))),
     ])
 }
 
@@ -255,6 +255,44 @@ fn what_was_fetched_is_remembered_until_it_is_asked_again_or_reset() {
         session.reset(Language::Python);
         assert_eq!(log(&result(&session, Language::Python, "store.orders()").await), [(three, false, 3)]);
         assert_eq!(store.asked(), 4);
+    });
+}
+
+#[test]
+fn texts_that_repeat_come_back_from_the_file_that_is_kept_of_them() {
+    on_runtime(async {
+        let (host, store) = (host(), Store::default());
+        let plain = host.session(store.config()).expect("a session");
+        let guests = vec![cellar_engine::GuestName::PythonData];
+        let data = host.session(SessionConfig { guests, ..store.config() }).expect("a session");
+        for (session, language, first, again, expected) in [
+            (
+                &plain,
+                Language::Python,
+                "first = store.orders(count=1000)",
+                "print(first == store.orders(count=1000), first[2]['state'], first[4]['state'])",
+                "True open None",
+            ),
+            (
+                &plain,
+                Language::JavaScript,
+                "const first = await store.orders({ count: 1000 })",
+                "const again = await store.orders({ count: 1000 })\nconsole.log(JSON.stringify(first) === JSON.stringify(again), again[2].state, again[4].state)",
+                "true open null",
+            ),
+            (
+                &data,
+                Language::Python,
+                "first = store.orders(count=1000)",
+                "again = store.orders(count=1000)\nprint(first.equals(again), again.state.dtype, again.state[2], again.state[4])",
+                "True str open nan",
+            ),
+        ] {
+            // A run ends when what it fetched is kept.
+            result(session, language, first).await;
+            assert_eq!(text(session, language, again).await.trim(), expected, "{language:?}");
+        }
+        assert_eq!(store.asked(), 3);
     });
 }
 

@@ -3,6 +3,7 @@
 use arrow_array::{Array, BooleanArray, Datum};
 use arrow_ord::cmp::{gt, gt_eq, lt, lt_eq};
 use arrow_schema::ArrowError;
+use cellar_tables::reading::Whole;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, statistics::StatisticsConverter};
 use serde_json::{Map, Value};
 
@@ -14,7 +15,7 @@ use crate::{Comparison, Filter, error::FetchError};
 /// # Errors
 /// A parameter cannot be compared with its column.
 pub(super) fn possible(
-    builder: &ParquetRecordBatchReaderBuilder<FileOf>,
+    builder: &ParquetRecordBatchReaderBuilder<Whole<FileOf>>,
     filters: &[Filter],
     arguments: &Map<String, Value>,
 ) -> Result<Vec<usize>, FetchError> {
@@ -37,7 +38,7 @@ pub(super) fn possible(
 
 /// Of each group, whether a row of it may pass the test; null where nothing is known.
 fn found(
-    builder: &ParquetRecordBatchReaderBuilder<FileOf>,
+    builder: &ParquetRecordBatchReaderBuilder<Whole<FileOf>>,
     filter: &Filter,
     value: &dyn Datum,
 ) -> Option<BooleanArray> {

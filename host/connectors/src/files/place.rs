@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
-    io::{self, Read},
+    io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -11,12 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use cap_std::{ambient_authority, fs::Dir};
+use cellar_tables::reading::ReadAt;
 use futures::TryStreamExt;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path as Key};
-use parquet::{
-    errors::ParquetError,
-    file::reader::{ChunkReader, Length},
-};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -235,61 +232,26 @@ impl ObjectFile {
     }
 }
 
-/// Reads a file from a place in it on.
-pub(super) struct Reading {
-    file: FileOf,
-    at: u64,
-}
-
-impl FileOf {
-    pub(super) fn from(&self, at: u64) -> Reading {
-        Reading { file: self.clone(), at }
-    }
-}
-
-impl Read for Reading {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = match &self.file {
-            FileOf::File(file) => std::os::unix::fs::FileExt::read_at(&**file, buffer, self.at)?,
-            FileOf::Object(object) if self.at >= object.meta.size => 0,
+impl ReadAt for FileOf {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            FileOf::File(file) => file.read_at(buffer, at),
+            FileOf::Object(object) if at >= object.meta.size => Ok(0),
             FileOf::Object(object) => {
-                let block = object.block(self.at / BLOCK_BYTES)?;
-                let inner = usize::try_from(self.at % BLOCK_BYTES).unwrap_or(usize::MAX);
+                let block = object.block(at / BLOCK_BYTES)?;
+                let inner = usize::try_from(at % BLOCK_BYTES).unwrap_or(usize::MAX);
                 let rest = block.get(inner..).unwrap_or_default();
                 let length = rest.len().min(buffer.len());
                 buffer[..length].copy_from_slice(&rest[..length]);
-                length
+                Ok(length)
             }
-        };
-        self.at = self.at.saturating_add(length as u64);
-        Ok(length)
+        }
     }
-}
 
-impl Length for FileOf {
-    fn len(&self) -> u64 {
+    fn size(&self) -> u64 {
         match self {
-            FileOf::File(file) => file.metadata().map_or(0, |found| found.len()),
+            FileOf::File(file) => file.size(),
             FileOf::Object(object) => object.meta.size,
         }
-    }
-}
-
-impl ChunkReader for FileOf {
-    type T = io::BufReader<Reading>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(io::BufReader::new(self.from(start)))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // A damaged file may say any length.
-        let left = self.len().saturating_sub(start);
-        if length as u64 > left {
-            return Err(ParquetError::EOF(format!("{length} bytes are said to be where {left} are")));
-        }
-        let mut bytes = vec![0; length];
-        self.from(start).read_exact(&mut bytes)?;
-        Ok(bytes.into())
     }
 }

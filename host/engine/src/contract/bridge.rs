@@ -6,7 +6,7 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use cellar_core::event::{Bridge, Fetch};
-use cellar_tables::Batches;
+use cellar_tables::{Batches, Columns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -188,7 +188,7 @@ pub struct FetchedTable {
     /// What is said of the fetch.
     pub fetch: Fetch,
     /// The columns, as a guest takes them.
-    pub columns: Vec<u8>,
+    pub columns: Columns,
 }
 
 impl Response {

@@ -10,7 +10,7 @@ use cellar_results::{
     artifacts::{ArtifactError, Description},
     tables::{Pieces, Tables},
 };
-use cellar_tables::{Batches, PARQUET_TYPE, TableError};
+use cellar_tables::{Batches, Columns, PARQUET_TYPE, TableError};
 use futures::FutureExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -150,7 +150,7 @@ impl Session {
     }
 
     /// The columns of an earlier fetch, where its rows are still kept and whole.
-    async fn kept_columns(&self, known: &Fetch) -> Option<Vec<u8>> {
+    async fn kept_columns(&self, known: &Fetch) -> Option<Columns> {
         let (tables, id) = (self.tables(), known.artifact.clone()?);
         let read = move || Batches::read_parquet(tables.artifacts().ok()?.read(&id).ok()?).ok()?.to_columns().ok();
         tokio::task::spawn_blocking(read).await.ok()?

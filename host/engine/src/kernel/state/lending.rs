@@ -6,6 +6,7 @@ use cellar_core::{
     event::{EventKind, Fetch},
     limits::CALLS_BYTES_MAX,
 };
+use cellar_tables::Columns;
 use serde_json::json;
 
 use super::{StoreData, sending::Maker};
@@ -24,22 +25,21 @@ const PIECE_BYTES_MAX: u32 = 16 << 20;
 pub(crate) struct Lent {
     /// Oldest first, by the number of the call.
     tables: VecDeque<Table>,
-    /// Of all of them, those that were taken already included.
+    /// Of all of them, without those that were taken.
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Table {
     number: u64,
-    columns: Vec<u8>,
-    taken: usize,
+    columns: Columns,
 }
 
 impl Lent {
     /// Keeps a table; the oldest make room.
-    fn put(&mut self, number: u64, columns: Vec<u8>) {
+    fn put(&mut self, number: u64, columns: Columns) {
         self.bytes = self.bytes.saturating_add(columns.len());
-        self.tables.push_back(Table { number, columns, taken: 0 });
+        self.tables.push_back(Table { number, columns });
         while self.tables.len() > TABLES_MAX || (self.bytes > CALLS_BYTES_MAX && self.tables.len() > 1) {
             let Some(oldest) = self.tables.pop_front() else { return };
             self.bytes = self.bytes.saturating_sub(oldest.columns.len());
@@ -50,14 +50,11 @@ impl Lent {
     pub(crate) fn take(&mut self, number: u64, length: u32) -> Vec<u8> {
         let Some(place) = self.tables.iter().position(|table| table.number == number) else { return Vec::new() };
         let Some(table) = self.tables.get_mut(place) else { return Vec::new() };
-        let rest = table.columns.get(table.taken..).unwrap_or_default();
-        let length = usize::try_from(length.min(PIECE_BYTES_MAX)).unwrap_or_default().min(rest.len());
-        let piece = rest[..length].to_vec();
-        table.taken = table.taken.saturating_add(length);
-        if table.taken >= table.columns.len()
-            && let Some(table) = self.tables.remove(place)
-        {
-            self.bytes = self.bytes.saturating_sub(table.columns.len());
+        let length = usize::try_from(length.min(PIECE_BYTES_MAX)).unwrap_or_default();
+        let piece = table.columns.take(length);
+        self.bytes = self.bytes.saturating_sub(piece.len());
+        if table.columns.is_empty() {
+            self.tables.remove(place);
         }
         piece
     }
@@ -123,8 +120,8 @@ mod tests {
     #[test]
     fn a_table_is_taken_piece_by_piece_and_is_gone_then() {
         let mut lent = Lent::default();
-        lent.put(1, vec![1, 2, 3]);
-        lent.put(2, vec![4]);
+        lent.put(1, vec![1, 2, 3].into());
+        lent.put(2, vec![4].into());
         assert_eq!(lent.take(1, 2), [1, 2]);
         assert_eq!(lent.take(2, 9), [4]);
         assert_eq!(lent.take(1, 9), [3]);
@@ -135,7 +132,7 @@ mod tests {
     #[test]
     fn a_guest_that_takes_nothing_is_lent_so_many_tables_only() {
         let mut lent = Lent::default();
-        (0..1_000).for_each(|number| lent.put(number, vec![0]));
+        (0..1_000).for_each(|number| lent.put(number, vec![0].into()));
         assert_eq!(lent.tables.len(), TABLES_MAX);
         assert!(lent.take(0, 1).is_empty());
         assert_eq!(lent.take(999, 1), [0]);

@@ -1,0 +1,111 @@
+//! Texts that repeat, which files keep once: read as numbers of texts, and handed over so.
+//!
+//! What a table says of such a column stays text. Only its arrays differ: their type is [`kind`].
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types::Int32Type};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
+use parquet::{
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    basic::Encoding,
+    file::metadata::ColumnChunkMetaData,
+};
+
+use crate::{error::TableError, frame::JSON_KEY};
+
+/// Rows for each byte of a dictionary of a file, at least. Others are larger than what they save.
+const ROWS_PER_BYTE: i64 = 16;
+/// Rows for each text, at least.
+const ROWS_PER_TEXT: usize = 2;
+
+/// The type of arrays of texts that repeat.
+pub fn kind() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// Whether values of a type are texts.
+pub(crate) fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether a column that is said to be of a type is that of texts that repeat.
+pub fn is_repeating(said: &DataType, column: &DataType) -> bool {
+    is_text(said) && *column == kind()
+}
+
+/// The same metadata, by which texts are read as [`kind`] where a file repeats them.
+pub fn metadata(said: &ArrowReaderMetadata) -> ArrowReaderMetadata {
+    let columns = said.parquet_schema();
+    let repeats = |place: usize| {
+        let leaves = (0..columns.num_columns()).filter(|leaf| columns.get_column_root_idx(*leaf) == place);
+        let groups = said.metadata().row_groups();
+        let is_kept_once = |leaf: usize| groups.iter().all(|group| group.columns().get(leaf).is_some_and(is_kept_once));
+        !groups.is_empty() && leaves.into_iter().all(is_kept_once)
+    };
+    let field = |(place, field): (usize, &FieldRef)| match is_text(field.data_type()) {
+        true if !field.metadata().contains_key(JSON_KEY) && repeats(place) => {
+            Arc::new(field.as_ref().clone().with_data_type(kind()))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Vec<_> = said.schema().fields().iter().enumerate().map(field).collect();
+    let schema = Schema::new_with_metadata(fields, said.schema().metadata().clone());
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+    // A file whose columns cannot be read so is read as it says.
+    ArrowReaderMetadata::try_new(Arc::clone(said.metadata()), options).unwrap_or_else(|_| said.clone())
+}
+
+/// Whether the values of a part of a file are numbers of a small dictionary, all of them.
+fn is_kept_once(chunk: &ColumnChunkMetaData) -> bool {
+    let by_number = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
+    let is_by_number =
+        chunk.page_encoding_stats_mask().is_some_and(|mask| by_number.iter().any(|encoding| mask.is_only(*encoding)));
+    let size = chunk.dictionary_page_offset().map(|from| chunk.data_page_offset().saturating_sub(from));
+    is_by_number && size.is_some_and(|size| size.saturating_mul(ROWS_PER_BYTE) <= chunk.num_values())
+}
+
+/// Refuses numbers without a text: those of an empty dictionary are not checked where a file is read.
+///
+/// # Errors
+/// The file is damaged.
+pub fn check(batch: &RecordBatch) -> Result<(), TableError> {
+    let is_empty = |column: &ArrayRef| {
+        let texts = column.as_dictionary_opt::<Int32Type>().map(|column| column.values());
+        texts.is_some_and(|texts| texts.is_empty()) && column.null_count() < column.len()
+    };
+    if batch.columns().iter().any(is_empty) { Err(TableError::Damaged) } else { Ok(()) }
+}
+
+/// The columns of a batch, said as they are.
+///
+/// # Errors
+/// The columns are not those of the fields.
+pub fn batch(fields: &[FieldRef], columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, TableError> {
+    let field = |(field, column): (&FieldRef, &ArrayRef)| match is_repeating(field.data_type(), column.data_type()) {
+        true => Arc::new(Field::clone(field).with_data_type(kind())),
+        false => Arc::clone(field),
+    };
+    let schema = Schema::new(fields.iter().zip(&columns).map(field).collect::<Vec<_>>());
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
+}
+
+/// Whether parts of a column are handed over as numbers of texts.
+pub(crate) fn pays(parts: &[ArrayRef]) -> bool {
+    let (mut rows, mut count, mut last) = (0_usize, 0_usize, None);
+    for part in parts.iter().filter_map(|part| part.as_dictionary_opt::<Int32Type>()) {
+        rows = rows.saturating_add(part.len());
+        if !last.is_some_and(|last| is_same(last, part.values())) {
+            count = count.saturating_add(part.values().len());
+        }
+        last = Some(part.values());
+    }
+    count.saturating_mul(ROWS_PER_TEXT) <= rows
+}
+
+/// Whether two parts have one dictionary.
+pub(crate) fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
+    let (one, other) = (one.as_string::<i32>(), other.as_string::<i32>());
+    one.values().ptr_eq(other.values()) && one.offsets().inner().inner().ptr_eq(other.offsets().inner().inner())
+}
