@@ -159,9 +159,12 @@ impl Lab {
     }
 
     pub(crate) fn session_with(&self, limits: Limits) -> Session {
-        let bridges = Arc::new(Echo);
-        let config = SessionConfig { limits, bridges, guests: vec![self.guest], ..SessionConfig::default() };
-        self.host.session(config).expect("a session")
+        self.session_of(SessionConfig { limits, bridges: Arc::new(Echo), ..SessionConfig::default() })
+    }
+
+    /// A session of the guest that is measured.
+    pub(crate) fn session_of(&self, config: SessionConfig) -> Session {
+        self.host.session(SessionConfig { guests: vec![self.guest], ..config }).expect("a session")
     }
 
     /// Runs a cell to its end, whatever that is.

@@ -13,6 +13,7 @@
 mod bridges;
 mod charts;
 mod figures;
+mod frames;
 mod images;
 mod imports;
 mod lab;
@@ -57,6 +58,7 @@ fn measurements() -> Vec<Measurement> {
         sessions::MEASUREMENTS,
         imports::MEASUREMENTS,
         bridges::MEASUREMENTS,
+        frames::MEASUREMENTS,
         stops::MEASUREMENTS,
         state::MEASUREMENTS,
         process::MEASUREMENTS,
