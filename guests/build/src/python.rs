@@ -91,6 +91,8 @@ const PRELUDE: &[&str] = &[
     "controls",
     "describing",
     "magics",
+    "recalling",
+    "habits",
     "threads",
     "cells",
     "offers",

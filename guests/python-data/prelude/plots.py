@@ -2,10 +2,8 @@
 has left open at its end; then it is closed.
 """
 
-import ast
 import contextlib
 import io
-import re
 import struct
 import sys
 import types
@@ -86,7 +84,7 @@ def begin():
     Image.Image._repr_jpeg_ = lambda self: own(self) if self.mode == "CMYK" else None
     cells.show_left = show_left
     magics.LINE_MAGICS["matplotlib"] = _choose_backend
-    magics.LINE_MAGICS["config"] = _configure
+    magics.configurable["InlineBackend"] = (_configure, _options)
 
 
 def _install_nothing():
@@ -238,20 +236,14 @@ def _choose_backend(text):
     name = next((word for word in text.split() if not word.startswith("-")), "inline").lower()
     if "--list" in text.split() or "-l" in text.split():
         print("Available matplotlib backends: ['inline', 'agg']")
-    else:
-        pyplot.switch_backend("agg" if name == "agg" else "inline")
-
-
-def _configure(text):
-    """`%config InlineBackend.figure_format = "svg"` and its kin; the rest of `%config` need not do anything."""
-    found = re.fullmatch(r"\s*InlineBackend\.(\w+)\s*=\s*(.+?)\s*", text)
-    if found is None:
         return
-    name, value = found.groups()
-    try:
-        value = ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        pass
+    pyplot.switch_backend("agg" if name == "agg" else "inline")
+    if not text.strip():
+        print("Using matplotlib backend: module://matplotlib_inline.backend_inline")
+
+
+def _configure(name, value):
+    """`%config InlineBackend.figure_format = "svg"` and its kin."""
     if name in ("figure_format", "figure_formats"):
         set_matplotlib_formats(*([value] if isinstance(value, str) else value))
     elif name == "close_figures":

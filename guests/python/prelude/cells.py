@@ -4,16 +4,19 @@ import ast
 import asyncio
 import contextvars
 import gc
+import re
 import sys
 import tokenize
 
 import _cellar
-from _cellar_prelude import binding, carry, display, faults, history, magics, modules, rewrite, sandbox, streams, threads
+from _cellar_prelude import binding, carry, display, faults, habits, history, ipython, magics, modules, rewrite, sandbox, streams, threads
 from _cellar_prelude.history import file_name
 from _cellar_prelude.loop import install as install_loop
 from _cellar_prelude.sandbox import STOP_CLASSES, CellStopped, ProcessEnded
 
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+# What a magic without its sign begins with.
+_FIRST_WORD = re.compile(r"\s*([a-z_]+)(?=\s|\Z)")
 _COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 loop = install_loop()
@@ -53,9 +56,10 @@ renew()
 
 
 def _compile_tree(source, filename):
-    """The slow way, through a syntax tree in Python, for cells that call bridges."""
+    """The slow way, through a syntax tree in Python, for cells that call bridges, and that are to show more than usual."""
     tree = compile(source, filename, "exec", _FLAGS | ast.PyCF_ONLY_AST)
-    if not rewrite.rewrite(tree, names):
+    is_rewritten = rewrite.needed(source) and rewrite.rewrite(tree, names)
+    if not (habits.show_more(tree) or is_rewritten):
         return _cellar.compile(source, filename)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -75,12 +79,15 @@ def _null_byte(source, filename):
 def _compile_source(source, filename):
     if "\0" in source:
         raise _null_byte(source, filename)
-    if rewrite.needed(source):
+    if rewrite.needed(source) or ipython.settings["ast_node_interactivity"] != "last_expr":
         return _compile_tree(source, filename)
     return _cellar.compile(source, filename)
 
 
 def _compile(source, filename):
+    word = _FIRST_WORD.match(source)
+    if word is not None and word[1] in magics.LINE_MAGICS:
+        source = magics.translate_bare(source) or source
     try:
         return _compile_source(source, filename)
     except SyntaxError as error:
@@ -146,7 +153,7 @@ def _is_silenced(source):
 
 def _show(cell, value, silenced):
     """Shows the value of the last expression and binds it to `_` and its kin."""
-    if value is None or silenced or magics.is_captured(cell):
+    if value is None or silenced or magics.takes(cell, value):
         return
     hook = getattr(sys, "displayhook", display_hook)
     if hook is display_hook or not callable(hook) or not _show_with(hook, value):
@@ -207,6 +214,9 @@ def _outcome(cell, error):
         code = SystemExit.code.__get__(error)
         if code is None or (type(code) in (int, bool) and (not code or type(error) is ProcessEnded)):
             return int(code or 0)
+    elif not isinstance(error, (MemoryError, RecursionError, KeyboardInterrupt, magics.UsageError)):
+        # What is left of a failure that is none of the cell's own doing would hold what it has used.
+        sys.last_type, sys.last_value, sys.last_exc, sys.last_traceback = type(error), error, error, error.__traceback__
     return faults.describe(error, file_name(cell))
 
 
@@ -517,6 +527,7 @@ def _on_unhandled(context):
 sys.displayhook = display_hook
 loop.begin(_on_fatal, _on_unhandled)
 magics.begin(names, _run_piece)
+habits.begin(display_hook)
 
 
 def forget_cells(fresh_names):
@@ -525,6 +536,9 @@ def forget_cells(fresh_names):
     binding.forget()
     carry.forget()
     display.forget_formatters()
+    habits.forget()
+    for name in ("last_type", "last_value", "last_exc", "last_traceback"):
+        vars(sys).pop(name, None)
     names.clear()
     names.update(fresh_names)
     _first_names.clear()

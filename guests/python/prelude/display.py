@@ -48,6 +48,8 @@ TEXT_LIMIT = 1024 * 1024
 # IPython breaks lines that are longer.
 LINE_WIDTH = 79
 
+# Whether values are written over several lines.
+is_pretty = [True]
 # Formatters that users registered, by type or by the qualified name of one.
 _registered = {}
 # What the image has for types of its own: a function of a value that returns further representations.
@@ -150,7 +152,7 @@ def _from_formatters(value):
 def _plain(value, form=None):
     """The text form, in several lines when it is long; None when it cannot be made."""
     try:
-        text = (form or (_pretty if _plain_formatter.is_used() else pretty))(value)
+        text = (form or (_pretty if _plain_formatter.is_used() else pretty if is_pretty[0] else repr))(value)
     except Exception as error:  # noqa: BLE001 - told, as in IPython
         _tell(value, error)
         return None

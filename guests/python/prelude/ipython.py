@@ -26,10 +26,35 @@ class _Formatter:
         return showing.represent(value, include, exclude), {}
 
 
+# What takes what is displayed instead of who looks on, where a cell wants that.
+captures = [None]
+# What cells can choose of IPython's shell.
+FIRST_SETTINGS = {"ast_node_interactivity": "last_expr"}
+settings = dict(FIRST_SETTINGS)
+_INTERACTIVITIES = ("all", "last", "last_expr", "none", "last_expr_or_assign")
+
+
+class _Settings(type):
+    """The class of the shell's class, which cells set choices on."""
+
+    def __setattr__(cls, name, value):
+        if name == "ast_node_interactivity" and value not in _INTERACTIVITIES:
+            raise ValueError(f"ast_node_interactivity is one of {', '.join(_INTERACTIVITIES)}, not {value!r}")
+        settings[name] = value
+
+    def __getattr__(cls, name):
+        if name in settings:
+            return settings[name]
+        raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+
+
 class _Publisher:
     """What IPython's `display` takes for the connection to a notebook."""
 
     def publish(self, data, metadata=None, *, transient=None, update=False, **_options):
+        if captures[0] is not None:
+            captures[0](data)
+            return
         pairs = showing.from_mapping(data)
         name = (transient or {}).get("display_id")
         _cellar.display(pairs, None if name is None else str(name), bool(update))
@@ -38,7 +63,7 @@ class _Publisher:
         _cellar.clear(bool(wait))
 
 
-class InteractiveShell:
+class InteractiveShell(metaclass=_Settings):
     """The little that is asked of IPython's shell."""
 
     display_formatter = _Formatter()

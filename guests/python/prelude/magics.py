@@ -2,7 +2,9 @@
 
 import builtins
 import io
+import keyword
 import os
+import pathlib
 import re
 import sys
 import time
@@ -45,12 +47,6 @@ _LINE = re.compile(
 _CELL = re.compile(r"\s*%%(?P<name>[\w!]+)[ \t]*(?P<text>[^\n]*)(?:\n(?P<body>.*))?\Z", re.DOTALL)
 # No more lines of a cell are looked at.
 _LINES_MAX = 200
-# Magics of IPython's that are not here.
-_OF_IPYTHON = frozenset(
-    """alias alias_magic autoawait autocall bookmark debug dhist dirs ed edit killbgscripts load loadpy logstate macro magic mamba
-    micromamba notebook page pastebin perl popd pprint pushd pypy quickref recall rehashx rep rerun ruby save sc subshell tb unalias
-    code_wrap python2""".split()
-)
 # What the calls are named among the built-in names.
 _CALL = "__cellar_magic__"
 # Cell magics after which the rest of the cell is run as it is.
@@ -104,6 +100,38 @@ def translate(source, error, compiles):
     return "\n".join(lines) if changed else None
 
 
+# What a line of an own magic begins with when its sign is left out, and what makes it something else.
+_BARE = re.compile(r"\s*(?P<name>[a-z_]+)(?:[ \t]+(?P<text>\S.*?))?\s*\Z")
+_NO_BARE = re.compile(r"=(?!=)|[-+*/%&|^@:]=|[,;):]|(?:in|is|and|or|not|if|for|as)\b|[*+<>|&^=]=?\s")
+
+
+def bare_call(line):
+    """The call that a line such as `cd data` or `pwd` is, whose name is a magic's and nothing else's; None for others."""
+    match = _BARE.match(line)
+    if match is None or match["name"] not in LINE_MAGICS or _NO_BARE.match(match["text"] or ""):
+        return None
+    name = match["name"]
+    if name in _run_source[0] or hasattr(builtins, name) or keyword.iskeyword(name):
+        return None
+    return f"{_CALL}({'%' + name!r}, {match['text'] or ''!r})"
+
+
+def translate_bare(source):
+    """A source that begins with a magic without its sign, with calls for such lines; None for one that does not."""
+    first, *others = source.strip("\n").split("\n")
+    call = bare_call(first)
+    if call is None:
+        return None
+    lines = [call]
+    for line in others:
+        call = None if line[:1].isspace() else bare_call(line)
+        name = line.split(maxsplit=1)[0] if call else ""
+        # A name that the cell binds is its own.
+        is_bound = call is not None and re.search(rf"(?m)^\s*(?:{name}\b.*=|(?:def|class|import|from|for)\b.*\b{name}\b)", source)
+        lines.append(line if call is None or is_bound else call)
+    return "\n" * (len(source) - len(source.lstrip("\n"))) + "\n".join(lines)
+
+
 def _call(line):
     before = line[: len(line) - len(line.lstrip())]
     asked = _help(line)
@@ -112,7 +140,10 @@ def _call(line):
     match = _LINE.match(line)
     if match is None:
         asked = _HELP_END.search(line[-_SUBJECT_MAX:])
-        return None if asked is None else before + _help(asked[0])
+        if asked is not None:
+            return before + _help(asked[0])
+        call = None if before else bare_call(line)
+        return None if call is None else before + call
     indent, target = match["indent"], match["target"] or ""
     text = match["text"].strip()
     if match["sign"] != "%":
@@ -135,7 +166,7 @@ def explain(error, source, filename):
         match = _MAGIC.match(line)
         if match is None or match["sign"][0] != "%" or (number != error.lineno and match["sign"] != "%%"):
             continue
-        known = _CELL_MAGICS if match["sign"] == "%%" else LINE_MAGICS
+        known = CELL_MAGICS if match["sign"] == "%%" else LINE_MAGICS
         if (match["name"] or "") in known:
             return
         error.msg = _unknown(match["sign"] + (match["name"] or ""))
@@ -171,10 +202,8 @@ def end(cell):
 
 
 def _unknown(name):
-    """That there is no such magic, in IPython's words; of those that IPython has, also where to see which are here."""
-    kind = "Cell magic" if name.startswith("%%") else "Line magic function"
-    more = " This sandbox has fewer than IPython: `%lsmagic` lists them." if name.lstrip("%") in _OF_IPYTHON else ""
-    return f"{kind} `{name}` not found.{more}"
+    """That there is no such magic, in IPython's words."""
+    return f"{'Cell magic' if name.startswith('%%') else 'Line magic function'} `{name}` not found."
 
 
 class UsageError(Exception):
@@ -186,13 +215,13 @@ def magic(name, text, body=None):
     if name in ("!", "!!"):
         return _shell(text, name == "!!")
     if name in ("?", "??"):
-        return describing.describe(_run_source[0], text, name == "??", {**_CELL_MAGICS, **LINE_MAGICS})
+        return describing.describe(_run_source[0], text, name == "??", {**CELL_MAGICS, **LINE_MAGICS})
     if name == processes.ENTRIES["py"]:
         return program.main()
     if name.startswith("%%"):
-        if name[2:] not in _CELL_MAGICS:
+        if name[2:] not in CELL_MAGICS:
             raise UsageError(_unknown(name))
-        return _AROUND_MAGICS[name[2:]](text) if body is None else _CELL_MAGICS[name[2:]](text, body)
+        return AROUND_MAGICS[name[2:]](text) if body is None else CELL_MAGICS[name[2:]](_filled(text), body)
     if name[1:] not in LINE_MAGICS:
         raise UsageError(_unknown(name))
     return LINE_MAGICS[name[1:]](_filled(text))
@@ -236,6 +265,47 @@ class SList(list):
     def s(self):
         return " ".join(self)
 
+    @property
+    def p(self):
+        return [pathlib.Path(each) for each in self if os.path.exists(each)]
+
+    def grep(self, pattern, prune=False, field=None):
+        """The lines in which a pattern is found, or that a function holds for; with `prune` the others."""
+        test = pattern if callable(pattern) else lambda text: re.search(pattern, text, re.IGNORECASE)
+
+        def part(line):
+            words = line.split()
+            return line if field is None else (words[field] if -len(words) <= field < len(words) else "")
+
+        return SList(line for line in self if bool(test(part(line))) != prune)
+
+    def fields(self, *numbers):
+        """The words of each line at these numbers."""
+        lines = [line.split() for line in self]
+        if not numbers:
+            return lines
+        kept = (" ".join(words[each] for each in numbers if -len(words) <= each < len(words)) for words in lines)
+        return SList(line for line in kept if line)
+
+    def sort(self, field=None, nums=False):
+        """The lines in order, by a word of each; with `nums` by the numbers in them."""
+
+        def key(line):
+            text = line if field is None else " ".join(line.split()[field : field + 1])
+            return int("".join(re.findall(r"\d", text)) or 0) if nums else text
+
+        return SList(sorted(self, key=key))
+
+
+def words(text):
+    """The words of a line, as a shell takes them."""
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
 
 def _readable(text):
     """The text with a sign for each byte that was no text."""
@@ -272,14 +342,18 @@ def _shell_cell(name):
 
 def _script(text, body):
     """Runs the body by the program that `text` begins with; `--out` and `--err` name what its output is bound to."""
-    words, bound, streams = text.split(), {}, {"out": _Shown(sys.stdout), "err": _Shown(sys.stderr)}
+    given, bound, streams = words(text), {}, {"out": _Shown(sys.stdout), "err": _Shown(sys.stderr)}
     for option in ("out", "err"):
-        if f"--{option}" in words[:-1]:
-            at = words.index(f"--{option}")
-            bound[words[at + 1]] = streams[option] = io.StringIO()
-            del words[at : at + 2]
-    arguments = [word for word in words if word not in ("--no-raise-error", "--bg")]
-    if arguments[:1] in (["bash"], ["sh"], []):
+        if f"--{option}" in given[:-1]:
+            at = given.index(f"--{option}")
+            bound[given[at + 1]] = streams[option] = io.StringIO()
+            del given[at : at + 2]
+    arguments = [word for word in given if word not in ("--no-raise-error", "--bg")]
+    if arguments[1:2] == ["-s"]:
+        # What follows are the arguments of the script on standard input.
+        name, rest = arguments[0], arguments[2:]
+        status = shell.run_shell(["-c", body, name, *rest], io.StringIO(), streams["out"], streams["err"], name)
+    elif arguments[:1] in (["bash"], ["sh"], []):
         name = (arguments or ["bash"])[0]
         status = shell.run_shell([*arguments[1:], "-c", body], io.StringIO(), streams["out"], streams["err"], name)
     else:
@@ -292,7 +366,14 @@ def _script(text, body):
 
 
 def _duration(seconds):
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+    if seconds >= 60:
+        parts, rest = [], int(seconds)
+        for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+            count, rest = divmod(rest, size)
+            if count:
+                parts.append(f"{count}{unit}")
+        return " ".join(parts)
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("μs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
@@ -309,6 +390,7 @@ class _Clock:
 
 
 def _time(text):
+    """Prints how long a line takes."""
     clock = _Clock()
     try:
         return _run_source[1](text)
@@ -317,29 +399,55 @@ def _time(text):
 
 
 def _time_cell(_text):
+    """Prints how long the cell takes."""
     _at_end[_cellar.cell.get(0)] = _Clock().tell
 
 
-class _Captured:
-    """What a cell under `%%capture` has printed."""
+class RichOutput:
+    """What a cell under `%%capture` has displayed once."""
 
-    def __init__(self):
+    def __init__(self, data, metadata=None):
+        self.data, self.metadata = data, metadata or {}
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return self.data
+
+    def display(self):
+        """Displays it."""
+        ipython.InteractiveShell.display_pub.publish(self.data)
+
+
+class CapturedIO:
+    """What a cell under `%%capture` has printed and displayed."""
+
+    def __init__(self, is_out=True, is_error=True, is_display=True):
         self._streams = io.StringIO(), io.StringIO()
-        self._before = sys.stdout, sys.stderr
+        self._before = sys.stdout, sys.stderr, ipython.captures[0]
         self.outputs = []
-        sys.stdout, sys.stderr = self._streams
+        if is_out:
+            sys.stdout = self._streams[0]
+        if is_error:
+            sys.stderr = self._streams[1]
+        if is_display:
+            ipython.captures[0] = self.keep
+
+    def keep(self, data):
+        """Takes what would be displayed."""
+        self.outputs.append(RichOutput(data))
 
     def finish(self):
         """Ends the capture."""
-        sys.stdout, sys.stderr = self._before
+        sys.stdout, sys.stderr, ipython.captures[0] = self._before
 
     stdout = property(lambda self: self._streams[0].getvalue())
     stderr = property(lambda self: self._streams[1].getvalue())
 
     def show(self):
-        """Prints what was captured."""
+        """Prints and displays what was captured."""
         sys.stdout.write(self.stdout)
         sys.stderr.write(self.stderr)
+        for each in self.outputs:
+            each.display()
 
     __call__ = show
 
@@ -348,16 +456,45 @@ class _Captured:
 
 
 def _capture(text):
-    captured = _Captured()
-    name = next((word for word in text.split() if word.isidentifier()), None)
+    """Keeps what the cell prints and displays: `%%capture [--no-stdout] [--no-stderr] [--no-display] [NAME]`."""
+    given = text.split()
+    captured = CapturedIO(*(f"--no-{each}" not in given for each in ("stdout", "stderr", "display")))
+    name = next((word for word in given if word.isidentifier()), None)
     if name is not None:
         _run_source[0][name] = captured
     _at_end[_cellar.cell.get(0)] = captured.finish
 
 
-def is_captured(cell):
-    """Whether the value of a cell is not to be shown."""
-    return isinstance(getattr(_at_end.get(cell), "__self__", None), _Captured)
+def takes(cell, value):
+    """Does what a magic has to do before the value of a cell is shown; whether it is not to be shown."""
+    if cell in _at_end:
+        owner = getattr(_at_end[cell], "__self__", None)
+        if type(owner) is CapturedIO:
+            if ipython.captures[0] == owner.keep:
+                owner.keep(display.represent(value))
+                return True
+        else:
+            end(cell)
+    if Macro is not None and type(value) is Macro:
+        shown = run(str(value))
+        if shown is not None:
+            display.show_result(shown)
+        return True
+    return False
+
+
+# What `recalling` makes.
+Macro = None
+
+
+def names():
+    """The namespace of cells."""
+    return _run_source[0]
+
+
+def run(source):
+    """Runs source in it; the value of its last expression."""
+    return _run_source[1](source)
 
 
 class TimeitResult:
@@ -371,9 +508,10 @@ class TimeitResult:
         self.stdev = (sum((each - self.average) ** 2 for each in times) / len(times)) ** 0.5
 
     def __str__(self):
+        runs, loops = ("s" if number != 1 else "" for number in (self.repeat, self.loops))
         return (
             f"{_duration(self.average)} ± {_duration(self.stdev)} per loop "
-            f"(mean ± std. dev. of {self.repeat} runs, {self.loops:,} loops each)"
+            f"(mean ± std. dev. of {self.repeat} run{runs}, {self.loops:,} loop{loops} each)"
         )
 
     def __repr__(self):
@@ -381,6 +519,7 @@ class TimeitResult:
 
 
 def _timeit(text, body=None):
+    """Prints how long a piece of code takes, run many times: `%timeit [-n LOOPS] [-r RUNS] [-q] [-o] CODE`."""
     import timeit
 
     options = {}
@@ -394,19 +533,60 @@ def _timeit(text, body=None):
         loops = next((10**power for power in range(8) if timer.timeit(10**power) >= 0.05), 10**7)
     result = TimeitResult(loops, [each / loops for each in timer.repeat(int(options.get("r") or 7), loops)])
     if "q" not in options:
+        if result.worst > 4 * result.best > 0 and result.worst > 1e-6:
+            print(
+                f"The slowest run took {result.worst / result.best:0.2f} times longer than the fastest. "
+                "This could mean that an intermediate result is being cached."
+            )
         print(result)
     return result if "o" in options else None
 
 
 def _prun(text, body=None):
+    """Prints what a piece of code spends its time on: `%prun [-l LIMIT] [-s KEY] [-T FILE] [-D FILE] [-q] [-r] CODE`."""
     import cProfile
+    import pstats
 
-    cProfile.runctx(text if body is None else body, _run_source[0], _run_source[0], sort="cumulative")
+    limits, keys, options = [], [], {}
+    while match := re.match(r"-(?:([lsTD])\s*(\S+)|([qr]))(?:\s+|\Z)", text):
+        text = text[match.end() :]
+        if match[1] == "l":
+            given = match[2].strip("'\"")
+            limits.append(int(given) if given.isdigit() else float(given) if re.fullmatch(r"0?\.\d+", given) else given)
+        elif match[1] == "s":
+            keys.append(match[2])
+        else:
+            options[match[1] or match[3]] = match[2]
+    profile = cProfile.Profile()
+    try:
+        profile.runctx(text if body is None else f"{text}\n{body}", _run_source[0], _run_source[0])
+    except SystemExit:
+        print("*** SystemExit exception caught in code being profiled.")
+    out = io.StringIO()
+    stats = pstats.Stats(profile, stream=out).sort_stats(*(keys or ["time"]))
+    stats.print_stats(*limits)
+    if "D" in options:
+        stats.dump_stats(options["D"])
+        print(f"*** Profile stats marshalled to file {options['D']!r}.")
+    if "T" in options:
+        with open(options["T"], "w", encoding="utf-8") as file:
+            file.write(out.getvalue())
+        print(f"*** Profile printout saved to text file {options['T']!r}.")
+    if "q" not in options:
+        print(out.getvalue().strip("\n"))
+    return stats if "r" in options else None
 
 
 def _interesting():
-    hidden = set(_names)
-    return sorted(name for name in _run_source[0] if not name.startswith("_") and name not in hidden)
+    found = []
+    for name in _run_source[0]:
+        if name.startswith("_"):
+            continue
+        # A cell may import anew what every session has.
+        if name in _names and not any(re.search(rf"(?m)^\s*(?:import|from)\b.*\b{name}\b", source) for source in _run_source[0].get("In", ())):
+            continue
+        found.append(name)
+    return sorted(found)
 
 
 def note_names(names):
@@ -424,7 +604,7 @@ def _who_ls(text):
 # How many names `%who` writes on a line.
 _NAMES_PER_LINE = 9
 # Extensions that have nothing to bring.
-_EXTENSIONS = frozenset(("autoreload", "storemagic", "google.colab.data_table", "jupyter_black"))
+EXTENSIONS = frozenset(("autoreload", "storemagic", "google.colab.data_table", "jupyter_black"))
 # What `%whos` shows of a text of more characters than this: so many of its beginning and of its end.
 _INFO_MAX, _INFO_PART = 50, 25
 
@@ -449,7 +629,9 @@ def _who(text):
 
 
 def _size_info(value):
-    """What `%whos` says of an array; None of anything else."""
+    """What `%whos` says of a table or an array; None of anything else."""
+    if type(value).__name__ in ("DataFrame", "Series"):
+        return f"Shape: {value.shape}"
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray:
         return None
@@ -489,20 +671,6 @@ def _whos(text):
         print(f"{name:<{first}}{kind:<{second}} {_info(value)}")
 
 
-def _history(text):
-    """The sources of the cells so far, all or those of a range."""
-    inputs = _run_source[0].get("In") or []
-    words = [word for word in text.split() if not word.startswith("-")]
-    first, last = 1, len(inputs) - 1
-    if words and (match := re.fullmatch(r"(\d+)(?:-(\d+))?", words[0])):
-        first = int(match[1])
-        last = min(last, int(match[2] or match[1]))
-    for number in range(first, last + 1):
-        source = inputs[number]
-        sign = "\n" if "\n" in source else " "
-        print(f"{number:>4}:{sign}{source}" if "-n" in text.split() else source)
-
-
 def _reset(text):
     """Unbinds what cells have bound."""
     for name in _interesting():
@@ -525,10 +693,12 @@ def _unbind(text):
 
 
 def _list_magics(_text):
+    """Prints the names of all magics."""
     print("Available line magics:")
     print("  ".join(f"%{name}" for name in sorted(LINE_MAGICS)))
     print("\nAvailable cell magics:")
-    print("  ".join(f"%%{name}" for name in sorted(_CELL_MAGICS)))
+    print("  ".join(f"%%{name}" for name in sorted(CELL_MAGICS)))
+    print("\nAutomagic is ON, % prefix IS NOT needed for line magics.")
 
 
 def _show_help(sign):
@@ -579,7 +749,7 @@ def _load_extension(text):
     import importlib
 
     name = text.strip()
-    if name in _EXTENSIONS:
+    if name in EXTENSIONS:
         return
     load = getattr(importlib.import_module(name), "load_ipython_extension", None)
     if load is None:
@@ -594,35 +764,66 @@ def _set_mode(text):
 
 
 def _show_file(text):
+    """Prints a file."""
     with open(os.path.expanduser(text.strip("'\"")), encoding="utf-8") as file:
         print(file.read())
 
 
-# The folder that `%cd -` goes back to.
+def _show_file_of(text):
+    """Prints the file in which an object is defined."""
+    import inspect
+
+    try:
+        value = eval(text, _run_source[0])
+    except Exception:  # noqa: BLE001 - a path need not be an expression
+        _show_file(text)
+        return
+    path = inspect.getsourcefile(value if isinstance(value, type) or hasattr(value, "__code__") or inspect.ismodule(value) else type(value))
+    if path is None or path.startswith("<"):
+        _show_source(text)
+    else:
+        _show_file(path)
+
+
+# The folder that `%cd -` goes back to, and the names that `%bookmark` has given to folders.
 _before = []
+bookmarks = {}
 
 
 def _cd(text):
-    words = text.split()
-    is_quiet = words[:1] == ["-q"]
+    """Changes the folder: `%cd FOLDER`, `%cd -` to the one before, `%cd -b NAME` to a bookmark."""
+    given = text.split()
+    is_quiet = given[:1] == ["-q"]
     place = text.strip()[2:].strip() if is_quiet else text.strip()
     if place == "-":
         if not _before:
             raise UsageError("No previous directory to change to.")
         place = _before[-1]
+    if given[:1] == ["-b"]:
+        place = bookmarks.get(" ".join(given[1:]))
+        if place is None:
+            raise UsageError(f"Bookmark '{' '.join(given[1:])}' not found. Use '%bookmark -l' to see your bookmarks.")
     here = os.getcwd()
-    os.chdir(os.path.expanduser(place.strip("'\"")) if place else os.environ.get("HOME", "/"))
-    _before[:] = [here]
+    try:
+        os.chdir(os.path.expanduser(place.strip("'\"")) if place else os.environ.get("HOME", "/"))
+    except OSError as error:
+        print(error)
+    else:
+        _before[:] = [here]
+        _run_source[0].setdefault("_dh", [pathlib.Path(here)]).append(pathlib.Path.cwd())
     if not is_quiet:
         print(os.getcwd())
 
 
 def _env(text):
+    """Tells or sets variables of the environment: `%env`, `%env NAME`, `%env NAME=VALUE`."""
     if not text:
         return dict(sorted(os.environ.items()))
     name, sign, value = re.match(r"([^=\s]+)\s*([=\s])?\s*(.*)", text).groups()
     if not sign:
-        return os.environ.get(name)
+        if name not in os.environ:
+            raise UsageError(f"Environment does not have key: {name}")
+        return os.environ[name]
     os.environ[name] = value
     print(f"env: {name}={value}")
     return None
@@ -663,6 +864,10 @@ def _shown(name):
     return show
 
 
+# What `%config` sets: by class a function of a name and its value, and the values that there are.
+configurable = {}
+
+
 def _precision(text):
     """Has floats shown with so many digits, or by a format such as `%.3e`; without either as they are."""
     digits = 8
@@ -691,21 +896,18 @@ def _command(name):
 
 LINE_MAGICS = {
     **dict.fromkeys(
-        "autoreload colors config matplotlib pylab aimport unload_ext autosave automagic "
-        "pdb logon logoff logstart logstop doctest_mode gui".split(),
+        "autoreload colors matplotlib aimport autosave gui".split(),
         _nothing,
     ),
     **{name: _command(name) for name in "cat cp ls mkdir mv pip rm rmdir".split()},
-    **dict.fromkeys(("ll", "lx", "lk", "ldir"), lambda text: _shell(f"ls -l {text}", False)),
+    **dict.fromkeys(("ll", "lx", "lk", "lf", "ldir"), lambda text: _shell(f"ls -l {text}", False)),
     "cd": _cd,
     "env": _env,
-    "hist": _history,
-    "history": _history,
     "load_ext": _load_extension,
     "lsmagic": _list_magics,
     "pdef": _show_signature,
     "pdoc": _show_documentation,
-    "pfile": _show_file,
+    "pfile": _show_file_of,
     "pinfo": _show_help("?"),
     "pinfo2": _show_help("??"),
     "precision": _precision,
@@ -730,9 +932,9 @@ LINE_MAGICS = {
     "xmode": _set_mode,
 }
 LINE_MAGICS["conda"] = LINE_MAGICS["uv"] = LINE_MAGICS["pip"]
-_AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
-_CELL_MAGICS = {
-    "!": _shell_cell("bash"),
+AROUND_MAGICS = {"time": _time_cell, "capture": _capture}
+CELL_MAGICS = {
+    "!": lambda text, body: _shell(body, True),
     "bash": _shell_cell("bash"),
     "capture": None,
     "file": _write_file,
@@ -748,7 +950,9 @@ _CELL_MAGICS = {
     "script": _script,
     "sh": _shell_cell("sh"),
     "svg": _shown("SVG"),
-    "system": _shell_cell("bash"),
+    "SVG": _shown("SVG"),
+    "sx": lambda text, body: _shell(body, True),
+    "system": lambda text, body: _shell(body, True),
     "time": None,
     "timeit": _timeit,
     "writefile": _write_file,
@@ -756,6 +960,22 @@ _CELL_MAGICS = {
 
 
 # --- The shell object
+
+
+class ExecutionResult:
+    """What came of `get_ipython().run_cell`."""
+
+    def __init__(self, result, error):
+        self.result, self.error_in_exec, self.error_before_exec = result, error, None
+        self.success = error is None
+
+    def raise_error(self):
+        """Raises what the source has raised."""
+        if self.error_in_exec is not None:
+            raise self.error_in_exec
+
+    def __repr__(self):
+        return f"<ExecutionResult object at {id(self):x}, error_before_exec=None error_in_exec={self.error_in_exec} result={self.result!r}>"
 
 
 class Shell:
@@ -778,10 +998,10 @@ class Shell:
 
     def run_cell_magic(self, name, line, cell):
         """Runs a cell magic, or raises when there is none of this name."""
-        if name in _AROUND_MAGICS:
-            _AROUND_MAGICS[name](line)
-            return self.run_cell(cell)
-        return self._find(_CELL_MAGICS, name)(line, cell)
+        if name in AROUND_MAGICS:
+            AROUND_MAGICS[name](line)
+            return _run_source[1](cell)
+        return self._find(CELL_MAGICS, name)(line, cell)
 
     def magic(self, line):
         """Runs a line magic that is written as one text."""
@@ -790,7 +1010,7 @@ class Shell:
 
     def _find(self, known, name):
         if known.get(name) is None:
-            raise UsageError(_unknown(f"{'%%' if known is _CELL_MAGICS else '%'}{name}"))
+            raise UsageError(_unknown(f"{'%%' if known is CELL_MAGICS else '%'}{name}"))
         return known[name]
 
     def register_magic_function(self, func, magic_kind="line", magic_name=None):
@@ -818,15 +1038,52 @@ class Shell:
         if error is not None:
             streams.tell(faults.format_exception(error))
 
+    @property
+    def execution_count(self):
+        """The number of the cell."""
+        return _cellar.cell.get(0)
+
+    @property
+    def ast_node_interactivity(self):
+        """Whose values are shown: "last_expr", "all" and so on."""
+        return ipython.settings["ast_node_interactivity"]
+
+    @ast_node_interactivity.setter
+    def ast_node_interactivity(self, value):
+        ipython.InteractiveShell.ast_node_interactivity = value
+
     def run_cell(self, source, *_args, **_options):
-        """Runs source in the namespace of cells."""
-        return _run_source[1](source)
+        """Runs source in the namespace of cells and shows its value; tells what it raises."""
+        try:
+            value = _run_source[1](source)
+        except Exception as error:  # noqa: BLE001 - told, and returned
+            self.showtraceback((type(error), error, error.__traceback__))
+            return ExecutionResult(None, error)
+        if value is not None:
+            display.show_result(value)
+        return ExecutionResult(value, None)
+
+    def find_line_magic(self, name):
+        """The function of a magic, or None."""
+        return LINE_MAGICS.get(name)
+
+    def find_cell_magic(self, name):
+        """The function of a cell magic, or None."""
+        return CELL_MAGICS.get(name)
+
+    find_magic = find_line_magic
+
+    def set_next_input(self, source, replace=False):
+        """Prints a source that an editor would show as the next cell."""
+        print(source)
 
     def ev(self, expression):
         """The value of an expression."""
         return eval(expression, _run_source[0])
 
-    ex = run_cell
+    def ex(self, source):
+        """Runs source in the namespace of cells."""
+        exec(source, _run_source[0])
 
     def push(self, names, interactive=True):
         """Binds names of cells."""
@@ -845,7 +1102,7 @@ def register(function, kind="line", name=None):
     if kind in ("line", "line_cell"):
         LINE_MAGICS[name] = function
     if kind in ("cell", "line_cell"):
-        _CELL_MAGICS[name] = function
+        CELL_MAGICS[name] = function
     return function
 
 
@@ -900,8 +1157,17 @@ def install():
     sys.modules["IPython.core"].magic = module
 
 
-for each in (Shell, SList, TimeitResult, Magics, UsageError):
-    each.__module__ = "builtins"
+for each, name in (
+    (Shell, "builtins"),
+    (SList, "IPython.utils.text"),
+    (TimeitResult, "IPython.core.magics.execution"),
+    (CapturedIO, "IPython.utils.capture"),
+    (RichOutput, "IPython.utils.capture"),
+    (ExecutionResult, "builtins"),
+    (Magics, "IPython.core.magic"),
+    (UsageError, "builtins"),
+):
+    each.__module__ = name
 
 _shell_object = Shell()
 
