@@ -38,10 +38,10 @@ class NotKept(Exception):
 
 def begin():
     """Shows frames and series from now on."""
-    global np, pd, DataFrameFormatter
+    global np, pd, DataFrameFormatter, SeriesFormatter
     import numpy as np
     import pandas as pd
-    from pandas.io.formats.format import DataFrameFormatter
+    from pandas.io.formats.format import DataFrameFormatter, SeriesFormatter
 
     display.additions.update({pd.DataFrame: represent, pd.Series: represent})
 
@@ -50,6 +50,8 @@ def represent(value):
     """A frame or a series by MIME type."""
     frame = value.to_frame() if isinstance(value, pd.Series) else value
     found = {"text/html": frame._repr_html_(), "text/markdown": _markdown(frame)}
+    if isinstance(value, pd.Series):
+        found["text/markdown"] = _with_footer(value, found["text/markdown"])
     found = {mime: data for mime, data in found.items() if data is not None}
     resource = _resource(frame)
     try:
@@ -90,6 +92,16 @@ def _markdown(frame):
     lines = [head, ["---"] * len(head), *body]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{text}\n\n{_shape(frame)}" if shown.is_truncated else text
+
+
+def _with_footer(series, table):
+    """What pandas prints below a series, such as its type, with the table: behind its rows where some are left out."""
+    whole = table.endswith("|")
+    footer = SeriesFormatter(series, name=True, length=not whole, dtype=True)._get_footer()
+    if whole:
+        return f"{footer}\n\n{table}"
+    rows, _, size = table.rpartition("\n\n")
+    return f"{rows}\n\n{footer}\n\n{size}" if rows else table
 
 
 def _index_cells(index, names):

@@ -234,7 +234,7 @@ def install_inspect(sources):
 
 
 def is_user_file(filename):
-    """Whether code of this file is the user's: not the prelude's, not the library's."""
-    return not filename.startswith((LIBRARY_FOLDER, PRELUDE_FOLDER, "<frozen ")) or (
-        "/site-packages/" in filename
-    )
+    """Whether code of this file is the user's: not the prelude's, not the library's, and not compiled by Cython."""
+    if filename.endswith((".pyx", ".pxi")):
+        return False
+    return not filename.startswith((LIBRARY_FOLDER, PRELUDE_FOLDER, "<frozen ")) or "/site-packages/" in filename
