@@ -115,12 +115,15 @@ function normalizeLabel(label) {
   throw new RangeError(`The "${label}" encoding is not supported${instead}`);
 }
 
-// How much was read and written: in one number while that has room, by way of `counts` else.
+// How much was read and written: in one number while a number holds that exactly, which is asked for first; else it is negative, and
+// `counts` are asked for.
 const PACKED = 0x100000000;
+const PACKED_MAX = 0x1fffff;
+const NOT_PACKED = -1;
 
 function encodeInto(text, target, counts) {
   const [read, written] = host.encodeInto(text, target);
-  if (counts === undefined) return read * PACKED + written;
+  if (counts === undefined) return read > PACKED_MAX ? NOT_PACKED : read * PACKED + written;
   counts[0] = read;
   counts[1] = written;
 }
