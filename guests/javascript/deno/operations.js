@@ -1,5 +1,6 @@
 // The operations that Deno's JavaScript calls: what its runtime does in Rust, and the prelude's `host` does here.
 const percent = require("deno/percent.js");
+const { WideDecoder, wideEncodingOf } = require("deno/wide_text.js");
 const { encodeText, decodeText, classOf } = host;
 
 // ---- Text
@@ -40,7 +41,6 @@ const WINDOWS = "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”�
 
 // Encodings of one byte for a character, besides that of the West.
 const pages = () => kit.library("encodings");
-const WIDE = /^(?:big5|chinese|cn-big5|cseuc|csgb|csiso2022|csks|csshift|euc|gb|hz|iso-2022|korean|ks|ms_kanji|ms932|shift|sjis|windows-31j|windows-949|x-euc|x-gbk|x-sjis|x-x-big5)/;
 
 // Bytes at the end that begin a character which goes on in the next piece.
 function unfinished(bytes, encoding) {
@@ -66,8 +66,10 @@ class Decoder {
   #keepsMark;
   #rest = new Uint8Array(0);
   #started = false;
+  #wide;
 
   constructor(encoding, fatal, keepsMark) {
+    if (wideEncodingOf(encoding) === encoding) this.#wide = new WideDecoder(encoding, fatal);
     this.#encoding = encoding;
     this.#fatal = fatal;
     this.#keepsMark = keepsMark;
@@ -75,6 +77,7 @@ class Decoder {
 
   decode(data, streams) {
     const piece = toBytes(data);
+    if (this.#wide !== undefined) return this.#wide.decode(piece, streams);
     const bytes = new Uint8Array(this.#rest.length + piece.length);
     bytes.set(this.#rest);
     bytes.set(piece, this.#rest.length);
@@ -111,8 +114,9 @@ function normalizeLabel(label) {
   if (found !== undefined) return found;
   const page = Object.entries(pages()).find(([name, [labels]]) => name === plain || labels.split(" ").includes(plain));
   if (page !== undefined) return page[0];
-  const instead = WIDE.test(plain) ? `: there are ${Object.keys(LABELS).join(", ")}, and encodings of one byte for a character` : "";
-  throw new RangeError(`The "${label}" encoding is not supported${instead}`);
+  const wide = wideEncodingOf(plain);
+  if (wide !== undefined) return wide;
+  throw new RangeError(`The "${label}" encoding is not supported`);
 }
 
 // How much was read and written: in one number while a number holds that exactly, which is asked for first; else it is negative, and
