@@ -5,6 +5,7 @@ const dates = require("deno/intl/dates.js");
 const { Collator, ListFormat, RelativeTimeFormat, Segmenter, localeCompare } = require("deno/intl/words.js");
 const { DisplayNames, Locale } = require("deno/intl/names.js");
 const { names } = require("deno/intl/zones.js");
+const { inCase } = require("deno/intl/cases.js");
 
 // Those of the first edition can be called without `new`.
 const callable = (Class, length) => {
@@ -35,4 +36,4 @@ Intl.DurationFormat = function () {
 for (const name of Object.keys(Intl)) Object.defineProperty(Intl, name, { enumerable: false });
 Object.defineProperty(Intl, Symbol.toStringTag, { value: "Intl", configurable: true });
 
-module.exports = { Intl, localeCompare, numberToLocale: numbers.toLocale, dateToLocale: dates.toLocale };
+module.exports = { Intl, inCase, localeCompare, numberToLocale: numbers.toLocale, dateToLocale: dates.toLocale };

@@ -100,5 +100,13 @@
       if (this === undefined || this === null) throw new TypeError("String.prototype.localeCompare called on null or undefined");
       return intl().localeCompare(String(this), String(that), locales, options);
     },
+    toLocaleLowerCase(locales = undefined) {
+      if (this === undefined || this === null) throw new TypeError("String.prototype.toLocaleLowerCase called on null or undefined");
+      return locales === undefined ? String(this).toLowerCase() : intl().inCase(String(this), locales, "lower");
+    },
+    toLocaleUpperCase(locales = undefined) {
+      if (this === undefined || this === null) throw new TypeError("String.prototype.toLocaleUpperCase called on null or undefined");
+      return locales === undefined ? String(this).toUpperCase() : intl().inCase(String(this), locales, "upper");
+    },
   });
 })

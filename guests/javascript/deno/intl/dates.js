@@ -223,24 +223,47 @@ class DateTimeFormat {
     return (this.#format ??= Object.defineProperty((date) => join(this.#partsOf(timeOf(date))), "name", { value: "" }));
   }
   formatToParts(date) {
-    return this.#partsOf(timeOf(date));
+    return this.#narrow(this.#partsOf(timeOf(date)));
   }
   formatRange(from, to) {
-    const [start, end] = [join(this.#partsOf(timeOf(from))), join(this.#partsOf(timeOf(to)))];
-    return start === end ? start : this.#shortRange(timeOf(from), timeOf(to)) ?? `${start} – ${end}`;
+    const [start, end] = [timeOf(from), timeOf(to)];
+    const whole = join(this.#partsOf(start));
+    if (whole === join(this.#partsOf(end))) return whole;
+    const dash = this.#isAmerican() ? "\u2009–\u2009" : " – ";
+    return this.#shortRange(start, end) ?? `${join(this.formatToParts(start))}${dash}${join(this.formatToParts(end))}`;
   }
   resolvedOptions() {
     return { ...this.#settings };
   }
 
-  // American English names the year once, and the month, where they are the same.
+  #isAmerican() {
+    return this.#forms === undefined && this.#order === "mdy";
+  }
+
+  // What `format` writes with a blank before the half of a day, for the sake of old programs, is narrow elsewhere.
+  #narrow(parts) {
+    if (!this.#isAmerican()) return parts;
+    return parts.map((part, i) => (part.value === " " && parts[i + 1]?.type === "dayPeriod" ? { ...part, value: "\u202f" } : part));
+  }
+
+  // American English names the year once, and the month, the day and its half, where they are the same.
   #shortRange(from, to) {
     const { weekday, month, day, year, hour, minute, second, era, timeZoneName } = this.#fields;
-    const others = [weekday, hour, minute, second, era, timeZoneName];
-    if (this.#forms !== undefined || this.#order !== "mdy" || !["long", "short"].includes(month) || others.some((field) => field !== undefined)) return undefined;
+    if (!this.#isAmerican() || era !== undefined || timeZoneName !== undefined) return undefined;
     const [start, end] = [fieldsAt(from, this.#zone), fieldsAt(to, this.#zone)];
-    if (day === undefined || start.year !== end.year) return undefined;
+    if (hour !== undefined) {
+      if (start.year !== end.year || start.month !== end.month || start.day !== end.day) return undefined;
+      const clocks = [start, end].map((at) => timeParts(at, this.#fields, this.#cycle, HALVES[this.#asked]));
+      const [first, last] = clocks;
+      const before = this.#partsOf(from).slice(0, -first.length);
+      const isSameHalf = first.at(-1).type === "dayPeriod" && first.at(-1).value === last.at(-1).value;
+      return `${join(before)}${join(this.#narrow(isSameHalf ? first.slice(0, -2) : first))}\u2009–\u2009${join(this.#narrow(last))}`;
+    }
+    if (!["long", "short"].includes(month) || [minute, second].some((field) => field !== undefined) || start.year !== end.year) return undefined;
     const text = (at, fields) => join(dateParts(at, fields, this.#order));
+    if (weekday !== undefined || day === undefined) {
+      return `${text(start, { weekday, month, day })}\u2009–\u2009${text(end, this.#fields)}`;
+    }
     const last = start.month === end.month ? text(end, { day }) : text(end, { month, day });
     return `${text(start, { month, day })}\u2009–\u2009${last}${year === undefined ? "" : `, ${text(end, { year })}`}`;
   }

@@ -2,6 +2,7 @@
 const { LOCALE, canonicalLocales, choice, isKnown, join, ofLanguage, optionsOf, supportedLocalesOf } = require("deno/intl/options.js");
 const { rulesOf } = require("deno/intl/plurals.js");
 const { NumberFormat, PluralRules } = require("deno/intl/numbers.js");
+const { alphabetOf, read } = require("deno/intl/alphabets.js");
 
 const tagged = (Class, name) => {
   Object.defineProperty(Class.prototype, Symbol.toStringTag, { value: `Intl.${name}`, configurable: true });
@@ -133,26 +134,6 @@ function weightOf(letter) {
   return weight;
 }
 
-const MARKS = /\p{M}/u;
-
-// The letters of a text, in small ones; and for each its marks, and whether it is a capital.
-function read(text) {
-  const letters = [];
-  const marks = [];
-  const cases = [];
-  for (const one of text.normalize("NFD")) {
-    if (MARKS.test(one)) {
-      if (marks.length > 0) marks[marks.length - 1] += one;
-      continue;
-    }
-    const small = one.toLowerCase();
-    letters.push(small);
-    marks.push("");
-    cases.push(small === one ? 0 : 1);
-  }
-  return { letters, marks, cases };
-}
-
 const differ = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 const isDigit = (letter) => letter >= "0" && letter <= "9" && letter.length === 1;
 
@@ -163,7 +144,8 @@ function numberAt(letters, from) {
   return [letters.slice(from, to).join("").replace(/^0+(?=\d)/, ""), to];
 }
 
-function comparePrimary(a, b, isNumeric) {
+function comparePrimary(a, b, isNumeric, alphabet) {
+  const weigh = (letter) => alphabet?.order.get(letter) ?? weightOf(letter);
   let i = 0;
   let j = 0;
   while (i < a.length && j < b.length) {
@@ -175,7 +157,7 @@ function comparePrimary(a, b, isNumeric) {
       [i, j] = [iEnd, jEnd];
       continue;
     }
-    if (a[i] !== b[j]) return weightOf(a[i]) - weightOf(b[j]);
+    if (a[i] !== b[j]) return weigh(a[i]) - weigh(b[j]);
     i++;
     j++;
   }
@@ -210,14 +192,14 @@ function compareAscii(left, right, upperFirst) {
   return order !== 0 ? order : upperFirst ? -cases : cases;
 }
 
-function compareTexts(left, right, { sensitivity, numeric, caseFirst }) {
+function compareTexts(left, right, { sensitivity, numeric, caseFirst }, alphabet) {
   if (left === right) return 0;
-  if (sensitivity === "variant" && !numeric) {
+  if (sensitivity === "variant" && !numeric && alphabet === undefined) {
     const order = compareAscii(left, right, caseFirst === "upper");
     if (order !== undefined) return Math.sign(order);
   }
-  const [a, b] = [read(left), read(right)];
-  let order = comparePrimary(a.letters, b.letters, numeric);
+  const [a, b] = [read(left, alphabet), read(right, alphabet)];
+  let order = comparePrimary(a.letters, b.letters, numeric, alphabet);
   if (order === 0 && (sensitivity === "accent" || sensitivity === "variant")) order = compareLists(a.marks, b.marks);
   if (order === 0 && (sensitivity === "case" || sensitivity === "variant")) order = compareLists(a.cases, b.cases) * (caseFirst === "upper" ? -1 : 1);
   return Math.sign(order);
@@ -226,17 +208,19 @@ function compareTexts(left, right, { sensitivity, numeric, caseFirst }) {
 class Collator {
   #settings;
   #compare;
+  #alphabet;
   constructor(locales, given) {
-    supportedLocalesOf(locales);
+    const [tag] = canonicalLocales(locales);
     const options = optionsOf(given, "Collator");
+    this.#alphabet = alphabetOf(tag, weightOf);
     this.#settings = {
-      locale: LOCALE, usage: choice(options, "usage", ["sort", "search"], "sort"), sensitivity: choice(options, "sensitivity", ["base", "accent", "case", "variant"], "variant"),
+      locale: tag !== undefined && (isKnown(tag) || /^en\b/.test(tag) || this.#alphabet !== undefined) ? tag : LOCALE, usage: choice(options, "usage", ["sort", "search"], "sort"), sensitivity: choice(options, "sensitivity", ["base", "accent", "case", "variant"], "variant"),
       ignorePunctuation: Boolean(options.ignorePunctuation), collation: "default", numeric: Boolean(options.numeric), caseFirst: choice(options, "caseFirst", ["upper", "lower", "false"], "false"),
     };
   }
   get compare() {
     const bare = (text) => (this.#settings.ignorePunctuation ? String(text).replace(/[\p{P}\s]/gu, "") : String(text));
-    return (this.#compare ??= Object.defineProperty((a, b) => compareTexts(bare(a), bare(b), this.#settings), "name", { value: "" }));
+    return (this.#compare ??= Object.defineProperty((a, b) => compareTexts(bare(a), bare(b), this.#settings, this.#alphabet), "name", { value: "" }));
   }
   resolvedOptions() {
     return { ...this.#settings };
