@@ -96,6 +96,12 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "        const inner = new URL(this.pathname);\n        \
          return inner.protocol === \"http:\" || inner.protocol === \"https:\" ? inner.origin : \"null\";\n",
     ),
+    // Exceptions of the web say their name, as in Node.
+    (
+        "    error[_code] = code;\n    error[webidl.brand] = webidl.brand;\n",
+        "    error[_code] = code;\n    error[webidl.brand] = webidl.brand;\n    \
+         require(\"deno/failures.js\").finishException(error, name, message);\n",
+    ),
     ("\"The signal has been aborted\"", "\"This operation was aborted\""),
     ("          \"aborted\",\n          \"reason\",\n          \"onabort\",\n", "          \"aborted\",\n"),
     (

@@ -14,6 +14,13 @@ function invalidType(name, expected, value) {
   return new ERR_INVALID_ARG_TYPE(name, expected, value);
 }
 
+// Has an exception of the web begin its stack with its name, and keep what it knows of itself out of sight.
+function finishException(error, name, message) {
+  for (const key of Object.getOwnPropertySymbols(error)) Object.defineProperty(error, key, { enumerable: false });
+  const stack = String(error.stack).replace(/^Error(?=\n|$)/, () => (message === "" ? name : `${name}: ${message}`));
+  Object.defineProperty(error, "stack", { value: stack, writable: true, configurable: true, enumerable: false });
+}
+
 function checkEvent(isEvent, value) {
   if (!isEvent) throw invalidType("event", "Event", value);
 }
@@ -30,4 +37,4 @@ function checkCredentials(url) {
   throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${url.protocol}//...@${url.host}${url.pathname}. Use an Authorization header`);
 }
 
-module.exports = { checkCredentials, checkEvent, checkListener, invalidState, invalidUrl };
+module.exports = { checkCredentials, checkEvent, checkListener, invalidState, invalidUrl, finishException };

@@ -162,9 +162,11 @@
       indent += "  ";
     }
 
-    const elapsed = (label) => {
+    const warn = (message) => globalThis.process.emitWarning(message);
+    // How long a clock has run; undefined, and a warning, where there is none.
+    const elapsed = (label, name) => {
       const start = clocks.get(label);
-      if (start === undefined) return err(`no timer '${label}'`);
+      if (start === undefined) return warn(`No such label '${label}' for console.${name}()`);
       return `${label}: ${(host.now() - start).toFixed(3)}ms`;
     };
 
@@ -186,21 +188,29 @@
         if (!condition) err(...(typeof values[0] === "string" ? [`Assertion failed: ${values.shift()}`] : ["Assertion failed"]), ...values);
       },
       count: (label = "default") => {
-        counts.set(label, (counts.get(label) ?? 0) + 1);
-        out(`${label}: ${counts.get(label)}`);
+        counts.set(`${label}`, (counts.get(`${label}`) ?? 0) + 1);
+        out(`${label}: ${counts.get(`${label}`)}`);
       },
-      countReset: (label = "default") => void counts.delete(label),
+      countReset: (label = "default") => void (counts.delete(`${label}`) || warn(`Count for '${label}' does not exist`)),
       group,
       groupCollapsed: (...values) => group(...values),
       groupEnd: () => {
         indent = indent.slice(2);
       },
-      time: (label = "default") => void clocks.set(label, host.now()),
-      timeLog: (label = "default", ...values) => out(elapsed(label), ...values),
-      timeEnd: (label = "default") => {
-        out(elapsed(label));
-        clocks.delete(label);
+      time: (label = "default") => void (clocks.has(`${label}`) ? warn(`Label '${label}' already exists for console.time()`) : clocks.set(`${label}`, host.now())),
+      timeLog: (label = "default", ...values) => {
+        const told = elapsed(`${label}`, "timeLog");
+        if (told !== undefined) out(told, ...values);
       },
+      timeEnd: (label = "default") => {
+        const told = elapsed(`${label}`, "timeEnd");
+        if (told !== undefined) out(told);
+        clocks.delete(`${label}`);
+      },
+      // For tools that look on, of which there is none.
+      profile: () => {},
+      profileEnd: () => {},
+      timeStamp: () => {},
       clear: () => host.clear(false),
     };
   };

@@ -24,6 +24,7 @@
     const flat = host.environment();
     for (let i = 0; i < flat.length; i += 2) environment[flat[i]] = flat[i + 1];
     environment.HOME ??= host.workingDirectory();
+    environment.PATH ??= "/usr/local/bin:/usr/bin:/bin";
   };
   // The session has changed.
   kit.configure = () => {
@@ -88,7 +89,7 @@
   };
 
   const process = {
-    title: "cellar",
+    title: "node",
     version: `v${NODE_VERSION}`,
     versions: { node: NODE_VERSION, v8: "12.4.254.21-node.33", quickjs: "0.18.0" },
     arch: "wasm32",
