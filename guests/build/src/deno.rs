@@ -222,6 +222,35 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "\"Response with null body status cannot have body\"",
         "`Response constructor: Invalid response status code ${init.status}`",
     ),
+    // As Node 22 shows answers and requests: what it shows first, and names that it writes small.
+    (
+        "          \"body\",\n          \"bodyUsed\",\n          \"headers\",\n          \"ok\",\n          \
+         \"redirected\",\n          \"status\",\n          \"statusText\",\n          \"url\",\n",
+        "          \"status\",\n          \"statusText\",\n          \"headers\",\n          \"body\",\n          \
+         \"bodyUsed\",\n          \"ok\",\n          \"redirected\",\n          \"type\",\n          \"url\",\n",
+    ),
+    (
+        "          \"bodyUsed\",\n          \"headers\",\n          \"method\",\n          \"redirect\",\n          \"url\",\n",
+        "          \"method\",\n          \"url\",\n          \"headers\",\n          \"destination\",\n          \
+         \"referrer\",\n          \"referrerPolicy\",\n          \"mode\",\n          \"credentials\",\n          \
+         \"cache\",\n          \"redirect\",\n          \"integrity\",\n          \"keepalive\",\n          \
+         \"isReloadNavigation\",\n          \"isHistoryNavigation\",\n          \"signal\",\n",
+    ),
+    (
+        "  get referrer() {\n    webidl.assertBranded(this, RequestPrototype);\n",
+        "  get destination() {\n    return \"\";\n  }\n\n  get isReloadNavigation() {\n    return false;\n  }\n\n  \
+         get isHistoryNavigation() {\n    return false;\n  }\n\n  \
+         get referrer() {\n    webidl.assertBranded(this, RequestPrototype);\n",
+    ),
+    ("[_headers].append(\"Content-Type\", ", "[_headers].append(\"content-type\", "),
+    ("headerList, [\n      \"Content-Type\",\n", "headerList, [\n      \"content-type\",\n"),
+    ("ArrayPrototypePush(list, [\"Content-Type\", ", "ArrayPrototypePush(list, [\"content-type\", "),
+    ("headerList, [\"Location\", ", "headerList, [\"location\", "),
+    (
+        "        WeakMapPrototypeSet(staticBodySource, stream, body);\n        this.streamOrStatic = stream;\n",
+        "        WeakMapPrototypeSet(staticBodySource, stream, body);\n        \
+         require(\"deno/stream_shapes.js\").ofBytes.add(stream);\n        this.streamOrStatic = stream;\n",
+    ),
     // As Node 22 shows files and event emitters.
     (
         "          \"name\",\n          \"size\",\n          \"type\",\n",

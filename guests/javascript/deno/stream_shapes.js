@@ -10,8 +10,12 @@ const reader = (one) => ({ stream: slot(one, "stream"), readRequests: slot(one, 
 const pair = ({ readable, writable }) => ({ readable, writable });
 const strategy = ({ highWaterMark }) => ({ highWaterMark });
 
+// Streams of bytes that Deno makes as others, such as bodies.
+const ofBytes = new WeakSet();
+const isOfBytes = (one) => ofBytes.has(one) || slot(one, "controller")?.constructor.name === "ReadableByteStreamController";
+
 const SHAPES = {
-  ReadableStream: (one) => ({ locked: one.locked, state: slot(one, "state"), supportsBYOB: slot(one, "controller")?.constructor.name === "ReadableByteStreamController" }),
+  ReadableStream: (one) => ({ locked: one.locked, state: slot(one, "state"), supportsBYOB: isOfBytes(one) }),
   ReadableStreamDefaultReader: reader,
   ReadableStreamBYOBReader: reader,
   WritableStream: (one) => ({ locked: one.locked, state: slot(one, "state") }),
@@ -42,3 +46,4 @@ module.exports = (classes) => {
   }
   return classes;
 };
+module.exports.ofBytes = ofBytes;

@@ -77,7 +77,8 @@
   function emitWarning(warning, options, code) {
     const given = typeof options === "string" ? { type: options, code } : (options ?? {});
     const error = kit.isError(warning) ? warning : Object.assign(new Error(String(warning)), { name: given.type ?? "Warning" });
-    if (given.code !== undefined) error.code = given.code;
+    // Instead of a code there may be the function that the stack of the warning begins below.
+    if (given.code !== undefined && typeof given.code !== "function") error.code = given.code;
     if (given.detail !== undefined) error.detail = given.detail;
     const label = error.code === undefined ? "" : `[${error.code}] `;
     host.write(1, `(node:${process.pid}) ${label}${error.name}: ${error.message}\n`);

@@ -39,6 +39,14 @@
     wasm: ["WebAssembly"],
   };
   for (const [part, names] of Object.entries(globals)) lazy(globalThis, names, () => kit.platform(part));
+  // What would need a connection.
+  lazy(globalThis, ["WebSocket"], () => ({
+    WebSocket: class WebSocket {
+      constructor() {
+        throw kit.unsupported("WebSocket", "no socket leaves it: fetch asks hosts that the session was granted");
+      }
+    },
+  }));
   lazy(globalThis, ["Buffer"], () => kit.requireBuiltin("buffer"));
   define(globalThis, "global", globalThis);
 
