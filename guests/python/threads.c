@@ -34,12 +34,17 @@ ROOT("[thread-resume-later]") void thread_resume_later(uint32_t index);
 #define TEXT(value) STRING(value)
 
 /* The C stack of a thread. No page guards it: what guards it are the depths below, in the proportion in which the main
-   thread's 4,000 levels of C and 6,000 of the parser stand to its 8 MiB, and a look at its end at each switch. */
+   thread's 4,000 levels of C and 6,000 of the parser stand to its 8 MiB, where CPython stops before it is full, and a look at
+   its end at each switch. */
 #define STACK_BYTES (1 << 20)
 #define PARSER_DEPTH 6000
 #define PARSER_DEPTH_OF_THREAD (PARSER_DEPTH / 8)
 const int cellar_thread_depth = 4000 / 8;
 int cellar_parser_depth = PARSER_DEPTH;
+/* What of a stack CPython leaves alone, for what it calls. The main thread's stack begins at the address 0. */
+#define STACK_LEFT (256 << 10)
+#define STACK_LEFT_OF_THREAD (64 << 10)
+char *cellar_stack_end = (char *)STACK_LEFT;
 /* At the end of a stack so many words are never written. */
 #define GUARD_WORDS 8
 /* So many bytes of zeros below what a stack has used are taken for the untouched rest of it. */
@@ -310,6 +315,13 @@ static struct thread *next_to_run(void) {
     }
 }
 
+/* Sets how deep the running thread may recurse. */
+static void set_limits(const struct thread *me) {
+    bool is_main = me == &cellar_main_thread;
+    cellar_parser_depth = is_main ? PARSER_DEPTH : PARSER_DEPTH_OF_THREAD;
+    cellar_stack_end = is_main ? (char *)STACK_LEFT : (char *)me->stack + STACK_LEFT_OF_THREAD;
+}
+
 /* Runs another thread until this one has its turn again. */
 static __attribute__((noinline)) void switch_to(struct thread *next) {
     struct thread *me = cellar_running;
@@ -332,7 +344,7 @@ static __attribute__((noinline)) void switch_to(struct thread *next) {
         _Py_tss_tstate = me->state;
         cellar_poll_state = me->poll;
         cellar_guard_switch(me->is_prelude);
-        cellar_parser_depth = me == &cellar_main_thread ? PARSER_DEPTH : PARSER_DEPTH_OF_THREAD;
+        set_limits(me);
         cellar_running = me;
         turn_began = 0;
         bury();
@@ -384,7 +396,7 @@ static void begin(void *argument) {
     glue_cell = ((struct thread *)argument)->cell;
     cellar_poll_state = (struct cellar_poll_state){.enabled = 1};
     cellar_guard_switch(false);
-    cellar_parser_depth = PARSER_DEPTH_OF_THREAD;
+    set_limits(argument);
     cellar_running->progress = RUNNING;
     turn_began = 0;
     bury();

@@ -25,12 +25,18 @@ int cellar_poll_countdown = COUNTDOWN;
 uintptr_t cellar_sealed;
 const int cellar_thread_depth = 500;
 int cellar_parser_depth = 6000;
+/* No stack is full. */
+char *cellar_stack_end;
 
 void cellar_poll(void) {
     cellar_poll_countdown = COUNTDOWN;
 }
 
 int cellar_check_stop(void) {
+    return 0;
+}
+
+int cellar_raise_if_stopped(void) {
     return 0;
 }
 
