@@ -12,6 +12,9 @@ void cellar_poll(void);
 /* For long C loops, which ask through PyErr_CheckSignals: 1 with an exception set when the cell must stop. */
 int cellar_check_stop(void);
 
+/* 1 with an exception set when the cell must stop, of which the host has been asked just now. */
+int cellar_raise_if_stopped(void);
+
 /* In _PyErr_CheckSignalsTstate, which returns an int. */
 #define _Py_CHECK_EMSCRIPTEN_SIGNALS() \
     do { \
