@@ -163,6 +163,48 @@ pub fn json_values(json: &[u8]) -> usize {
     values
 }
 
+/// The first number of a JSON text that whoever reads it would round: an integer of more than 64 bits that no floating-point
+/// number says either.
+pub fn wide_integer(json: &str) -> Option<&str> {
+    let (mut place, mut is_text) = (0_usize, false);
+    while let Some(byte) = json.as_bytes().get(place) {
+        let length = match byte {
+            b'\\' if is_text => 2,
+            b'-' | b'0'..=b'9' if !is_text => {
+                let rest = json.get(place..)?;
+                let end = rest.find(|each: char| !each.is_ascii_digit() && !"+-.eE".contains(each));
+                let number = rest.get(..end.unwrap_or(rest.len()))?;
+                if is_wide(number) {
+                    return Some(number);
+                }
+                number.len()
+            }
+            _ => {
+                is_text ^= *byte == b'"';
+                1
+            }
+        };
+        place = place.saturating_add(length);
+    }
+    None
+}
+
+fn is_wide(number: &str) -> bool {
+    /// All integers of fewer have less than 64 bits.
+    const DIGITS: usize = 19;
+    /// JavaScript writes a floating-point number below this as an integer, with the digits that tell it from others.
+    const SHORT_MAX: f64 = 1e21;
+    let is_integer = number.len() >= DIGITS && !number.contains(['.', 'e', 'E']);
+    if !is_integer || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
+        return false;
+    }
+    let is_said_by = |float: f64| {
+        float.is_finite()
+            && (format!("{float:.0}") == number || (float.abs() < SHORT_MAX && float.to_string() == number))
+    };
+    !number.parse().is_ok_and(is_said_by)
+}
+
 /// An image that a cell displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
@@ -186,6 +228,23 @@ mod tests {
         }
         let text = bundle("text/plain", "[0,0,0]");
         assert_eq!((text.json_values(), text.weight_bytes()), (0, text.size_bytes()));
+    }
+
+    #[test]
+    fn integers_that_would_be_rounded_are_found() {
+        for (json, expected) in [
+            ("[1, -2, 18446744073709551615, -9223372036854775808]", None),
+            ("[18446744073709551616, 100000000000000000000, 73786976294838210000, -1180591620717411303424]", None),
+            ("[1e400, 12345678901234567890123.5, 12345678901234567890e3]", None),
+            (r#"{"12345678901234567890123": "12345678901234567890123\\\"12345678901234567890123"}"#, None),
+            ("18446744073709551617", Some("18446744073709551617")),
+            (r#"{"a": [0, {"b": -9223372036854775809}]}"#, Some("-9223372036854775809")),
+            (r#"["\\", 73786976294838206465]"#, Some("73786976294838206465")),
+        ] {
+            assert_eq!(wide_integer(json), expected, "{json}");
+        }
+        let long = "9".repeat(400);
+        assert_eq!(wide_integer(&long), Some(long.as_str()));
     }
 
     #[test]

@@ -6,7 +6,11 @@
 
 use std::fmt;
 
-use cellar_engine::{limits::REQUEST_VALUES_MAX, mime::json_values};
+use cellar_bridges::quote;
+use cellar_engine::{
+    limits::REQUEST_VALUES_MAX,
+    mime::{json_values, wide_integer},
+};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use toml::{
@@ -46,6 +50,9 @@ pub fn parse(bytes: &[u8]) -> Result<Node, String> {
     let values = if text.len() > REQUEST_VALUES_MAX { json_values(text.as_bytes()) } else { 0 };
     if values > REQUEST_VALUES_MAX {
         return Err(format!("expected at most {REQUEST_VALUES_MAX} values, found {values}"));
+    }
+    if let Some(number) = wide_integer(text) {
+        return Err(format!("expected integers of at most 64 bits, since others are rounded, found {}", quote(number)));
     }
     serde_json::from_str(text).map_err(|error| format!("expected a JSON text: {error}"))
 }

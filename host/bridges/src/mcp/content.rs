@@ -17,14 +17,23 @@ pub(super) fn response(who: &str, result: CallToolResult) -> Result<Response, Ca
         let said = if said.is_empty() { "and does not say why".to_owned() } else { said };
         return Err(CallError::new(CallErrorKind::Failed, format!("{who} failed: {said}")));
     }
-    let value = match (result.structured_content, result.content) {
+    let value = match (result.structured_content, <[ContentBlock; 1]>::try_from(result.content)) {
+        // A text has integers of more than 64 bits as the server wrote them.
+        (structured, Ok([ContentBlock::Text(block)])) => {
+            match (structured, serde_json::from_str::<Value>(&block.text)) {
+                (None, Ok(_)) => return Ok(Response::Json(block.text)),
+                (Some(value), Ok(read)) if value == read => return Ok(Response::Json(block.text)),
+                (Some(value), Ok(read)) if value == json!({"result": read}) => {
+                    return Ok(Response::Json(format!("{{\"result\":{}}}", block.text)));
+                }
+                (Some(value), _) => value,
+                (None, Err(_)) => Value::String(block.text),
+            }
+        }
         (Some(value), _) => value,
-        (None, content) => match <[ContentBlock; 1]>::try_from(content) {
-            Ok([ContentBlock::Text(block)]) => serde_json::from_str(&block.text).unwrap_or(Value::String(block.text)),
-            Ok([block]) => plain(block),
-            Err(blocks) if blocks.is_empty() => Value::Null,
-            Err(blocks) => blocks.into_iter().map(plain).collect(),
-        },
+        (None, Ok([block])) => plain(block),
+        (None, Err(blocks)) if blocks.is_empty() => Value::Null,
+        (None, Err(blocks)) => blocks.into_iter().map(plain).collect(),
     };
     Ok(Response::Json(value.to_string()))
 }
@@ -54,5 +63,31 @@ fn plain(block: ContentBlock) -> Value {
             other => serde_json::to_value(other).unwrap_or_default(),
         },
         other => serde_json::to_value(other).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_of_texts_reach_cells_as_they_were_written() {
+        let said = |text: &str, structured: Option<Value>| {
+            let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+            result.structured_content = structured;
+            match response("a tool", result) {
+                Ok(Response::Json(json)) => json,
+                other => panic!("{other:?}"),
+            }
+        };
+        // What a number of more than 64 bits is to the SDK.
+        let rounded = json!(123_456_789_012_345_678_901_234_567_890_f64);
+        let text = r#"{"id":123456789012345678901234567890}"#;
+        assert_eq!(said(text, None), text);
+        assert_eq!(said(text, Some(json!({"id": rounded}))), text);
+        assert_eq!(said(text, Some(json!({"result": {"id": rounded}}))), format!(r#"{{"result":{text}}}"#));
+        assert_eq!(said(text, Some(json!({"id": 1}))), r#"{"id":1}"#);
+        assert_eq!(said("words", None), r#""words""#);
+        assert_eq!(said("words", Some(json!([1]))), "[1]");
     }
 }

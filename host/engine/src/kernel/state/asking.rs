@@ -6,7 +6,7 @@ use cellar_core::{
     cell::{CellId, SEED_CELL},
     event::{Bridge, EventKind, HostStatus, Scalar},
     limits::{CALL_BYTES_MAX, CALL_VALUES_MAX, INPUT_IDLE_TIMEOUT_MAX},
-    mime::json_values,
+    mime::{json_values, wide_integer},
     sync::lock,
     text::prefix,
 };
@@ -55,6 +55,13 @@ impl StoreData {
                  hand over a text or a file instead"
             );
             return Err(CallError::new(CallErrorKind::Limit, message));
+        }
+        if let Some(number) = call_json(&call).and_then(wide_integer) {
+            let message = format!(
+                "the arguments have an integer of more than 64 bits, {}, which would be rounded on its way; hand it over as a text",
+                word(number)
+            );
+            return Err(CallError::new(CallErrorKind::Invalid, message));
         }
         let live = self.cells.get(&cell);
         let site = Site {
@@ -362,17 +369,22 @@ fn is_between_processes(call: &Call) -> bool {
     matches!(call, Call::Primitive { name, .. } if name == CHANNEL_PRIMITIVE)
 }
 
-/// How many values whoever answers a call may make of its JSON. A text has no more than it has bytes, so that few are read.
-fn call_values(call: &Call) -> usize {
-    let json = match call {
+/// What of a call is JSON.
+fn call_json(call: &Call) -> Option<&str> {
+    match call {
         Call::Tool { arguments, .. } | Call::Primitive { arguments, .. } | Call::Fetch { arguments, .. } => {
             Some(arguments)
         }
-        Call::Llm { schema, .. } => schema.as_ref(),
-        Call::Agent(call) => call.schema.as_ref(),
+        Call::Llm { schema, .. } => schema.as_deref(),
+        Call::Agent(call) => call.schema.as_deref(),
         Call::Input { .. } | Call::Http(_) => None,
-    };
-    json.filter(|json| json.len() > CALL_VALUES_MAX).map_or(0, |json| json_values(json.as_bytes()))
+    }
+}
+
+/// How many values whoever answers a call may make of its JSON. A text has no more than it has bytes, so that few are read.
+fn call_values(call: &Call) -> usize {
+    let json = call_json(call).filter(|json| json.len() > CALL_VALUES_MAX);
+    json.map_or(0, |json| json_values(json.as_bytes()))
 }
 
 fn call_bytes(call: &Call) -> usize {
