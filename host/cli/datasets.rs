@@ -87,7 +87,7 @@ fn tell(json: bool, versions: &[DatasetVersion]) -> Result<(), CliError> {
 }
 
 fn line(version: &DatasetVersion, now: SystemTime) -> String {
-    let published_at = UNIX_EPOCH + Duration::from_nanos(version.published_at);
+    let published_at = UNIX_EPOCH.checked_add(Duration::from_nanos(version.published_at)).unwrap_or(UNIX_EPOCH);
     let age = age_text(now.duration_since(published_at).unwrap_or_default().as_secs());
     let DatasetVersion { name, version: number, rows, column_count, size_bytes, publisher, .. } = version;
     let (size, publisher) = (size_text(*size_bytes), escaped(publisher));

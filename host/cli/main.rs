@@ -1,5 +1,8 @@
 //! The `cellar` command: reads the command line, starts the runtime, turns the outcome into an exit code.
 
+// Callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod args;
 mod artifacts;
 mod bake;
@@ -151,7 +154,8 @@ fn on_runtime(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, Cl
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Cells that compute take a thread for each core: those that remain look after everybody else.
-    let runtime = runtime.worker_threads(cores + THREADS_BESIDES).enable_all().build().map_err(CliError::Start)?;
+    let runtime =
+        runtime.worker_threads(cores.saturating_add(THREADS_BESIDES)).enable_all().build().map_err(CliError::Start)?;
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     result

@@ -77,7 +77,7 @@ impl Notebook {
             }
             let own = metadata.additional.get("vscode").and_then(|editor| editor["languageId"].as_str());
             let language = own.map_or(Ok(language), |name| {
-                named(name).ok_or_else(|| refuse(format!("cell {} is written in {name}", place + 1)))
+                named(name).ok_or_else(|| refuse(format!("cell {} is written in {name}", place.saturating_add(1))))
             })?;
             places.push(place);
             cells.push(Cell::new(language, code));
@@ -211,7 +211,7 @@ impl Room {
     fn take(&mut self, bytes: usize) -> bool {
         let left = self.bytes.checked_sub(bytes).filter(|_| self.items > 0);
         if let Some(left) = left {
-            (self.bytes, self.items) = (left, self.items - 1);
+            (self.bytes, self.items) = (left, self.items.saturating_sub(1));
         }
         left.is_some()
     }
@@ -224,19 +224,19 @@ impl Room {
     }
 
     fn give_back(&mut self, items: &[Item]) {
-        self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
+        self.bytes = self.bytes.saturating_add(items.iter().map(|item| item.bytes).sum::<usize>());
         // What says that there was no room took none.
-        self.items += items.iter().filter(|item| item.bytes > 0).count();
+        self.items = self.items.saturating_add(items.iter().filter(|item| item.bytes > 0).count());
     }
 }
 
 /// Bytes that a bundle takes in memory, and at most in the file.
 fn bytes_of(data: &MimeBundle) -> usize {
     let base64 = data.0.iter().map(|(_, data)| match data {
-        MimeData::Binary(bytes) => bytes.len().div_ceil(3) * 4 - bytes.len(),
+        MimeData::Binary(bytes) => bytes.len().div_ceil(3).saturating_mul(4).saturating_sub(bytes.len()),
         MimeData::Text(_) => 0,
     });
-    OUTPUT_BYTES + data.weight_bytes() + base64.sum::<usize>()
+    base64.fold(data.weight_bytes().saturating_add(OUTPUT_BYTES), usize::saturating_add)
 }
 
 #[derive(Debug)]
@@ -274,7 +274,8 @@ impl Outputs {
                 }
             }
             EventKind::CellFinished { outcome: Outcome::Failed(failure), .. } => {
-                let bytes = OUTPUT_BYTES + failure.name.len() + failure.message.len() + failure.traceback.len();
+                let texts = [&failure.name, &failure.message, &failure.traceback];
+                let bytes = texts.iter().fold(OUTPUT_BYTES, |bytes, text| bytes.saturating_add(text.len()));
                 self.add(bytes, None, None, || error(failure), room);
             }
             _ => {}
@@ -325,25 +326,25 @@ impl Outputs {
                 return self.say_full();
             }
             before.push_str(text);
-            *bytes += text.len();
+            *bytes = bytes.saturating_add(text.len());
             return;
         }
         let value = || json!({"output_type": "stream", "name": stream, "text": text});
-        self.add(OUTPUT_BYTES + text.len(), Some(stream), None, value, room);
+        self.add(text.len().saturating_add(OUTPUT_BYTES), Some(stream), None, value, room);
     }
 
     fn update(&mut self, data: &MimeBundle, display_id: &str, room: &mut Room) {
         let wanted = bytes_of(data);
         let mut is_full = false;
         for item in self.items.iter_mut().filter(|item| item.display_id.as_deref() == Some(display_id)) {
-            room.bytes += item.bytes;
+            room.bytes = room.bytes.saturating_add(item.bytes);
             // One that finds no room keeps what it showed, which fits in what was given back.
             let fits = room.extend(wanted);
             if fits {
                 item.value["data"] = bundle(data);
                 item.bytes = wanted;
             } else {
-                room.bytes -= item.bytes;
+                room.bytes = room.bytes.saturating_sub(item.bytes);
                 is_full = true;
             }
         }

@@ -158,7 +158,11 @@ fn added_text(host: &HostConfig, added: &[Added], names: &[Wanted]) -> String {
 }
 
 fn table(listed: &[Listed]) -> String {
-    let width = listed.iter().map(|each| each.name.len() + each.version.len() + 1).max().unwrap_or_default();
+    let width = listed
+        .iter()
+        .map(|each| each.name.len().saturating_add(each.version.len()).saturating_add(1))
+        .max()
+        .unwrap_or_default();
     let line = |each: &Listed| {
         let named = format!("{} {}", escaped(&each.name), escaped(&each.version));
         let why = if each.asked { "" } else { "  needed by others" };

@@ -184,9 +184,9 @@ impl<W: Write> Transcript<W> {
     }
 
     fn start(&mut self, index: usize) -> Result<(), CliError> {
-        self.started += 1;
+        self.started = self.started.saturating_add(1);
         let Some(cell) = self.cells.get(index).cloned() else { return Ok(()) };
-        let number = format!("[{}/{}]", index + 1, self.cells.len());
+        let number = format!("[{}/{}]", index.saturating_add(1), self.cells.len());
         let title = cell.title.as_deref().map(|title| format!(" · {}", one_line(title))).unwrap_or_default();
         let header = format!("{number} {}{title}", cell.language.title());
         if self.options.has_frames {
@@ -251,7 +251,7 @@ impl<W: Write> Transcript<W> {
         if text.is_empty() {
             return Ok(());
         }
-        let mut laid = String::with_capacity(text.len() + text.len() / 8);
+        let mut laid = String::with_capacity(text.len().saturating_add(text.len() / 8));
         for line in text.split_inclusive('\n') {
             match line.strip_prefix(OWN) {
                 Some(own) => laid.push_str(&self.layout.own(own.trim_end_matches('\n'))),
@@ -289,7 +289,7 @@ impl<W: Write> Transcript<W> {
 
     fn json(&mut self, json: &str) -> Result<(), CliError> {
         let tree = match self.options.is_rich {
-            true => data::lines(json, self.options.look, self.options.width - INDENT.len()),
+            true => data::lines(json, self.options.look, self.options.width.saturating_sub(INDENT.len())),
             false => None,
         };
         self.block_lines(tree.unwrap_or_else(|| pretty(json)))
@@ -298,7 +298,7 @@ impl<W: Write> Transcript<W> {
     /// Text of a display.
     fn block(&mut self, text: &str, is_markdown: bool) -> Result<(), CliError> {
         let rendered = match is_markdown && self.options.is_rich {
-            true => markdown::render(text, self.options.look, self.options.width - INDENT.len()),
+            true => markdown::render(text, self.options.look, self.options.width.saturating_sub(INDENT.len())),
             false => None,
         };
         let text = rendered.unwrap_or_else(|| self.cleaner.clean(text));
@@ -316,7 +316,7 @@ impl<W: Write> Transcript<W> {
     }
 
     fn image(&mut self, image: &Image<'_>) -> Result<(), CliError> {
-        self.images_shown += 1;
+        self.images_shown = self.images_shown.saturating_add(1);
         self.progress.hide();
         let bytes = image_bytes(image);
         let is_drawn = self.options.is_rich && graphics::draw(&bytes, self.options.width);
@@ -452,7 +452,7 @@ fn pretty(json: &str) -> Vec<String> {
     let value: Result<serde_json::Value, _> = serde_json::from_str(json);
     let text = value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned());
     let mut lines: Vec<String> = text.lines().take(JSON_LINES_MAX).map(|line| escaped(line).into_owned()).collect();
-    let more = text.lines().count() - lines.len();
+    let more = text.lines().count().saturating_sub(lines.len());
     if more > 0 {
         lines.push(more_lines(more));
     }

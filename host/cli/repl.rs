@@ -150,7 +150,9 @@ impl Prompt {
             let is_told = match &event.kind {
                 // What a cancelled run did not come to is not worth a line here.
                 EventKind::RunFinished { .. } => false,
-                EventKind::Background { text, left_out, .. } => !self.was_shown(left_out + text.len() as u64),
+                EventKind::Background { text, left_out, .. } => {
+                    !self.was_shown(left_out.saturating_add(text.len() as u64))
+                }
                 _ => true,
             };
             if is_told {
@@ -217,9 +219,9 @@ impl Prompt {
 
 /// As much of a line as so many columns have room for.
 fn cut(line: &str, columns: usize) -> &str {
-    let mut used = 0;
+    let mut used = 0_usize;
     let end = line.char_indices().find(|(_, character)| {
-        used += char_width(*character);
+        used = used.saturating_add(char_width(*character));
         used > columns
     });
     end.map_or(line, |(end, _)| &line[..end])

@@ -99,7 +99,7 @@ fn private_folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("cellar-").permissions(private);
     let folder = builder.tempdir()?;
-    let length = folder.path().as_os_str().len() + 1 + SOCKET_NAME.len();
+    let length = folder.path().as_os_str().len().saturating_add(1).saturating_add(SOCKET_NAME.len());
     if length > SOCKET_PATH_BYTES_MAX { builder.tempdir_in("/tmp") } else { Ok(folder) }
 }
 
@@ -124,7 +124,7 @@ async fn accept(listener: UnixListener, usher: Usher) {
 async fn serve(stream: UnixStream, session: Session) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
-    BufReader::new(read.take(REQUEST_BYTES_MAX as u64 + 2)).read_until(b'\n', &mut line).await?;
+    BufReader::new(read.take((REQUEST_BYTES_MAX as u64).saturating_add(2))).read_until(b'\n', &mut line).await?;
     let refusal = match run_from_json(line.trim_ascii_end(), "the run") {
         Ok(cells) => match session.run(cells) {
             Ok(run) => return stream_run(run, &mut write).await,

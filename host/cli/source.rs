@@ -107,7 +107,7 @@ fn is_stdin(file: &Path) -> bool {
 /// One byte more than a run may have, at most: enough to see that it is too long.
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
-    let limit = REQUEST_BYTES_MAX as u64 + 1;
+    let limit = (REQUEST_BYTES_MAX as u64).saturating_add(1);
     let read = if is_stdin(file) {
         io::stdin().lock().take(limit).read_to_end(&mut bytes)
     } else {

@@ -163,13 +163,13 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option
             return Ok(None);
         }
         is_begun = true;
-        if line.len() + end > REQUEST_BYTES_MAX {
+        if line.len().saturating_add(end) > REQUEST_BYTES_MAX {
             is_too_long = true;
             line = Vec::new();
         } else if !is_too_long {
             line.extend_from_slice(&read[..end]);
         }
-        let consumed = end + usize::from(is_end && !read.is_empty());
+        let consumed = end.saturating_add(usize::from(is_end && !read.is_empty()));
         input.consume(consumed);
         if is_end {
             return Ok(Some(if is_too_long { LineRead::TooLong } else { LineRead::Whole(line) }));

@@ -97,7 +97,7 @@ fn escaped_but(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut kept = String::with_capacity(text.len() + 16);
+    let mut kept = String::with_capacity(text.len().saturating_add(16));
     for character in text.chars() {
         match is_escaped(character) {
             true => kept.extend(character.escape_unicode()),
@@ -112,7 +112,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(|character| is_harmful(character) && !matches!(character, '\n' | '\t')) {
         return Cow::Borrowed(text);
     }
-    let mut kept = String::with_capacity(text.len() + 16);
+    let mut kept = String::with_capacity(text.len().saturating_add(16));
     let mut rest = text;
     while let Some(start) = rest.find('\u{1b}') {
         let (before, behind) = rest.split_at(start);
@@ -132,7 +132,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 pub(crate) fn color_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|c: char| !matches!(c, '0'..='9' | ';' | ':'))?;
-    (end <= COLOR_CHARS_MAX && parameters[end..].starts_with('m')).then_some(end + 3)
+    (end <= COLOR_CHARS_MAX && parameters[end..].starts_with('m')).then_some(end.saturating_add(3))
 }
 
 /// JSON with every harmful character escaped as JSON has it, which means the same.
@@ -141,7 +141,7 @@ fn escaped_json(json: &str) -> Cow<'_, str> {
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);
     }
-    let mut kept = String::with_capacity(json.len() + 16);
+    let mut kept = String::with_capacity(json.len().saturating_add(16));
     for character in json.chars() {
         match is_escaped(character) {
             // All of them lie below the characters that take two units. Writing to a string does not fail.
@@ -219,12 +219,12 @@ pub(crate) fn copy(from: &mut impl Read, is_raw: bool) -> io::Result<()> {
         return io::copy(from, &mut io::stdout().lock()).map(drop);
     }
     let mut cleaner = Cleaner::new(look);
-    let (mut piece, mut kept) = (vec![0; PIECE_BYTES], 0);
+    let (mut piece, mut kept) = (vec![0; PIECE_BYTES], 0_usize);
     loop {
         let read = from.read(&mut piece[kept..])?;
-        let bytes = &piece[..kept + read];
+        let bytes = &piece[..kept.saturating_add(read)];
         let mut text = String::new();
-        let mut begun = 0;
+        let mut begun = 0_usize;
         let mut chunks = bytes.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
             text.push_str(&cleaner.clean(chunk.valid()));
@@ -240,7 +240,7 @@ pub(crate) fn copy(from: &mut impl Read, is_raw: bool) -> io::Result<()> {
             return write_stdout(cleaner.finish().as_bytes());
         }
         let end = bytes.len();
-        piece.copy_within(end - begun..end, 0);
+        piece.copy_within(end.saturating_sub(begun)..end, 0);
         kept = begun;
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn token(folders: &Folders, arguments: TokenArguments) -> Result<u8, 
             };
             let scopes =
                 if scopes.is_empty() { vec![Scope::Run] } else { scopes.into_iter().map(Scope::from).collect() };
-            let lifetime = days.map(|days| DAY * u32::try_from(days).unwrap_or(u32::MAX));
+            let lifetime = days.map(|days| DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)));
             let text = file.add(NewToken { tenant, name, scopes, lifetime })?;
             output::print(&format!("{text}\n"))?;
         }

@@ -222,6 +222,19 @@ fn only_three_files_of_the_engine_have_unsafe_code() {
 }
 
 #[test]
+fn every_crate_of_the_host_checks_its_arithmetic() {
+    for name in layers("crate-layers") {
+        let file = match name.strip_prefix("cellar-") {
+            Some(name) => format!("host/{name}/src/lib.rs"),
+            None => "host/cli/main.rs".to_owned(),
+        };
+        let text = std::fs::read_to_string(root().join(&file)).expect("source is text");
+        let is_checked = text.contains("#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]");
+        assert!(is_checked, "`{file}` does not ask for the lint `arithmetic_side_effects`");
+    }
+}
+
+#[test]
 fn no_binary_and_nothing_large_is_in_git() {
     for file in tracked_files() {
         let bytes = std::fs::read(&file).expect("a readable file");

@@ -122,7 +122,7 @@ pub struct Notes {
 
 fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let message = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
-    let length = message.len() - 4;
+    let length = message.len().saturating_sub(4);
     let length = u32::try_from(length).ok().filter(|_| length <= FRAME_BYTES_MAX);
     let length = length.ok_or_else(|| io::Error::other("a message is too large"))?;
     let mut message = message;

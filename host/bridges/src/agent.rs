@@ -269,7 +269,7 @@ impl Agents {
         let status = response.status();
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+            if bytes.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
                 let message = format!("{who} answered with more than {} MiB", ANSWER_BYTES_MAX >> 20);
                 return Err(CallError::new(CallErrorKind::Limit, message));
             }

@@ -151,7 +151,7 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Fault> {
 async fn read_all(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::new();
     let Some(from) = from else { return Ok(bytes) };
-    from.take(bytes_max as u64 + 1).read_to_end(&mut bytes).await?;
+    from.take((bytes_max as u64).saturating_add(1)).read_to_end(&mut bytes).await?;
     if bytes.len() > bytes_max { Err(Fault::TooMuch) } else { Ok(bytes) }
 }
 

@@ -122,7 +122,7 @@ impl Network {
         let headers = headers_of(&host, response.headers())?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&host, error))? {
-            if body.len() + chunk.len() > self.options.response_bytes {
+            if body.len().saturating_add(chunk.len()) > self.options.response_bytes {
                 let message = format!(
                     "the answer of `{host}` has more than {} bytes (response_mib under [http] in cellar.toml)",
                     self.options.response_bytes
@@ -193,7 +193,7 @@ fn add_credentials(rule: &HttpRule, headers: &mut HeaderMap) -> Result<(), CallE
 
 /// The headers of an answer, each byte as a character.
 fn headers_of(host: &str, headers: &HeaderMap) -> Result<Vec<(String, String)>, CallError> {
-    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len().saturating_add(value.len())).sum();
     if size > HEADER_BYTES_MAX {
         let message = format!("the headers of the answer of `{host}` have more than {HEADER_BYTES_MAX} bytes");
         return Err(CallError::new(CallErrorKind::Limit, message));

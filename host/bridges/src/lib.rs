@@ -5,6 +5,9 @@
 //! request or a command's environment, and are taken out of all that comes back. What cells are not granted is refused by the engine's own
 //! words. The engine knows nothing of this crate, and this crate knows nothing of the command line.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod afar;
 mod agent;
 mod arguments;
@@ -451,8 +454,10 @@ fn refusal(call: &Call, names: &[&str]) -> CallError {
         error.message.push_str(&format!("; did you mean `{near}`"));
     }
     if !names.is_empty() {
-        let more =
-            if names.len() > NAMES_MAX { format!(" and {} more", names.len() - NAMES_MAX) } else { String::new() };
+        let more = match names.len().saturating_sub(NAMES_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let listed = names[..names.len().min(NAMES_MAX)].join(", ");
         error.message.push_str(&format!("; known are: {listed}{more}"));
     }

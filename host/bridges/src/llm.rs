@@ -312,7 +312,7 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
             Fault::Passing(CallError::new(CallErrorKind::Failed, message), None)
         })?;
         let Some(chunk) = chunk else { return Ok(bytes) };
-        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+        if bytes.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
             let message = format!("the reply of model `{model}` is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
             return Err(Fault::Final(CallError::new(CallErrorKind::Limit, message)));
         }

@@ -154,7 +154,7 @@ impl State {
     fn failed(&mut self) {
         let pause = PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = Some(Instant::now() + pause);
+        self.retry_at = Instant::now().checked_add(pause);
     }
 }
 

@@ -75,13 +75,13 @@ fn check_nodes(document: &Document<'_>) -> Result<(), String> {
     if patterns.len() > PATTERNS_MAX {
         return Err(format!("{} patterns, more than {PATTERNS_MAX}", patterns.len()));
     }
-    let mut text_bytes = 0;
+    let mut text_bytes = 0_usize;
     for node in document.descendants() {
         if node.ancestors().skip(1).nth(DEPTH_MAX).is_some() {
             return Err(format!("elements more than {DEPTH_MAX} deep in each other"));
         }
         if node.is_text() {
-            text_bytes += node.text().map_or(0, str::len);
+            text_bytes = text_bytes.saturating_add(node.text().map_or(0, str::len));
         } else if node.is_element() {
             check_element(node, &patterns)?;
         }

@@ -25,6 +25,8 @@
 //! ```
 
 #![forbid(unsafe_code)]
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod check;
 mod error;
@@ -34,10 +36,10 @@ mod png;
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use cellar_core::text::describe;
+use cellar_core::{text::describe, time::later};
 use cellar_engine::{
     Cell, GuestName, Host, Language, Limits, SessionConfig,
     config::CpuShare,
@@ -45,7 +47,7 @@ use cellar_engine::{
     mime::{MimeBundle, MimeData},
     renderer::{RenderError, RenderFuture, Rendered, Renderer},
 };
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 pub use error::ChartError;
 use fonts::Fonts;
@@ -140,7 +142,7 @@ impl Charts {
         }
         let _turn = self.inner.turns.acquire().await.map_err(|error| ChartError::Crash(error.to_string()))?;
         // The guest and what makes the PNG share the time.
-        let deadline = Instant::now() + self.timeout;
+        let deadline = later(Instant::now(), self.timeout);
         let inner = self.inner.clone();
         let widths = blocking(move || inner.fonts().widths().to_owned()).await?;
         let svg = self.svg(specification, &widths).await?;
@@ -161,12 +163,12 @@ impl Charts {
     /// As [`Charts::draw`].
     pub async fn draw_picture(&self, svg: &str) -> Result<Vec<u8>, ChartError> {
         let _turn = self.inner.turns.acquire().await.map_err(|error| ChartError::Crash(error.to_string()))?;
-        self.png(painter::Kind::Picture, svg, Instant::now() + self.timeout).await
+        self.png(painter::Kind::Picture, svg, later(Instant::now(), self.timeout)).await
     }
 
     /// In a process of its own; where there is none, what holds nothing but what charts hold is drawn here.
     async fn png(&self, kind: painter::Kind, svg: &str, deadline: Instant) -> Result<Vec<u8>, ChartError> {
-        if let Some(png) = painter::in_process(kind, svg, self.timeout, deadline).await {
+        if let Some(png) = painter::in_process(kind, svg, self.timeout, deadline.into()).await {
             return png;
         }
         let (inner, svg) = (self.inner.clone(), svg.to_owned());

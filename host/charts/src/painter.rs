@@ -47,7 +47,7 @@ pub fn serve(seconds: u64) -> io::Result<()> {
     let (mut kind, mut svg) = ([0], String::new());
     let mut stdin = io::stdin().lock();
     stdin.read_exact(&mut kind)?;
-    stdin.take(SVG_BYTES_MAX as u64 + 1).read_to_string(&mut svg)?;
+    stdin.take((SVG_BYTES_MAX as u64).saturating_add(1)).read_to_string(&mut svg)?;
     let checked = if kind == [PICTURE] { check_picture(&svg) } else { check(&svg) };
     let drawn = checked.and_then(|checked| png::png(&checked, &Fonts::of_this_machine(), Effort::Any));
     let mut answer = Vec::new();

@@ -88,10 +88,10 @@ pub(crate) fn png(document: &Document<'_>, fonts: &Fonts, effort: Effort) -> Res
 /// Checks what costs time before there are shapes whose work could be estimated: arcs become curves, letters become
 /// outlines.
 fn check_size(document: &Document<'_>) -> Result<(), String> {
-    let (mut text_bytes, mut path_bytes) = (0, 0);
+    let (mut text_bytes, mut path_bytes) = (0_usize, 0_usize);
     for node in document.descendants() {
-        text_bytes += node.text().filter(|_| node.is_text()).map_or(0, str::len);
-        path_bytes += node.attribute("d").map_or(0, str::len);
+        text_bytes = text_bytes.saturating_add(node.text().filter(|_| node.is_text()).map_or(0, str::len));
+        path_bytes = path_bytes.saturating_add(node.attribute("d").map_or(0, str::len));
     }
     if text_bytes > TEXT_BYTES_MAX || path_bytes > PATH_BYTES_MAX {
         return Err(format!(

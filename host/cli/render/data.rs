@@ -76,9 +76,9 @@ impl Tree {
     /// Adds a value behind `label`, its parts behind `indent`.
     fn value(&mut self, indent: &str, label: &str, value: &Value, depth: usize) {
         let flat = self.flat(value, FLAT_DEPTH_MAX);
-        let visible = width(indent) + width(label);
+        let visible = width(indent).saturating_add(width(label));
         if let Some((text, chars)) = flat
-            && (visible + chars <= self.width || !(value.is_object() || value.is_array()))
+            && (visible.saturating_add(chars) <= self.width || !(value.is_object() || value.is_array()))
         {
             self.lines.push(format!("{label}{text}"));
             return;
@@ -100,34 +100,37 @@ impl Tree {
         }
         let shown = if count > ITEMS_MAX { ITEMS_MAX - 1 } else { count };
         for (place, (name, item)) in parts.into_iter().take(shown).enumerate() {
-            let is_last = place + 1 == count;
+            let is_last = place.saturating_add(1) == count;
             let branch = self.look.paint(DIM, &format!("{indent}{}", if is_last { "└─ " } else { "├─ " }));
             let label = format!("{branch}{}: ", self.look.paint(KEY, &name));
             let indent = format!("{indent}{}", if is_last { "   " } else { "│  " });
-            self.value(&indent, &label, item, depth + 1);
+            self.value(&indent, &label, item, depth.saturating_add(1));
         }
         if shown < count {
-            self.lines.push(self.look.paint(DIM, &format!("{indent}└─ … {} more", count - shown)));
+            self.lines.push(self.look.paint(DIM, &format!("{indent}└─ … {} more", count.saturating_sub(shown))));
         }
     }
 
     /// A value on one line with its length, if it is no deeper than `depth` and has few parts.
     fn flat(&self, value: &Value, depth: usize) -> Option<(String, usize)> {
         let join = |parts: Vec<(String, usize)>, open: &str, close: &str| {
-            let chars = parts.iter().map(|(_, chars)| chars + 2).sum::<usize>() + 2;
+            let chars = parts.iter().fold(2_usize, |sum, (_, chars)| sum.saturating_add(*chars).saturating_add(2));
             let texts: Vec<String> = parts.into_iter().map(|(text, _)| text).collect();
             (format!("{open}{}{close}", texts.join(", ")), chars)
         };
         match value {
             Value::Array(items) if depth > 0 && items.len() <= ITEMS_MAX => {
-                let items: Option<Vec<_>> = items.iter().map(|item| self.flat(item, depth - 1)).collect();
+                let items: Option<Vec<_>> = items.iter().map(|item| self.flat(item, depth.saturating_sub(1))).collect();
                 Some(join(items?, "[", "]"))
             }
             Value::Object(fields) if depth > 0 && fields.len() <= ITEMS_MAX => {
                 let field = |(name, value): (&String, &Value)| {
-                    let (text, chars) = self.flat(value, depth - 1)?;
+                    let (text, chars) = self.flat(value, depth.saturating_sub(1))?;
                     let name = one_line(name);
-                    Some((format!("{}: {text}", self.look.paint(KEY, &name)), chars + width(&name) + 2))
+                    Some((
+                        format!("{}: {text}", self.look.paint(KEY, &name)),
+                        chars.saturating_add(width(&name)).saturating_add(2),
+                    ))
                 };
                 let fields: Option<Vec<_>> = fields.iter().map(field).collect();
                 Some(join(fields?, "{", "}"))

@@ -71,7 +71,8 @@ fn sequence(bytes: &[u8], width: usize, protocol: Protocol) -> Option<String> {
             Some(format!("\u{1b}]1337;File=inline=1;preserveAspectRatio=1;size={size};width={columns}:{data}\u{7}\n"))
         }
         Protocol::Sixel => {
-            let shown = image.resize(columns * COLUMN_PIXELS, SIDE_PIXELS_MAX, FilterType::Triangle).to_rgba8();
+            let shown =
+                image.resize(columns.saturating_mul(COLUMN_PIXELS), SIDE_PIXELS_MAX, FilterType::Triangle).to_rgba8();
             let (width, height) = (i32::try_from(shown.width()).ok()?, i32::try_from(shown.height()).ok()?);
             let quality = (DiffusionMethod::Auto, MethodForLargest::Auto, MethodForRep::Auto);
             let format = PixelFormat::RGBA8888;
@@ -100,13 +101,15 @@ fn png(image: &DynamicImage) -> Option<Vec<u8>> {
 
 /// A PNG as kitty takes it: in pieces, each of which says whether there are more. It is not to answer.
 fn kitty(data: &str, columns: u32) -> String {
-    let mut sequence = String::with_capacity(data.len() + data.len() / KITTY_CHUNK * 16 + 64);
+    let mut sequence = String::with_capacity(
+        data.len().saturating_add((data.len() / KITTY_CHUNK).saturating_mul(16)).saturating_add(64),
+    );
     let count = data.len().div_ceil(KITTY_CHUNK);
     for number in 0..count {
-        let start = number * KITTY_CHUNK;
-        let piece = &data[start..data.len().min(start + KITTY_CHUNK)];
+        let start = number.saturating_mul(KITTY_CHUNK);
+        let piece = &data[start..data.len().min(start.saturating_add(KITTY_CHUNK))];
         let first = if number == 0 { format!("a=T,f=100,q=2,c={columns},") } else { String::new() };
-        let more = u8::from(number + 1 < count);
+        let more = u8::from(number.saturating_add(1) < count);
         // Writing to a string does not fail.
         let _ = write!(sequence, "\u{1b}_G{first}m={more};{piece}\u{1b}\\");
     }

@@ -45,7 +45,7 @@ impl Layout {
     }
 
     fn lay(&mut self, text: &str) -> String {
-        let mut laid = String::with_capacity(text.len() + text.len() / 16 + INDENT.len());
+        let mut laid = String::with_capacity(text.len().saturating_add(text.len() / 16).saturating_add(INDENT.len()));
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
             if let Some(length) = color_length(rest) {
@@ -80,8 +80,8 @@ impl Layout {
             INDENT.len()
         });
         let after = |column: usize| match character {
-            '\t' => (column / TAB + 1) * TAB,
-            other => column + char_width(other),
+            '\t' => (column / TAB).saturating_add(1).saturating_mul(TAB),
+            other => column.saturating_add(char_width(other)),
         };
         if self.columns.is_some_and(|columns| after(column) > columns) {
             laid.push('\n');

@@ -34,17 +34,17 @@ impl Preview {
     pub(crate) fn push<'a>(&mut self, text: &'a str) -> &'a str {
         let Some(lines_max) = self.lines_max else { return text };
         let head = Preview::head(lines_max);
-        let mut end = 0;
+        let mut end = 0_usize;
         for line in text.split_inclusive('\n') {
             if self.passed >= head {
                 break;
             }
-            end += line.len();
-            self.passed += usize::from(line.ends_with('\n'));
+            end = end.saturating_add(line.len());
+            self.passed = self.passed.saturating_add(usize::from(line.ends_with('\n')));
         }
         let (now, later) = text.split_at(end);
         for part in later.split_inclusive('\n') {
-            self.hold(part, lines_max - head);
+            self.hold(part, lines_max.saturating_sub(head));
         }
         now
     }
@@ -62,9 +62,9 @@ impl Preview {
         if part.ends_with('\n') {
             self.held.push_back(String::new());
             // The open one does not count before there is something in it.
-            if self.held.len() > tail + 1 {
+            if self.held.len() > tail.saturating_add(1) {
                 self.held.pop_front();
-                self.dropped += 1;
+                self.dropped = self.dropped.saturating_add(1);
             }
         }
     }
@@ -96,7 +96,7 @@ pub(crate) fn first_lines(lines: Vec<String>, lines_max: Option<usize>) -> (Vec<
     if more <= 1 {
         return (lines, None);
     }
-    let shown = lines.len() - more;
+    let shown = lines.len().saturating_sub(more);
     (lines.into_iter().take(shown).collect(), Some(more_lines(more)))
 }
 

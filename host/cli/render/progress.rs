@@ -51,7 +51,7 @@ impl Progress {
 
     /// A bridge call has begun.
     pub(crate) fn call_started(&mut self) {
-        self.calls += 1;
+        self.calls = self.calls.saturating_add(1);
         self.say();
     }
 

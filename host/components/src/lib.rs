@@ -7,6 +7,8 @@
 //! two share no code but wasmtime's.
 
 #![forbid(unsafe_code)]
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod bounds;
 mod machine;

@@ -63,13 +63,13 @@ impl Printed {
         match self.keep {
             Keep::Whole => {
                 // A byte too many is kept, so that it is seen.
-                let room = (self.bytes_max + 1).saturating_sub(bytes.len());
+                let room = self.bytes_max.saturating_add(1).saturating_sub(bytes.len());
                 bytes.extend_from_slice(&printed[..printed.len().min(room)]);
                 bytes.len() <= self.bytes_max
             }
             Keep::End => {
                 let end = &printed[printed.len().saturating_sub(self.bytes_max)..];
-                let excess = (bytes.len() + end.len()).saturating_sub(self.bytes_max);
+                let excess = bytes.len().saturating_add(end.len()).saturating_sub(self.bytes_max);
                 bytes.drain(..excess);
                 bytes.extend_from_slice(end);
                 true

@@ -19,6 +19,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar, StringArra
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
+use cellar_core::time::later;
 use cellar_tables::{
     Batches, batch_bytes,
     reading::{Reading, Whole, shares, side_by_side},
@@ -126,7 +127,7 @@ impl Source for Files {
             let place = place.map_err(|reason| unready(&reason))?;
             let runtime = Handle::current();
             let looked = tokio::task::spawn_blocking(move || {
-                let mut opened = place.open(&runtime, Instant::now() + PROBE_TIMEOUT)?;
+                let mut opened = place.open(&runtime, later(Instant::now(), PROBE_TIMEOUT))?;
                 let mut counts = Vec::new();
                 for (name, (_, files)) in fetches.iter() {
                     counts.push(format!("{name}: {} files", opened.find(&files.path)?.len()));

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cellar_core::time::later;
 use cellar_tables::Batches;
 use futures::{StreamExt, future::BoxFuture};
 use reqwest::{
@@ -300,7 +301,7 @@ impl Server {
         let turn = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let turn = (*next).max(Instant::now());
-            *next = turn + pause;
+            *next = later(turn, pause);
             turn
         };
         tokio::time::sleep_until(turn.into()).await;

@@ -4,6 +4,9 @@
 //! hand the rows over as [`Batches`]. Credentials stay here: no error has one in it, nor a path of the host, nor what a
 //! driver prints. This crate knows nothing of sessions or cells. Read [`Connectors`] first.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod error;
 mod files;
 mod http;
@@ -25,6 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cellar_core::time::later;
 use cellar_tables::Batches;
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Deserialize, Serialize};
@@ -198,7 +202,7 @@ impl Connectors {
     ) -> Result<Batches, FetchError> {
         let (held, _) = self.find(connector, fetch)?;
         let bounds = held.bounds.clone();
-        let deadline = Instant::now() + bounds.timeout;
+        let deadline = later(Instant::now(), bounds.timeout);
         let request = Request { fetch: fetch.to_owned(), arguments, bounds: bounds.clone(), deadline };
         let asked = async {
             // The semaphore is never closed.

@@ -305,7 +305,7 @@ impl Form {
             }
             (_, Sent::Time(is_negative, days, hours, minutes, seconds, micros)) => {
                 let sign = if is_negative { "-" } else { "" };
-                let hours = u64::from(days) * 24 + u64::from(hours);
+                let hours = u64::from(days).saturating_mul(24).saturating_add(hours.into());
                 let micros = if micros == 0 { String::new() } else { format!(".{micros:06}") };
                 Value::Text(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{micros}"))
             }

@@ -328,7 +328,7 @@ impl Column {
 /// Decimals of one scale; as texts where they have too many digits.
 fn decimals(values: &[Option<(i128, u8)>]) -> ArrayRef {
     let scale = values.iter().flatten().map(|(_, scale)| *scale).max().unwrap_or_default();
-    let limit = 10_i128.pow(u32::from(DIGITS_MAX)) - 1;
+    let limit = 10_i128.saturating_pow(DIGITS_MAX.into()).saturating_sub(1);
     let widened = |(digits, own): &(i128, u8)| {
         let factor = 10_i128.checked_pow(u32::from(scale.saturating_sub(*own)))?;
         digits.checked_mul(factor).filter(|digits| digits.abs() <= limit)
@@ -356,7 +356,7 @@ fn decimal_text(digits: i128, scale: u8) -> String {
         return format!("{sign}{text}");
     }
     let text = format!("{text:0>width$}", width = scale + 1);
-    let (whole, rest) = text.split_at(text.len() - scale);
+    let (whole, rest) = text.split_at(text.len().saturating_sub(scale));
     format!("{sign}{whole}.{rest}")
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
     let mut statement = Statement { text: String::with_capacity(text.len()), names: Vec::new() };
     let mut words: Vec<String> = Vec::new();
     let mut is_ended = false;
-    let mut at = 0;
+    let mut at = 0_usize;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let skipped = skipped(rest, dialect)?;
         if skipped > 0 {
@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
                 return Err("one statement at a time".to_owned());
             }
             statement.text.push_str(piece);
-            at += skipped;
+            at = at.saturating_add(skipped);
             continue;
         }
         let first = rest.chars().next().unwrap_or(' ');
@@ -45,31 +45,31 @@ pub(crate) fn read(text: &str, dialect: Dialect) -> Result<Statement, String> {
         if length > 0 {
             words.push(rest[..length].to_ascii_lowercase());
             statement.text.push_str(&rest[..length]);
-            at += length;
+            at = at.saturating_add(length);
             continue;
         }
         if first == ';' {
             is_ended = true;
-            at += 1;
+            at = at.saturating_add(1);
             continue;
         }
         if rest.starts_with("::") || rest.starts_with(":=") {
             statement.text.push_str(&rest[..2]);
-            at += 2;
+            at = at.saturating_add(2);
             continue;
         }
         let name = if first == ':' { word_length(&rest[1..]) } else { 0 };
         if name > 0 {
-            let name = &rest[1..1 + name];
+            let name = rest.get(1..name.saturating_add(1)).unwrap_or_default();
             statement.place(name, dialect);
-            at += 1 + name.len();
+            at = at.saturating_add(name.len()).saturating_add(1);
             continue;
         }
         if (first == '?' && dialect != Dialect::Postgres) || (first == '$' && dialect == Dialect::Postgres) {
             return Err("parameters are written `:name`".to_owned());
         }
         statement.text.push(first);
-        at += first.len_utf8();
+        at = at.saturating_add(first.len_utf8());
     }
     let first = words.first().map_or("", String::as_str);
     let is_read = match dialect {
@@ -98,10 +98,10 @@ impl Statement {
         let known = self.names.iter().position(|known| known == name);
         let number = known.unwrap_or_else(|| {
             self.names.push(name.to_owned());
-            self.names.len() - 1
+            self.names.len().saturating_sub(1)
         });
         let mark = if dialect == Dialect::Postgres { '$' } else { '?' };
-        self.text.push_str(&format!("{mark}{}", number + 1));
+        self.text.push_str(&format!("{mark}{}", number.saturating_add(1)));
     }
 }
 
@@ -130,7 +130,7 @@ fn skipped(text: &str, dialect: Dialect) -> Result<usize, String> {
         }
         Some(b'e' | b'E') if dialect == Dialect::Postgres && bytes.get(1) == Some(&b'\'') => {
             let inner = bytes.get(1..).unwrap_or_default();
-            quoted(inner, b'\'', true).map(|length| length + 1).ok_or_else(|| unended("a string"))
+            quoted(inner, b'\'', true).map(|length| length.saturating_add(1)).ok_or_else(|| unended("a string"))
         }
         Some(b'#') if dialect == Dialect::Mysql => Ok(line(text)),
         Some(b'-') if text.starts_with("--") => Ok(line(text)),
@@ -144,53 +144,54 @@ fn skipped(text: &str, dialect: Dialect) -> Result<usize, String> {
             comment(bytes, dialect == Dialect::Postgres).ok_or_else(|| unended("a comment"))
         }
         Some(b'$') if dialect == Dialect::Postgres => {
-            let end = text[1..].find('$').map(|end| end + 2);
+            let end = text[1..].find('$').map(|end| end.saturating_add(2));
             let tag = end.and_then(|end| text.get(..end));
             let is_tag = |tag: &&str| {
-                let name = &tag[1..tag.len() - 1];
+                let name = tag.trim_matches('$');
                 name.is_empty() || (word_length(name) == name.len() && !name.starts_with(|c: char| c.is_ascii_digit()))
             };
             let Some(tag) = tag.filter(is_tag) else { return Ok(0) };
             let rest = &text[tag.len()..];
             let length = rest.find(tag).ok_or_else(|| unended("a string"))?;
-            Ok(2 * tag.len() + length)
+            Ok(length.saturating_add(tag.len()).saturating_add(tag.len()))
         }
         _ => Ok(0),
     }
 }
 
 fn line(text: &str) -> usize {
-    text.find('\n').map_or(text.len(), |end| end + 1)
+    text.find('\n').map_or(text.len(), |end| end.saturating_add(1))
 }
 
 fn quoted(bytes: &[u8], quote: u8, has_escapes: bool) -> Option<usize> {
-    let mut at = 1;
+    let mut at = 1_usize;
     while let Some(byte) = bytes.get(at) {
         if *byte == b'\\' && has_escapes {
-            at += 2;
+            at = at.saturating_add(2);
         } else if *byte != quote {
-            at += 1;
-        } else if bytes.get(at + 1) == Some(&quote) {
-            at += 2;
+            at = at.saturating_add(1);
+        } else if bytes.get(at.saturating_add(1)) == Some(&quote) {
+            at = at.saturating_add(2);
         } else {
-            return Some(at + 1);
+            return Some(at.saturating_add(1));
         }
     }
     None
 }
 
 fn comment(bytes: &[u8], is_nested: bool) -> Option<usize> {
-    let (mut at, mut depth) = (2, 1_u32);
+    let (mut at, mut depth) = (2_usize, 1_u32);
     loop {
-        match bytes.get(at..at + 2)? {
+        let next = at.checked_add(2)?;
+        match bytes.get(at..next)? {
             b"*/" => {
-                (at, depth) = (at + 2, depth - 1);
+                (at, depth) = (next, depth.saturating_sub(1));
                 if depth == 0 {
                     return Some(at);
                 }
             }
-            b"/*" if is_nested => (at, depth) = (at + 2, depth + 1),
-            _ => at += 1,
+            b"/*" if is_nested => (at, depth) = (next, depth.checked_add(1)?),
+            _ => at = at.saturating_add(1),
         }
     }
 }

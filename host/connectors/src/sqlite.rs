@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 
+use cellar_core::time::later;
 use cellar_tables::Batches;
 use futures::future::BoxFuture;
 use rusqlite::{
@@ -77,7 +78,8 @@ impl Source for Sqlite {
         let file = Arc::clone(&self.file);
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || {
-                let connection = open(&file, &Arc::default(), Instant::now() + std::time::Duration::from_secs(10))?;
+                let connection =
+                    open(&file, &Arc::default(), later(Instant::now(), std::time::Duration::from_secs(10)))?;
                 let count = "select count(*) from sqlite_master where type in ('table', 'view')";
                 let tables: i64 =
                     connection.query_row(count, [], |row| row.get(0)).map_err(|error| translated(&error))?;
@@ -148,7 +150,7 @@ fn read(
     let width = columns.len();
     for (place, name) in statement.names.iter().enumerate() {
         let value = arguments.get(name).cloned().unwrap_or_default();
-        prepared.raw_bind_parameter(place + 1, ToSqlOutput::Owned(bound(value)))?;
+        prepared.raw_bind_parameter(place.saturating_add(1), ToSqlOutput::Owned(bound(value)))?;
     }
     let mut gathered = Rows::new(columns, &request.bounds, request.deadline)?;
     let mut rows = prepared.raw_query();

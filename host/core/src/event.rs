@@ -131,7 +131,7 @@ impl EventKind {
     /// Bytes of what the event carries for its cell, near enough.
     pub fn size_bytes(&self) -> usize {
         match self {
-            EventKind::Fork { fork, kind, .. } => fork.len() + kind.size_bytes(),
+            EventKind::Fork { fork, kind, .. } => fork.len().saturating_add(kind.size_bytes()),
             EventKind::Fetched { fetch, .. } => fetch.size_bytes(),
             EventKind::Bound { origin, names, deleted, .. } => {
                 let names = names.iter().chain(deleted).map(String::len);
@@ -142,7 +142,7 @@ impl EventKind {
             }
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => data.size_bytes(),
             EventKind::Status { fields, .. } => {
-                fields.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
+                fields.iter().map(|(name, value)| name.len().saturating_add(value.size_bytes())).sum()
             }
             _ => 0,
         }

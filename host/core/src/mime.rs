@@ -56,7 +56,7 @@ impl MimeBundle {
 
     /// Bytes of all representations together, names included.
     pub fn size_bytes(&self) -> usize {
-        self.0.iter().map(|(name, data)| name.len() + data.len()).sum()
+        self.0.iter().map(|(name, data)| name.len().saturating_add(data.len())).sum()
     }
 
     /// Values of all JSON in it. Reads it.

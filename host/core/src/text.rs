@@ -8,7 +8,7 @@ pub fn prefix(text: &str, bytes: u64) -> &str {
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+    bytes.iter().fold(String::with_capacity(bytes.len().saturating_mul(2)), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })

@@ -54,11 +54,11 @@
 //! `Default`: fields are added to them, so build them with `..Default::default()`.
 
 #![deny(unsafe_code)]
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod audit;
 mod contract;
-// They read what strangers wrote: nothing there wraps or panics.
-#[cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 mod formats;
 mod kernel;
 mod session;

@@ -82,7 +82,7 @@ impl Handle {
         let end = end.ok_or(FileError::FileTooLarge)?;
         ledger.check_growth(size, end.max(size))?;
         let written = retry_on_intr(|| pwrite(&self.file, data, offset))?;
-        ledger.resized(size, size.max(offset + written as u64));
+        ledger.resized(size, size.max(offset.saturating_add(written as u64)));
         // At most TRANSFER_MAX.
         u32::try_from(written).map_err(|_| FileError::Io)
     }

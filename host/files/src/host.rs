@@ -105,7 +105,7 @@ pub(super) fn open_file(
     Ok(match (open_files(), names) {
         // The entry is a link of the kernel's, to be followed; what it leads to was seen and is no link.
         (Some(open), _) => {
-            rustix::fs::openat(open, DecInt::from_fd(&seen.file), flags - OFlags::NOFOLLOW, Mode::empty())?
+            rustix::fs::openat(open, DecInt::from_fd(&seen.file), flags.difference(OFlags::NOFOLLOW), Mode::empty())?
         }
         (None, Some((folder, name))) if name.contains('/') => {
             rustix::fs::openat2(folder, name, flags, Mode::empty(), beneath())?

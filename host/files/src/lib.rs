@@ -13,6 +13,9 @@
 //! own mount point. Two things are not told apart: a file to which the host itself gave names in both kinds of mounts,
 //! and a folder below the root of a read-only mount that the host makes reachable by another way than through that root.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -405,7 +408,7 @@ impl Files {
         let mut kept = coming;
         for slot in self.slots.iter_mut().flatten() {
             if let Node::Folder { listing, .. } = &mut slot.node {
-                kept += listing.as_ref().map_or(0, Listing::len);
+                kept = kept.saturating_add(listing.as_ref().map_or(0, Listing::len));
                 if kept > LISTED_MAX {
                     *listing = None;
                 }
@@ -420,7 +423,7 @@ impl Files {
 
     fn put(&mut self, index: usize, slot: Slot) {
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
+            self.slots.resize_with(index.saturating_add(1), || None);
         }
         self.slots[index] = Some(slot);
     }

@@ -276,7 +276,7 @@ fn climbs_out(target: &str, depth: usize) -> bool {
                 Some(up) => depth = up,
                 None => return true,
             },
-            _ => depth += 1,
+            _ => depth = depth.saturating_add(1),
         }
     }
     false

@@ -33,7 +33,7 @@ pub(super) fn removals() -> u64 {
 }
 
 fn table(id: FileId) -> MutexGuard<'static, HashMap<FileId, Open>> {
-    let index = usize::try_from(id.inode % TABLES as u64).unwrap_or(0);
+    let index = usize::try_from(id.inode.checked_rem(TABLES as u64).unwrap_or_default()).unwrap_or(0);
     OPEN[index].lock().unwrap_or_else(PoisonError::into_inner)
 }
 

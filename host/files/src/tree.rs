@@ -312,7 +312,7 @@ impl Tree {
             return None;
         }
         let base = if path.starts_with('/') { "" } else { base };
-        let mut at = String::with_capacity(base.len() + path.len() + 1);
+        let mut at = String::with_capacity(base.len().saturating_add(path.len()).saturating_add(1));
         at.push_str(base);
         for name in names(path) {
             if name == ".." {
@@ -322,7 +322,7 @@ impl Tree {
             at.push_str(name);
         }
         let mount = self.mount_of(&at)?;
-        let from = mount.point().len() + 1;
+        let from = mount.point().len().saturating_add(1);
         if from > at.len() || self.has_below(mount.point()) {
             return None;
         }
@@ -412,7 +412,7 @@ impl Tree {
     /// Names between the mount point and the folder that holds the last name.
     pub(super) fn depth(&self, path: &str) -> usize {
         let point = self.mount_of(path).map_or(0, |mount| depth(mount.point()));
-        depth(path).saturating_sub(point + 1)
+        depth(path).saturating_sub(point).saturating_sub(1)
     }
 
     /// Is this an absolute path without `..` that no mount holds, whatever links there are?
@@ -472,11 +472,11 @@ impl Tree {
             }
         }
         let mut steps: Vec<Step<'_>> = names(path).rev().map(typed).chain(names(base).rev().map(typed)).collect();
-        let mut at = String::with_capacity(base.len() + path.len() + 1);
+        let mut at = String::with_capacity(base.len().saturating_add(path.len()).saturating_add(1));
         let mut here = self.point("")?;
         let (mut links, mut taken) = (0, 0);
         while let Some(step) = steps.pop() {
-            taken += 1;
+            taken = usize::saturating_add(taken, 1);
             if taken > STEPS_MAX {
                 return Err(FileError::Loop);
             }
@@ -519,7 +519,7 @@ impl Tree {
             let found = if last { look(&folder.dir, &name, ask)? } else { Found::Seen(host::see(&folder.dir, &name)?) };
             match found {
                 Found::Seen(seen) if seen.stat.kind == FileKind::SymbolicLink && (ask.follow || !last) => {
-                    links += 1;
+                    links = usize::saturating_add(links, 1);
                     if links > LINKS_MAX {
                         return Err(FileError::Loop);
                     }

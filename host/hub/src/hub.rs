@@ -543,7 +543,7 @@ impl Hub {
         if runs.by_id.get(handle.id()).is_some_and(|run| !run.is_ended()) {
             return Err(HubError::RunUnderWay(handle.id().to_owned()));
         }
-        if runs.by_id.len() - runs.ended.len() >= self.0.config.runs_max {
+        if runs.by_id.len().saturating_sub(runs.ended.len()) >= self.0.config.runs_max {
             return Err(HubError::RunsFull(self.0.config.runs_max));
         }
         runs.ended.retain(|id| id != handle.id());

@@ -100,7 +100,7 @@ impl Journal {
     }
 
     fn count(&mut self, came: usize, gone: usize) {
-        self.bytes = self.bytes + came - gone;
+        self.bytes = self.bytes.saturating_add(came).saturating_sub(gone);
         self.account.add(came);
         self.account.take(gone);
     }
@@ -110,7 +110,7 @@ impl Journal {
         while self.events.len() > 1 && self.first < keep_from && self.is_full(bytes_max) {
             let Some(gone) = self.events.pop_front() else { break };
             self.count(0, size_of_event(&gone));
-            self.first += 1;
+            self.first = self.first.saturating_add(1);
         }
     }
 
@@ -126,7 +126,7 @@ impl Journal {
 
     /// Number of the next event.
     pub fn next_seq(&self) -> u64 {
-        self.first + self.events.len() as u64
+        self.first.saturating_add(self.events.len() as u64)
     }
 
     /// Bytes of what is kept.
@@ -135,10 +135,8 @@ impl Journal {
     }
 
     pub(crate) fn at(&self, seq: u64) -> Found {
-        if seq < self.first {
-            return Found::Gone(self.first);
-        }
-        let place = usize::try_from(seq - self.first).unwrap_or(usize::MAX);
+        let Some(place) = seq.checked_sub(self.first) else { return Found::Gone(self.first) };
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
         match self.events.get(place) {
             Some(event) => Found::Event(event.clone()),
             None if self.is_ended => Found::End,
@@ -162,11 +160,11 @@ fn size_of_event(event: &Event) -> usize {
     const BASE: usize = size_of::<Event>();
     /// What names, numbers and the like take besides.
     const WORDS: usize = 256;
-    BASE + WORDS
-        + match &event.kind {
-            EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
-            kind => kind.size_bytes(),
-        }
+    let bytes = match &event.kind {
+        EventKind::RunStarted { cells, .. } => cells.iter().map(|cell| cell.code.len()).sum(),
+        kind => kind.size_bytes(),
+    };
+    bytes.saturating_add(BASE).saturating_add(WORDS)
 }
 
 #[cfg(test)]

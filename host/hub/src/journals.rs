@@ -112,7 +112,7 @@ impl Account {
             return JOURNAL_BYTES_LEAST;
         }
         // A fifth is for runs that have ended.
-        share_bytes(bound.bytes_max / 5 * 4, self.0.under_way.load(Ordering::Relaxed))
+        share_bytes((bound.bytes_max / 5).saturating_mul(4), self.0.under_way.load(Ordering::Relaxed))
     }
 
     /// Has those who keep most forget, when all keep too much together.
@@ -128,7 +128,7 @@ impl Account {
         hubs.retain(|hub| hub.upgrade().map(|hub| live.push(hub)).is_some());
         let held: Vec<usize> = live.iter().map(|hub| hub.account().size_bytes()).collect();
         // A little more, so that the next event need not ask again.
-        let level = level(&held, bound.bytes_max - bound.bytes_max / 16);
+        let level = level(&held, bound.bytes_max.saturating_sub(bound.bytes_max / 16));
         bound.level.store(level, Ordering::Relaxed);
         for (hub, held) in live.iter().zip(held) {
             if let Some(excess) = held.checked_sub(level).filter(|excess| *excess > 0) {
@@ -173,18 +173,18 @@ pub(crate) fn level(held: &[usize], total: usize) -> usize {
     ordered.sort_unstable();
     let mut left = total;
     for (n, bytes) in ordered.iter().enumerate() {
-        let share = left / (ordered.len() - n);
+        let share = left.checked_div(ordered.len().saturating_sub(n)).unwrap_or(left);
         if *bytes > share {
             return share;
         }
-        left -= bytes;
+        left = left.saturating_sub(*bytes);
     }
     usize::MAX
 }
 
 /// Bytes that the journal of one of so many runs may keep.
 fn share_bytes(bytes_max: usize, runs: usize) -> usize {
-    (bytes_max / runs.max(1)).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
+    bytes_max.checked_div(runs).unwrap_or(bytes_max).clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@
 //!
 //! Front ends translate: they have no run path, no table of sessions and no journal of their own. Read [`Hub`] first.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod answers;
 mod bounds;
 mod error;

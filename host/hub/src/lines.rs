@@ -182,7 +182,7 @@ impl<P: Place> Lines<P> {
             while let Some(ended) = tasks.try_join_next() {
                 note_failure(ended);
             }
-            count += 1;
+            count = u64::saturating_add(count, 1);
             self.line(line?, count, &mut tasks).await;
         }
         // The runs hear of it, and what they still have to say is said.

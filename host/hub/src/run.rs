@@ -225,7 +225,7 @@ impl RunHandle {
 
     /// Bytes of all that is kept of it.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.0.journal().size_bytes() + self.ended().map_or(0, |result| result.size_bytes())
+        self.0.journal().size_bytes().saturating_add(self.ended().map_or(0, |result| result.size_bytes()))
     }
 
     /// Lets the oldest events go, but what its owner has not read, while the journal has more than so many bytes.
@@ -260,7 +260,7 @@ impl Reader {
             };
             match found {
                 Found::Event(event) => {
-                    self.go_to(self.next + 1);
+                    self.go_to(self.next.saturating_add(1));
                     return Some(Delivery::Event(event));
                 }
                 Found::Gone(first) => {

@@ -103,17 +103,17 @@ impl History {
 fn matches(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     // Where to go on when what follows the last star does not fit: one character further.
-    let (mut p, mut t, mut retry) = (0, 0, None);
+    let (mut p, mut t, mut retry) = (0_usize, 0_usize, None);
     while t < text.len() {
         match pattern.get(p) {
             Some('*') => {
-                p += 1;
+                p = p.saturating_add(1);
                 retry = Some((p, t));
             }
-            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p.saturating_add(1), t.saturating_add(1)),
             _ => match &mut retry {
                 Some((after, from)) => {
-                    *from += 1;
+                    *from = usize::saturating_add(*from, 1);
                     (p, t) = (*after, *from);
                 }
                 None => return false,

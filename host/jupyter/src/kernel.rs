@@ -210,7 +210,7 @@ impl Kernel {
 
     /// Has whatever runs stop, and keeps all state.
     pub(crate) fn interrupt(&self) {
-        self.interrupts.send_modify(|count| *count += 1);
+        self.interrupts.send_modify(|count| *count = count.wrapping_add(1));
         if let Some(run) = &*lock(&self.run) {
             run.cancel();
         }

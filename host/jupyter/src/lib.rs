@@ -7,6 +7,9 @@
 //!   [`serve`]. The sockets are this crate's own (`zmtp`), because what reaches them unsigned must be bounded.
 //! * A server has it, and clients of the server come over WebSockets: see [`WebKernel`]. The server says who may.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod connection;
 mod error;
 mod execute;
@@ -20,8 +23,6 @@ mod profile;
 mod queue;
 mod sockets;
 mod web;
-// It reads what anybody may send: nothing there wraps or panics.
-#[cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 mod zmtp;
 
 pub use connection::Connection;

@@ -249,7 +249,7 @@ impl Message {
         let place = place.ok_or_else(|| Fault::new("it has no <IDS|MSG>"))?;
         let said = frames.split_off(place);
         let parts = said.get(2..6).ok_or_else(|| {
-            Fault::new(format!("{} frames follow its <IDS|MSG>, at least 5 are expected", said.len() - 1))
+            Fault::new(format!("{} frames follow its <IDS|MSG>, at least 5 are expected", said.len().saturating_sub(1)))
         })?;
         signer.check(&said[1], parts)?;
         let object = |n: usize, what: &str| match part(&parts[n], what)? {

@@ -84,7 +84,7 @@ impl<'a> Unpacking<'a> {
     pub(crate) fn tarball(mut self, path: &Path) -> Result<(), PackageError> {
         let file = self.open(path)?;
         // A bound on all that is unpacked, headers and padding included.
-        let bytes = GzDecoder::new(file).take(FILES_BYTES_MAX + (FILES_MAX as u64) * 2048);
+        let bytes = GzDecoder::new(file).take(FILES_BYTES_MAX.saturating_add((FILES_MAX as u64).saturating_mul(2048)));
         let mut archive = tar::Archive::new(bytes);
         for entry in archive.entries().map_err(|error| self.refused(error))? {
             let mut entry = entry.map_err(|error| self.refused(error))?;
@@ -132,7 +132,7 @@ impl<'a> Unpacking<'a> {
     }
 
     fn count(&mut self) -> Result<(), PackageError> {
-        self.entries += 1;
+        self.entries = self.entries.saturating_add(1);
         if self.entries > FILES_MAX {
             return Err(self.refused(format_args!("it has more than {FILES_MAX} files")));
         }
@@ -174,11 +174,12 @@ impl<'a> Unpacking<'a> {
         };
         fs::create_dir_all(folder).map_err(&taken)?;
         let mut file = File::create_new(&target).map_err(&taken)?;
-        let written = io::copy(&mut from.take(self.left + 1), &mut file).map_err(|error| self.refused(error))?;
-        if written > self.left {
-            return Err(self.refused(format_args!("its files have more than {FILES_BYTES_MAX} bytes")));
+        let written =
+            io::copy(&mut from.take(self.left.saturating_add(1)), &mut file).map_err(|error| self.refused(error))?;
+        match self.left.checked_sub(written) {
+            Some(left) => self.left = left,
+            None => return Err(self.refused(format_args!("its files have more than {FILES_BYTES_MAX} bytes"))),
         }
-        self.left -= written;
         Ok(())
     }
 }
@@ -187,7 +188,7 @@ impl<'a> Unpacking<'a> {
 fn listed(file: &mut File) -> io::Result<Option<usize>> {
     let size = file.metadata()?.len();
     let tail = size.min((DIRECTORY_END_BYTES + usize::from(u16::MAX)) as u64);
-    file.seek(SeekFrom::Start(size - tail))?;
+    file.seek(SeekFrom::Start(size.saturating_sub(tail)))?;
     let mut bytes = Vec::new();
     file.take(tail).read_to_end(&mut bytes)?;
     file.rewind()?;

@@ -15,6 +15,9 @@
 //! Nothing of a package is run: only wheels are taken, scripts of npm packages are not run, and archives are taken for what
 //! strangers write. All functions block, but for `fetch`.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod archive;
 mod client;
 mod error;

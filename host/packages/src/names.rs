@@ -152,7 +152,7 @@ pub(crate) fn is_npm_name(name: &str) -> bool {
 }
 
 fn npm(text: &str) -> Option<Wanted> {
-    let at = text.get(1..)?.find('@').map_or(text.len(), |at| at + 1);
+    let at = text.get(1..)?.find('@').map_or(text.len(), |at| at.saturating_add(1));
     let (name, rest) = text.split_at(at);
     let is_version = |it: char| it.is_ascii_alphanumeric() || "@^~<>=.*-+|".contains(it);
     let fits = is_npm_name(name) && rest.chars().all(is_version) && rest != "@";

@@ -1,5 +1,8 @@
 //! What runs come to: a result folded from events, the store of artifacts, tables as files, and what a model is given.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub mod artifacts;
 pub mod renderer;
 pub mod result;

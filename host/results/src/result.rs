@@ -256,7 +256,7 @@ impl RunResult {
             if self.cells.len() > 1 {
                 window.headline(block.lines().next().unwrap_or_default());
             }
-            window.push_shown(&block, output.gaps.iter().map(|gap| Gap { at: start + gap.at, ..*gap }));
+            window.push_shown(&block, output.gaps.iter().map(|gap| Gap { at: start.saturating_add(gap.at), ..*gap }));
         }
         let has_text = self.cells.iter().any(|result| result.failure.is_some() || result.shows_text());
         if window.is_empty() || !has_text {
@@ -277,9 +277,9 @@ impl RunResult {
     pub fn live_tail(&self) -> String {
         let mut tail = String::new();
         for result in self.cells.iter().rev() {
-            let room = LIVE_TAIL_BYTES - tail.len();
+            let room = LIVE_TAIL_BYTES.saturating_sub(tail.len());
             tail.insert_str(0, &result.live_tail(room));
-            if tail.len() + WINDOW_BYTES > LIVE_TAIL_BYTES {
+            if tail.len().saturating_add(WINDOW_BYTES) > LIVE_TAIL_BYTES {
                 break;
             }
         }
@@ -303,7 +303,7 @@ impl RunResult {
         let words = |title: &str| title.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = result.cell.title.as_deref().map(words).filter(|title| !title.is_empty());
         let title = title.map(|title| format!(" {title}")).unwrap_or_default();
-        format!("[{}/{}]{title}\n{body}", index + 1, self.cells.len())
+        format!("[{}/{}]{title}\n{body}", index.saturating_add(1), self.cells.len())
     }
 
     /// The traceback, and what the failure means for the other cells.
@@ -312,13 +312,13 @@ impl RunResult {
         let what = if traceback.is_empty() { failure.summary() } else { with_short_lines(traceback) };
         let total = self.cells.len();
         let is_pending = |result: &CellResult| result.status == CellStatus::Pending;
-        let later = match self.cells.iter().skip(index + 1).position(is_pending) {
-            Some(0) if index + 2 == total => format!("; cell {total} did not run"),
-            Some(0) => format!("; cells {} to {total} did not run", index + 2),
+        let later = match self.cells.iter().skip(index.saturating_add(1)).position(is_pending) {
+            Some(0) if index.saturating_add(2) == total => format!("; cell {total} did not run"),
+            Some(0) => format!("; cells {} to {total} did not run", index.saturating_add(2)),
             _ => String::new(),
         };
         let earlier = if index > 0 && failure.state_kept { ". What earlier cells made is kept" } else { "" };
-        if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index + 1) }
+        if total == 1 { what } else { format!("{what}\n\nCell {} failed{later}{earlier}.", index.saturating_add(1)) }
     }
 
     /// What stands where there is no text.
@@ -369,13 +369,13 @@ impl RunResult {
             return;
         }
         let bytes = bundle.weight_bytes();
-        let all = self.used.display_bytes.bytes() + bytes;
+        let all = self.used.display_bytes.bytes().saturating_add(bytes);
         if self.used.displays == DISPLAYS_MAX || all > DISPLAYS_BYTES_MAX || !self.used.display_bytes.resize(all) {
             let note = format!("[a display of {bytes} bytes was left out: the result of this run is full]");
             result.text.push_lines(&note);
             return;
         }
-        self.used.displays += 1;
+        self.used.displays = self.used.displays.saturating_add(1);
         let mut text_before = std::mem::replace(&mut result.text, Window::new(self.policy));
         text_before.shrink();
         result.displays.push(Display { text_before, id: id.map(str::to_owned), bundle: bundle.clone(), bytes });
@@ -390,7 +390,7 @@ impl RunResult {
                 continue;
             }
             is_found = true;
-            let bytes = self.used.display_bytes.bytes() - display.bytes + weight;
+            let bytes = self.used.display_bytes.bytes().saturating_sub(display.bytes).saturating_add(weight);
             if bytes <= DISPLAYS_BYTES_MAX && self.used.display_bytes.resize(bytes) {
                 display.bundle.clone_from(bundle);
                 display.bytes = weight;
@@ -410,10 +410,10 @@ impl RunResult {
     fn clear(&mut self, index: usize) {
         let Some(result) = self.cells.get_mut(index) else { return };
         result.clear_is_due = false;
-        self.used.displays -= result.displays.len();
+        self.used.displays = self.used.displays.saturating_sub(result.displays.len());
         let bytes: usize = result.displays.iter().map(|display| display.bytes).sum();
         // Less is never refused.
-        self.used.display_bytes.resize(self.used.display_bytes.bytes() - bytes);
+        self.used.display_bytes.resize(self.used.display_bytes.bytes().saturating_sub(bytes));
         result.displays.clear();
         result.text = Window::new(self.policy);
     }
@@ -480,7 +480,7 @@ impl CellResult {
         let mut shown = totals.apply(window.shown(place.as_deref()));
         let trimmed = shown.text.trim_end().trim_start_matches(['\n', '\r']);
         if trimmed.len() < shown.text.len() {
-            let start = (shown.text.trim_end().len() - trimmed.len()) as u64;
+            let start = shown.text.trim_end().len().saturating_sub(trimmed.len()) as u64;
             shown.gaps.iter_mut().for_each(|gap| gap.at = gap.at.saturating_sub(start));
             shown.text = trimmed.to_owned();
         }
@@ -496,7 +496,7 @@ impl CellResult {
             if let Some(text) = display.bundle.shown_text() {
                 window.push_lines(&text);
             }
-            if tail.len() as u64 + window.total_bytes() > bytes as u64 {
+            if window.total_bytes().saturating_add(tail.len() as u64) > bytes as u64 {
                 break;
             }
             tail.insert_str(0, &window.live_tail(bytes));
@@ -542,8 +542,8 @@ fn with_short_lines(traceback: &str) -> String {
             continue;
         }
         let head = &line[..line.floor_char_boundary(ERROR_LINE_BYTES_MAX / 2)];
-        let tail = &line[line.ceil_char_boundary(line.len() - ERROR_LINE_BYTES_MAX / 4)..];
-        let left_out = line.len() - head.len() - tail.len();
+        let tail = &line[line.ceil_char_boundary(line.len().saturating_sub(ERROR_LINE_BYTES_MAX / 4))..];
+        let left_out = line.len().saturating_sub(head.len()).saturating_sub(tail.len());
         text.push_str(&format!("{head}[… {left_out} bytes left out …]{tail}"));
     }
     text
@@ -562,8 +562,8 @@ impl Totals {
     fn add(&mut self, part: &Shown) {
         if let Some(cut) = part.truncation {
             let shown = Window::of(&part.text);
-            self.bytes += cut.total_bytes.saturating_sub(shown.total_bytes());
-            self.lines += cut.total_lines.saturating_sub(shown.total_lines());
+            self.bytes = self.bytes.saturating_add(cut.total_bytes.saturating_sub(shown.total_bytes()));
+            self.lines = self.lines.saturating_add(cut.total_lines.saturating_sub(shown.total_lines()));
             self.by = self.by.or(Some(cut.by));
         }
     }
@@ -583,8 +583,8 @@ impl Totals {
         });
         whole.truncation = cut.map(|cut| Truncation {
             by: self.by.unwrap_or(cut.by),
-            total_bytes: cut.total_bytes + self.bytes,
-            total_lines: cut.total_lines + self.lines,
+            total_bytes: cut.total_bytes.saturating_add(self.bytes),
+            total_lines: cut.total_lines.saturating_add(self.lines),
             ..cut
         });
         whole

@@ -253,10 +253,10 @@ pub fn mint(new: NewToken) -> (String, Token) {
         tenant: new.tenant,
         name: new.name,
         sha256: digest(&text),
-        last4: text[text.len() - 4..].to_owned(),
+        last4: text[text.len().saturating_sub(4)..].to_owned(),
         scopes: new.scopes,
         created_at,
-        expires_at: new.lifetime.map(|lifetime| created_at + lifetime.as_secs()),
+        expires_at: new.lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
     };
     (text, token)
 }
@@ -298,8 +298,9 @@ impl Tokens {
 
 /// The id in a token, if it is one that was not mistyped.
 fn id_of(text: &str) -> Option<&str> {
-    let is_plain = text.len() == PREFIX.len() + ID_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH && text.is_ascii();
-    let (body, checksum) = is_plain.then(|| text.split_at(text.len() - CHECKSUM_LENGTH))?;
+    const LENGTH: usize = PREFIX.len() + ID_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH;
+    let is_plain = text.len() == LENGTH && text.is_ascii();
+    let (body, checksum) = is_plain.then(|| text.split_at(LENGTH - CHECKSUM_LENGTH))?;
     let (id, _) = body.strip_prefix(PREFIX)?.split_once('_')?;
     (format!("{:08x}", crc32(body.as_bytes())) == checksum).then_some(id)
 }

@@ -155,7 +155,7 @@ pub(crate) fn write_all(
     while !bytes.is_empty() {
         let written = files.write(file, offset, &bytes[..bytes.len().min(PIECE_BYTES)])?;
         bytes = &bytes[usize::try_from(written).unwrap_or(bytes.len()).min(bytes.len())..];
-        offset += u64::from(written);
+        offset = offset.saturating_add(written.into());
     }
     Ok(offset)
 }
@@ -324,7 +324,7 @@ pub(crate) fn serve(mut source: Source, head: Head, headers: &HeaderMap) -> Answ
     let body = async_stream::stream! {
         let mut offset = from;
         while offset < to {
-            let length = usize::try_from(to - offset).unwrap_or(usize::MAX);
+            let length = usize::try_from(to.saturating_sub(offset)).unwrap_or(usize::MAX);
             let read = tokio::task::spawn_blocking(move || {
                 let piece = source.read(offset, length);
                 (source, piece)
@@ -336,7 +336,7 @@ pub(crate) fn serve(mut source: Source, head: Head, headers: &HeaderMap) -> Answ
                         // It was cut meanwhile: the connection breaks off, because its length was told.
                         break;
                     }
-                    offset += piece.len() as u64;
+                    offset = offset.saturating_add(piece.len() as u64);
                     yield Ok::<Bytes, std::io::Error>(piece);
                 }
                 Ok((_, Err(error))) => {
@@ -352,7 +352,7 @@ pub(crate) fn serve(mut source: Source, head: Head, headers: &HeaderMap) -> Answ
     };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = (status, Body::from_stream(body)).into_response();
-    set(&mut response, header::CONTENT_LENGTH, &(to - from).to_string());
+    set(&mut response, header::CONTENT_LENGTH, &to.saturating_sub(from).to_string());
     set(&mut response, header::CONTENT_TYPE, &head.mime_type);
     set(&mut response, header::ACCEPT_RANGES, "bytes");
     set(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -360,7 +360,7 @@ pub(crate) fn serve(mut source: Source, head: Head, headers: &HeaderMap) -> Answ
         set(&mut response, header::ETAG, etag);
     }
     if range.is_some() {
-        set(&mut response, header::CONTENT_RANGE, &format!("bytes {from}-{}/{}", to - 1, head.size));
+        set(&mut response, header::CONTENT_RANGE, &format!("bytes {from}-{}/{}", to.saturating_sub(1), head.size));
     }
     Ok(response)
 }

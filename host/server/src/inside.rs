@@ -52,12 +52,9 @@ const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The niceness of a weight where the largest is this: with each step the kernel gives a process four fifths of the time.
 fn niceness(weight: u32, heaviest: u32) -> i32 {
-    let (own, mut share, mut nice) = (u64::from(weight.max(1)) * 1_000, u64::from(heaviest) * 1_000, 0);
-    while share * 8 > own * 9 && nice < NICE_MAX {
-        share = share * 4 / 5;
-        nice += 1;
-    }
-    nice
+    let (own, heaviest) = (f64::from(weight.max(1)), f64::from(heaviest));
+    let is_more = |nice: &i32| heaviest * 0.8_f64.powi(*nice) <= own * 1.125;
+    (0..NICE_MAX).find(is_more).unwrap_or(NICE_MAX)
 }
 
 impl ServerConfig {

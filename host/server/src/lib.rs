@@ -4,6 +4,9 @@
 //! journal of its own. Each tenant has a hub of its own, on one host, so that what is another's is not there. Tokens say
 //! who asks: see [`TokenFile`]. The pages for operators and clients are in this crate's README. Read [`Server`] first.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod access;
 mod admin;
 mod body;
@@ -351,7 +354,7 @@ impl Server {
         let _ = tokio::time::timeout(self.0.drain, ended).await;
         if let Some(workers) = &self.0.workers {
             // Each waits for its own, and stores its sessions.
-            workers.end(self.0.drain + SAVE_TIMEOUT).await;
+            workers.end(self.0.drain.saturating_add(SAVE_TIMEOUT)).await;
         }
     }
 }

@@ -19,7 +19,9 @@ pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
 impl Metrics {
     pub(crate) fn count(&self, tenant: Option<&str>, status: StatusCode) {
         let key = (tenant.unwrap_or_default().to_owned(), status.as_u16());
-        *lock(&self.0).entry(key).or_default() += 1;
+        let mut counts = lock(&self.0);
+        let count = counts.entry(key).or_default();
+        *count = count.saturating_add(1);
     }
 
     /// The answers of one tenant, by status.

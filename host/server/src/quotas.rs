@@ -15,7 +15,7 @@ use std::{
 };
 
 use cellar_bridges::TokenBudget;
-use cellar_core::sync::lock;
+use cellar_core::{sync::lock, time::later};
 use cellar_engine::{
     Host,
     config::{CpuShare, MemoryBudget},
@@ -148,7 +148,7 @@ impl Quotas {
     pub(crate) fn json(&self) -> Value {
         let used = self.0.used();
         let quotas = self.0.list(used).into_iter().map(|(name, limit, used)| {
-            let resets_at = matches!(name, CPU | TOKENS).then(|| (now() / DAY + 1) * DAY);
+            let resets_at = matches!(name, CPU | TOKENS).then(|| (now() / DAY).saturating_add(1).saturating_mul(DAY));
             (name.to_owned(), json!({ "limit": limit, "used": used, "resetsAt": resets_at }))
         });
         Value::Object(quotas.collect::<Map<_, _>>())
@@ -296,13 +296,13 @@ pub(crate) async fn keep(server: crate::Server) {
             began.elapsed()
         });
         if let (Ok(took), true) = (worked.await, is_due) {
-            look_at = Instant::now() + DISK_LOOK.max(took.saturating_mul(DISK_SHARE));
+            look_at = later(Instant::now(), DISK_LOOK.max(took.saturating_mul(DISK_SHARE)));
         }
     }
 }
 
 fn until_tomorrow() -> Duration {
-    Duration::from_secs(DAY - now() % DAY)
+    Duration::from_secs(DAY.saturating_sub(now() % DAY))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -22,6 +22,8 @@ use crate::{
 pub(crate) const MIME: &str = "application/x-tar";
 /// Bytes of a block: everything in a tar begins with one.
 const BLOCK: usize = 512;
+/// The bits of a size that say how much of a block it takes.
+const WITHIN_BLOCK: u64 = BLOCK as u64 - 1;
 /// Files and folders that one tar may have.
 const ENTRIES_MAX: usize = 100_000;
 /// Bytes of what is said of one entry besides its block.
@@ -90,14 +92,14 @@ impl Walk {
         let mut piece = BytesMut::new();
         while piece.len() < PIECE_BYTES && !self.is_over {
             if let Some(reading) = &mut self.current {
-                let left = reading.size - reading.offset;
+                let left = reading.size.saturating_sub(reading.offset);
                 let length = u32::try_from(left.min(PIECE_BYTES as u64)).unwrap_or(u32::MAX);
                 let mut read =
                     if left > 0 { self.files.read(reading.file, reading.offset, length)? } else { Vec::new() };
                 if left > 0 && read.is_empty() {
                     read = vec![0; usize::try_from(length).unwrap_or_default()];
                 }
-                reading.offset += read.len() as u64;
+                reading.offset = reading.offset.saturating_add(read.len() as u64);
                 piece.extend_from_slice(&read);
                 if reading.offset >= reading.size {
                     piece.extend_from_slice(&[0; BLOCK][..padding(reading.size)]);
@@ -159,8 +161,7 @@ impl Walk {
 
 /// Bytes up to the end of a block.
 fn padding(size: u64) -> usize {
-    let over = usize::try_from(size % BLOCK as u64).unwrap_or_default();
-    if over == 0 { 0 } else { BLOCK - over }
+    usize::try_from(size.wrapping_neg() & WITHIN_BLOCK).unwrap_or_default()
 }
 
 /// What stands before the bytes of an entry.
@@ -174,9 +175,11 @@ fn head(name: &str, kind: u8, size: u64, stat: &Stat) -> Vec<u8> {
     // What has no room in the block stands before it.
     let record = |key: &str, value: &str| {
         let rest = format!(" {key}={value}\n");
-        let mut length = rest.len() + 1;
-        while rest.len() + length.to_string().len() != length {
-            length = rest.len() + length.to_string().len();
+        // The length counts its own digits.
+        let with = |length: usize| rest.len().saturating_add(length.to_string().len());
+        let mut length = with(0);
+        while with(length) != length {
+            length = with(length);
         }
         format!("{length}{rest}")
     };
@@ -190,7 +193,7 @@ fn head(name: &str, kind: u8, size: u64, stat: &Stat) -> Vec<u8> {
     let short: String = name
         .chars()
         .scan(0, |bytes, c| {
-            *bytes += c.len_utf8();
+            *bytes = usize::saturating_add(*bytes, c.len_utf8());
             (*bytes <= NAME).then_some(c)
         })
         .collect();
@@ -200,7 +203,7 @@ fn head(name: &str, kind: u8, size: u64, stat: &Stat) -> Vec<u8> {
 
 fn block(name: &str, kind: u8, size: u64, modified: u64) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
-    let mut put = |at: usize, text: &[u8]| block[at..at + text.len()].copy_from_slice(text);
+    let mut put = |at: usize, text: &[u8]| block[at..].iter_mut().zip(text).for_each(|(to, from)| *to = *from);
     let mode = if kind == b'5' { "0000755\0" } else { "0000644\0" };
     put(0, name.as_bytes());
     put(100, mode.as_bytes());
@@ -304,7 +307,7 @@ impl Unpacking {
                 Ok(true)
             }
             State::File { file, target, mut part, mut offset, size } => {
-                let left = size - offset;
+                let left = size.saturating_sub(offset);
                 let there = usize::try_from(left).unwrap_or(usize::MAX).min(self.rest.len());
                 let piece = self.rest.split_to(there);
                 offset = write_all(&mut self.files, file, offset, &piece)?;
@@ -339,13 +342,13 @@ impl Unpacking {
             State::Skip { left } => {
                 let there = usize::try_from(left).unwrap_or(usize::MAX).min(self.rest.len());
                 self.rest.advance(there);
-                let left = left - there as u64;
+                let left = left.saturating_sub(there as u64);
                 self.state = if left == 0 { State::Head } else { State::Skip { left } };
                 Ok(left == 0)
             }
             State::End => {
                 self.state = State::End;
-                self.trailing += self.rest.len();
+                self.trailing = self.trailing.saturating_add(self.rest.len());
                 if self.trailing > TRAILING_BYTES_MAX || self.rest.iter().any(|byte| *byte != 0) {
                     return Err(refused("something comes behind the end of the tar"));
                 }
@@ -374,7 +377,9 @@ impl Unpacking {
             b'x' | b'L' if told <= EXTENSION_BYTES_MAX => {
                 return Ok(State::Extension { is_pax: kind == b'x', size: told });
             }
-            b'g' if told <= EXTENSION_BYTES_MAX => return Ok(State::Skip { left: told + padding(told) as u64 }),
+            b'g' if told <= EXTENSION_BYTES_MAX => {
+                return Ok(State::Skip { left: told.saturating_add(padding(told) as u64) });
+            }
             b'x' | b'L' | b'g' => return Err(refused("an entry says too much of itself")),
             _ => {}
         }
@@ -392,7 +397,7 @@ impl Unpacking {
                 if prefix.is_empty() { name } else { format!("{prefix}/{name}") }
             }
         };
-        self.entries += 1;
+        self.entries = self.entries.saturating_add(1);
         if self.entries > ENTRIES_MAX {
             return Err(refused(format_args!("a tar may have {ENTRIES_MAX} entries")));
         }
@@ -436,9 +441,9 @@ impl Unpacking {
             return Err(bad());
         }
         let mut path = self.folder.clone();
-        let mut depth = 0;
+        let mut depth = 0_usize;
         for part in name.split('/').filter(|part| !matches!(*part, "" | ".")) {
-            depth += 1;
+            depth = depth.saturating_add(1);
             if part == ".." || part.contains('\0') || depth > DEPTH_MAX {
                 return Err(bad());
             }
@@ -455,12 +460,14 @@ impl Unpacking {
         while !said.is_empty() {
             let space = said.iter().take(20).position(|byte| *byte == b' ').ok_or_else(bad)?;
             let length = std::str::from_utf8(&said[..space]).ok().and_then(|text| text.parse::<usize>().ok());
-            let length = length.filter(|length| (space + 3..=said.len()).contains(length)).ok_or_else(bad)?;
+            let length =
+                length.filter(|length| (space.saturating_add(3)..=said.len()).contains(length)).ok_or_else(bad)?;
             let (record, rest) = said.split_at(length);
             said = rest;
-            let record = record[space + 1..].strip_suffix(b"\n").ok_or_else(bad)?;
-            let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(bad)?;
-            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            let record =
+                record.get(space.saturating_add(1)..).and_then(|record| record.strip_suffix(b"\n")).ok_or_else(bad)?;
+            let mut parts = record.splitn(2, |byte| *byte == b'=');
+            let (key, value) = parts.next().zip(parts.next()).ok_or_else(bad)?;
             match key {
                 b"path" => self.name = Some(text(value)?),
                 b"size" => {

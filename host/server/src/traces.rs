@@ -125,7 +125,7 @@ impl Traces {
             "name": format!("{} {route}", seen.method),
             "kind": KIND_SERVER,
             "startTimeUnixNano": nanos(seen.at),
-            "endTimeUnixNano": nanos(seen.at + took),
+            "endTimeUnixNano": nanos(seen.at.checked_add(took).unwrap_or(seen.at)),
             "attributes": attributes,
         });
         if let Some(parent) = seen.parent {

@@ -1,6 +1,9 @@
 //! From `cellar.toml` and what a caller says beside it to what the engine takes: guests, limits, grants, bridges and
 //! sessions. What a caller says wins over the file. Every front end sets its sessions up here.
 
+// Callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod packages;
 mod remote;
 mod room;

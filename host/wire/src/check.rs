@@ -55,7 +55,7 @@ impl Problems {
     /// Notes a fault.
     pub fn add(&mut self, path: &str, what: impl fmt::Display) {
         if self.lines.len() == PROBLEMS_MAX {
-            self.more += 1;
+            self.more = self.more.saturating_add(1);
         } else if path.is_empty() {
             self.lines.push(what.to_string());
         } else {

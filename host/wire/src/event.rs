@@ -509,7 +509,7 @@ fn duration(milliseconds: &Number) -> Duration {
     let seconds = milliseconds.as_f64().unwrap_or_default() / 1_000.0;
     let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     // Back to the microseconds that were written.
-    Duration::from_micros(u64::try_from((exact.as_nanos() + 500) / 1_000).unwrap_or(u64::MAX))
+    Duration::from_micros(u64::try_from(exact.as_nanos().saturating_add(500) / 1_000).unwrap_or(u64::MAX))
 }
 
 /// A text of a MIME type as JSON: JSON types as what they say, all else as a string.

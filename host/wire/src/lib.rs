@@ -5,6 +5,9 @@
 //! checked by hand, because their senders are models and people who need to be told what to mend; events and results
 //! are written and read by serde.
 
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub mod check;
 pub mod config;
 pub mod json;

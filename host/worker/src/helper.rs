@@ -172,7 +172,7 @@ impl Leash {
     async fn next(&mut self) -> io::Result<(u8, i32)> {
         while self.word.len() < WORD_BYTES {
             let mut piece = [0; WORD_BYTES];
-            let missing = WORD_BYTES - self.word.len();
+            let missing = WORD_BYTES.saturating_sub(self.word.len());
             match self.stream.read(&mut piece[..missing]).await.map_err(gone)? {
                 0 => return Err(gone(io::ErrorKind::UnexpectedEof.into())),
                 count => self.word.extend_from_slice(&piece[..count]),
@@ -200,7 +200,7 @@ impl Leash {
 
     pub(crate) fn try_ended(&mut self) -> Option<Ended> {
         let mut piece = [0; WORD_BYTES];
-        let missing = WORD_BYTES - self.word.len();
+        let missing = WORD_BYTES.saturating_sub(self.word.len());
         let count = self.stream.try_read(&mut piece[..missing]).ok()?;
         self.word.extend_from_slice(&piece[..count]);
         (self.word.len() == WORD_BYTES).then(|| Leash::told(self.take()))

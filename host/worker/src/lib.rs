@@ -11,6 +11,8 @@
 //! waits. Such a [job](start_job) is this same program as well, and what it does begins with [`bound`].
 
 #![forbid(unsafe_code)]
+// Guests, callers and strangers say how much there is: nothing here wraps or panics.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod helper;
 mod job;

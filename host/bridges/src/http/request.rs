@@ -103,7 +103,7 @@ fn check_url(text: &str) -> Result<Url, CallError> {
 }
 
 fn check_headers(given: &[(String, String)], url: &Url) -> Result<HeaderMap, CallError> {
-    let size: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let size: usize = given.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
     if given.len() > HEADERS_MAX || size > HEADER_BYTES_MAX {
         let message = format!("a request has at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes in all");
         return Err(CallError::new(CallErrorKind::Limit, message));

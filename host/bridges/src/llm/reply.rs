@@ -78,7 +78,7 @@ impl Reply {
         let told = self.usage.as_ref().and_then(|usage| usage.total_tokens);
         told.unwrap_or_else(|| {
             let answers = self.choices.iter().map(|choice| choice.written().map_or(0, str::len));
-            let characters = request["messages"].to_string().len() + answers.sum::<usize>();
+            let characters = request["messages"].to_string().len().saturating_add(answers.sum());
             (characters / TOKEN_CHARS) as u64
         })
     }

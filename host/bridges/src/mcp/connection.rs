@@ -241,7 +241,7 @@ fn granted(server: &Arc<Server>, listed: Vec<Tool>) -> Tools {
         }
         let schema = serde_json::Value::Object(tool.input_schema.as_ref().clone()).to_string();
         let description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default().into_owned();
-        if name.len() + description.len() + schema.len() > TOOL_BYTES_MAX {
+        if [name.len(), description.len(), schema.len()].into_iter().fold(0, usize::saturating_add) > TOOL_BYTES_MAX {
             tracing::warn!(
                 server = server.name,
                 tool = clip(&name),

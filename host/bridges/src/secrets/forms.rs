@@ -179,8 +179,8 @@ fn base64_forms(engine: &GeneralPurpose, value: &str) -> Vec<String> {
     let piece = |offset: usize| {
         let encoded = engine.encode([&vec![0; offset], value.as_bytes()].concat());
         // Bits of what stands before and behind are in the characters at the ends.
-        let start = (offset * 8).div_ceil(6);
-        let end = (offset + value.len()) * 8 / 6;
+        let start = offset.saturating_mul(8).div_ceil(6);
+        let end = offset.saturating_add(value.len()).saturating_mul(8) / 6;
         encoded.get(start..end).map(str::to_owned)
     };
     (0..3).filter_map(piece).collect()
@@ -191,7 +191,7 @@ fn search(values: &NFA, decoded: impl Iterator<Item = Byte>, found: &mut Vec<(us
     let Ok(mut state) = values.start_state(Anchored::No) else { return };
     let kept = values.max_pattern_len();
     // Where the latest bytes begin.
-    let mut starts = VecDeque::with_capacity(kept + 1);
+    let mut starts = VecDeque::with_capacity(kept.saturating_add(1));
     for Byte { value, start, end } in decoded {
         starts.push_back(start);
         if starts.len() > kept {
@@ -220,7 +220,7 @@ struct Byte {
 }
 
 fn raw(text: &[u8]) -> impl Iterator<Item = Byte> {
-    text.iter().enumerate().map(|(start, value)| Byte { value: *value, start, end: start + 1 })
+    text.iter().enumerate().map(|(start, value)| Byte { value: *value, start, end: start.saturating_add(1) })
 }
 
 /// Decodes with the help of what comes next.
@@ -248,14 +248,15 @@ impl<I: Iterator<Item = Byte>> Ahead<I> {
     /// The value of hexadecimal digits.
     fn hex(&mut self, places: std::ops::Range<usize>) -> Option<u32> {
         places.into_iter().try_fold(0, |number: u32, place| {
-            Some(number.checked_mul(16)? + char::from(self.peek(place)?).to_digit(16)?)
+            number.checked_mul(16)?.checked_add(char::from(self.peek(place)?).to_digit(16)?)
         })
     }
 
     /// Where the next bytes stand, which are passed over.
     fn pass(&mut self, count: usize) -> Option<(usize, usize)> {
-        self.peek(count.checked_sub(1)?)?;
-        let (first, last) = (self.held.front()?.start, self.held.get(count - 1)?.end);
+        let place = count.checked_sub(1)?;
+        self.peek(place)?;
+        let (first, last) = (self.held.front()?.start, self.held.get(place)?.end);
         self.held.drain(..count);
         Some((first, last))
     }
@@ -356,16 +357,19 @@ fn escapes(from: impl Iterator<Item = Byte>) -> impl Iterator<Item = Byte> {
 fn code_point<I: Iterator<Item = Byte>>(ahead: &mut Ahead<I>, digits: usize) -> Option<(u32, usize)> {
     if ahead.peek(2) == Some(b'{') {
         let end = (3..=9).find(|place| ahead.peek(*place) == Some(b'}'))?;
-        return Some((ahead.hex(3..end)?, end + 1));
+        return Some((ahead.hex(3..end)?, end.saturating_add(1)));
     }
-    let length = 2 + digits;
+    let length = digits.saturating_add(2);
+    let behind = length.saturating_add(6);
     let first = ahead.hex(2..length)?;
     if (0xD800..0xDC00).contains(&first)
         && ahead.peek(length) == Some(b'\\')
-        && ahead.peek(length + 1) == Some(b'u')
-        && let Some(second @ 0xDC00..0xE000) = ahead.hex(length + 2..length + 6)
+        && ahead.peek(length.saturating_add(1)) == Some(b'u')
+        && let Some(second @ 0xDC00..0xE000) = ahead.hex(length.saturating_add(2)..behind)
     {
-        return Some((0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00), length + 6));
+        // Each half has ten bits.
+        let bits = ((first & 0x3FF) << 10) | (second & 0x3FF);
+        return Some((bits.saturating_add(0x10000), behind));
     }
     Some((first, length))
 }
@@ -390,7 +394,7 @@ fn entities(from: impl Iterator<Item = Byte>) -> impl Iterator<Item = Byte> {
                 .map(|(_, value)| std::slice::from_ref(value)),
         };
         match meaning {
-            Some(meaning) => give(ahead, ready, end + 1, meaning),
+            Some(meaning) => give(ahead, ready, end.saturating_add(1), meaning),
             None => keep(ahead, ready),
         }
     })

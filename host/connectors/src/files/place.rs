@@ -214,7 +214,7 @@ impl ObjectFile {
         let asked = async { self.store.get_opts(&self.meta.location, options).await?.bytes().await };
         let answer = self.runtime.block_on(tokio::time::timeout_at(self.deadline.into(), asked));
         let fault = match answer {
-            Ok(Ok(bytes)) if bytes.len() as u64 == end - start => {
+            Ok(Ok(bytes)) if Some(bytes.len() as u64) == end.checked_sub(start) => {
                 if blocks.len() >= BLOCKS_MAX {
                     blocks.pop_front();
                 }

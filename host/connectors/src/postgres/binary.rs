@@ -144,10 +144,10 @@ fn numeric(rest: &mut Reader<'_>) -> Option<Value> {
         let group = rest.i16()?;
         digits = digits.and_then(|digits| digits.checked_mul(10_000)?.checked_add(group.into()));
     }
-    let behind = (i32::from(count) - 1 - i32::from(weight)) * 4;
+    let behind = i32::from(count).saturating_sub(1).saturating_sub(weight.into()).saturating_mul(4);
     digits.zip(scale).and_then(|(digits, scale)| {
-        let digits = if sign == 0x4000 { -digits } else { digits };
-        let missing = i32::from(scale) - behind;
+        let digits = if sign == 0x4000 { digits.checked_neg()? } else { digits };
+        let missing = i32::from(scale).saturating_sub(behind);
         let power = 10_i128.checked_pow(missing.unsigned_abs())?;
         let digits = if missing >= 0 { digits.checked_mul(power)? } else { digits.checked_div(power)? };
         (digits.unsigned_abs() < 10_u128.pow(38)).then_some(Value::Decimal(digits, scale))
@@ -207,7 +207,7 @@ fn interval(rest: &mut Reader<'_>) -> Option<String> {
 fn time_with_zone(rest: &mut Reader<'_>) -> Option<String> {
     let (micros, west) = (rest.i64()?, rest.i32()?);
     let (seconds, sub) = (micros / A_SECOND, micros % A_SECOND);
-    let east = -west;
+    let east = west.checked_neg()?;
     let sign = if east < 0 { '-' } else { '+' };
     let east = east.unsigned_abs();
     let sub = if sub == 0 { String::new() } else { format!(".{sub:06}") };
@@ -307,7 +307,8 @@ pub(super) fn write(of: &Type, value: &Json, out: &mut BytesMut) -> Result<(), R
         }
         Type::UUID => {
             let hex: String = text.chars().filter(|c| *c != '-').collect();
-            let byte = |place: usize| hex.get(place..place + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+            let byte =
+                |place: usize| hex.get(place..place.checked_add(2)?).and_then(|pair| u8::from_str_radix(pair, 16).ok());
             let bytes: Option<Vec<u8>> = (0..32).step_by(2).map(byte).collect();
             put(out, &bytes.filter(|_| hex.len() == 32).ok_or_else(unfit)?);
         }
@@ -341,16 +342,16 @@ fn numeric_bytes(text: &str) -> Option<Vec<u8>> {
     // Where the point stands in all digits; then zeros, so that groups begin there.
     let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
     let before = point.rem_euclid(4);
-    let before = if before == 0 { 0 } else { 4 - before };
+    let before = 4_i32.saturating_sub(before).rem_euclid(4);
     let mut padded = "0".repeat(usize::try_from(before).ok()?);
     padded.push_str(&all);
     while !padded.len().is_multiple_of(4) {
         padded.push('0');
     }
-    let weight = (point.checked_add(before)?) / 4 - 1;
-    let scale = (i32::try_from(all.len()).ok()? - point).max(0);
+    let weight = (point.checked_add(before)? / 4).checked_sub(1)?;
+    let scale = i32::try_from(all.len()).ok()?.checked_sub(point)?.max(0);
     let groups: Vec<i16> =
-        (0..padded.len()).step_by(4).map(|at| padded[at..at + 4].parse().ok()).collect::<Option<_>>()?;
+        padded.as_bytes().chunks(4).map(|group| str::from_utf8(group).ok()?.parse().ok()).collect::<Option<_>>()?;
     let mut bytes = Vec::new();
     bytes.extend(i16::try_from(groups.len()).ok()?.to_be_bytes());
     bytes.extend(i16::try_from(weight).ok()?.to_be_bytes());

@@ -88,7 +88,7 @@ fn append(file: &mut impl Write, line: &[u8]) -> Result<(), Torn> {
     while bytes < line.len() {
         match file.write(&line[bytes..]) {
             Ok(0) => return Err(Torn { bytes, error: io::ErrorKind::WriteZero.into() }),
-            Ok(count) => bytes += count,
+            Ok(count) => bytes = usize::saturating_add(bytes, count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Torn { bytes, error }),
         }

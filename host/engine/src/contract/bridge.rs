@@ -197,8 +197,8 @@ impl Response {
         match self {
             Response::Json(text) | Response::Text(text) => text.len(),
             Response::Http(response) => {
-                let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
-                response.body.len() + response.url.len() + headers.sum::<usize>()
+                let headers = response.headers.iter().map(|(name, value)| name.len().saturating_add(value.len()));
+                headers.fold(response.body.len().saturating_add(response.url.len()), usize::saturating_add)
             }
             Response::Table(table) => table.columns.len(),
         }

@@ -77,7 +77,7 @@ impl Backlog {
 
 impl Held {
     fn push(&mut self, text: Background) {
-        self.bytes += text.text.len();
+        self.bytes = self.bytes.saturating_add(text.text.len());
         match self.texts.back_mut() {
             Some(last)
                 if (last.cell, last.is_stderr) == (text.cell, text.is_stderr) && self.bytes <= BACKGROUND_BYTES_MAX =>
@@ -88,8 +88,8 @@ impl Held {
         }
         while self.bytes > BACKGROUND_BYTES_MAX || self.texts.len() > BACKGROUND_HEARD_MAX {
             let Some(first) = self.texts.pop_front() else { break };
-            self.bytes -= first.text.len();
-            self.left_out += first.text.len() as u64;
+            self.bytes = self.bytes.saturating_sub(first.text.len());
+            self.left_out = self.left_out.saturating_add(first.text.len() as u64);
         }
     }
 }

@@ -95,7 +95,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
             write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
         }
     }
-    let (is_new, mut compiled_bytes) = (fresh, 0);
+    let (is_new, mut compiled_bytes) = (fresh, 0_u64);
     for flavour in Flavour::all(guest.language(), config.stops) {
         let engine = compiling_engine(flavour)?;
         let path = artifacts.compiled(flavour, &engine);
@@ -109,7 +109,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
             let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
             write_atomically(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
         }
-        compiled_bytes += size_of(&path);
+        compiled_bytes = compiled_bytes.saturating_add(size_of(&path));
     }
     let baked_bytes = size_of(&artifacts.baked());
     Ok(BakeReport { path: artifacts.folder, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })

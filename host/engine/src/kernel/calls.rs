@@ -246,7 +246,7 @@ impl Room {
     /// Takes it, if there is as much.
     fn take(taken: &Arc<AtomicUsize>, bytes: usize) -> Option<Room> {
         let room = Room { taken: taken.clone(), bytes };
-        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= CALLS_BYTES_MAX).then_some(room)
+        (taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= CALLS_BYTES_MAX).then_some(room)
     }
 }
 
@@ -367,14 +367,14 @@ impl Calls {
     /// A number for a new call.
     pub(crate) fn number(&mut self) -> u64 {
         let call = self.next_call;
-        self.next_call += 1;
+        self.next_call = self.next_call.saturating_add(1);
         call
     }
 
     /// Whether so many calls wait for an answer that no more can be begun.
     pub(crate) fn is_full(&mut self) -> bool {
         self.reap();
-        self.open.len() + self.ended.len() >= CALLS_QUEUED_MAX
+        self.open.len().saturating_add(self.ended.len()) >= CALLS_QUEUED_MAX
     }
 
     /// Waits until few tasks are left of calls that were given up: the runtime has to get round to ending them.
@@ -382,7 +382,7 @@ impl Calls {
     /// # Cancel safety
     /// Cancel safe: what ended meanwhile comes out of [`Calls::next`].
     pub(crate) async fn settle(&mut self) {
-        while self.running.len() >= CALLS_QUEUED_MAX.max(self.open.len() + 1) {
+        while self.running.len() >= CALLS_QUEUED_MAX.max(self.open.len().saturating_add(1)) {
             let Some(joined) = self.running.join_next_with_id().await else { return };
             let end = self.joined(joined);
             self.ended.extend(end);
@@ -408,7 +408,7 @@ impl Calls {
     /// Why no call with so many bytes of arguments can be begun.
     pub(crate) fn refusal(&self, size_bytes: usize) -> Option<CallError> {
         let what = "the bridge calls that wait for an answer have more than";
-        (self.open_bytes + size_bytes > CALLS_BYTES_MAX)
+        (self.open_bytes.saturating_add(size_bytes) > CALLS_BYTES_MAX)
             .then(|| CallError::new(CallErrorKind::Limit, format!("{what} {CALLS_BYTES_MAX} bytes of arguments")))
     }
 
@@ -434,7 +434,7 @@ impl Calls {
         let answer_bytes = self.answer_bytes.clone();
         let task = self.running.spawn(async move { with_room(&answer_bytes, job.await) });
         self.by_task.insert(task.id(), call);
-        self.open_bytes += size_bytes;
+        self.open_bytes = self.open_bytes.saturating_add(size_bytes);
         self.open.insert(call, OpenCall { cell, bridge, size_bytes, began, task, kept, is_process, is_unheard });
     }
 
@@ -542,7 +542,7 @@ impl Calls {
 
     fn close(&mut self, call: u64, (result, room): Answer) -> Option<CallEnd> {
         let open = self.open.remove(&call)?;
-        self.open_bytes -= open.size_bytes;
+        self.open_bytes = self.open_bytes.saturating_sub(open.size_bytes);
         let end = CallEnd::new(call, open.cell, open.began.elapsed(), result);
         Some(CallEnd { kept: open.kept, reported: open.is_unheard, _room: room, ..end })
     }

@@ -118,7 +118,7 @@ impl Flavour {
 
     /// The place among all.
     pub(crate) fn index(self) -> usize {
-        self.stops as usize + 3 * usize::from(self.has_threads)
+        usize::from(self.has_threads).saturating_mul(3).saturating_add(self.stops as usize)
     }
 
     pub(crate) fn has_fuel(self) -> bool {

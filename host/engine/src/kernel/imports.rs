@@ -51,7 +51,7 @@ struct LeftOut {
 /// Holds a display against the limits, and takes out of it a table that goes past them: that is left out alone.
 fn within(data: &mut MimeBundle, named: usize, limits: &Limits) -> Result<(), LeftOut> {
     let table = data.get(FRAME_TYPE).map_or(0, MimeData::len);
-    let (size, limit) = (data.size_bytes() - table + named, limits.display_bytes);
+    let (size, limit) = (data.size_bytes().saturating_sub(table).saturating_add(named), limits.display_bytes);
     if size > limit {
         return Err(LeftOut { what: "display", size, of: "bytes", limit });
     }

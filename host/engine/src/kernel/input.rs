@@ -42,7 +42,7 @@ impl Requests {
     /// # Cancel safety
     /// Dropping the call takes the request back.
     pub(crate) fn open(self: &Arc<Requests>, idle: Duration) -> (String, CallFuture) {
-        let id = format!("input-{}", self.count.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = format!("input-{}", self.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
         let (sender, answer) = oneshot::channel();
         lock(&self.open).insert(id.clone(), sender);
         let open = Open { requests: self.clone(), id: id.clone() };

@@ -117,7 +117,9 @@ impl Answer {
         let table = |bundle: &MimeBundle| bundle.get(FRAME_TYPE).map_or(0, MimeData::len);
         let sizes = bundle.as_ref().map_or((0, 0), |bundle| (bundle.size_bytes(), table(bundle)));
         match sizes {
-            (size, table) if size - table > bytes_max || table > bytes_max.saturating_mul(TABLE_FACTOR) => {
+            (size, table)
+                if size.saturating_sub(table) > bytes_max || table > bytes_max.saturating_mul(TABLE_FACTOR) =>
+            {
                 Err(format!("the answer has {size} bytes, at most {bytes_max} are allowed"))
             }
             _ => Ok(Answer::Bundle(bundle)),

@@ -60,9 +60,9 @@ impl Live {
         let size = self.exports.call_memory_size(&mut self.store).await?;
         let mut offset = 0;
         while offset < size {
-            let length = WINDOW_BYTES.min(size - offset);
+            let length = WINDOW_BYTES.min(size.saturating_sub(offset));
             look(offset, self.view(offset, length).await?);
-            offset += length;
+            offset = offset.saturating_add(length);
         }
         Ok(size)
     }
@@ -74,7 +74,7 @@ impl Live {
         self.windows(|offset, window| {
             let map = pagemap.as_ref().and_then(|pagemap| PageMap::of(pagemap, window));
             let pages = (0..window.len() / PAGE_BYTES).filter(|page| map.as_ref().is_none_or(|map| map.written(*page)));
-            written.extend(pages.map(|page| page_number(offset) + page_number((page * PAGE_BYTES) as u64)));
+            written.extend(pages.map(|page| page_number(offset.saturating_add(address_of(page)))));
         })
         .await?;
         Ok(written)
@@ -87,7 +87,7 @@ impl Live {
         let size = self
             .windows(|offset, window| {
                 while let Some((page, rest)) = left.split_first() {
-                    let begin = u64::from(*page) * PAGE_BYTES as u64 - offset;
+                    let begin = address_of(*page as usize).saturating_sub(offset);
                     let begin = usize::try_from(begin).unwrap_or(usize::MAX);
                     let Some(bytes) = window.get(begin..begin.saturating_add(PAGE_BYTES)) else { break };
                     look(*page, bytes);
@@ -117,7 +117,7 @@ impl Live {
         let windows = runs.flat_map(|run| run.chunks(WINDOW_BYTES as usize / PAGE_BYTES));
         for window in windows.filter(|window| window.len() >= READY_PAGES_MIN) {
             let Some(first) = window.first() else { continue };
-            let (offset, length) = (u64::from(first.page) * PAGE_BYTES as u64, (window.len() * PAGE_BYTES) as u64);
+            let (offset, length) = (address_of(first.page as usize), address_of(window.len()));
             populate(self.view(offset, length).await?);
         }
         Ok(())
@@ -133,7 +133,7 @@ impl Live {
         let (store, exports) = (&mut self.store, &self.exports);
         let mut runs = pages.runs(image).map_err(damaged)?;
         while let Some((page, bytes)) = runs.next().map_err(damaged)? {
-            exports.call_memory_target(&mut *store, u64::from(page) * PAGE_BYTES as u64).await?;
+            exports.call_memory_target(&mut *store, address_of(page as usize)).await?;
             exports.call_memory_write(&mut *store, bytes).await?;
         }
         Ok(())
@@ -152,9 +152,14 @@ fn damaged(reason: String) -> wasmtime::Error {
     wasmtime::format_err!("the snapshot is damaged: {reason}")
 }
 
+/// Where a page begins.
+fn address_of(page: usize) -> u64 {
+    page.saturating_mul(PAGE_BYTES) as u64
+}
+
 /// A guest of 4 GiB has a million pages.
 fn page_number(offset: u64) -> u32 {
-    u32::try_from(offset / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+    u32::try_from(offset.checked_div(PAGE_BYTES as u64).unwrap_or_default()).unwrap_or(u32::MAX)
 }
 
 /// What the host's kernel tells of the pages of a window. It may call more pages written than were, never fewer.
@@ -175,8 +180,8 @@ impl PageMap {
         if rustix::param::page_size() != PAGE_BYTES || !address.is_multiple_of(PAGE_BYTES) {
             return None;
         }
-        let mut entries = vec![0; window.len() / PAGE_BYTES * Self::ENTRY_BYTES];
-        let offset = (address / PAGE_BYTES * Self::ENTRY_BYTES) as u64;
+        let mut entries = vec![0; (window.len() / PAGE_BYTES).saturating_mul(Self::ENTRY_BYTES)];
+        let offset = (address / PAGE_BYTES).saturating_mul(Self::ENTRY_BYTES) as u64;
         pagemap.read_exact_at(&mut entries, offset).ok()?;
         Some(PageMap(entries))
     }

@@ -157,7 +157,8 @@ pub(crate) struct CpuMeter {
 /// Processor time of the calling thread, in nanoseconds.
 pub(crate) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 impl CpuMeter {
@@ -175,7 +176,7 @@ impl CpuMeter {
     /// Time up to now; only meaningful on the thread that polls the kernel.
     pub(crate) fn now(&self) -> u64 {
         let running = thread_time().saturating_sub(self.began.load(Ordering::Relaxed));
-        self.total.load(Ordering::Relaxed) + running
+        self.total.load(Ordering::Relaxed).saturating_add(running)
     }
 
     /// Notes that the guest is about to be left because of a tick, and goes on as soon as it may.
@@ -231,7 +232,7 @@ impl<F: Future> Future for Measured<F> {
             let Some(took) = meter.offhand.serve(cx) else { break poll };
             // What a bridge does is not the kernel's work. Its processor time is not looked at, which would take longer than
             // most answers do.
-            began += u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            began = began.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
             meter.began.store(began, Ordering::Relaxed);
         };
         meter.offhand.close();
@@ -373,7 +374,7 @@ impl MemoryLimiter {
                 return false;
             }
         }
-        self.pooled_bytes += bytes;
+        self.pooled_bytes = self.pooled_bytes.saturating_add(bytes);
         true
     }
 }

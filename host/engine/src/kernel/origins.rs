@@ -141,7 +141,7 @@ impl Origins {
         for (name, origin) in &self.names {
             let place = *places.entry(Arc::as_ptr(origin)).or_insert_with(|| {
                 by_origin.push((origin, Vec::new()));
-                by_origin.len() - 1
+                by_origin.len().saturating_sub(1)
             });
             if let Some((_, names)) = by_origin.get_mut(place) {
                 names.push(name.clone());

@@ -35,11 +35,11 @@ const CLOSED: [&str; 2] = ["cabi_realloc", "cabi_post_"];
 /// Says what is not as guests are built.
 pub(super) fn add_safepoints(component: &[u8]) -> Result<Vec<u8>, Cause> {
     let mut changed = Component::new();
-    let (mut parser, mut at, mut guests) = (Parser::new(0), 0, 0);
+    let (mut parser, mut at, mut guests) = (Parser::new(0), 0, 0_usize);
     loop {
         let left = component.get(at..).ok_or("it ends early")?;
         let Chunk::Parsed { consumed, payload } = parser.parse(left, true)? else { return Err("it ends early".into()) };
-        at += consumed;
+        at = at.saturating_add(consumed);
         let Some((id, range)) = payload.as_section() else {
             match payload {
                 Payload::Version { .. } => continue,
@@ -56,7 +56,7 @@ pub(super) fn add_safepoints(component: &[u8]) -> Result<Vec<u8>, Cause> {
         {
             with_safepoints = guest.with_safepoints(data)?;
             data = &with_safepoints;
-            guests += 1;
+            guests = guests.saturating_add(1);
         }
         changed.section(&RawSection { id, data });
     }
@@ -85,7 +85,7 @@ struct Guest<'a> {
 impl<'a> Guest<'a> {
     /// `None` for a module that does not import what safepoints call.
     fn find(module: &'a [u8]) -> Result<Option<Guest<'a>>, Cause> {
-        let (mut arities, mut types, mut functions_imported, mut globals) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut arities, mut types, mut functions_imported, mut globals) = (Vec::new(), Vec::new(), 0_u32, 0_u32);
         let (mut give_way, mut exports, mut bodies) = (None, Vec::new(), Vec::new());
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
@@ -107,9 +107,9 @@ impl<'a> Guest<'a> {
                                     give_way = Some(functions_imported);
                                 }
                                 types.push(ty);
-                                functions_imported += 1;
+                                functions_imported = functions_imported.saturating_add(1);
                             }
-                            TypeRef::Global(_) => globals += 1,
+                            TypeRef::Global(_) => globals = globals.saturating_add(1),
                             _ => {}
                         }
                     }
@@ -119,7 +119,7 @@ impl<'a> Guest<'a> {
                         types.push(ty?);
                     }
                 }
-                Payload::GlobalSection(section) => globals += section.count(),
+                Payload::GlobalSection(section) => globals = globals.saturating_add(section.count()),
                 Payload::ExportSection(section) => exports = section.into_iter().collect::<Result<_, _>>()?,
                 Payload::CodeSectionEntry(body) => bodies.push(body),
                 _ => {}
@@ -169,10 +169,10 @@ impl<'a> Guest<'a> {
                 if let Payload::CodeSectionEntry(body) = &payload {
                     let (body, branches) = check.insert(module, body, at_entry.next().is_some_and(|check| *check))?;
                     if !branches.is_empty() {
-                        hints.function_hints(self.functions_imported + code.len(), branches);
+                        hints.function_hints(self.functions_imported.saturating_add(code.len()), branches);
                     }
                     code.raw(&body);
-                    if self.functions_imported + code.len() == u32::try_from(self.types.len())? {
+                    if self.functions_imported.saturating_add(code.len()) == u32::try_from(self.types.len())? {
                         for body in &added.bodies {
                             code.function(body);
                         }
@@ -221,8 +221,9 @@ impl Added {
     fn push(&mut self, ty: u32, body: Function) -> u32 {
         self.types.push(ty);
         self.bodies.push(body);
-        self.next += 1;
-        self.next - 1
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        number
     }
 }
 
@@ -277,7 +278,7 @@ impl Check {
         let (mut changed, mut hints, mut from) = (Vec::with_capacity(range.len()), Vec::new(), range.start);
         for place in places {
             changed.extend_from_slice(module.get(from..place).ok_or("it ends early")?);
-            let branch_func_offset = u32::try_from(changed.len() + self.branch)?;
+            let branch_func_offset = u32::try_from(changed.len().saturating_add(self.branch))?;
             hints.push(BranchHint { branch_func_offset, branch_hint_value: 0 });
             changed.extend_from_slice(&self.bytes);
             from = place;
@@ -306,7 +307,7 @@ fn entries(calls: &[Calls], imported: u32) -> Vec<bool> {
                 states[function] = 2;
                 continue;
             };
-            way.push((function, next + 1));
+            way.push((function, next.saturating_add(1)));
             let Some(called) = called.checked_sub(imported).and_then(|called| usize::try_from(called).ok()) else {
                 continue;
             };
@@ -366,7 +367,7 @@ fn encoded(value: &u32) -> Vec<u8> {
 fn appended(section: &[u8], items: &[Vec<u8>]) -> Result<Vec<u8>, Cause> {
     let mut reader = BinaryReader::new(section, 0);
     let count = reader.read_var_u32()?;
-    let mut bytes = encoded(&(count + u32::try_from(items.len())?));
+    let mut bytes = encoded(&count.saturating_add(u32::try_from(items.len())?));
     bytes.extend_from_slice(&section[reader.original_position()..]);
     items.iter().for_each(|item| bytes.extend_from_slice(item));
     Ok(bytes)

@@ -79,7 +79,8 @@ impl Table {
 
     fn take(&mut self, claim: Claim) {
         self.free = self.free.saturating_sub(1);
-        *self.held.entry(claim.share).or_default() += 1;
+        let held = self.held.entry(claim.share).or_default();
+        *held = held.saturating_add(1);
     }
 
     fn give_up(&mut self, claim: Claim) {
@@ -100,7 +101,8 @@ impl Table {
 
     /// What a share has, to be compared with what others have.
     fn part(&self, claim: Claim) -> u128 {
-        self.held(claim) as u128 * 1_000_000 / u128::from(claim.weight.max(1))
+        let held = (self.held(claim) as u128).saturating_mul(1_000_000);
+        held.checked_div(claim.weight.into()).unwrap_or(held)
     }
 
     /// Whether somebody who waits comes before the one who has room.
@@ -140,7 +142,7 @@ impl Line {
         if table.free > 0 && table.leaves_enough(claim, is_alone) {
             return Ok(self.take(&mut table, claim));
         }
-        table.count += 1;
+        table.count = table.count.saturating_add(1);
         let (sender, receiver) = oneshot::channel();
         let number = table.count;
         table.waiting.push(Waiter { claim, number, sender });

@@ -39,10 +39,10 @@ impl Threads {
     pub(crate) fn reserve(&mut self, wanted: u32) -> u32 {
         let Some(ThreadRoom(left)) = self.room.as_deref() else { return 0 };
         if wanted <= self.count {
-            left.fetch_add(self.count - wanted, Ordering::Relaxed);
+            left.fetch_add(self.count.saturating_sub(wanted), Ordering::Relaxed);
             self.count = wanted;
         } else if wanted <= KERNEL_THREADS_MAX {
-            let more = wanted - self.count;
+            let more = wanted.saturating_sub(self.count);
             let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more));
             self.count = taken.map_or(self.count, |_| wanted);
         }

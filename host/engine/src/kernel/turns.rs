@@ -142,7 +142,7 @@ impl Turns {
     /// A share of this weight.
     pub(crate) fn share(self: &Arc<Turns>, weight: u32) -> CpuShare {
         let mut table = lock(&self.0);
-        table.count += 1;
+        table.count = table.count.saturating_add(1);
         let (number, weight) = (table.count, u64::from(weight.clamp(1, WEIGHT_MAX)));
         let account = Account { weight, used: table.floor, running: 0, began: 0, waiting: BTreeMap::new(), floor: 0 };
         table.accounts.insert(number, account);
@@ -180,13 +180,13 @@ impl Account {
 
     /// What it has used, with what its kernels use that run.
     fn used_at(&self, now: u64) -> u64 {
-        let since = (u128::from(now) * self.running as u128).saturating_sub(self.began);
+        let since = u128::from(now).saturating_mul(self.running as u128).saturating_sub(self.began);
         self.used.saturating_add(by_weight(u64::try_from(since).unwrap_or(u64::MAX), self.weight))
     }
 }
 
 fn by_weight(nanos: u64, weight: u64) -> u64 {
-    nanos.saturating_mul(u64::from(WEIGHT)) / weight
+    nanos.saturating_mul(u64::from(WEIGHT)).checked_div(weight).unwrap_or_default()
 }
 
 impl Table {
@@ -214,7 +214,7 @@ impl Table {
             return true;
         }
         let Some(account) = self.accounts.get(&share) else { return true };
-        account.running < self.cores * BESIDE
+        account.running < self.cores.saturating_mul(BESIDE)
             && account.waiting.first_key_value().is_none_or(|((first, _), _)| used <= *first)
             && self.least_of_others(share, now).is_none_or(|least| account.used_at(now) <= least)
     }
@@ -233,28 +233,28 @@ impl Table {
 
     fn begin(&mut self, share: u64, now: u64) -> Phase {
         if let Some(account) = self.accounts.get_mut(&share) {
-            account.running += 1;
-            account.began += u128::from(now);
+            account.running = account.running.saturating_add(1);
+            account.began = account.began.saturating_add(u128::from(now));
         }
-        self.running += 1;
+        self.running = self.running.saturating_add(1);
         Phase::Running { began: now }
     }
 
     fn end(&mut self, share: u64, began: u64, used: u64) {
         if let Some(account) = self.accounts.get_mut(&share) {
-            account.running -= 1;
-            account.began -= u128::from(began);
+            account.running = account.running.saturating_sub(1);
+            account.began = account.began.saturating_sub(u128::from(began));
             account.used = account.used.saturating_add(by_weight(used, account.weight));
         }
-        self.running -= 1;
+        self.running = self.running.saturating_sub(1);
     }
 
     fn line_up(&mut self, share: u64, place: &Arc<Place>, used: u64, waker: Waker) -> Phase {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         let key = (used, self.count);
         if let Some(account) = self.accounts.get_mut(&share) {
             account.waiting.insert(key, place.clone());
-            self.waiting += 1;
+            self.waiting = self.waiting.saturating_add(1);
         }
         Phase::Waiting { since: Instant::now(), key, waker }
     }
@@ -280,7 +280,7 @@ impl Table {
                 Some(place)
             });
             let Some(place) = first else { break };
-            self.waiting -= 1;
+            self.waiting = self.waiting.saturating_sub(1);
             self.begin(number, now);
             let mut state = lock(&place.0);
             if let Phase::Waiting { since, waker, .. } = std::mem::take(&mut state.phase) {
@@ -357,7 +357,7 @@ impl Turn {
             Phase::Out => return,
             Phase::Waiting { key, .. } => {
                 if table.accounts.get_mut(&share).is_some_and(|account| account.waiting.remove(&key).is_some()) {
-                    table.waiting -= 1;
+                    table.waiting = table.waiting.saturating_sub(1);
                 }
             }
             Phase::Given { began, .. } | Phase::Ready { began } | Phase::Running { began } => {

@@ -84,16 +84,16 @@ impl Unread {
         let bound = &self.0.bound;
         let mut all = lock(&bound.held);
         let mut own = lock(&self.0.held);
-        let left = bound.bytes_max.saturating_sub(*all + bytes);
+        let left = bound.bytes_max.saturating_sub(all.saturating_add(bytes));
         let is_alone = of_queue.load(Ordering::Relaxed) == 0;
         // An account that has nothing may have anything, and a queue that has nothing one event, so that everybody gets on.
         let has_room = *own == 0
             || (is_alone && bytes <= EVENT_BYTES_HUGE)
-            || *own + bytes <= left
+            || own.saturating_add(bytes) <= left
             // A reader who reads is not held up by others of the same account who do not.
-            || (is_alone && *all + bytes <= bound.bytes_max);
+            || (is_alone && all.saturating_add(bytes) <= bound.bytes_max);
         has_room.then(|| {
-            (*all, *own) = (*all + bytes, *own + bytes);
+            (*all, *own) = (all.saturating_add(bytes), own.saturating_add(bytes));
             of_queue.fetch_add(bytes, Ordering::Relaxed);
             UnreadBytes(Some(Counted { account: self.clone(), of_queue: of_queue.clone(), bytes }))
         })
@@ -138,7 +138,7 @@ impl Drop for UnreadBytes {
         let bound = &account.0.bound;
         let mut all = lock(&bound.held);
         let mut own = lock(&account.0.held);
-        (*all, *own) = (*all - bytes, *own - bytes);
+        (*all, *own) = (all.saturating_sub(*bytes), own.saturating_sub(*bytes));
         of_queue.fetch_sub(*bytes, Ordering::Relaxed);
         drop((all, own));
         bound.freed.notify_waiters();

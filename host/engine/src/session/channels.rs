@@ -185,10 +185,10 @@ impl Channels {
         if all.open.len() >= CHANNELS_MAX
             && let Some((_, oldest)) = all.open.pop_first()
         {
-            all.bytes -= oldest.bytes;
+            all.bytes = all.bytes.saturating_sub(oldest.bytes);
             self.changed.notify_waiters();
         }
-        all.last += 1;
+        all.last = all.last.saturating_add(1);
         let number = all.last;
         let (owner, texts) = (owner.into(), VecDeque::new());
         all.open.insert(number, Channel { owner, texts, bytes: 0, room, is_read: true, is_written: true });
@@ -212,7 +212,7 @@ impl Channels {
                 Some(pipe) if pipe.is_read && pipe.is_written => {
                     let taken = prefix(text, left.min(CHANNEL_BYTES_MAX.saturating_sub(pipe.bytes)) as u64);
                     pipe.add(taken);
-                    all.bytes += taken.len();
+                    all.bytes = all.bytes.saturating_add(taken.len());
                     rest = Some(&text[taken.len()..]);
                     has_changed = !taken.is_empty() || text.is_empty();
                 }
@@ -230,7 +230,7 @@ impl Channels {
             if !text.is_empty() || has_ended {
                 found.push(json!([number, text, has_ended]));
             }
-            all.bytes -= text.len();
+            all.bytes = all.bytes.saturating_sub(text.len());
             has_changed |= !text.is_empty();
             if has_ended {
                 all.open.remove(number);
@@ -271,7 +271,7 @@ impl Channels {
             if !pipe.is_read
                 && let Some(pipe) = all.open.remove(&number)
             {
-                all.bytes -= pipe.bytes;
+                all.bytes = all.bytes.saturating_sub(pipe.bytes);
             }
         }
         drop(all);
@@ -280,7 +280,7 @@ impl Channels {
 
     fn put(&self, number: u64, message: &str) -> Result<Tried, CallError> {
         let mut all = lock(&self.all);
-        let bytes = message.len() + MESSAGE_BYTES;
+        let bytes = message.len().saturating_add(MESSAGE_BYTES);
         if bytes > CHANNELS_BYTES_MAX {
             return Err(limit(format!("a message between processes has at most {CHANNELS_BYTES_MAX} bytes")));
         }
@@ -289,9 +289,9 @@ impl Channels {
         if channel.texts.len() >= channel.room.unwrap_or_default() || bytes > left {
             return Ok(Tried::Later);
         }
-        channel.bytes += bytes;
+        channel.bytes = channel.bytes.saturating_add(bytes);
         channel.texts.push_back(message.to_owned());
-        all.bytes += bytes;
+        all.bytes = all.bytes.saturating_add(bytes);
         drop(all);
         self.changed.notify_waiters();
         Ok(Tried::Done(Value::Null))
@@ -305,9 +305,9 @@ impl Channels {
             return Ok(Tried::Done(Value::String(first.clone())));
         }
         let message = channel.texts.pop_front().unwrap_or_default();
-        let bytes = message.len() + MESSAGE_BYTES;
-        channel.bytes -= bytes;
-        all.bytes -= bytes;
+        let bytes = message.len().saturating_add(MESSAGE_BYTES);
+        channel.bytes = channel.bytes.saturating_sub(bytes);
+        all.bytes = all.bytes.saturating_sub(bytes);
         drop(all);
         self.changed.notify_waiters();
         Ok(Tried::Done(Value::String(message)))
@@ -326,7 +326,7 @@ impl Channels {
         let mut all = lock(&self.all);
         for number in channels {
             let bytes = all.open.remove(number).map_or(0, |channel| channel.bytes);
-            all.bytes -= bytes;
+            all.bytes = all.bytes.saturating_sub(bytes);
         }
         drop(all);
         self.changed.notify_waiters();
@@ -347,9 +347,9 @@ impl All {
 impl Channel {
     /// Adds to what a pipe has.
     fn add(&mut self, text: &str) {
-        self.bytes += text.len();
+        self.bytes = self.bytes.saturating_add(text.len());
         match self.texts.back_mut() {
-            Some(last) if last.len() + text.len() <= PIECE_BYTES_MAX => last.push_str(text),
+            Some(last) if last.len().saturating_add(text.len()) <= PIECE_BYTES_MAX => last.push_str(text),
             _ if text.is_empty() => {}
             _ => self.texts.push_back(text.to_owned()),
         }
@@ -358,7 +358,7 @@ impl Channel {
     /// The next piece of a pipe; empty when there is none.
     fn piece(&mut self) -> String {
         let piece = self.texts.pop_front().unwrap_or_default();
-        self.bytes -= piece.len();
+        self.bytes = self.bytes.saturating_sub(piece.len());
         piece
     }
 }

@@ -249,7 +249,7 @@ impl Slot {
             }
         };
         *is_checkpoint = true;
-        *deaths += 1;
+        *deaths = deaths.saturating_add(1);
         Some((last_cell, Duration::from_nanos(wall_nanos().saturating_sub(captured_at)), *deaths))
     }
 }

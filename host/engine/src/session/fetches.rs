@@ -82,7 +82,7 @@ impl Session {
         let canonical = granted.fetch_arguments(&name, asked.arguments)?;
         let text = Value::Object(canonical.clone()).to_string();
         let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
-        let (began, fetched_at) = (Instant::now(), wall_nanos() / 1_000 * 1_000);
+        let (began, fetched_at) = (Instant::now(), (wall_nanos() / 1_000).saturating_mul(1_000));
         let under_way = lock(&link.memo).under_way(connector, fetch, &text).filter(|_| !asked.refresh);
         if let Some(rows) = under_way {
             let _ = rows.await;

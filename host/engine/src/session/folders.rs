@@ -54,7 +54,7 @@ impl Folders {
         };
         let private = private.map(Arc::new);
         let writable = |host: PathBuf, guest: &str| Mount { host, guest: guest.to_owned(), access: Access::ReadWrite };
-        let mut all = Vec::with_capacity(own.len() + open.len() + 1);
+        let mut all = Vec::with_capacity(own.len().saturating_add(open.len()).saturating_add(1));
         let mut told = Vec::with_capacity(all.capacity());
         let mut folders: Vec<Mount> = Vec::with_capacity(all.capacity());
         if let Some(host) = &config.workspace {

@@ -248,7 +248,7 @@ impl Session {
                 "a process cannot be forked; the cell that started it can",
             ));
         }
-        let depth = site.depth + 1;
+        let depth = site.depth.saturating_add(1);
         if depth > AGENT_DEPTH_MAX {
             let message = format!("the fork would be nested {depth} deep, forks and agents may be {AGENT_DEPTH_MAX}");
             return Err(limit(message));
@@ -264,7 +264,7 @@ impl Session {
         };
         let number = {
             let mut registry = lock(&self.inner.forks.0);
-            registry.count += 1;
+            registry.count = registry.count.saturating_add(1);
             registry.count
         };
         let memory_key = format!("{}::fork::{number}", self.id());
@@ -436,7 +436,7 @@ impl Work {
         let fork = caller.session.clone();
         let work = async {
             match job {
-                Job::Cell(cell) => run_cell(&fork.for_agent(caller.depth + 1), cell).await,
+                Job::Cell(cell) => run_cell(&fork.for_agent(caller.depth.saturating_add(1)), cell).await,
                 Job::Agent(asked) => {
                     let outcome = ask_agent(&keeper, asked, caller).await;
                     Ran { outcome, history: fork.messages(0) }

@@ -189,7 +189,7 @@ impl super::Session {
 pub(super) fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
     let mount = |(index, folder): (usize, &PathBuf)| Mount {
         host: folder.clone(),
-        guest: format!("{PACKAGES}/{}", index + 1),
+        guest: format!("{PACKAGES}/{}", index.saturating_add(1)),
         access: Access::ReadOnly,
     };
     folders.iter().enumerate().map(mount).collect()
@@ -198,8 +198,8 @@ pub(super) fn package_mounts(folders: &[PathBuf]) -> Vec<Mount> {
 /// Makes sure that what seeds hold is bounded.
 pub(super) fn check_seeds(seeds: &HashMap<Language, Seed>) -> Result<(), Error> {
     for (language, seed) in seeds {
-        let bytes: usize = seed.bindings.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let (count, bytes) = (seed.bindings.len(), bytes + seed.source.len());
+        let bytes: usize = seed.bindings.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+        let (count, bytes) = (seed.bindings.len(), bytes.saturating_add(seed.source.len()));
         if count > SEED_BINDINGS_MAX || bytes > SEED_BYTES_MAX {
             return Err(Error::Request(format!(
                 "the {} seed has {count} bindings and {bytes} bytes, \

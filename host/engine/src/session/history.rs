@@ -34,11 +34,11 @@ pub(crate) struct History {
 impl History {
     /// Takes in a cell and lets the oldest go. The source of a cell that is larger than all that is kept is not.
     pub(crate) fn add(&mut self, cell: CellSource) {
-        self.bytes += cell.code.len();
+        self.bytes = self.bytes.saturating_add(cell.code.len());
         self.cells.push_back(cell);
         while self.bytes > HISTORY_BYTES_MAX || self.cells.len() > HISTORY_CELLS_MAX {
             let Some(oldest) = self.cells.pop_front() else { return };
-            self.bytes -= oldest.code.len();
+            self.bytes = self.bytes.saturating_sub(oldest.code.len());
         }
     }
 

@@ -339,7 +339,7 @@ impl Output<'_> {
             let count = usize::try_from(written).unwrap_or(usize::MAX);
             let Some(rest) = bytes.get(count..).filter(|_| count > 0) else { return Err(FileError::Io) };
             bytes = rest;
-            self.bytes += u64::from(written);
+            self.bytes = self.bytes.saturating_add(u64::from(written));
         }
         Ok(())
     }

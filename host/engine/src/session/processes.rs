@@ -271,7 +271,7 @@ impl Session {
             return Err(refused(CallErrorKind::Invalid, "`/language`: expected \"py\" or \"js\""));
         };
         start.check()?;
-        let depth = site.depth + 1;
+        let depth = site.depth.saturating_add(1);
         let (process, fuel_left) = self.process_of(&start, site, burned).await?;
         let process = Arc::new(process);
         let child = self.process_session(process.clone(), start.environment, fuel_left);
@@ -341,7 +341,7 @@ impl Session {
             let message = "a process belongs to the cell that starts it, and that cell has ended";
             return Err(refused(CallErrorKind::Failed, message));
         };
-        let depth = site.depth + 1;
+        let depth = site.depth.saturating_add(1);
         if depth > AGENT_DEPTH_MAX {
             let message = format!(
                 "processes may be nested {AGENT_DEPTH_MAX} deep, with the agents and forks around them; this one would be \
@@ -433,12 +433,12 @@ impl Ended {
 
     fn print(&mut self, stream: u8, text: &str) -> bool {
         if self.output.last().is_none_or(|(last, _)| *last != stream) {
-            self.bytes += PIECE_BYTES;
+            self.bytes = self.bytes.saturating_add(PIECE_BYTES);
         }
         let room = PROCESS_OUTPUT_BYTES_MAX.saturating_sub(self.bytes);
         let fits = text.len() <= room;
         let text = if fits { text } else { prefix(text, room as u64) };
-        self.bytes += text.len();
+        self.bytes = self.bytes.saturating_add(text.len());
         match self.output.last_mut() {
             Some((last, piece)) if *last == stream => piece.push_str(text),
             _ => self.output.push((stream, text.to_owned())),

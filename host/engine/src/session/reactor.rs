@@ -3,9 +3,6 @@
 //! Nothing here blocks while a cell awaits: the loop sleeps until a command, a completion, a timer or a deadline comes.
 //! The guest is entered for one thing at a time, so steps of different runs interleave only where cells await.
 
-// Its times come from limits, which may be anything: see `later`.
-#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
-
 use std::{
     collections::VecDeque,
     sync::{Arc, atomic::Ordering},

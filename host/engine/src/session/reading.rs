@@ -164,7 +164,7 @@ impl Session {
                 CallError::new(CallErrorKind::Invalid, message)
             })?;
             let read = tokio::task::spawn_blocking(move || {
-                let first = arguments.offset.unwrap_or(1).max(1) - 1;
+                let first = arguments.offset.unwrap_or(1).saturating_sub(1);
                 let text = self.read(&arguments.path, first, arguments.limit.unwrap_or(u64::MAX))?;
                 Ok(Response::Json(serde_json::Value::String(text).to_string()))
             });
@@ -236,7 +236,7 @@ fn names_in(files: &mut Files, folder: Descriptor) -> Result<String, FileError> 
         if entries.is_empty() {
             return Ok(names);
         }
-        skip += entries.len() as u64;
+        skip = skip.saturating_add(entries.len() as u64);
         for entry in entries {
             names.push_str(&entry.name);
             names.push_str(if entry.kind == FileKind::Directory { "/\n" } else { "\n" });
@@ -256,7 +256,7 @@ impl Read for GrantedFile {
         let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         let bytes = self.files.read(self.file, self.offset, length).map_err(io::Error::other)?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        self.offset += bytes.len() as u64;
+        self.offset = self.offset.saturating_add(bytes.len() as u64);
         Ok(bytes.len())
     }
 }
@@ -283,7 +283,7 @@ fn lines_of(from: &mut impl Read, skipped: u64, lines: u64) -> io::Result<Option
             if (skipped..end).contains(&line) {
                 found.extend_from_slice(piece);
             }
-            line += u64::from(piece.ends_with(b"\n"));
+            line = line.saturating_add(u64::from(piece.ends_with(b"\n")));
         }
         if found.len() > TEXT_BYTES_MAX {
             return Ok(None);

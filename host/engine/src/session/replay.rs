@@ -169,7 +169,7 @@ impl Replay {
 
     /// When its recording began.
     pub fn began(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_nanos(self.tape.head.began)
+        UNIX_EPOCH.checked_add(Duration::from_nanos(self.tape.head.began)).unwrap_or(UNIX_EPOCH)
     }
 
     /// The languages that have a kernel in it.
@@ -223,7 +223,7 @@ impl Replay {
     fn event(&mut self, run: u32, kind: EventKind) -> Replayed {
         let next = self.seqs.entry(run).or_default();
         let seq = *next;
-        *next += 1;
+        *next = next.saturating_add(1);
         Replayed { run, event: Event { seq, kind } }
     }
 

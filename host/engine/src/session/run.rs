@@ -199,7 +199,7 @@ impl Stream for Run {
             return Poll::Ready(None);
         };
         let seq = self.seq;
-        self.seq += 1;
+        self.seq = self.seq.saturating_add(1);
         if let EventKind::RunFinished { .. } = kind {
             self.stage = Stage::Over;
         }
@@ -286,7 +286,7 @@ impl Course {
                             match end {
                                 Some(end) => {
                                     yield self.end_cell(end).await;
-                                    index += 1;
+                                    index = index.saturating_add(1);
                                     if index == cells.len() || self.ends_here() {
                                         break;
                                     }
@@ -306,7 +306,7 @@ impl Course {
                     usage: Usage::default(),
                     kept: None,
                 });
-                index += 1;
+                index = index.saturating_add(1);
                 if refusal.is_some() || index == cells.len() || self.ends_here() {
                     break;
                 }
@@ -324,7 +324,7 @@ impl Course {
                 // The run did all that it was to do, and has failed nevertheless.
                 self.is_error = true;
                 let fields = vec![("reason".to_owned(), Scalar::Text(reason))];
-                yield self.made_here(HostStatus::AuditLost.event(index - 1, fields));
+                yield self.made_here(HostStatus::AuditLost.event(index.saturating_sub(1), fields));
             }
             yield self.made_here(EventKind::RunFinished { is_error: self.is_error, kept });
         }
@@ -422,7 +422,7 @@ impl Course {
                 self.cell_text = Sink::new(&self.session);
                 if let (Some(text), Some(cell)) = (&mut self.run_text, self.cells.get(*index)) {
                     let title = cell.title.as_deref().map(|title| format!(" {title}")).unwrap_or_default();
-                    text.push_lines(&format!("[{}/{}]{title}", index + 1, self.cells.len()));
+                    text.push_lines(&format!("[{}/{}]{title}", index.saturating_add(1), self.cells.len()));
                 }
             }
             EventKind::CellFinished { outcome, .. } => {

@@ -65,7 +65,7 @@ impl Contents {
             while let Some(inner) = unseen.pop() {
                 for entry in folder.read_dir(&inner)? {
                     let entry = entry?;
-                    contents.names += 1;
+                    contents.names = contents.names.saturating_add(1);
                     let metadata = entry.metadata()?;
                     if metadata.is_dir() {
                         unseen.push(inner.join(entry.file_name()));
@@ -146,7 +146,7 @@ pub(crate) fn flatten(root: &Path) -> io::Result<()> {
         for inner in folders_in(&folder)? {
             // A name that cells can have taken is found taken, and the next one is tried.
             let flat = loop {
-                number += 1;
+                number = number.saturating_add(1);
                 let flat = root.join(format!("flat-{number}"));
                 if flat.symlink_metadata().is_err() {
                     break flat;
@@ -171,7 +171,7 @@ pub(crate) fn copy_trees(pairs: &[(PathBuf, PathBuf)], bytes_max: u64) -> io::Re
         let open = |folder| Dir::open_ambient_dir(folder, ambient_authority());
         copier.tree(&open(from)?, to, &open(to)?)?;
     }
-    Ok(Contents { bytes: bytes_max - copier.left, names: copier.names })
+    Ok(Contents { bytes: bytes_max.saturating_sub(copier.left), names: copier.names })
 }
 
 /// What is copied, and what may be yet.
@@ -190,7 +190,7 @@ impl Copier {
             for entry in from.read_dir(&folder)? {
                 let entry = entry?;
                 let (kind, path) = (entry.file_type()?, folder.join(entry.file_name()));
-                self.names += 1;
+                self.names = self.names.saturating_add(1);
                 if kind.is_dir() {
                     to.create_dir(&path)?;
                     unseen.push(path);

@@ -59,7 +59,7 @@ impl Hub {
         let mut bytes: usize = runs.ended.iter().map(|id| size(&runs.by_id, id)).sum();
         while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || bytes > config.runs_kept_bytes) {
             let Some(oldest) = runs.ended.pop_front() else { break };
-            bytes -= size(&runs.by_id, &oldest);
+            bytes = bytes.saturating_sub(size(&runs.by_id, &oldest));
             runs.by_id.remove(&oldest);
         }
     }

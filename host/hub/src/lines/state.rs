@@ -88,7 +88,7 @@ impl Names {
     pub(super) fn new_session(&self, own: Option<String>) -> Result<String, HubError> {
         let mut table = lock(&self.table);
         let own = own.unwrap_or_else(|| {
-            table.unnamed += 1;
+            table.unnamed = table.unnamed.saturating_add(1);
             format!("session-{}", table.unnamed)
         });
         if table.sessions.contains_key(&own) { Err(HubError::SessionOpen(own)) } else { Ok(own) }

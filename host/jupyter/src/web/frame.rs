@@ -54,7 +54,7 @@ impl Said {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.header.len() + self.parent.len() + self.content.len() + 128
+        [self.header.len(), self.parent.len(), self.content.len(), 128].into_iter().fold(0, usize::saturating_add)
     }
 }
 
@@ -100,7 +100,7 @@ fn members(whole: &Value) -> Result<(String, Value, Value), Fault> {
 
 /// The JSON of a frame with buffers: behind a number of parts and their offsets, of four bytes each.
 fn before_buffers(bytes: &[u8]) -> Option<&[u8]> {
-    let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at * 4..)?.first_chunk::<4>()?) as usize);
+    let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at.checked_mul(4)?..)?.first_chunk::<4>()?) as usize);
     let count = number(0)?;
     let start = number(1)?;
     let end = if count > 1 { number(2)? } else { bytes.len() };
@@ -109,7 +109,7 @@ fn before_buffers(bytes: &[u8]) -> Option<&[u8]> {
 
 /// The parts of a message behind their offsets: the first is that of the channel, the last is the end.
 fn parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at * 8..)?.first_chunk::<8>()?));
+    let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at.checked_mul(8)?..)?.first_chunk::<8>()?));
     let count = number(0).filter(|count| (6..=PARTS_MAX + 1).contains(count))?;
     let offsets = (1..=usize::try_from(count).ok()?).map(|at| usize::try_from(number(at)?).ok());
     let offsets: Vec<usize> = offsets.collect::<Option<_>>()?;
@@ -129,12 +129,13 @@ pub(super) fn write(form: Form, said: &Said) -> Frame {
         )),
         Form::Offsets => {
             let parts = [channel, header.as_str(), parent, "{}", content];
-            let mut offset = 8 * (1 + parts.len() + 1) as u64;
+            let count = (parts.len() as u64).saturating_add(1);
+            let mut offset = count.saturating_add(1).saturating_mul(8);
             let mut bytes = Vec::with_capacity(said.len());
-            bytes.extend((parts.len() as u64 + 1).to_le_bytes());
+            bytes.extend(count.to_le_bytes());
             bytes.extend(offset.to_le_bytes());
             for part in parts {
-                offset += part.len() as u64;
+                offset = offset.saturating_add(part.len() as u64);
                 bytes.extend(offset.to_le_bytes());
             }
             parts.iter().for_each(|part| bytes.extend(part.as_bytes()));

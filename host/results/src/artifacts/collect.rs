@@ -69,13 +69,13 @@ struct Bound {
 
 impl Bound {
     fn allows(&self, totals: &Totals, more: usize, bytes: u64) -> bool {
-        totals.count + more <= self.count && totals.bytes.saturating_add(bytes) <= self.bytes
+        totals.count.saturating_add(more) <= self.count && totals.bytes.saturating_add(bytes) <= self.bytes
     }
 
     /// What is left once something had to go.
     fn after(&self) -> Bound {
-        let count = self.count - self.count / usize::try_from(SLACK).unwrap_or(1);
-        Bound { count, bytes: self.bytes - self.bytes / SLACK }
+        let count = self.count.saturating_sub(self.count.checked_div(SLACK as usize).unwrap_or_default());
+        Bound { count, bytes: self.bytes.saturating_sub(self.bytes / SLACK) }
     }
 }
 
@@ -101,7 +101,7 @@ impl ArtifactStore {
             while total > most
                 && let Some(held) = all.pop()
             {
-                total -= held.artifact.size_bytes;
+                total = total.saturating_sub(held.artifact.size_bytes);
                 self.take_away(&held, &mut collected)?;
             }
         }
@@ -122,8 +122,8 @@ impl ArtifactStore {
     fn take_away(&self, held: &Held, collected: &mut Collected) -> Result<(), ArtifactError> {
         self.remove(held)?;
         self.forget_later(&held.artifact.id)?;
-        collected.count += 1;
-        collected.size_bytes += held.artifact.size_bytes;
+        collected.count = collected.count.saturating_add(1);
+        collected.size_bytes = collected.size_bytes.saturating_add(held.artifact.size_bytes);
         Ok(())
     }
 

@@ -292,7 +292,7 @@ impl Datasets {
         let surplus = keys.len().saturating_sub(VERSIONS_MAX);
         keys.drain(..surplus);
         let known: HashSet<String> = self.log(name)?.iter().map(version_key).collect();
-        let mut taken = 0;
+        let mut taken = 0_usize;
         for key in keys {
             if known.contains(&key) || self.store.is_forgotten(&entry_of(&key)) {
                 continue;
@@ -305,7 +305,7 @@ impl Datasets {
             if let Some(found) = found.filter(is_it)
                 && self.take_over(found)?
             {
-                taken += 1;
+                taken = taken.saturating_add(1);
             }
         }
         Ok(taken)

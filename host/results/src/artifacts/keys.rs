@@ -42,7 +42,8 @@ impl ArtifactKey {
 
     /// Whether the id of what has this digest, in hexadecimal digits, is this one. Older programs made ids of the digest alone.
     pub(super) fn makes(&self, id: &str, digest: &str) -> bool {
-        let byte = |place| digest.get(place..place + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let byte =
+            |place| digest.get(place..usize::checked_add(place, 2)?).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let bytes: Option<Vec<u8>> = (0..digest.len()).step_by(2).map(byte).collect();
         bytes.is_some_and(|bytes| self.id_of(&bytes) == id) || digest.starts_with(id)
     }

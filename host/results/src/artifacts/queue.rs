@@ -19,7 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::{sync::lock, time::wall_nanos};
+use cellar_core::{
+    sync::lock,
+    time::{later, wall_nanos},
+};
 use fs2::FileExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -92,7 +95,7 @@ impl Signal {
     /// Waits until something is due, or for so long. Says whether to go on.
     fn wait(&self, most: Duration, until_due: bool) -> bool {
         let mut state = lock(&self.state);
-        let until = Instant::now() + most;
+        let until = later(Instant::now(), most);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if state.is_over {
@@ -187,7 +190,7 @@ impl ArtifactStore {
         if self.inner.remote.is_none() {
             return Ok(0);
         }
-        let until = Instant::now() + most;
+        let until = later(Instant::now(), most);
         loop {
             let left = self.queued()?;
             if left == 0 || Instant::now() >= until {
@@ -214,7 +217,7 @@ impl ArtifactStore {
         names.shuffle(&mut rand::rng());
         // Rows first, then the versions that refer to them.
         names.sort_by_key(|name| !is_id(name));
-        let (mut done, mut failures, mut last) = (0, 0, None);
+        let (mut done, mut failures, mut last) = (0_usize, 0_usize, None);
         for batch in names.chunks(AT_ONCE) {
             let results: Vec<_> = thread::scope(|scope| {
                 let begun: Vec<_> = batch.iter().map(|name| scope.spawn(move || self.work_on(name, remote))).collect();
@@ -222,9 +225,9 @@ impl ArtifactStore {
             });
             for result in results {
                 match result {
-                    Ok(()) => (done, failures) = (done + 1, 0),
+                    Ok(()) => (done, failures) = (done.saturating_add(1), 0),
                     Err(error) => {
-                        failures += 1;
+                        failures = failures.saturating_add(1);
                         last = Some(error);
                     }
                 }

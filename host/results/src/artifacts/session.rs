@@ -70,7 +70,7 @@ impl ArtifactStore {
             self.write_json(&folder, &key(label), &Label { next: Some(number), ..first })?;
         }
         self.write_json(&folder, &key(&name), &Label { label: name.clone(), id: id.to_owned(), next: None })?;
-        totals.labels += 1;
+        totals.labels = totals.labels.saturating_add(1);
         self.keep_held(holder, totals);
         Ok(Some(name))
     }

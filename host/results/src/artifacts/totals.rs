@@ -35,7 +35,7 @@ pub(super) struct Totals {
 impl Totals {
     /// One of so many bytes was added.
     pub(super) fn add(&mut self, bytes: u64) {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 

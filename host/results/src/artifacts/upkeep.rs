@@ -81,8 +81,8 @@ impl ArtifactStore {
         };
         if is_sound {
             match digest {
-                Some(_) => verified.sound += 1,
-                None => verified.unknown += 1,
+                Some(_) => verified.sound = verified.sound.saturating_add(1),
+                None => verified.unknown = verified.unknown.saturating_add(1),
             }
             return Ok(true);
         }
@@ -125,11 +125,11 @@ impl ArtifactStore {
     pub fn push(&self, ids: &[String]) -> Result<Pushed, ArtifactError> {
         let remote = self.remote()?;
         let there = self.listed("notes/", remote)?;
-        let mut wanted = 0;
+        let mut wanted = 0_usize;
         for (id, (holder, _)) in self.noted(ids)? {
             if !there.contains(&note_key(&id)) && self.objects().join(&id).exists() {
                 self.send_later(&id, &holder)?;
-                wanted += 1;
+                wanted = wanted.saturating_add(1);
             }
         }
         if ids.is_empty() {
@@ -139,7 +139,7 @@ impl ArtifactStore {
                 for version in datasets.log(&name).map_err(artifact_error)? {
                     if !there.contains(&super::datasets::version_key(&version)) {
                         self.send_version_later(&version)?;
-                        wanted += 1;
+                        wanted = wanted.saturating_add(1);
                     }
                 }
             }
@@ -165,7 +165,7 @@ impl ArtifactStore {
             let named = listed.iter().filter_map(|key| key.strip_prefix("datasets/")?.split_once('/'));
             let names: BTreeSet<&str> = named.map(|(name, _)| name).collect();
             for name in names.into_iter().filter(|name| super::datasets::check_name(name).is_ok()) {
-                pulled.versions += datasets.pull(name).map_err(artifact_error)?;
+                pulled.versions = pulled.versions.saturating_add(datasets.pull(name).map_err(artifact_error)?);
                 wanted.extend(datasets.log(name).map_err(artifact_error)?.into_iter().map(|version| version.artifact));
             }
             wanted.extend(self.noted(&[])?.into_keys());
@@ -191,7 +191,7 @@ impl ArtifactStore {
         }
         self.try_again(id)?;
         match self.open_object(id, digest.as_deref()) {
-            Ok(_) => pulled.artifacts += 1,
+            Ok(_) => pulled.artifacts = pulled.artifacts.saturating_add(1),
             Err(ArtifactError::Damaged(_) | ArtifactError::Unknown(_)) => named(&mut pulled.lost, id.to_owned()),
             Err(error) => return Err(error),
         }

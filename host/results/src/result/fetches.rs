@@ -22,10 +22,10 @@ impl RunResult {
         let Some(result) = self.cells.get_mut(index) else { return };
         let bytes = self.used.fetches.bytes.saturating_add(fetch.size_bytes());
         if self.used.fetches.count >= FETCHES_MAX || bytes > FETCHES_BYTES_MAX {
-            self.fetches_left_out += 1;
+            self.fetches_left_out = self.fetches_left_out.saturating_add(1);
             return;
         }
-        self.used.fetches = Used { count: self.used.fetches.count + 1, bytes };
+        self.used.fetches = Used { count: self.used.fetches.count.saturating_add(1), bytes };
         result.fetches.push(fetch.clone());
     }
 

@@ -18,7 +18,7 @@ impl Line {
         while let Some(place) = text.find('\r') {
             self.push_lines(&text[..place], &mut settled);
             self.cursor = 0;
-            text = &text[place + 1..];
+            text = &text[place.saturating_add(1)..];
         }
         self.push_lines(text, &mut settled);
     }
@@ -31,12 +31,12 @@ impl Line {
         // The lines between the first and the last are whole.
         let last = text.rfind('\n').unwrap_or(end);
         settled(&text[end..=last]);
-        self.write(&text[last + 1..], settled);
+        self.write(&text[last.saturating_add(1)..], settled);
     }
 
     /// Writes a text without line ends from where the cursor is.
     fn write(&mut self, text: &str, settled: &mut impl FnMut(&str)) {
-        let end = self.cursor + text.len();
+        let end = self.cursor.saturating_add(text.len());
         let below = self.text.get(self.cursor..end.min(self.text.len()));
         // What is not one cell a byte may be erased as a whole: escapes of terminals mostly do so themselves.
         let is_plain = |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
@@ -44,7 +44,7 @@ impl Line {
             Some("") => self.text.push_str(text),
             Some(below) if is_plain(below) && is_plain(text) => {
                 let (over, beyond) = text.split_at(below.len());
-                self.text.replace_range(self.cursor..self.cursor + over.len(), over);
+                self.text.replace_range(self.cursor..self.cursor.saturating_add(over.len()), over);
                 self.text.push_str(beyond);
             }
             _ if text.is_empty() => {}

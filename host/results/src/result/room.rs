@@ -28,13 +28,13 @@ impl Room {
         let (before, after) = (beyond_own(self.bytes), beyond_own(bytes));
         if after > before {
             let taken = SHARED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |shared| {
-                shared.checked_add(after - before).filter(|shared| *shared <= RESULTS_BYTES_MAX)
+                shared.checked_add(after.saturating_sub(before)).filter(|shared| *shared <= RESULTS_BYTES_MAX)
             });
             if taken.is_err() {
                 return false;
             }
         } else {
-            SHARED.fetch_sub(before - after, Ordering::Relaxed);
+            SHARED.fetch_sub(before.saturating_sub(after), Ordering::Relaxed);
         }
         self.bytes = bytes;
         true

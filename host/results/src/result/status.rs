@@ -17,14 +17,14 @@ impl RunResult {
     /// Adds a status event, if there is room for one more.
     pub(super) fn status(&mut self, index: usize, op: &str, fields: &[(String, Scalar)]) {
         let Some(result) = self.cells.get_mut(index) else { return };
-        let field_bytes = |(name, value): &(String, Scalar)| name.len() + value.size_bytes();
-        let bytes = op.len() + fields.iter().map(field_bytes).sum::<usize>();
-        if self.used.statuses == STATUSES_MAX || self.used.status_bytes + bytes > STATUSES_BYTES_MAX {
-            self.statuses_left_out += 1;
+        let field_bytes = |(name, value): &(String, Scalar)| name.len().saturating_add(value.size_bytes());
+        let bytes = fields.iter().map(field_bytes).fold(op.len(), usize::saturating_add);
+        if self.used.statuses == STATUSES_MAX || self.used.status_bytes.saturating_add(bytes) > STATUSES_BYTES_MAX {
+            self.statuses_left_out = self.statuses_left_out.saturating_add(1);
             return;
         }
-        self.used.statuses += 1;
-        self.used.status_bytes += bytes;
+        self.used.statuses = self.used.statuses.saturating_add(1);
+        self.used.status_bytes = self.used.status_bytes.saturating_add(bytes);
         result.statuses.push(StatusEvent { op: op.to_owned(), fields: fields.to_vec() });
     }
 }

@@ -28,17 +28,18 @@ pub(super) fn head_of_long(text: &str, is_beginning: bool) -> Option<&str> {
 #[cfg(feature = "tokens")]
 fn count(text: &str) -> (usize, usize) {
     let tokenizer = tiktoken_rs::o200k_base_singleton();
-    let (mut count, mut offset, mut shown) = (0, 0, text.len());
+    let (mut count, mut offset, mut shown) = (0_usize, 0_usize, text.len());
     while offset < text.len() {
         let rest = &text[offset..];
         let piece = &rest[..last_break(rest, PIECE_BYTES)];
         let tokens = tokenizer.encode_ordinary(piece);
-        if (count..count + tokens.len()).contains(&TOKENS_SHOWN) {
-            let before = tokenizer.decode_bytes(&tokens[..TOKENS_SHOWN - count]).map_or(0, |bytes| bytes.len());
-            shown = text.floor_char_boundary(offset + before);
+        if (count..count.saturating_add(tokens.len())).contains(&TOKENS_SHOWN) {
+            let before =
+                tokenizer.decode_bytes(&tokens[..TOKENS_SHOWN.saturating_sub(count)]).map_or(0, |bytes| bytes.len());
+            shown = text.floor_char_boundary(offset.saturating_add(before));
         }
-        count += tokens.len();
-        offset += piece.len();
+        count = count.saturating_add(tokens.len());
+        offset = offset.saturating_add(piece.len());
         if count > TOKENS_MAX {
             break;
         }
@@ -78,7 +79,7 @@ fn last_break(text: &str, bytes: usize) -> usize {
     if start.len() == text.len() {
         return text.len();
     }
-    let line = start.rfind('\n').map(|end| end + 1);
+    let line = start.rfind('\n').map(|end| end.saturating_add(1));
     line.or_else(|| start.rfind(' ').filter(|end| *end > 0)).unwrap_or(start.len())
 }
 

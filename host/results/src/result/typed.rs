@@ -252,10 +252,19 @@ impl RunResult {
     pub fn size_bytes(&self) -> usize {
         let cell = |cell: &CellResult| {
             let texts = cell.displays.iter().map(|display| &display.text_before).chain([&cell.text]);
-            let failure = cell.failure.as_ref().map_or(0, |failure| failure.traceback.len() + failure.message.len());
-            cell.cell.code.len() + failure + texts.map(super::Window::kept_bytes).sum::<usize>()
+            let failure = cell
+                .failure
+                .as_ref()
+                .map_or(0, |failure| failure.traceback.len().saturating_add(failure.message.len()));
+            texts
+                .map(super::Window::kept_bytes)
+                .fold(cell.cell.code.len().saturating_add(failure), usize::saturating_add)
         };
-        self.used.display_bytes.bytes() + self.used.status_bytes + self.cells.iter().map(cell).sum::<usize>()
+        self.cells
+            .iter()
+            .map(cell)
+            .chain([self.used.status_bytes])
+            .fold(self.used.display_bytes.bytes(), usize::saturating_add)
     }
 }
 
@@ -314,15 +323,15 @@ impl DataFrameObject {
         let page = Page::read(file, request).map_err(|error| error.to_string())?;
         let Page { header, text, rows, total } = page;
         if rows == 0 && view.from < total {
-            return Err(format!("row {} has more than {} characters", view.from + 1, view.characters));
+            return Err(format!("row {} has more than {} characters", view.from.saturating_add(1), view.characters));
         }
-        let end = view.from.min(total) + rows;
+        let end = view.from.min(total).saturating_add(rows);
         let types: Vec<String> =
             self.schema.fields.iter().map(|field| format!("{} {}", field.name, field.dtype)).collect();
         let what = format!("{} × {}, {path}", counted(total, "row"), counted(self.columns, "column"));
         let types = cellar_core::text::prefix(&types.join(", "), view.characters as u64).to_owned();
         let mut blocks = vec![Block::Text(format!("DataFrame of {what}\n{types}"))];
-        let more = match total - end {
+        let more = match total.saturating_sub(end) {
             0 => String::new(),
             more => format!("[{}, from row {end}]", counted(more, "more row")),
         };
@@ -369,7 +378,7 @@ fn page_of_text(text: &str, view: &View) -> LlmPage {
     let Some((end, _)) = rest.char_indices().nth(view.characters.max(1)) else {
         return LlmPage { blocks: vec![Block::Text(rest.to_owned())], next: None };
     };
-    let next = from + view.characters.max(1);
+    let next = from.saturating_add(view.characters.max(1));
     let more = counted(rest[end..].chars().count() as u64, "more character");
     let shown = format!("{}\n[{more}, from character {next}]", &rest[..end]);
     LlmPage { blocks: vec![Block::Text(shown)], next: Some(next as u64) }

@@ -183,7 +183,7 @@ impl Window {
 
     /// Bytes of the text that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.settled.kept_bytes() + self.line.text().len()
+        self.settled.kept_bytes().saturating_add(self.line.text().len())
     }
 
     /// Gives back memory that only a longer text would need.
@@ -206,13 +206,13 @@ impl Window {
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
-        self.settled.bytes + self.line.text().len() as u64
+        self.settled.bytes.saturating_add(self.line.text().len() as u64)
     }
 
     pub(super) fn total_lines(&self) -> u64 {
         match self.line.text() {
             "" => self.settled.total_lines(),
-            _ => self.settled.newlines + 1,
+            _ => self.settled.newlines.saturating_add(1),
         }
     }
 
@@ -225,8 +225,8 @@ impl Window {
 impl Settled {
     /// Takes the next piece of the text.
     fn push(&mut self, text: &str) {
-        self.bytes += text.len() as u64;
-        self.newlines += count_newlines(text);
+        self.bytes = self.bytes.saturating_add(text.len() as u64);
+        self.newlines = self.newlines.saturating_add(count_newlines(text));
         let mut rest = text;
         if !self.head_is_full {
             let most = match self.policy {
@@ -248,13 +248,13 @@ impl Settled {
     /// Takes a text, in which these lines stand for what was left out of it.
     fn push_shown(&mut self, text: &str, gaps: impl IntoIterator<Item = Gap>) {
         let at = self.bytes;
-        self.gaps.extend(gaps.into_iter().map(|gap| Gap { at: at + gap.at, ..gap }));
+        self.gaps.extend(gaps.into_iter().map(|gap| Gap { at: at.saturating_add(gap.at), ..gap }));
         self.push(text);
     }
 
     /// Bytes of the text that are kept.
     fn kept_bytes(&self) -> usize {
-        self.head.len() + self.tail.len()
+        self.head.len().saturating_add(self.tail.len())
     }
 
     /// Gives back memory that only a longer text would need.
@@ -272,11 +272,13 @@ impl Settled {
     /// The end of the text, `bytes` long at most: from the start of a line where there is one.
     fn live_tail(&self, bytes: usize) -> String {
         let from_head = bytes.saturating_sub(self.tail.len());
-        let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
+        let is_whole = self.bytes == self.kept_bytes() as u64;
         let head = if is_whole { last_bytes(&self.head, from_head) } else { "" };
         let text = [head, last_bytes(&self.tail, bytes)].concat();
         match text.find('\n') {
-            Some(end) if (text.len() as u64) < self.bytes && end + 1 < text.len() => text[end + 1..].to_owned(),
+            Some(end) if (text.len() as u64) < self.bytes && end.saturating_add(1) < text.len() => {
+                text[end.saturating_add(1)..].to_owned()
+            }
             _ => text,
         }
     }
@@ -287,7 +289,7 @@ impl Settled {
     }
 
     fn total_lines(&self) -> u64 {
-        self.newlines + u64::from(self.bytes > 0 && !self.ends_line())
+        self.newlines.saturating_add(u64::from(self.bytes > 0 && !self.ends_line()))
     }
 
     /// The text as a result shows it. `place` tells where all of it is.
@@ -300,7 +302,7 @@ impl Settled {
 
     /// The first tokens of a text with many.
     fn shown_tokens(&self, place: Option<&str>) -> Shown {
-        let is_whole = self.bytes == (self.head.len() + self.tail.len()) as u64;
+        let is_whole = self.bytes == self.kept_bytes() as u64;
         let whole = if is_whole { Cow::Owned([self.head.as_str(), &self.tail].concat()) } else { (&self.head).into() };
         let Some(head) = tokens::head_of_long(&whole, !is_whole) else {
             return Shown::whole(whole.into_owned());
@@ -318,7 +320,7 @@ impl Settled {
 
     /// The head and the tail of a long text.
     fn shown_ends(&self, place: Option<&str>) -> Shown {
-        let retained = (self.head.len() + self.tail.len()) as u64;
+        let retained = self.kept_bytes() as u64;
         let lines = self.total_lines();
         let too_many_bytes = self.bytes > WINDOW_BYTES as u64;
         if !too_many_bytes && lines <= WINDOW_LINES as u64 {
@@ -328,15 +330,18 @@ impl Settled {
         let whole = (retained == self.bytes).then(|| [self.head.as_str(), self.tail.as_str()].concat());
         let place = place.map(|place| format!("; {place}")).filter(|place| place.len() <= PLACE_BYTES_MAX);
         let place = place.unwrap_or_default();
-        let longest = self.headlines.iter().map(|(_, line)| line.len() + 1).max().unwrap_or_default();
-        let half_bytes = (WINDOW_BYTES - GAP_BYTES - place.len() - longest) / 2;
+        let longest = self.headlines.iter().map(|(_, line)| line.len().saturating_add(1)).max().unwrap_or_default();
+        let half_bytes = WINDOW_BYTES.saturating_sub(GAP_BYTES).saturating_sub(place.len()).saturating_sub(longest) / 2;
         let head = first_lines(whole.as_deref().unwrap_or(&self.head), half_bytes);
         let tail = last_lines(whole.as_deref().unwrap_or(&self.tail), half_bytes);
-        let (head_end, tail_start) = (head.len() as u64, self.bytes - tail.len() as u64);
+        let (head_end, tail_start) = (head.len() as u64, self.bytes.saturating_sub(tail.len() as u64));
         let headline = self.headlines.iter().rfind(|(at, _)| *at < tail_start).filter(|(at, _)| *at >= head_end);
         let headline = headline.map(|(_, line)| format!("{line}\n")).unwrap_or_default();
-        let output_bytes = (head.len() + headline.len() + tail.len()) as u64;
-        let output_lines = (line_count(head) + line_count(&headline) + line_count(tail)).min(lines);
+        let output_bytes = head.len().saturating_add(headline.len()).saturating_add(tail.len()) as u64;
+        let output_lines = [line_count(&headline), line_count(tail)]
+            .into_iter()
+            .fold(line_count(head), u64::saturating_add)
+            .min(lines);
         let truncation = Truncation {
             by: if too_many_bytes { TruncatedBy::Bytes } else { TruncatedBy::Lines },
             total_bytes: self.bytes,
@@ -347,20 +352,22 @@ impl Settled {
         let break_after_head = if head.ends_with('\n') { "" } else { "\n" };
         // What a line stood for that is left out itself is left out twice, and told of once.
         let inner = self.gaps.iter().filter(|gap| (head_end..tail_start).contains(&gap.at));
-        let (more_lines, more_bytes) = inner.fold((0, 0), |sum, gap| (sum.0 + gap.lines, sum.1 + gap.bytes));
-        let left_lines = (lines - output_lines).saturating_add_signed(more_lines);
-        let left_bytes = (self.bytes - output_bytes).saturating_add_signed(more_bytes);
+        let (more_lines, more_bytes) = inner
+            .fold((0, 0), |sum, gap| (i64::saturating_add(sum.0, gap.lines), i64::saturating_add(sum.1, gap.bytes)));
+        let left_lines = lines.saturating_sub(output_lines).saturating_add_signed(more_lines);
+        let left_bytes = self.bytes.saturating_sub(output_bytes).saturating_add_signed(more_bytes);
         let gap = gap_line(left_lines, left_bytes, &place);
-        let gap_bytes = (break_after_head.len() + gap.len() + 1) as u64;
+        let gap_bytes = break_after_head.len().saturating_add(gap.len()).saturating_add(1) as u64;
         let own = Gap {
-            at: head_end + break_after_head.len() as u64,
-            lines: signed(left_lines) - 1,
-            bytes: signed(left_bytes) - signed(gap_bytes),
+            at: head_end.saturating_add(break_after_head.len() as u64),
+            lines: signed(left_lines).saturating_sub(1),
+            bytes: signed(left_bytes).saturating_sub(signed(gap_bytes)),
         };
         let in_head = self.gaps.iter().filter(|gap| gap.at < head_end).copied();
         let in_tail = self.gaps.iter().filter(|gap| gap.at >= tail_start);
-        let before_tail = head_end + gap_bytes + headline.len() as u64;
-        let in_tail = in_tail.map(|gap| Gap { at: gap.at - tail_start + before_tail, ..*gap });
+        let before_tail = head_end.saturating_add(gap_bytes).saturating_add(headline.len() as u64);
+        let in_tail =
+            in_tail.map(|gap| Gap { at: gap.at.saturating_sub(tail_start).saturating_add(before_tail), ..*gap });
         let gaps = in_head.chain([own]).chain(in_tail).collect();
         Shown { text: format!("{head}{break_after_head}{gap}\n{headline}{tail}"), truncation: Some(truncation), gaps }
     }
@@ -397,10 +404,10 @@ fn last_lines(text: &str, half_bytes: usize) -> &str {
     // The line end that closes the text opens no line of its own.
     let body = cut.strip_suffix('\n').unwrap_or(cut);
     if let Some((end, _)) = body.rmatch_indices('\n').nth(HALF_LINES - 1) {
-        return &cut[end + 1..];
+        return &cut[end.saturating_add(1)..];
     }
     match body.find('\n') {
-        Some(end) if end < body.len() / 2 => &cut[end + 1..],
+        Some(end) if end < body.len() / 2 => &cut[end.saturating_add(1)..],
         _ => cut,
     }
 }
@@ -415,7 +422,7 @@ fn count_newlines(text: &str) -> u64 {
 }
 
 fn line_count(text: &str) -> u64 {
-    count_newlines(text) + u64::from(!text.is_empty() && !text.ends_with('\n'))
+    count_newlines(text).saturating_add(u64::from(!text.is_empty() && !text.ends_with('\n')))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) fn error(problem: &Problem) -> Value {
 /// A message of a stream.
 pub(super) fn envelope(flags: u8, message: &Value) -> Bytes {
     let text = message.to_string();
-    let mut bytes = BytesMut::with_capacity(text.len() + 5);
+    let mut bytes = BytesMut::with_capacity(text.len().saturating_add(5));
     bytes.put_u8(flags);
     bytes.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
     bytes.put_slice(text.as_bytes());

@@ -92,7 +92,7 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     // Others may have come meanwhile.
     let mut has_room = false;
     let begun = call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
-        has_room = sandbox.contexts.len() + sandbox.loose.len() < CONTEXTS_MAX;
+        has_room = sandbox.contexts.len().saturating_add(sandbox.loose.len()) < CONTEXTS_MAX;
         sandbox.loose.extend(has_room.then(|| id.clone()));
     });
     if begun?.is_none() {

@@ -139,7 +139,7 @@ pub(super) fn pairs(object: &Map<String, Value>, name: &str) -> Result<BTreeMap<
     };
     let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     let texts: BTreeMap<String, String> = pairs.iter().map(pair).collect::<Option<_>>().ok_or_else(bad)?;
-    let bytes: usize = texts.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let bytes: usize = texts.iter().map(|(key, value)| key.len().saturating_add(value.len())).sum();
     if texts.len() > PAIRS_MAX || bytes > PAIRS_BYTES_MAX {
         let detail = format!("`{name}` may have {PAIRS_MAX} members and {PAIRS_BYTES_MAX} bytes");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "limit", detail));
@@ -376,7 +376,7 @@ fn page(call: &Call, mut list: Vec<Sandbox>, json: impl Fn(&Sandbox) -> Value) -
     let shown: Vec<&Sandbox> = list.iter().skip(start).take(limit).collect();
     let mut response: Response =
         told(StatusCode::OK, &Value::Array(shown.iter().map(|sandbox| json(sandbox)).collect()));
-    if let Some(last) = shown.last().filter(|_| start + shown.len() < list.len())
+    if let Some(last) = shown.last().filter(|_| start.saturating_add(shown.len()) < list.len())
         && let Ok(token) = HeaderValue::from_str(&format!("{}-{}", last.started_at, last.id))
     {
         response.headers_mut().insert(HeaderName::from_static("x-next-token"), token);

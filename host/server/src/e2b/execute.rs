@@ -185,7 +185,7 @@ fn now_nanos() -> u64 {
 /// A line of JSON in ASCII: clients decode what comes piece by piece, and break lines where Unicode does.
 fn line(value: &Value) -> Bytes {
     let text = value.to_string();
-    let mut line = String::with_capacity(text.len() + 1);
+    let mut line = String::with_capacity(text.len().saturating_add(1));
     for character in text.chars() {
         if character.is_ascii() && character != '\x7f' {
             line.push(character);

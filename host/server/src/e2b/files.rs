@@ -196,7 +196,7 @@ async fn inflated(call: &mut Call) -> Result<Vec<u8>, Problem> {
     let most = call.server.0.body_bytes_max;
     let inflate = move || {
         let mut inflated = Vec::new();
-        let read = GzDecoder::new(&bytes[..]).take(most as u64 + 1).read_to_end(&mut inflated);
+        let read = GzDecoder::new(&bytes[..]).take((most as u64).saturating_add(1)).read_to_end(&mut inflated);
         read.map(|_| inflated)
     };
     let inflated =

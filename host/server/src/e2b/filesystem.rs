@@ -154,7 +154,7 @@ fn list(files: &mut Files, place: Place, depth: u64) -> Result<Vec<Value>, Probl
         }
         if is_folder && level < depth {
             match names(files, &place) {
-                Ok(names) => unseen.extend(names.iter().rev().map(|name| (place.under(name), level + 1))),
+                Ok(names) => unseen.extend(names.iter().rev().map(|name| (place.under(name), level.saturating_add(1)))),
                 Err(problem) if level == 0 => return Err(problem),
                 Err(_) => {}
             }

@@ -55,7 +55,7 @@ pub(super) fn now() -> u64 {
 }
 
 fn end_at(timeout: u64) -> u64 {
-    now() + timeout.saturating_mul(1_000)
+    now().saturating_add(timeout.saturating_mul(1_000))
 }
 
 fn new_id(kind: &str) -> String {

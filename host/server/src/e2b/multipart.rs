@@ -37,7 +37,7 @@ pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, Problem> 
     let bad = || Problem::bad("the body of this request is no form as its content type says");
     let delimiter = format!("--{boundary}");
     let between = format!("\r\n{delimiter}");
-    let mut place = find(body, 0, delimiter.as_bytes()).ok_or_else(bad)? + delimiter.len();
+    let mut place = find(body, 0, delimiter.as_bytes()).ok_or_else(bad)?.saturating_add(delimiter.len());
     let mut parts = Vec::new();
     loop {
         let rest = body.get(place..).ok_or_else(bad)?;
@@ -50,15 +50,15 @@ pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, Problem> 
         // Behind a boundary there may be blanks.
         let line =
             rest.iter().position(|byte| *byte == b'\n').filter(|end| *end < BOUNDARY_BYTES_MAX).ok_or_else(bad)?;
-        let head = place + line + 1;
-        let limit = body.len().min(head + HEADERS_BYTES_MAX);
+        let head = place.saturating_add(line).saturating_add(1);
+        let limit = body.len().min(head.saturating_add(HEADERS_BYTES_MAX));
         let end = find(&body[..limit], head.saturating_sub(2), b"\r\n\r\n").ok_or_else(bad)?;
         let name = body.get(head..end).map(name).ok_or_else(bad)?;
-        let data = end + 4;
-        let next = find(body, end + 2, between.as_bytes()).ok_or_else(bad)?;
+        let data = end.saturating_add(4);
+        let next = find(body, end.saturating_add(2), between.as_bytes()).ok_or_else(bad)?;
         // An empty part shares its line break with its headers.
         let data = body.slice(data.min(next.max(data))..next.max(data));
-        place = next + between.len();
+        place = next.saturating_add(between.len());
         parts.push(Part { name, data });
     }
 }
@@ -80,11 +80,11 @@ fn find(bytes: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     let (first, rest) = what.split_first()?;
     let mut place = from;
     while let Some(at) = bytes.get(place..)?.iter().position(|byte| byte == first) {
-        let found = place + at;
-        if bytes.get(found + 1..)?.starts_with(rest) {
+        let found = place.checked_add(at)?;
+        place = found.checked_add(1)?;
+        if bytes.get(place..)?.starts_with(rest) {
             return Some(found);
         }
-        place = found + 1;
     }
     None
 }

@@ -102,13 +102,12 @@ impl Sandbox {
 
     /// Bytes that it takes in memory, roughly.
     fn size_bytes(&self) -> usize {
-        let pairs = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 2 * TEXT_BYTES);
-        let contexts =
-            self.contexts.iter().map(|one| one.id.len() + one.language.len() + one.cwd.len() + 3 * TEXT_BYTES);
-        let loose = self.loose.iter().map(|name| name.len() + TEXT_BYTES);
+        let pairs = self.metadata.iter().flat_map(|(name, value)| [name, value]);
+        let contexts = self.contexts.iter().flat_map(|one| [&one.id, &one.language, &one.cwd]);
         let texts = [&self.id, &self.template, &self.language, &self.secret].into_iter();
-        let texts = texts.chain(&self.snapshot_of).chain(&self.name).map(|text| text.len() + TEXT_BYTES);
-        size_of::<Sandbox>() + pairs.chain(contexts).chain(loose).chain(texts).sum::<usize>()
+        let texts = texts.chain(&self.snapshot_of).chain(&self.name).chain(pairs).chain(contexts).chain(&self.loose);
+        let sizes = texts.map(|text| text.len().saturating_add(TEXT_BYTES));
+        sizes.fold(size_of::<Sandbox>(), usize::saturating_add)
     }
 
     /// Whether its time is over.

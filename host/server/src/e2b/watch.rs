@@ -73,7 +73,8 @@ struct Streaming(Arc<Mutex<usize>>);
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        *lock(&self.0) -= 1;
+        let mut count = lock(&self.0);
+        *count = count.saturating_sub(1);
     }
 }
 
@@ -91,7 +92,7 @@ impl Watchers {
     /// Keeps one; others may have come since there was room.
     fn add(&self, id: String, watcher: Watcher) -> Result<(), Problem> {
         let mut by_id = lock(&self.by_id);
-        if by_id.len() + *lock(&self.streams) >= WATCHERS_MAX {
+        if by_id.len().saturating_add(*lock(&self.streams)) >= WATCHERS_MAX {
             return Err(full());
         }
         by_id.insert(id, watcher);
@@ -102,17 +103,17 @@ impl Watchers {
     fn begin_stream(&self) -> Result<Streaming, Problem> {
         let by_id = lock(&self.by_id);
         let mut streams = lock(&self.streams);
-        if by_id.len() + *streams >= WATCHERS_MAX {
+        if by_id.len().saturating_add(*streams) >= WATCHERS_MAX {
             return Err(full());
         }
-        *streams += 1;
+        *streams = streams.saturating_add(1);
         Ok(Streaming(self.streams.clone()))
     }
 
     fn check_room(&self) -> Result<(), Problem> {
         let mut by_id = lock(&self.by_id);
         by_id.retain(|_, watcher| watcher.used.elapsed() < KEPT);
-        if by_id.len() + *lock(&self.streams) < WATCHERS_MAX { Ok(()) } else { Err(full()) }
+        if by_id.len().saturating_add(*lock(&self.streams)) < WATCHERS_MAX { Ok(()) } else { Err(full()) }
     }
 }
 
@@ -305,7 +306,7 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
                 }
                 Err(problem) => Err(problem),
             };
-            rest = LOOK.max(began.elapsed() * REST_PER_LOOK);
+            rest = LOOK.max(began.elapsed().saturating_mul(REST_PER_LOOK));
             match news {
                 Ok(events) => for event in events {
                     told_at = Instant::now();

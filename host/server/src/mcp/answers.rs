@@ -82,7 +82,7 @@ pub(super) fn of_file(bytes: Vec<u8>, size: u64) -> Told {
             (Fitted::Smaller(png), _) => ContentBlock::image(base64(&png), "image/png"),
             _ => ContentBlock::text(format!(
                 "({} bytes that are no text; read them in a cell)",
-                error.as_bytes().len() as u64 + left_out
+                left_out.saturating_add(error.as_bytes().len() as u64)
             )),
         },
     };

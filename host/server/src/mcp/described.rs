@@ -103,7 +103,7 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
         let _ = writeln!(text, "\nTools that cells call: {}; `tool.NAME.spec()` says more.", forms.join(", "));
         tools.iter().take(TOOLS_MAX).for_each(|tool| text.push_str(&signature(tool)));
         if tools.len() > TOOLS_MAX {
-            let _ = writeln!(text, "- and {} more: `dir(tool)`", tools.len() - TOOLS_MAX);
+            let _ = writeln!(text, "- and {} more: `dir(tool)`", tools.len().saturating_sub(TOOLS_MAX));
         }
     }
     let examples: Vec<&str> = languages.iter().map(example).collect();
@@ -147,7 +147,7 @@ fn about(guest: GuestName, packages: &[String]) -> String {
         named => {
             let _ = write!(text, ", and further packages: {}", named[..named.len().min(PACKAGES_MAX)].join(", "));
             if named.len() > PACKAGES_MAX {
-                let _ = write!(text, " and {} more", named.len() - PACKAGES_MAX);
+                let _ = write!(text, " and {} more", named.len().saturating_sub(PACKAGES_MAX));
             }
         }
     }

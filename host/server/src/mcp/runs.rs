@@ -11,7 +11,7 @@ use std::{
 };
 
 use cellar_bridges::Sample;
-use cellar_core::sync::lock;
+use cellar_core::{sync::lock, time};
 use cellar_engine::{
     EventKind, Session,
     bridges::{CallError, CallErrorKind},
@@ -93,6 +93,11 @@ enum Asked {
     },
 }
 
+/// The moment that is so much later, on the clock of timers.
+fn later(at: Instant, by: Duration) -> Instant {
+    time::later(at.into_std(), by).into()
+}
+
 impl Asked {
     /// What names it where the client answers it.
     fn key(&self) -> &str {
@@ -125,7 +130,7 @@ impl Asked {
     fn until(&self) -> Instant {
         match self {
             Asked::Line { until, .. } => *until,
-            Asked::Answer { .. } => Instant::now() + TIMEOUT_MAX,
+            Asked::Answer { .. } => later(Instant::now(), TIMEOUT_MAX),
         }
     }
 
@@ -338,7 +343,7 @@ impl Following {
                     None => break,
                 },
                 question = questions(&mut self.offer) => {
-                    self.questions += 1;
+                    self.questions = self.questions.saturating_add(1);
                     self.asked.push_back(Asked::Answer { key: format!("model-{}", self.questions), question });
                 }
                 said = said(&mut open) => if let Some(open) = open.take() {
@@ -374,7 +379,7 @@ impl Following {
                 }
             }
             EventKind::InputRequest { request_id, prompt, idle_timeout, .. } => {
-                let until = Instant::now() + *idle_timeout;
+                let until = later(Instant::now(), *idle_timeout);
                 self.asked.push_back(Asked::Line { request: request_id.clone(), prompt: prompt.clone(), until });
             }
             // It does not wait any more.
@@ -471,7 +476,7 @@ impl Waiting {
             return Err(following);
         }
         let name = minted("wait");
-        let until = following.asked.front().map_or_else(Instant::now, Asked::until) + WAITING_GRACE;
+        let until = later(following.asked.front().map_or_else(Instant::now, Asked::until), WAITING_GRACE);
         let (all, own) = (Arc::downgrade(self), name.clone());
         let forget = async move {
             tokio::time::sleep_until(until).await;

@@ -177,7 +177,7 @@ impl Worker {
                             let _ = waiting.send(leaves);
                         }
                     }
-                    Some(Heard::Heeded) => running.heeded.send_modify(|count| *count += 1),
+                    Some(Heard::Heeded) => running.heeded.send_modify(|count| *count = count.wrapping_add(1)),
                     Some(Heard::Ready) | None => {}
                 }
             }

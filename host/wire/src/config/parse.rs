@@ -66,8 +66,8 @@ fn place(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => {
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            let line = before.matches('\n').count().saturating_add(1);
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count().saturating_add(1);
             format!("{message} at line {line} column {column}")
         }
         None => message,

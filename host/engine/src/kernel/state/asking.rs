@@ -9,6 +9,7 @@ use cellar_core::{
     mime::{json_values, wide_integer},
     sync::lock,
     text::prefix,
+    time::later,
 };
 use tracing::{Instrument, Span};
 
@@ -156,7 +157,7 @@ impl StoreData {
         if number == NO_CALL {
             return Ok(NO_CALL);
         }
-        self.binding.calls.count_from(number + 1);
+        self.binding.calls.count_from(number.saturating_add(1));
         let future = self.announce(cell, number, call).await?;
         if let (Bridge::Input, Some(Ok(_)), Some(live)) = (bridge, &future, self.cells.get_mut(&cell)) {
             live.asks.insert(number);
@@ -321,8 +322,8 @@ impl StoreData {
     /// Gives code that runs for `cell` more time, because it is about to wait for people.
     fn defer(&mut self, cell: u32, by: Duration) {
         match self.cells.get_mut(&cell) {
-            Some(live) => live.deadline += by,
-            None => self.entered += by,
+            Some(live) => live.deadline = later(live.deadline, by),
+            None => self.entered = later(self.entered, by),
         }
     }
 
@@ -389,16 +390,17 @@ fn call_values(call: &Call) -> usize {
 
 fn call_bytes(call: &Call) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let sum = |sizes: [usize; 4]| sizes.into_iter().fold(0, usize::saturating_add);
     match call {
         Call::Tool { name, arguments } | Call::Primitive { name, arguments } | Call::Fetch { name, arguments } => {
-            name.len() + arguments.len()
+            name.len().saturating_add(arguments.len())
         }
-        Call::Llm { prompt, model, system, schema } => prompt.len() + model.len() + text(system) + text(schema),
-        Call::Agent(call) => call.prompt.len() + text(&call.context) + text(&call.schema) + text(&call.label),
+        Call::Llm { prompt, model, system, schema } => sum([prompt.len(), model.len(), text(system), text(schema)]),
+        Call::Agent(call) => sum([call.prompt.len(), text(&call.context), text(&call.schema), text(&call.label)]),
         Call::Input { prompt } => prompt.len(),
         Call::Http(call) => {
-            let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-            call.url.len() + headers + call.body.as_ref().map_or(0, Vec::len)
+            let headers: usize = call.headers.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+            sum([call.url.len(), headers, call.body.as_ref().map_or(0, Vec::len), 0])
         }
     }
 }

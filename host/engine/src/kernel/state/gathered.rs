@@ -57,7 +57,7 @@ impl StoreData {
                 text: String::new(),
                 since: Instant::now(),
             });
-            let (piece, left) = rest.split_at(rest.floor_char_boundary(TEXT_BYTES_MAX - held.text.len()));
+            let (piece, left) = rest.split_at(rest.floor_char_boundary(TEXT_BYTES_MAX.saturating_sub(held.text.len())));
             held.text.push_str(piece);
             rest = left;
             if !rest.is_empty() {

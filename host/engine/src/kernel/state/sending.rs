@@ -5,6 +5,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 use cellar_core::{
     event::{EventKind, HostStatus, Scalar},
     text::prefix,
+    time::later,
 };
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -38,7 +39,7 @@ impl StoreData {
             stopped.get_or_insert_with(Instant::now);
         }
         let deadline = self.cells.values().map(|live| live.deadline).min();
-        Some(earlier(*stopped, deadline)? + self.binding.limits.grace)
+        Some(later(earlier(*stopped, deadline)?, self.binding.limits.grace))
     }
 
     /// Sends an event that the guest made, behind the text that is held; waits while the reader is behind, but not longer than

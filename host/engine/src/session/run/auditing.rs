@@ -63,8 +63,8 @@ impl RunAudit {
     pub(super) fn note(&mut self, kind: &EventKind) {
         match kind {
             EventKind::CellStarted { index, cell } => self.begin_cell(*index, Some(*cell)),
-            EventKind::CallStarted { .. } => self.calls += 1,
-            EventKind::CallFinished { error: Some(_), .. } => self.calls_failed += 1,
+            EventKind::CallStarted { .. } => self.calls = self.calls.saturating_add(1),
+            EventKind::CallFinished { error: Some(_), .. } => self.calls_failed = self.calls_failed.saturating_add(1),
             EventKind::CellFinished { index, outcome, duration, usage, .. } => {
                 if self.cells.last().is_none_or(|last| last.index != *index) {
                     self.begin_cell(*index, None);

@@ -101,8 +101,8 @@ impl Sink {
         if self.clear_is_due {
             self.clear(false);
         }
-        self.bytes += text.len() as u64;
-        self.newlines += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.bytes = self.bytes.saturating_add(text.len() as u64);
+        self.newlines = self.newlines.saturating_add(text.bytes().filter(|byte| *byte == b'\n').count() as u64);
         self.ends_line = text.ends_with('\n');
         // What a process prints is the answer of a call.
         if !matches!(self.state, State::Failed) && !self.session.is_process() {
@@ -140,7 +140,7 @@ impl Sink {
 
     /// What was kept, once it is safely there; nothing where a result shows it all.
     pub(super) async fn end(&mut self) -> Option<KeptText> {
-        let lines = self.newlines + u64::from(!self.ends_line);
+        let lines = self.newlines.saturating_add(u64::from(!self.ends_line));
         if !self.policy.may_cut(self.bytes, lines) {
             return None;
         }
