@@ -24,7 +24,7 @@ OPENAPI := target/openapi
 MOTO := target/moto
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz conformance conformance-python conformance-data conformance-javascript lint bless \
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless \
 	bench bench-peers clean prune
 
 help: ## List the targets
@@ -91,6 +91,9 @@ soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wai
 
 fuzz: probe ## Try what strangers write at random, a minute each, and tell how much was tried; T=seconds
 	@CELLAR_FUZZ_SECONDS=$(or $(T),60) $(CARGO) nextest run --release --locked --workspace --test fuzz --no-capture
+
+coverage: probe ## Do the same in a build that counts, and tell how much of the code behind each format has run; T=seconds
+	@.ci/coverage $(or $(T),60)
 
 conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null

@@ -411,6 +411,7 @@ static const struct {
     {"http-sync", do_http_sync}, {"tools", do_tools},     {"env", do_env},
     {"cwd", do_cwd},             {"seed", do_seed},       {"clock", do_clock},
     {"random", do_random},       {"lie", lie},           {"haunt", do_haunt},
+    {"cross", cross},            {"hold", hold},
 };
 
 flow_t run_command(cell_t *cell, const char *name, char *argument) {

@@ -35,6 +35,12 @@ flow_t run_command(cell_t *cell, const char *name, char *argument);
 // Breaks a rule of the kernel world.
 flow_t lie(cell_t *cell, char *what);
 
+// Makes `N SEED` calls of the kernel world with arguments drawn at random.
+flow_t cross(cell_t *cell, char *argument);
+
+// Opens a file, makes it if need be, and keeps it open.
+flow_t hold(cell_t *cell, char *path);
+
 // How the answers to a host that looks into the session go wrong; empty when they do not.
 extern char haunting[16];
 

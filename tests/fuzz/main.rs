@@ -8,7 +8,7 @@
 //!
 //! Each target says how much it has tried: how many cases, how many of them were taken for what they claim to be, and in how many
 //! ways the others were refused. A way is what was said, without its numbers and names: about a check of the reader that
-//! was reached. Lines of code are not counted.
+//! was reached. `make coverage` counts the code behind it.
 
 #![allow(clippy::expect_used, reason = "without its seeds a target has nothing to try, and says which it lacks")]
 #![allow(clippy::print_stdout, reason = "the figures are for who runs it by hand")]

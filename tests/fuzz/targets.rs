@@ -2,18 +2,19 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output},
     time::Duration,
 };
 
 use cellar_engine::{
-    Cell, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig, Snapshot,
+    Cell, EventKind, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig, Snapshot,
     guests::{BakeOptions, bake},
 };
 use cellar_tables::Table;
 use cellar_wire::config::Config;
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use twox_hash::XxHash3_128;
@@ -51,12 +52,13 @@ pub(crate) struct Target {
     pub(crate) open: fn(&mut Vec<Vec<u8>>) -> Try,
 }
 
-pub(crate) const TARGETS: [Target; 8] = [
+pub(crate) const TARGETS: [Target; 9] = [
     Target { name: "snapshot", cases: 3_000, bytes: 1 << 30, open: snapshot },
     Target { name: "recording", cases: 1_000, bytes: 1 << 30, open: recording },
     Target { name: "lines", cases: 50_000, bytes: 0, open: lines },
     Target { name: "configuration", cases: 5_000, bytes: 0, open: configuration },
     Target { name: "table", cases: 50_000, bytes: 0, open: table },
+    Target { name: "file", cases: 40, bytes: 0, open: file },
     Target { name: "chart", cases: 40, bytes: 0, open: chart },
     Target { name: "notebook", cases: 60, bytes: 0, open: notebook },
     Target { name: "guest", cases: 200, bytes: 2 << 30, open: guest },
@@ -109,20 +111,33 @@ fn signed(case: &[u8]) -> Option<Vec<u8>> {
 /// Snapshots: read, restored, and run a cell in.
 fn snapshot(seeds: &mut Vec<Vec<u8>>) -> Try {
     let probe = Probe::new();
-    for code in ["set a b", "grow 1\nwrite f text\nset b c\nemit x", "sleep 5\nset c d"] {
+    let held = "call runtime.selfref.context.remember {\"text\": \"a lesson\"}\nhold f\nhold g\nhold /tmp/h";
+    for code in ["set a b", "grow 1\nwrite f text\nset b c\nemit x", "sleep 5\nset c d", held] {
         let session = probe.session(SessionConfig::default());
         probe.text(&session, code);
         seeds.push(probe.runtime.block_on(session.snapshot()).expect("a snapshot").to_bytes());
     }
+    // Of cells that wait, for a timer and for an answer.
+    for code in ["sleep 60000", "input Who?"] {
+        let input = Some(Duration::from_secs(60));
+        let session = probe.session(SessionConfig { input, ..SessionConfig::default() });
+        seeds.push(probe.runtime.block_on(waiting(&session, code)).to_bytes());
+    }
+    let folder = tempfile::tempdir().expect("a folder");
     Box::new(move |case| {
+        let file = folder.path().join("snapshot");
         // The whole file has one checksum, at its end.
         let body = &case[..case.len().saturating_sub(16)];
         let signed = [body, &XxHash3_128::oneshot(body).to_le_bytes()].concat();
         let _ = Snapshot::from_bytes(case);
-        let snapshot = match Snapshot::from_bytes(&signed) {
+        // As it is read where it lies in a file.
+        fs::write(&file, &signed).map_err(|error| error.to_string())?;
+        let opened = Snapshot::open_file(&file).map_err(|error| error.to_string())?;
+        let snapshot = match Snapshot::read_from(opened).map_err(|error| error.to_string())? {
             Ok(snapshot) => snapshot,
             Err(error) => return Ok(Answer::Refused(error.to_string())),
         };
+        let _ = (snapshot.session(), snapshot.taken_at(), snapshot.languages(), snapshot.changed_bytes());
         let _entered = probe.runtime.enter();
         let restored = probe.host.restore(&snapshot, SessionConfig::default());
         if let Ok(session) = &restored {
@@ -131,6 +146,75 @@ fn snapshot(seeds: &mut Vec<Vec<u8>>) -> Try {
         Ok(Answer::of(restored))
     })
 }
+
+/// A snapshot of a session whose cell waits.
+async fn waiting(session: &Session, code: &str) -> Snapshot {
+    let mut run = session.run(vec![Cell::new(Language::Probe, code)]).expect("a run");
+    while let Some(event) = run.next().await {
+        if matches!(event.kind, EventKind::CellStarted { .. } | EventKind::InputRequest { .. }) {
+            break;
+        }
+    }
+    session.snapshot().await.expect("a snapshot")
+}
+
+/// What of a recording is plain: its head, and its frames unpacked, each behind its kind and its length; without the checksums.
+fn unframed(recording: &[u8]) -> Option<Vec<u8>> {
+    let number = |at: usize| {
+        let bytes = recording.get(at..at.checked_add(4)?)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    let mut at = number(12)?.checked_add(16)?;
+    let mut plain = recording.get(..at)?.to_vec();
+    loop {
+        at += CHECKSUM_BYTES;
+        let (kind, packed, length) = match recording.get(at) {
+            Some(kind) => (*kind, number(at + 1)?, number(at + 5)?),
+            None => return Some(plain),
+        };
+        at += FRAME_HEAD_BYTES;
+        let bytes = recording.get(at..at.checked_add(packed)?)?;
+        let bytes = if length == 0 { bytes.to_vec() } else { zstd::bulk::decompress(bytes, length).ok()? };
+        plain.push(kind);
+        plain.extend(u32::try_from(bytes.len()).ok()?.to_le_bytes());
+        plain.extend(bytes);
+        at += packed;
+    }
+}
+
+/// A recording of what [`unframed`] gives, with the checksums that it needs.
+fn framed(plain: &[u8]) -> Option<Vec<u8>> {
+    let number = |at: usize| {
+        let bytes = plain.get(at..at.checked_add(4)?)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    let mut at = number(12)?.checked_add(16)?;
+    let mut recording = plain.get(..at)?.to_vec();
+    let mut checksum = XxHash3_128::oneshot(&recording).to_le_bytes();
+    recording.extend(checksum);
+    while let Some(kind) = plain.get(at) {
+        let bytes = plain.get(at + 5..)?;
+        let bytes = bytes.get(..number(at + 1)?.min(bytes.len()))?;
+        at += 5 + bytes.len();
+        // The last frame is not packed.
+        let (packed, length) = match at < plain.len() {
+            true => (zstd::bulk::compress(bytes, 1).ok()?, bytes.len()),
+            false => (bytes.to_vec(), 0),
+        };
+        let mut frame = [&checksum[..], &[*kind]].concat();
+        frame.extend(u32::try_from(packed.len()).ok()?.to_le_bytes());
+        frame.extend(u32::try_from(length).ok()?.to_le_bytes());
+        frame.extend(packed);
+        checksum = XxHash3_128::oneshot(&frame).to_le_bytes();
+        recording.extend(&frame[CHECKSUM_BYTES..]);
+        recording.extend(checksum);
+    }
+    Some(recording)
+}
+
+/// Bytes of a checksum, and of what stands before a frame, in a recording.
+const CHECKSUM_BYTES: usize = 16;
+const FRAME_HEAD_BYTES: usize = 9;
 
 /// Recordings: played to their ends.
 fn recording(seeds: &mut Vec<Vec<u8>>) -> Try {
@@ -141,11 +225,14 @@ fn recording(seeds: &mut Vec<Vec<u8>>) -> Try {
         let session = probe.session(SessionConfig { record: Some(file.clone()), ..SessionConfig::default() });
         probe.text(&session, code);
         session.end_recording().expect("recorded");
-        seeds.push(fs::read(&file).expect("a recording"));
+        let recording = fs::read(&file).expect("a recording");
+        let plain = unframed(&recording).expect("a recording");
+        assert_eq!(framed(&plain).as_deref(), Some(&*recording), "a recording is framed as the engine does it");
+        seeds.extend([recording, plain]);
     }
     Box::new(move |case| {
         let mut answer = Answer::Refused("it is too short for a head".to_owned());
-        for bytes in [Some(case.to_vec()), signed(case)].into_iter().flatten() {
+        for bytes in [Some(case.to_vec()), signed(case), framed(case)].into_iter().flatten() {
             let file = folder.path().join("case");
             fs::write(&file, bytes).map_err(|error| error.to_string())?;
             let _entered = probe.runtime.enter();
@@ -191,6 +278,7 @@ fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
     seeds.retain(|seed| !seed.is_empty());
     Box::new(|case| {
         let run = cellar_wire::run_from_json(case, "a run");
+        let _ = cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Remote);
         match cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Trusted).1 {
             Ok(_) => Ok(Answer::Taken),
             Err(_) if run.is_ok() => Ok(Answer::Taken),
@@ -201,13 +289,17 @@ fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
 
 /// `cellar.toml`.
 fn configuration(seeds: &mut Vec<Vec<u8>>) -> Try {
-    for page in ["README.md", "host/cli/README.md", "host/bridges/README.md", "host/server/README.md"] {
-        let text = fs::read_to_string(root().join(page)).unwrap_or_default();
+    let mut pages = vec![fs::read(root().join("README.md")).unwrap_or_default()];
+    contents(&root().join("host"), ".md", &mut pages);
+    for page in &pages {
+        let text = String::from_utf8_lossy(page);
         seeds.extend(
             text.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0.as_bytes().to_vec())),
         );
     }
-    contents(&root().join("fixtures/analysis"), ".toml", seeds);
+    for folder in ["analysis", "lineage"] {
+        contents(&root().join("fixtures").join(folder), ".toml", seeds);
+    }
     let folder = tempfile::tempdir().expect("a folder");
     Box::new(move |case| Ok(Answer::of(Config::parse(&String::from_utf8_lossy(case), folder.path(), "a file"))))
 }
@@ -250,6 +342,19 @@ fn table(seeds: &mut Vec<Vec<u8>>) -> Try {
         ],
         &[&ends, b"ab", &ends, b"12"],
     );
+    for (bits, signed) in [(8, true), (16, true), (32, true), (8, false), (16, false), (32, false), (64, false)] {
+        let kind = json!({"kind": "integer", "bits": bits, "signed": signed});
+        seed(vec![column("n", "int", kind)], &[&eights[..bits / 4]]);
+    }
+    for bits in [16, 32] {
+        seed(vec![column("n", "float", json!({"kind": "float", "bits": bits}))], &[&eights[..bits / 4]]);
+    }
+    for unit in ["s", "ms", "us", "ns"] {
+        let [moment, span] = ["timestamp", "duration"].map(|kind| json!({"kind": kind, "unit": unit, "zone": null}));
+        seed(vec![column("t", "datetime64", moment)], &[&[0; 16]]);
+        seed(vec![column("d", "timedelta64", span)], &[&[0; 16]]);
+    }
+    seed(vec![column("d", "object", json!({"kind": "date"}))], &[&eights[..8]]);
     let group = json!({"kind": "category", "count": 2, "bytes": 2, "ordered": true});
     seed(
         vec![column("g", "category", group), column("x", "object", json!({"kind": "binary", "bytes": 2}))],
@@ -266,26 +371,72 @@ fn table(seeds: &mut Vec<Vec<u8>>) -> Try {
     })
 }
 
-/// Runs the command on what it reads, and refuses an end that none of its own is.
-fn command(arguments: &[&str], input: &[u8]) -> Result<Answer, String> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
-        .args(arguments)
-        .env("NO_COLOR", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    // One that ends before it has read all says why by how it ends.
-    child.stdin.take().map(|mut stdin| stdin.write_all(input));
-    let ended = child.wait_with_output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    // What draws is no program of ours, and is let fail in a process of its own.
-    let is_ours = said.contains("panicked at host/");
-    if is_ours || (ended.status.code() == Some(101) && arguments[0] != "work") {
-        return Err(format!("{}: {said}", ended.status));
+/// Files with tables that cells read, in the process in which they are read.
+fn file(seeds: &mut Vec<Vec<u8>>) -> Try {
+    let mut tables = Vec::new();
+    let _ = table(&mut tables);
+    let kinds = [
+        ("parquet", None),
+        ("parquet", Some("zstd")),
+        ("parquet", Some("gzip")),
+        ("feather", None),
+        ("feather", Some("lz4")),
+    ];
+    for ((format, compression), case) in kinds.iter().cycle().zip(&tables) {
+        let request = json!({"direction": "write", "format": format, "compression": compression}).to_string();
+        let made = program(&["work", cellar_tables::convert::JOB, "10", &request], case).expect("made").stdout;
+        seeds.extend(whole(&made).map(|(file, _)| file));
     }
-    Ok(if ended.status.success() { Answer::Taken } else { Answer::Refused(said.into_owned()) })
+    Box::new(move |case| {
+        let format = if case.starts_with(b"PAR1") { "parquet" } else { "feather" };
+        let request = json!({"direction": "read", "format": format}).to_string();
+        let ended = program(&["work", cellar_tables::convert::JOB, "10", &request], case);
+        let ended = ended.map_err(|error| error.to_string())?;
+        check(&ended)?;
+        Ok(match whole(&ended.stdout) {
+            Some((_, [b'k', ..])) => Answer::Taken,
+            Some((_, [b'e', _, _, _, _, words @ ..])) => Answer::Refused(String::from_utf8_lossy(words).into_owned()),
+            _ => Answer::Refused("it was killed".to_owned()),
+        })
+    })
+}
+
+/// What a process gives that converts, out of the pieces in which it comes, and the piece at their end.
+fn whole(mut pieces: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut whole = Vec::new();
+    while let [b'd', a, b, c, d, rest @ ..] = pieces {
+        let (piece, rest) = rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?;
+        whole.extend(piece);
+        pieces = rest;
+    }
+    Some((whole, pieces))
+}
+
+/// Runs the command on what it reads.
+fn program(arguments: &[&str], input: &[u8]) -> io::Result<Output> {
+    let program = std::env::var_os("CELLAR_FUZZ_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_cellar").into());
+    let mut stdin = tempfile::tempfile()?;
+    stdin.write_all(input)?;
+    stdin.rewind()?;
+    Command::new(program).args(arguments).env("NO_COLOR", "1").stdin(stdin).output()
+}
+
+/// Refuses an end of the command that none of its own is. What draws, and what reads others' formats, is no program of ours, and
+/// is let fail in a process of its own.
+fn check(ended: &Output) -> Result<(), String> {
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if said.contains("panicked at host/") { Err(format!("{}: {said}", ended.status)) } else { Ok(()) }
+}
+
+/// Runs the command on what it reads; whether it was taken.
+fn command(arguments: &[&str], input: &[u8]) -> Result<Answer, String> {
+    let ended = program(arguments, input).map_err(|error| error.to_string())?;
+    check(&ended)?;
+    if ended.status.code() == Some(101) && arguments[0] != "work" {
+        return Err(format!("{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr)));
+    }
+    let refused = || Answer::Refused(String::from_utf8_lossy(&ended.stderr).into_owned());
+    Ok(if ended.status.success() { Answer::Taken } else { refused() })
 }
 
 /// SVG, drawn as the command draws it: in a process of its own, of ten seconds.
@@ -324,6 +475,8 @@ fn guest(seeds: &mut Vec<Vec<u8>>) -> Try {
     let lies = fs::read_to_string(root().join("fixtures/transcripts/escape/lies.probe")).unwrap_or_default();
     let lies = lies.lines().filter(|line| line.strip_prefix("lie ").is_some_and(|lie| is_quick(&lie)));
     seeds.extend(lies.map(|lie| lie.as_bytes().to_vec()));
+    // Calls of the kernel world with arguments drawn at random: a changed number draws others.
+    seeds.extend((1..=16).map(|seed| format!("cross 300 {seed}\nlist /").into_bytes()));
     let probe = Probe::new();
     let other = probe.session(SessionConfig::default());
     probe.text(&other, "set name kept");

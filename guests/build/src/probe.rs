@@ -38,7 +38,7 @@ impl Guest for Probe {
     fn build(&self, workshop: &Workshop, bench: &Bench) -> Result<Built> {
         let folder = workshop.root.join("guests/probe");
         let module = Module {
-            own: vec![folder.join("shim.c"), folder.join("commands.c"), folder.join("lies.c")],
+            own: ["shim.c", "commands.c", "crossings.c", "lies.c"].map(|name| folder.join(name)).to_vec(),
             includes: vec![folder],
             // It leaves functions by the engine's exceptions.
             flags: exceptions::JUMP_FLAGS.iter().map(|&flag| flag.to_owned()).collect(),
