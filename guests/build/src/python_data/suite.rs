@@ -23,8 +23,10 @@ pub(crate) fn tests(workshop: &Workshop) -> Result<PathBuf> {
 
 /// The tests of the other packages. They need nothing that the guest has not, pytest among it.
 pub(crate) fn package_tests(workshop: &Workshop) -> Result<PathBuf> {
-    let sources = &[packages::LXML, packages::MATPLOTLIB, packages::PILLOW, packages::REGEX, TESTED];
+    let sources =
+        &[packages::KIWISOLVER, packages::LXML, packages::MATPLOTLIB, packages::PILLOW, packages::REGEX, TESTED];
     let folders = &[
+        ("kiwisolver/py", "kiwisolver"),
         ("lxml/src/lxml", "lxml"),
         ("matplotlib/lib/matplotlib", "matplotlib"),
         ("matplotlib/lib/mpl_toolkits", "mpl_toolkits"),
