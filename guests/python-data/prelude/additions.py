@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, tables
+    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, sizes, tables
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
@@ -54,9 +54,10 @@ def names():
     modules["altair"].renderers.enable("mimetype")
     numpy = modules["numpy"]
     # What they take on a 64-bit machine; see `likeness.size_of`.
-    sizes = {numpy.int8(1): 25, numpy.int64(1): 32, numpy.uint64(2): 32, numpy.float64(0.5): 32, numpy.complex128(1j): 48, numpy.str_("ab"): 67}
+    scalars = {numpy.int8(1): 25, numpy.int64(1): 32, numpy.uint64(2): 32, numpy.float64(0.5): 32, numpy.complex128(1j): 48, numpy.str_("ab"): 67}
     likeness.add_sizes([(numpy.ndarray, numpy.zeros(()), 104), (numpy.generic, numpy.int8(1), 25)])
-    likeness.add_sizes((type(value), value, size) for value, size in sizes.items())
+    likeness.add_sizes((type(value), value, size) for value, size in scalars.items())
+    sizes.begin()
     tables.begin()
     formats.begin()
     datasets.begin()

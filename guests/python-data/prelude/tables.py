@@ -49,9 +49,13 @@ def begin():
 def represent(value):
     """A frame or a series by MIME type."""
     frame = value.to_frame() if isinstance(value, pd.Series) else value
-    found = {"text/html": frame._repr_html_(), "text/markdown": _markdown(frame)}
-    if isinstance(value, pd.Series):
-        found["text/markdown"] = _with_footer(value, found["text/markdown"])
+    found = {"text/html": frame._repr_html_()}
+    if not len(frame.columns) or not len(frame):
+        found["text/markdown"] = repr(value)
+    elif frame is value:
+        found["text/markdown"] = _markdown(frame)
+    else:
+        found["text/markdown"] = _with_footer(value, _markdown(frame))
     found = {mime: data for mime, data in found.items() if data is not None}
     resource = _resource(frame)
     try:
@@ -74,8 +78,6 @@ def _markdown(frame):
     limit = pd.get_option("display.max_rows") or len(frame)
     rows = pd.get_option("display.min_rows") if len(frame) > limit else limit
     columns = pd.get_option("display.max_columns") or 20
-    if not len(frame.columns) or not len(frame):
-        return f"{type(frame).__name__} of {_shape(frame)}: {', '.join(map(str, frame.columns[:columns]))}".rstrip(": ")
     shown = DataFrameFormatter(frame, max_rows=min(rows or limit, limit), max_cols=columns, show_dimensions=False)
     names, *cells = shown.get_strcols()
     index = _index_cells(shown.tr_frame.index, names)
