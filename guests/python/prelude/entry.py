@@ -197,6 +197,7 @@ network.install()
 threads.install()
 modules.install()
 _GLOBALS.update(additions.names())
+cells.forget_cells(_fresh_names())
 for _ in range(warm.ROUNDS):
     configure(0, {}, _FOLDER, [], [])
     for _source, _failure in _warm_up(["", *warm.FIRST_CELLS, *warm.CELLS, *additions.CELLS]):
