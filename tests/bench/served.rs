@@ -77,6 +77,14 @@ impl Server {
         Client { stream: BufReader::new(stream), token: self.tokens[tenant].clone() }
     }
 
+    /// A client whose first session has run a cell, and the millions of bytes that the server has then.
+    pub(crate) fn warm(&self, language: Language) -> (Client, f64) {
+        let mut client = self.client(0);
+        let first = client.session();
+        client.run(&first, language, trivial(language));
+        (client, self.megabytes())
+    }
+
     /// Bytes of memory that it has for itself, in millions.
     pub(crate) fn megabytes(&self) -> f64 {
         let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id())).expect("it lives");
@@ -255,10 +263,7 @@ fn sessions(plan: &Plan) -> Vec<Line> {
     for language in LANGUAGES {
         let (title, code) = (language.title(), trivial(language));
         let server = Server::start(true);
-        let mut client = server.client(0);
-        let first = client.session();
-        client.run(&first, language, code);
-        let before = server.megabytes();
+        let (mut client, before) = server.warm(language);
         let (mut made, mut used, mut names) = (Samples::default(), Samples::default(), Vec::new());
         for _ in 0..count {
             let began = Instant::now();

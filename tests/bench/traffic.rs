@@ -133,10 +133,7 @@ fn sleepers(plan: &Plan) -> Vec<Line> {
     for language in LANGUAGES {
         let (title, code) = (language.title(), trivial(language));
         let server = Server::start(true);
-        let mut client = server.client(0);
-        let first = client.session();
-        client.run(&first, language, code);
-        let before = server.megabytes();
+        let (mut client, before) = server.warm(language);
         let mut names = Vec::new();
         let mut last = Samples::default();
         for number in 0..count {

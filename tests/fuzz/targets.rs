@@ -158,12 +158,15 @@ async fn waiting(session: &Session, code: &str) -> Snapshot {
     session.snapshot().await.expect("a snapshot")
 }
 
+/// The length that four bytes of a recording say.
+fn number_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+}
+
 /// What of a recording is plain: its head, and its frames unpacked, each behind its kind and its length; without the checksums.
 fn unframed(recording: &[u8]) -> Option<Vec<u8>> {
-    let number = |at: usize| {
-        let bytes = recording.get(at..at.checked_add(4)?)?;
-        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
-    };
+    let number = |at| number_at(recording, at);
     let mut at = number(12)?.checked_add(16)?;
     let mut plain = recording.get(..at)?.to_vec();
     loop {
@@ -184,10 +187,7 @@ fn unframed(recording: &[u8]) -> Option<Vec<u8>> {
 
 /// A recording of what [`unframed`] gives, with the checksums that it needs.
 fn framed(plain: &[u8]) -> Option<Vec<u8>> {
-    let number = |at: usize| {
-        let bytes = plain.get(at..at.checked_add(4)?)?;
-        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
-    };
+    let number = |at| number_at(plain, at);
     let mut at = number(12)?.checked_add(16)?;
     let mut recording = plain.get(..at)?.to_vec();
     let mut checksum = XxHash3_128::oneshot(&recording).to_le_bytes();
