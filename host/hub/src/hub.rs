@@ -32,7 +32,7 @@ use crate::{
     bounds::Bounds,
     error::HubError,
     journals::{Account, Journals},
-    run::{Ending, RunHandle, RunRequest, drive},
+    run::{Driving, Ending, RunHandle, RunRequest, drive},
     turn::Turns,
 };
 
@@ -193,8 +193,10 @@ struct Inner {
 #[derive(Default)]
 struct Runs {
     by_id: HashMap<String, RunHandle>,
-    /// Ids of the runs that have ended, the oldest first.
-    ended: VecDeque<String>,
+    /// Ids of the runs that have ended, the oldest first, each with the bytes that were kept of it then.
+    ended: VecDeque<(String, usize)>,
+    /// Of all of them.
+    ended_bytes: usize,
 }
 
 impl std::fmt::Debug for Hub {
@@ -474,18 +476,17 @@ impl Hub {
     /// # Errors
     /// `SessionUnknown`, `RunUnderWay`, `RunsFull`. What is found out later is said by [`RunHandle::result`].
     pub fn start(&self, session: &str, request: RunRequest) -> Result<RunHandle, HubError> {
-        let (handle, driver) = self.prepare(session, request)?;
-        tokio::spawn(driver);
+        let (handle, driving) = self.begin(session, request)?;
+        // It goes on as a task of its own.
+        drop(driving);
         Ok(handle)
     }
 
-    /// The same, but that somebody else spawns what drives the run, soon: the session's next run waits for it. A run whose
-    /// driver is dropped ends.
-    pub(crate) fn prepare(
-        &self,
-        session: &str,
-        request: RunRequest,
-    ) -> Result<(RunHandle, impl Future<Output = ()> + Send + use<>), HubError> {
+    /// The same, for a caller that drives the run within its own task.
+    ///
+    /// # Errors
+    /// Those of [`Hub::start`].
+    pub fn begin(&self, session: &str, request: RunRequest) -> Result<(RunHandle, Driving), HubError> {
         self.0.config.bounds.admit()?;
         let entry = self.session(session)?;
         let handle = RunHandle::new(&request, entry.session.clone(), session, self.0.account.clone());
@@ -498,13 +499,13 @@ impl Hub {
             let run = session.run(cells)?.lineage(options)?;
             Ok(if keep_going { run.keep_going() } else { run })
         };
-        let (hub, id, ending) = (self.clone(), handle.id().to_owned(), Ending::of(&handle));
+        let (hub, run, ending) = (self.clone(), handle.clone(), Ending::of(&handle));
         let is_durable = self.0.config.is_durable && entry.is_stored;
-        let driver = async move {
+        let driving = Driving::new(async move {
             drive(ending, prepared, turn, entry.answerer, is_durable).await;
-            hub.forget_old(id);
-        };
-        Ok((handle, driver))
+            hub.forget_old(&run);
+        });
+        Ok((handle, driving))
     }
 
     /// A run that is under way, or has ended and is kept.
@@ -546,8 +547,9 @@ impl Hub {
         if runs.by_id.len().saturating_sub(runs.ended.len()) >= self.0.config.runs_max {
             return Err(HubError::RunsFull(self.0.config.runs_max));
         }
-        runs.ended.retain(|id| id != handle.id());
-        runs.by_id.insert(handle.id().to_owned(), handle.clone());
+        if runs.by_id.insert(handle.id().to_owned(), handle.clone()).is_some() {
+            runs.retain_ended(|id| id != handle.id());
+        }
         Ok(())
     }
 

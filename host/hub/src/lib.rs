@@ -34,4 +34,4 @@ pub use journal::{JOURNAL_BYTES_MAX, JOURNAL_EVENTS_MAX, Journal};
 pub use journals::Journals;
 pub use lines::{Line, LineError, LineRead, Lines, Place, TASKS_MAX, pages};
 pub use own::OwnSession;
-pub use run::{Delivery, OnDisconnect, Reader, RunHandle, RunRequest};
+pub use run::{Delivery, Driving, OnDisconnect, Reader, RunHandle, RunRequest};

@@ -27,7 +27,7 @@ use cellar_wire::{
     check::{Invalid, Problems},
     first_outputs, output_page, request_from_json, request_types, value_page,
 };
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, future};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::{JoinError, JoinSet},
@@ -237,14 +237,11 @@ impl<P: Place> Lines<P> {
                 let id = self.voice.place.run_id(&own);
                 let on_disconnect = OnDisconnect::Cancel(Duration::ZERO);
                 let request = RunRequest { id: id.clone(), cells, keep_going, options, is_owned: true, on_disconnect };
-                let (run, driver) = self.voice.place.hub().prepare(&self.names.session(&session)?, request)?;
+                let (run, driving) = self.voice.place.hub().begin(&self.names.session(&session)?, request)?;
                 self.names.run_started(&own, id);
                 let (told, voice) = (Told { own, session, run, line }, self.voice.clone());
-                tasks.spawn(async move {
-                    // From here, so that the two follow one another on one thread.
-                    tokio::spawn(driver);
-                    follow(told, voice).await;
-                });
+                // In this order: what the first adds the second finds.
+                tasks.spawn(future::join(driving, follow(told, voice)).map(drop));
                 return Ok(None);
             }
             Request::Cancel => {

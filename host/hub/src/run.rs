@@ -24,8 +24,10 @@ use crate::{
 };
 
 mod driver;
+mod driving;
 
 pub(crate) use driver::{Ending, drive};
+pub use driving::Driving;
 
 /// Events that the owner of a run may be behind; with more, its guest waits.
 const OWNER_LAG_EVENTS_MAX: u64 = 64;
@@ -88,7 +90,7 @@ pub(crate) struct Shared {
     journal: Mutex<Journal>,
     /// Where what is kept of it is counted.
     account: Account,
-    /// Number of the next event that readers were told of, and whether the run was refused: what readers wait for.
+    /// Number of the event behind the last that readers were told of, and whether the run was refused: what readers wait for.
     head: watch::Sender<u64>,
     /// Says that all has been said of it.
     over: watch::Sender<bool>,
@@ -140,6 +142,11 @@ impl RunHandle {
     /// The name of its session.
     pub fn session_name(&self) -> &str {
         &self.0.session_name
+    }
+
+    /// Whether that is a handle of this very run.
+    pub(crate) fn is(&self, other: &RunHandle) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Its session.
@@ -251,6 +258,8 @@ impl Reader {
     pub async fn next(&mut self) -> Option<Delivery> {
         let mut head = None;
         loop {
+            // Events that come together are told together, and taken in together.
+            let told = *self.shared.head.borrow();
             let found = {
                 let mut journal = self.shared.journal();
                 if self.is_owner {
@@ -259,7 +268,7 @@ impl Reader {
                 journal.at(self.next)
             };
             match found {
-                Found::Event(event) => {
+                Found::Event(event) if self.next < told => {
                     self.go_to(self.next.saturating_add(1));
                     return Some(Delivery::Event(event));
                 }
@@ -270,7 +279,7 @@ impl Reader {
                 }
                 Found::End => return None,
                 Found::NotYet if self.shared.is_refused() => return None,
-                Found::NotYet => match &mut head {
+                Found::NotYet | Found::Event(_) => match &mut head {
                     // What came between the look and the subscription is seen by the second look.
                     None => head = Some(self.shared.head.subscribe()),
                     Some(head) => {

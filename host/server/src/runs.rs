@@ -9,7 +9,7 @@ use std::{
 
 use axum_core::response::IntoResponse;
 use cellar_engine::{Language, results::View};
-use cellar_hub::{LineError, OnDisconnect, OpenRequest, RunHandle, RunRequest};
+use cellar_hub::{Driving, LineError, OnDisconnect, OpenRequest, RunHandle, RunRequest};
 use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, ResultJson, RunBody, RunJson, eval_body, input_body, run_body};
 use http::StatusCode;
 use serde_json::json;
@@ -36,11 +36,11 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
         Repeat::Again(run) => again(tenant, &run, form).await,
         Repeat::First(ticket) => {
             tenant.session(session).await?;
-            let run = begin(tenant, session, request, form)?;
+            let (run, driving) = begin(tenant, session, request, form)?;
             if let Some(ticket) = ticket {
                 ticket.made(run.id());
             }
-            deliver(tenant, run, form).await
+            deliver(tenant, run, Some(driving), form).await
         }
     }
 }
@@ -62,7 +62,7 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
             let session = tenant.hub.open_session(open, answerer).await?;
             let begun = begin(tenant, &session, request, form);
             let passing = Passing { tenant: tenant.clone(), session };
-            let run = begun?;
+            let (run, driving) = begun?;
             if let Some(ticket) = ticket {
                 ticket.made(run.id());
             }
@@ -71,7 +71,7 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
                 let _ = ended.result().await;
                 drop(passing);
             });
-            deliver(tenant, run, form).await
+            deliver(tenant, run, Some(driving), form).await
         }
     }
 }
@@ -91,7 +91,7 @@ impl Drop for Passing {
     }
 }
 
-fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result<RunHandle, Problem> {
+fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result<(RunHandle, Driving), Problem> {
     let is_kept = request.is_kept || form == Form::Later;
     let request = RunRequest {
         id: minted("run"),
@@ -101,10 +101,11 @@ fn begin(tenant: &Tenant, session: &str, request: RunBody, form: Form) -> Result
         is_owned: form != Form::Later,
         on_disconnect: if is_kept { OnDisconnect::Continue } else { OnDisconnect::Cancel(DISCONNECT_GRACE) },
     };
-    Ok(tenant.hub.start(session, request)?)
+    Ok(tenant.hub.begin(session, request)?)
 }
 
-async fn deliver(tenant: &Tenant, run: RunHandle, form: Form) -> Answer {
+/// Gives what a run has to say. Whoever drives it and waits for its result alone does both within one task.
+async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form: Form) -> Answer {
     if form == Form::Later {
         let body: RunJson<ResultJson> = RunJson {
             run: run.id().to_owned(),
@@ -118,6 +119,9 @@ async fn deliver(tenant: &Tenant, run: RunHandle, form: Form) -> Answer {
         return Ok(response);
     }
     let reader = if form == Form::Result { run.own_result() } else { run.own(0) };
+    if let Some(driving) = driving.filter(|_| form == Form::Result) {
+        driving.await;
+    }
     stream::follow(run, reader, form, &tenant.calls).await
 }
 
@@ -125,7 +129,7 @@ async fn deliver(tenant: &Tenant, run: RunHandle, form: Form) -> Answer {
 async fn again(tenant: &Tenant, run: &str, form: Form) -> Answer {
     let run = tenant.hub.run(run)?;
     if form == Form::Later {
-        return deliver(tenant, run, form).await;
+        return deliver(tenant, run, None, form).await;
     }
     let reader = if form == Form::Result { run.rejoin_result() } else { run.rejoin(0) };
     stream::follow(run, reader, form, &tenant.calls).await

@@ -359,16 +359,16 @@ pub fn request_from_json(bytes: &[u8], what: &str, caller: Caller) -> (Option<St
 }
 
 fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut Problems) -> Option<Request> {
-    let types = list(&request_types());
+    let types = || list(&request_types());
     let entries = at.entries(problems)?;
     *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| name(at, problems));
     let Some((_, kind)) = entries.iter().find(|(key, _)| *key == "type") else {
-        problems.add("$.type", format_args!("expected one of {types}, found nothing"));
+        problems.add("$.type", format_args!("expected one of {}, found nothing", types()));
         return None;
     };
     let text = kind.text(problems)?;
     let Some((kind, known)) = REQUESTS.iter().find(|(name, _)| *name == text) else {
-        kind.expected(format_args!("one of {types}"), problems);
+        kind.expected(format_args!("one of {}", types()), problems);
         return None;
     };
     let known: Vec<&str> = ["type", "id"].into_iter().chain(known.iter().copied()).collect();

@@ -25,12 +25,10 @@ impl Holder for Inner {
         let under_way: Vec<RunHandle> = {
             let mut runs = lock(&self.runs);
             while left > 0
-                && let Some(oldest) = runs.ended.pop_front()
+                && let Some(run) = runs.forget_oldest()
             {
-                if let Some(run) = runs.by_id.remove(&oldest) {
-                    left = left.saturating_sub(run.size_bytes());
-                    forgotten.push(run);
-                }
+                left = left.saturating_sub(run.size_bytes());
+                forgotten.push(run);
             }
             runs.by_id.values().filter(|run| !run.is_ended()).cloned().collect()
         };
@@ -46,34 +44,53 @@ impl Holder for Inner {
 
 impl Hub {
     /// Keeps a run that has ended, in the place of older ones.
-    pub(super) fn forget_old(&self, id: String) {
+    pub(super) fn forget_old(&self, run: &RunHandle) {
         let config = &self.0.config;
+        // Each may hold the last handle of a session, which ends with it.
+        let mut forgotten = Vec::new();
         let mut runs = lock(&self.0.runs);
-        let runs = &mut *runs;
         // Its id may have been used again at once.
-        if runs.by_id.get(&id).is_none_or(|run| !run.is_ended()) || runs.ended.contains(&id) {
+        if !run.is_ended() || runs.by_id.get(run.id()).is_none_or(|known| !known.is(run)) {
             return;
         }
-        runs.ended.push_back(id);
-        let size = |by_id: &HashMap<String, RunHandle>, id: &String| by_id.get(id).map_or(0, RunHandle::size_bytes);
-        let mut bytes: usize = runs.ended.iter().map(|id| size(&runs.by_id, id)).sum();
-        while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || bytes > config.runs_kept_bytes) {
-            let Some(oldest) = runs.ended.pop_front() else { break };
-            bytes = bytes.saturating_sub(size(&runs.by_id, &oldest));
-            runs.by_id.remove(&oldest);
+        let bytes = run.size_bytes();
+        runs.ended.push_back((run.id().to_owned(), bytes));
+        runs.ended_bytes = runs.ended_bytes.saturating_add(bytes);
+        while runs.ended.len() > 1 && (runs.ended.len() > config.runs_kept || runs.ended_bytes > config.runs_kept_bytes)
+        {
+            forgotten.extend(runs.forget_oldest());
         }
+        drop(runs);
     }
 
     /// Forgets the runs of a session that have ended: each holds it.
     pub(super) fn forget_ended(&self, session: &str) {
         let mut runs = lock(&self.0.runs);
-        let Runs { by_id, ended } = &mut *runs;
-        ended.retain(|id| {
-            let is_other = by_id.get(id).is_none_or(|run| run.session_name() != session);
-            if !is_other {
-                by_id.remove(id);
+        let Runs { by_id, .. } = &mut *runs;
+        let is_of_session = |run: &RunHandle| run.is_ended() && run.session_name() == session;
+        let forgotten: HashMap<String, RunHandle> = by_id.extract_if(|_, run| is_of_session(run)).collect();
+        runs.retain_ended(|id| !forgotten.contains_key(id));
+        drop(runs);
+    }
+}
+
+impl Runs {
+    /// Forgets the run that ended before all others.
+    fn forget_oldest(&mut self) -> Option<RunHandle> {
+        let (id, bytes) = self.ended.pop_front()?;
+        self.ended_bytes = self.ended_bytes.saturating_sub(bytes);
+        self.by_id.remove(&id)
+    }
+
+    /// Keeps those ids among the runs that have ended.
+    pub(super) fn retain_ended(&mut self, mut is_kept: impl FnMut(&str) -> bool) {
+        let Runs { ended, ended_bytes, .. } = self;
+        ended.retain(|(id, bytes)| {
+            let is_kept = is_kept(id);
+            if !is_kept {
+                *ended_bytes = ended_bytes.saturating_sub(*bytes);
             }
-            is_other
+            is_kept
         });
     }
 }
