@@ -256,6 +256,16 @@ static bool put_call(JSContext *c, const JSStackFrame *frame, DynBuf *out) {
     return is_said;
 }
 
+// Written without formats, which take longer than all else here: programs that throw in a loop wait for this.
+static void put_place(DynBuf *out, const char *file, int line, int column) {
+    char number[16];
+    dbuf_putstr(out, file);
+    dbuf_putc(out, ':');
+    dbuf_put(out, (const uint8_t *)number, i32toa(number, line));
+    dbuf_putc(out, ':');
+    dbuf_put(out, (const uint8_t *)number, i32toa(number, column));
+}
+
 static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *prefix, DynBuf *out) {
     JSObject *function = JS_VALUE_GET_OBJ(frame->cur_func);
     if (!js_class_has_bytecode(function->class_id) || frame->cur_pc == NULL)
@@ -265,11 +275,13 @@ static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *pref
     bool is_shown = file != NULL && strncmp(file, "cellar:", 7) != 0;
     if (is_shown) {
         int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
-        dbuf_printf(out, "    at %s", prefix);
-        if (put_call(c, frame, out))
-            dbuf_printf(out, " (%s:%d:%d)\n", file, line, column);
-        else
-            dbuf_printf(out, "%s:%d:%d\n", file, line, column);
+        dbuf_putstr(out, "    at ");
+        dbuf_putstr(out, prefix);
+        bool has_call = put_call(c, frame, out);
+        if (has_call)
+            dbuf_putstr(out, " (");
+        put_place(out, file, line, column);
+        dbuf_putstr(out, has_call ? ")\n" : "\n");
     }
     JS_FreeCString(c, file);
     return is_shown;

@@ -57,36 +57,34 @@
   // Started calls by their number.
   const pending = new Map();
 
-  // Turns `{kind, message}` into an error. `site` was made where the call was made, so that its stack says where.
-  function fill(site, failure) {
-    define(site, "message", failure.message);
-    define(site, "kind", failure.kind);
+  // The error of a call that failed with `{kind, message}`. `site` was made where the call was made, so that its stack says where.
+  function failed(tool, failure, site) {
+    if (kit.isError(failure)) return failure;
+    const error = tool === undefined ? new BridgeError() : new ToolError();
+    if (tool !== undefined) define(error, "tool", tool);
+    define(error, "message", failure.message);
+    define(error, "kind", failure.kind);
     // It was made without the message.
     const frames = site.stack.slice(site.stack.indexOf("\n"));
-    define(site, "stack", `${site.name}: ${failure.message}${frames}`);
-    return site;
+    define(error, "stack", `${error.name}: ${failure.message}${frames}`);
+    return error;
   }
 
-  const siteOf = (tool) => {
-    const site = tool === undefined ? new BridgeError() : new ToolError();
-    if (tool !== undefined) define(site, "tool", tool);
-    return site;
-  };
-
   // What the host answers at once; a refusal becomes an error.
-  function made(site, call) {
+  function made(tool, call) {
     try {
       return call();
     } catch (failure) {
-      throw kit.isError(failure) ? failure : fill(site, failure);
+      throw failed(tool, failure, new Error());
     }
   }
 
   function start(tool, request) {
-    const site = siteOf(tool);
+    // What is called later, if ever, is not where the call was made.
+    const site = new Error();
     const { promise, resolve, reject } = Promise.withResolvers();
-    const id = made(site, () => host.start(...request));
-    pending.set(id, { site, resolve, reject, cell: host.currentCell() });
+    const id = made(tool, () => host.start(...request));
+    pending.set(id, { tool, site, resolve, reject, cell: host.currentCell() });
     return { id, promise };
   }
 
@@ -95,7 +93,7 @@
   }
 
   function callNow(tool, request) {
-    return made(siteOf(tool), () => host.call(...request));
+    return made(tool, () => host.call(...request));
   }
 
   kit.settle = (id, ok, value) => {
@@ -103,7 +101,7 @@
     if (call === undefined) return;
     pending.delete(id);
     if (ok) call.resolve(value);
-    else call.reject(kit.isError(value) ? value : fill(call.site, value));
+    else call.reject(failed(call.tool, value, call.site));
   };
 
   // A primitive that programs do not see: as a promise, with what gives it up, and in place.
