@@ -7,6 +7,7 @@ pub(crate) mod beats;
 pub(crate) mod bindings;
 pub(crate) mod calls;
 pub(crate) mod capture;
+pub(crate) mod credit;
 pub(crate) mod engines;
 pub(crate) mod file_imports;
 pub(crate) mod guest;

@@ -20,7 +20,8 @@ pub const PACKAGES: &str = "/packages";
 pub struct Rests {
     /// How long nothing must have happened before a checkpoint is taken: the state that a session goes back to when its
     /// kernel must be killed. Checkpoints are also taken before cells that follow at once, for 2 % of a kernel's
-    /// time. `None` is never: a killed kernel's state is lost.
+    /// time, while those of all kernels take no more than a tenth of the processors, or this one's a tenth of what its cells
+    /// compute. `None` is never: a killed kernel's state is lost.
     pub checkpoint_after: Option<Duration>,
     /// Processor time that checkpoints before cells may take beforehand, and what is saved up for them at most.
     pub checkpoint_credit: Duration,

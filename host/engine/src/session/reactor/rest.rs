@@ -2,7 +2,8 @@
 //!
 //! A checkpoint costs about a third of a millisecond, and more the more has changed since the last one. It is taken when
 //! nothing has happened for a while, and before a cell that comes at once, as far as a small share of the kernel's time
-//! pays for it. It is compressed on another thread.
+//! pays for it, and a share of the host's processors or of what the kernel's own cells have computed: with many kernels that are
+//! never idle for long, checkpoints would take more than the cells. It is compressed on another thread.
 
 use std::{
     sync::Arc,
@@ -20,6 +21,7 @@ use crate::{
     formats::snapshot::KernelImage,
     kernel::{
         capture::state_of,
+        credit::Credit,
         instance::Death,
         meter::{earlier, thread_time},
     },
@@ -28,6 +30,8 @@ use crate::{
 
 /// One part in so many of a kernel's time may go into checkpoints before cells.
 const SHARE: u32 = 50;
+/// One part in so many of what a kernel's cells have computed may go into them whatever the other kernels of its host take.
+const SHARE_OF_WORK: u32 = 10;
 /// What the first is expected to cost.
 const COST_EXPECTED: Duration = Duration::from_micros(300);
 /// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
@@ -51,8 +55,9 @@ pub(super) struct Rest {
     quiet_since: Instant,
     /// The number of the last cell that was started.
     pub(super) last_cell: u32,
-    credit: Duration,
-    credited: Instant,
+    credit: Credit,
+    /// Processor time that its cells had taken when it was last captured.
+    captured_at: Duration,
     cost: Duration,
     /// Until when it does not try again to sleep.
     sleepless_until: Option<Instant>,
@@ -66,8 +71,8 @@ impl Rest {
             is_dirty: false,
             quiet_since: now,
             last_cell: 0,
-            credit: rules.checkpoint_credit,
-            credited: now,
+            credit: Credit::new(rules.checkpoint_credit, SHARE, 1),
+            captured_at: Duration::ZERO,
             cost: COST_EXPECTED,
             sleepless_until: None,
         }
@@ -93,15 +98,9 @@ impl Rest {
         Some(later(self.quiet_since, self.rules.hibernate_after?))
     }
 
-    /// Whether a checkpoint before a cell that waits is paid for.
+    /// Whether a checkpoint is wanted before a cell that waits, and the kernel pays for it.
     fn can_afford(&mut self) -> bool {
-        let now = Instant::now();
-        let earned = now
-            .saturating_duration_since(std::mem::replace(&mut self.credited, now))
-            .checked_div(SHARE)
-            .unwrap_or_default();
-        self.credit = self.credit.saturating_add(earned).min(self.rules.checkpoint_credit);
-        self.rules.checkpoint_after.is_some() && self.is_dirty && self.cost <= self.credit
+        self.rules.checkpoint_after.is_some() && self.is_dirty && self.credit.affords(self.cost, Instant::now())
     }
 }
 
@@ -137,10 +136,16 @@ impl Reactor {
 
     /// Takes a checkpoint before a cell, if there is something to keep and it is cheap enough.
     pub(super) async fn checkpoint_before_cell(&mut self) -> Result<(), Death> {
-        if self.rest.can_afford() {
+        if self.rest.can_afford() && (self.has_worked() || self.sweep.affords(self.rest.cost)) {
             self.checkpoint().await?;
         }
         Ok(())
+    }
+
+    /// Whether its cells have computed enough since the last checkpoint to pay for another.
+    fn has_worked(&self) -> bool {
+        let worked = self.kernel.cpu_time().saturating_sub(self.rest.captured_at);
+        self.rest.cost.saturating_mul(SHARE_OF_WORK) <= worked
     }
 
     /// Makes sure that what is kept is the kernel's present state. Nobody is told: its session stores it now.
@@ -191,7 +196,9 @@ impl Reactor {
         self.rest.is_dirty = false;
         // Processor time: what the machine does besides is no reason to take fewer.
         self.rest.cost = Duration::from_nanos(thread_time().saturating_sub(began));
-        self.rest.credit = self.rest.credit.saturating_sub(self.rest.cost);
+        self.rest.captured_at = self.kernel.cpu_time();
+        self.rest.credit.spend(self.rest.cost);
+        self.sweep.spend(self.rest.cost);
         Ok(())
     }
 
