@@ -5,13 +5,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cellar_engine::{GuestName, Language};
+
 use crate::{
     Offer,
     lab::{LANGUAGES, Plan, trivial},
+    native,
     table::{Line, Samples},
 };
 
-pub(crate) const MEASUREMENTS: &[Offer] = &[("whole process", eval)];
+pub(crate) const MEASUREMENTS: &[Offer] = &[("whole process", eval), ("cells over a pipe", pipe)];
+
+/// What a cell, and a session's first, may take for a client in Python, in microseconds.
+const OVER_A_PIPE: f64 = 80.0;
+const FIRST_OVER_A_PIPE: f64 = 300.0;
 
 /// Rounds that find files and code in memory which the first ones had to read.
 const WARM_UP_ROUNDS: usize = 3;
@@ -35,6 +42,25 @@ fn eval(plan: &Plan) -> Vec<Line> {
         lines.push(Line::time(what, &samples, None));
     }
     lines
+}
+
+/// What a client of `cellar stdio` sees, which is written in Python.
+fn pipe(plan: &Plan) -> Vec<Line> {
+    let (cells, sessions) = plan.pick((5_000, 300), (300, 30));
+    let measure = |language: Language| {
+        let arguments = format!("{:?}, {:?}, {cells}, {sessions}", env!("CARGO_BIN_EXE_cellar"), language.code());
+        let program = format!("import sys\nsys.argv = ['-', {arguments}]\n{}", include_str!("pipe.py"));
+        let output = native::output(GuestName::Python, &program);
+        let (next, first) = output.split_once("\n\n").expect("two lists of times");
+        let line = |what: &str, times: &str, target| {
+            let mut samples = Samples::default();
+            let micros = times.lines().map(|time| time.parse().expect("microseconds"));
+            micros.for_each(|micros: f64| samples.push(Duration::from_secs_f64(micros / 1e6)));
+            Line::time(format!("{}: {what} over a pipe, from Python", language.title()), &samples, target)
+        };
+        [line("next trivial cell", next, OVER_A_PIPE), line("session to first result", first, FIRST_OVER_A_PIPE)]
+    };
+    LANGUAGES.into_iter().flat_map(measure).collect()
 }
 
 fn time_process(command: &mut Command, expected: &str) -> Duration {
