@@ -1,6 +1,6 @@
 //! The sessions and the runs of one host, shared by every front end.
 //!
-//! A [`Hub`] owns sessions by name and every run in them. A run is driven by a task of the hub, which writes its events
+//! A [`Hub`] owns sessions by name and every run in them. A run is [driven](Driving) to its end, and its events go
 //! into a [journal](Journal): any number of readers follow it from any event, while it runs and afterwards. The reader
 //! that [owns](RunHandle::own) a run slows its guest when it lags; a [watcher](RunHandle::watch) that lags is told of a
 //! gap. What happens to a run whose owner goes away is its [disconnect policy](OnDisconnect). Every stream ends with
