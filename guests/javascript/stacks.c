@@ -12,6 +12,9 @@
 // Longer names and messages are cut in the first line of a stack; the properties themselves have all.
 #define HEADLINE_BYTES 10000
 
+// What a line of a stack takes, as a rule.
+#define FRAME_BYTES 256
+
 // A property that is a plain string, found without running code; JS_UNDEFINED when there is none.
 static JSValueConst plain_string(JSValueConst object, JSAtom name) {
     for (int i = 0; i < PROTOTYPES_MAX && JS_VALUE_GET_TAG(object) == JS_TAG_OBJECT; i++) {
@@ -275,6 +278,8 @@ static bool cellar_put_frame(JSContext *c, JSStackFrame *frame, const char *pref
     bool is_shown = file != NULL && strncmp(file, "cellar:", 7) != 0;
     if (is_shown) {
         int column, line = find_line_num(c, code, frame->cur_pc - code->byte_code_buf - 1, &column);
+        // Once in the place of several times; what does not fit is found out below.
+        (void)dbuf_claim(out, FRAME_BYTES);
         dbuf_putstr(out, "    at ");
         dbuf_putstr(out, prefix);
         bool has_call = put_call(c, frame, out);

@@ -70,20 +70,16 @@
     return error;
   }
 
-  // What the host answers at once; a refusal becomes an error.
-  function made(tool, call) {
-    try {
-      return call();
-    } catch (failure) {
-      throw failed(tool, failure, new Error());
-    }
-  }
-
   function start(tool, request) {
     // What is called later, if ever, is not where the call was made.
     const site = new Error();
     const { promise, resolve, reject } = Promise.withResolvers();
-    const id = made(tool, () => host.start(...request));
+    let id;
+    try {
+      id = host.start(...request);
+    } catch (failure) {
+      throw failed(tool, failure, site);
+    }
     pending.set(id, { tool, site, resolve, reject, cell: host.currentCell() });
     return { id, promise };
   }
@@ -93,7 +89,11 @@
   }
 
   function callNow(tool, request) {
-    return made(tool, () => host.call(...request));
+    try {
+      return host.call(...request);
+    } catch (failure) {
+      throw failed(tool, failure, new Error());
+    }
   }
 
   kit.settle = (id, ok, value) => {
