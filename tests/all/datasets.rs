@@ -15,7 +15,7 @@ fn parquet(path: &Path, number: i64) {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
     let column = Arc::new(Int64Array::from(vec![number]));
     let batch = RecordBatch::try_new(schema.clone(), vec![column]).expect("a batch");
-    let batches = Batches { schema, batches: vec![batch] };
+    let batches = Batches::new(schema, vec![batch]);
     batches.write_parquet(fs::File::create(path).expect("a file")).expect("written");
 }
 

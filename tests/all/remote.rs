@@ -169,7 +169,7 @@ fn table(numbers: std::ops::Range<i64>) -> Batches {
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values(numbers.clone().map(|n| format!("row {n}"))));
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
     let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).expect("a batch");
-    Batches { schema: batch.schema(), batches: vec![batch] }
+    Batches::new(batch.schema(), vec![batch])
 }
 
 fn parquet(path: &Path, numbers: std::ops::Range<i64>) {

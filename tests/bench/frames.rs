@@ -85,7 +85,7 @@ fn table(is_repeating: bool) -> Batches {
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).expect("columns of one length");
-    Batches { schema, batches: vec![batch] }
+    Batches::new(schema, vec![batch])
 }
 
 /// A connector as the command line has it.

@@ -161,13 +161,15 @@ fn failed(error: CallError) -> FetchError {
 
 /// The rows without credentials in their texts, and in the names of their columns.
 fn clean(rows: Batches) -> Batches {
-    let batches = rows.batches.into_iter().map(|batch| {
+    let batches = rows.batches.iter().map(|batch| {
         let columns: Vec<ArrayRef> = batch.columns().iter().map(clean_column).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         // The types are as they were.
-        RecordBatch::try_new_with_options(clean_schema(&batch.schema()), columns, &options).unwrap_or(batch)
+        RecordBatch::try_new_with_options(clean_schema(&batch.schema()), columns, &options)
+            .unwrap_or_else(|_| batch.clone())
     });
-    Batches { batches: batches.collect(), schema: clean_schema(&rows.schema) }
+    let (batches, schema) = (batches.collect(), clean_schema(&rows.schema));
+    rows.replaced(schema, batches)
 }
 
 fn clean_schema(schema: &SchemaRef) -> SchemaRef {

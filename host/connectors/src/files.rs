@@ -22,13 +22,14 @@ use arrow_select::filter::filter_record_batch;
 use cellar_core::time::later;
 use cellar_tables::{
     Batches, batch_bytes,
-    reading::{Reading, Whole, shares, side_by_side},
+    chunks::{Chunks, Held},
+    reading::{Reading, Whole, metadata, shares, side_by_side},
     repeating,
 };
 use futures::future::BoxFuture;
 use parquet::arrow::{
     ProjectionMask,
-    arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+    arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder},
 };
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -150,7 +151,8 @@ fn read(
     if paths.is_empty() {
         return Err(FetchError::failed(format!("there is no file `{}`", files.path)));
     }
-    let mut gathered = Gathered { files, request, is_stopped, schema: None, batches: Vec::new(), rows: 0, bytes: 0 };
+    let mut gathered =
+        Gathered { files, request, is_stopped, schema: None, batches: Vec::new(), rows: 0, bytes: 0, chunks: None };
     for path in &paths {
         let format = files.format.or_else(|| format_of(path));
         let Some(format) = format else {
@@ -192,24 +194,32 @@ struct Gathered<'a> {
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
+    /// What the rows were read of, as far as it is known.
+    chunks: Option<Chunks>,
 }
 
 impl Gathered<'_> {
     fn parquet(&mut self, file: FileOf) -> Result<(), FetchError> {
         let broken = |_| FetchError::failed("it is no Parquet file, or damaged");
         let file = Whole(file);
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(broken)?;
+        let metadata = metadata(&file).map_err(broken)?;
         let wanted = self.wanted(metadata.schema())?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
         let groups = groups::possible(&builder, &self.files.filters, &self.request.arguments)?;
         let is_given =
             |filter: &Filter| self.request.arguments.get(&filter.parameter).is_some_and(|value| !value.is_null());
         let is_tested = self.files.filters.iter().any(is_given);
+        let whole: &[usize] = match &file.0 {
+            FileOf::File(_) if !is_tested => &wanted,
+            // What is left out is dropped before more is read, and so is what is too much of an object.
+            _ => &[],
+        };
+        let held = Held::new(file, metadata.metadata(), whole, self.bytes_left());
         // Tests compare what the file says that it has.
         let read_by = if is_tested { metadata.clone() } else { repeating::metadata(&metadata) };
         let reader = |columns: &[usize]| {
             let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
-            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), read_by.clone());
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(held.clone(), read_by.clone());
             let builder = builder.with_row_groups(groups.clone()).with_projection(mask);
             let batches = builder.with_batch_size(BATCH_ROWS).build().map_err(broken)?;
             Ok::<_, FetchError>(batches.map(|batch| {
@@ -218,14 +228,12 @@ impl Gathered<'_> {
                 Ok(batch)
             }))
         };
-        let shares = match &file.0 {
-            // What tests leave out is dropped before more is read.
-            FileOf::File(_) if !is_tested => shares(&metadata, &wanted),
-            _ => Vec::new(),
-        };
+        let shares = shares(&metadata, whole);
         let said = metadata.schema().project(&wanted).map_err(damaged)?;
         if shares.len() < 2 {
-            return reader(&wanted)?.try_for_each(|batch| self.add(&batch?, &said));
+            reader(&wanted)?.try_for_each(|batch| self.add(&batch?, &said))?;
+            self.note_chunks(&held, &metadata, &said);
+            return Ok(());
         }
         let (left, bytes) = (self.request.bounds.rows.saturating_sub(self.rows), AtomicUsize::new(self.bytes));
         let read = |columns: &[usize]| {
@@ -248,7 +256,29 @@ impl Gathered<'_> {
         for (columns, rows) in side_by_side(&shares, &wanted, read, || damaged(()))? {
             self.add(&repeating::batch(said.fields(), columns, rows).map_err(damaged)?, &said)?;
         }
+        self.note_chunks(&held, &metadata, &said);
         Ok(())
+    }
+
+    /// Notes what all rows of a file were read of, if they have the types of the table.
+    fn note_chunks(&mut self, held: &Held<FileOf>, metadata: &ArrowReaderMetadata, said: &Schema) {
+        let Some(schema) = &self.schema else { return };
+        let is_same = |field: &FieldRef| {
+            said.field_with_name(field.name()).is_ok_and(|said| said.data_type() == field.data_type())
+        };
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let is_same = schema.fields().iter().all(is_same);
+        let chunks = is_same.then(|| Chunks::of(held, metadata.metadata(), &names)).flatten();
+        self.chunks = match (self.chunks.take(), chunks) {
+            (Some(before), Some(chunks)) => before.and(chunks),
+            (before, chunks) => before.or(chunks),
+        };
+    }
+
+    /// How many bytes may still be read, with those that rows were read of.
+    fn bytes_left(&self) -> usize {
+        let held = self.chunks.as_ref().map_or(0, Chunks::size_bytes);
+        self.request.bounds.bytes.saturating_sub(self.bytes).saturating_sub(held)
     }
 
     fn csv(&mut self, file: &FileOf, delimiter: u8) -> Result<(), FetchError> {
@@ -399,7 +429,7 @@ impl Gathered<'_> {
 
     fn finish(self) -> Result<Batches, FetchError> {
         let schema = self.schema.unwrap_or_else(|| Arc::new(Schema::empty()));
-        Ok(Batches { schema, batches: self.batches })
+        Ok(Batches::new(schema, self.batches).read_of(self.chunks))
     }
 }
 

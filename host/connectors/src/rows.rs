@@ -188,7 +188,7 @@ impl Rows {
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(count));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options);
         let batch = batch.map_err(|_| FetchError::failed("the source gave columns that do not fit together"))?;
-        Ok(Batches { schema, batches: vec![batch] })
+        Ok(Batches::new(schema, vec![batch]))
     }
 }
 

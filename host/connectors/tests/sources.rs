@@ -347,7 +347,7 @@ async fn the_columns_of_a_large_file_that_are_read_side_by_side_stay_together() 
         });
         let batch = batch.expect("a batch");
         let row = batch.slice(number - (before - batch.num_rows()), 1);
-        let row = all(&Batches { schema: rows.schema.clone(), batches: vec![row] });
+        let row = all(&Batches::new(rows.schema.clone(), vec![row]));
         assert_eq!((&row[0]["n"], &row[0]["t"]), (&json!(number), &json!(format!("row {number}"))));
     }
     for (bounds, word) in
@@ -363,6 +363,66 @@ async fn the_columns_of_a_large_file_that_are_read_side_by_side_stay_together() 
     let large = Bounds { rows: 300_000, bytes: 64 << 20, ..bounds() };
     let error = fetch(&asked(large), "rows", json!({})).await.expect_err("damaged");
     assert_eq!(error.fault, FetchFault::Failed, "{error}");
+}
+
+/// Rows as they are kept: what the file says of each chunk, and what it has.
+fn kept(rows: &Batches) -> (Vec<String>, Batches) {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let mut file = tempfile::tempfile().expect("a file");
+    rows.write_parquet(&mut file).expect("written");
+    let reader = SerializedFileReader::new(file.try_clone().expect("the file")).expect("Parquet");
+    let columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+    let said = columns.map(|column| format!("{} {}", column.column_path(), column.compression_codec()));
+    (said.collect(), Batches::read_parquet(file).expect("rows"))
+}
+
+#[tokio::test]
+async fn rows_of_whole_files_are_kept_by_the_pages_that_they_were_read_of() {
+    use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch, StringArray, types::Int64Type};
+    use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+        let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+        let properties = WriterProperties::builder().set_compression(Compression::LZ4_RAW).build();
+        let file = std::fs::File::create(folder.path().join(name)).expect("a file");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+        writer.write(&batch).expect("written");
+        writer.close().expect("closed");
+    };
+    let texts = |from: i32| -> ArrayRef {
+        let text = |n: i32| (n % 5 != 0).then(|| format!("text {}", n % 3));
+        Arc::new((from..from + 40_000).map(text).collect::<StringArray>())
+    };
+    let lists = |from: i64| -> ArrayRef {
+        let list = |n: i64| (n % 4 != 0).then(|| (0..n % 4).map(Some).collect::<Vec<_>>());
+        Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>((from..from + 40_000).map(list)))
+    };
+    let numbers = |from| -> ArrayRef { Arc::new(Int32Array::from_iter_values(from..from + 40_000)) };
+    write("a.parquet", vec![("n", numbers(0)), ("l", lists(0)), ("more", numbers(7)), ("t", texts(0))]);
+    write("b.parquet", vec![("t", texts(40_000)), ("n", numbers(40_000)), ("l", lists(40_000))]);
+    let large = Bounds { rows: 300_000, bytes: 64 << 20, ..bounds() };
+    let place = || FilesPlace::Folder(folder.path().to_owned());
+    let asked = files(place(), "*.parquet", Some(&["t", "l", "n"]), large.clone());
+    let rows = fetch(&asked, "rows", json!({})).await.expect("rows");
+    let (said, again) = kept(&rows);
+    let group = ["\"t\" LZ4_RAW", "\"l.list.item\" LZ4_RAW", "\"n\" LZ4_RAW"];
+    assert_eq!(said, group.repeat(2), "the pages of both files");
+    assert_eq!((again.rows(), again.columns()), (80_000, rows.columns()));
+    assert_eq!(all(&again), all(&rows));
+    let text = again.batches[0].schema().field(0).data_type().clone();
+    assert_eq!(text, cellar_tables::repeating::kind(), "a kept file says of its texts that they repeat");
+    // Other rows than those of the pages, and other texts, are written anew.
+    let filtered = fetch(&asked, "rows", json!({"least": 1})).await.expect("rows");
+    assert!(kept(&filtered).0.iter().all(|said| said.ends_with("SNAPPY")), "{:?}", kept(&filtered).0);
+    let replaced = |batches: Vec<RecordBatch>| kept(&rows.clone().replaced(rows.schema.clone(), batches)).0;
+    assert_eq!(replaced(rows.batches.clone()), said);
+    assert!(replaced(rows.batches.iter().rev().cloned().collect()).iter().all(|said| said.ends_with("SNAPPY")));
+    // So are numbers that are others than those of the file before.
+    let wide: ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..10));
+    write("c.parquet", vec![("t", texts(0).slice(0, 10)), ("n", wide), ("l", lists(0).slice(0, 10))]);
+    let (said, again) = kept(&fetch(&asked, "rows", json!({})).await.expect("rows"));
+    assert!(said.iter().all(|said| said.ends_with("SNAPPY")), "{said:?}");
+    assert_eq!((again.rows(), all(&again).last().expect("a row")["n"].clone()), (80_010, json!(9)));
 }
 
 #[tokio::test]

@@ -8,10 +8,7 @@ use arrow_cast::cast;
 use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use parquet::{
-    arrow::{
-        ArrowWriter, ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
-    },
+    arrow::{ArrowWriter, ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder},
     basic::Compression,
     file::properties::WriterProperties,
 };
@@ -19,11 +16,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Shape,
+    chunks::Chunks,
     columns::Columns,
     decode::{column, head, value, word},
     error::TableError,
     frame::COLUMNS_MAX,
-    reading::{Whole, shares, side_by_side},
+    reading::{Whole, metadata, shares, side_by_side},
     repeating,
 };
 
@@ -54,9 +52,35 @@ pub struct Batches {
     pub schema: SchemaRef,
     /// The rows; each batch has the columns of the schema. Texts that repeat may be as [`repeating::kind`] has them.
     pub batches: Vec<RecordBatch>,
+    /// Where the rows were read of, if they can be kept so.
+    chunks: Option<Arc<Chunks>>,
 }
 
 impl Batches {
+    /// Rows of these columns.
+    pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Batches {
+        Batches { schema, batches, chunks: None }
+    }
+
+    /// The same rows, of which it is said what they were read of.
+    #[must_use]
+    pub fn read_of(self, chunks: Option<Chunks>) -> Batches {
+        Batches { chunks: chunks.map(Arc::new), ..self }
+    }
+
+    /// The rows with other arrays in the place of theirs. What they were read of is known as long as the arrays are the same.
+    #[must_use]
+    pub fn replaced(self, schema: SchemaRef, batches: Vec<RecordBatch>) -> Batches {
+        let is_same = |(one, other): (&RecordBatch, &RecordBatch)| {
+            one.columns().len() == other.columns().len()
+                && one.columns().iter().zip(other.columns()).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        let are_same = self.schema == schema
+            && self.batches.len() == batches.len()
+            && self.batches.iter().zip(&batches).all(is_same);
+        Batches { schema, batches, chunks: self.chunks.filter(|_| are_same) }
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).fold(0, usize::saturating_add)
@@ -109,7 +133,7 @@ impl Batches {
         }
         decoder.finish()?;
         let schema = decoder.schema().ok_or_else(|| ArrowError::IpcError("there are no columns".to_owned()))?;
-        Ok(Batches { schema, batches })
+        Ok(Batches::new(schema, batches))
     }
 
     /// The names of the columns, each with its type in Arrow's words, such as `timestamp[us, UTC]`.
@@ -173,6 +197,9 @@ impl Batches {
     /// # Errors
     /// `out` does not take them.
     pub fn write_parquet(&self, out: impl Write + Send) -> Result<(), TableError> {
+        if let Some(chunks) = self.chunks.as_ref().filter(|chunks| chunks.are_of(self.rows())) {
+            return chunks.write_parquet(&self.schema, out);
+        }
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by("Cellar".to_owned())
@@ -191,7 +218,7 @@ impl Batches {
     /// The file is no such file.
     pub fn read_parquet(file: File) -> Result<Batches, TableError> {
         let file = Whole(Arc::new(file));
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+        let metadata = metadata(&file)?;
         let schema = Arc::clone(metadata.schema());
         let wanted: Vec<usize> = (0..schema.fields().len()).collect();
         let shares = match shares(&metadata, &wanted) {
@@ -212,7 +239,7 @@ impl Batches {
         };
         let parts = side_by_side(&shares, &wanted, read, || TableError::Damaged)?;
         let batches = parts.into_iter().map(|(columns, rows)| repeating::batch(schema.fields(), columns, rows));
-        Ok(Batches { batches: batches.collect::<Result<_, _>>()?, schema })
+        Ok(Batches::new(Arc::clone(&schema), batches.collect::<Result<_, _>>()?))
     }
 }
 

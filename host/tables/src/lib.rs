@@ -12,6 +12,8 @@ mod batches;
 #[cfg(feature = "parquet")]
 mod categories;
 #[cfg(feature = "parquet")]
+pub mod chunks;
+#[cfg(feature = "parquet")]
 mod column;
 #[cfg(feature = "parquet")]
 mod columns;

@@ -13,11 +13,13 @@ use std::{
 use arrow_array::{ArrayRef, RecordBatch};
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::ArrowReaderMetadata,
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     errors::ParquetError,
     file::reader::{ChunkReader, Length},
 };
 
+/// Bytes of a file that are read at once.
+const PIECE_BYTES: usize = 256 << 10;
 /// Threads that read the columns of a file at the same time, and how large those are at least.
 const READERS_MAX: usize = 4;
 const SHARED_BYTES_MIN: i64 = 4 << 20;
@@ -84,10 +86,24 @@ impl<F: ReadAt> ChunkReader for Whole<F> {
         if length as u64 > left {
             return Err(ParquetError::EOF(format!("{length} bytes are said to be where {left} are")));
         }
-        let mut bytes = vec![0; length];
-        Reading { file: self.0.clone(), at: start }.read_exact(&mut bytes)?;
+        let mut reading = Reading { file: self.0.clone(), at: start };
+        // Memory that is asked for in one piece and empty is new each time, which costs more than to read into it.
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let from = bytes.len();
+            bytes.resize(from.saturating_add(PIECE_BYTES).min(length), 0);
+            reading.read_exact(&mut bytes[from..])?;
+        }
         Ok(bytes.into())
     }
+}
+
+/// What a file says of itself, with how each of its pages is encoded.
+///
+/// # Errors
+/// It is no Parquet file, or damaged.
+pub fn metadata(file: &impl ChunkReader) -> Result<ArrowReaderMetadata, ParquetError> {
+    ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_encoding_stats_as_mask(false))
 }
 
 /// The columns of a large file by those who read them at the same time, each about as much; of a small one nothing.

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types::Int32Type}
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
-    basic::Encoding,
+    basic::{Encoding, PageType},
     file::metadata::ColumnChunkMetaData,
 };
 
@@ -59,8 +59,9 @@ pub fn metadata(said: &ArrowReaderMetadata) -> ArrowReaderMetadata {
 /// Whether the values of a part of a file are numbers of a small dictionary, all of them.
 fn is_kept_once(chunk: &ColumnChunkMetaData) -> bool {
     let by_number = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
-    let is_by_number =
-        chunk.page_encoding_stats_mask().is_some_and(|mask| by_number.iter().any(|encoding| mask.is_only(*encoding)));
+    let mut pages = chunk.page_encoding_stats().into_iter().flatten();
+    let is_by_number = chunk.page_encoding_stats().is_some()
+        && pages.all(|page| page.page_type == PageType::DICTIONARY_PAGE || by_number.contains(&page.encoding));
     let size = chunk.dictionary_page_offset().map(|from| chunk.data_page_offset().saturating_sub(from));
     is_by_number && size.is_some_and(|size| size.saturating_mul(ROWS_PER_BYTE) <= chunk.num_values())
 }

@@ -202,7 +202,7 @@ fn texts(columns: Vec<ArrayRef>) -> Batches {
     let schema = Arc::new(Schema::new((0..columns.len()).map(field).collect::<Vec<_>>()));
     let rows = columns[0].len();
     let batch = repeating::batch(schema.fields(), columns, rows).expect("a batch");
-    Batches { schema, batches: vec![batch] }
+    Batches::new(schema, vec![batch])
 }
 
 /// The bytes of a table as a file.

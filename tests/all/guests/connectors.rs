@@ -40,7 +40,7 @@ fn rows(columns: Vec<(&str, ArrayRef)>) -> Batches {
     // In two batches, as rows come from a source.
     let middle = batch.num_rows() / 2;
     let batches = vec![batch.slice(0, middle), batch.slice(middle, batch.num_rows() - middle)];
-    Batches { schema, batches }
+    Batches::new(schema, batches)
 }
 
 fn orders(count: i64) -> Batches {

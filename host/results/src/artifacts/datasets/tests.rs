@@ -16,7 +16,7 @@ fn parquet(number: i64) -> Vec<u8> {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
     let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![number]))]).expect("a batch");
     let mut bytes = Vec::new();
-    cellar_tables::Batches { schema, batches: vec![batch] }.write_parquet(&mut bytes).expect("a file");
+    cellar_tables::Batches::new(schema, vec![batch]).write_parquet(&mut bytes).expect("a file");
     bytes
 }
 

@@ -122,7 +122,7 @@ fn publish(store: &ArtifactStore, name: &str, number: i64) -> DatasetVersion {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
     let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![number]))]).expect("a batch");
     let mut bytes = Vec::new();
-    cellar_tables::Batches { schema, batches: vec![batch] }.write_parquet(&mut bytes).expect("a file");
+    cellar_tables::Batches::new(schema, vec![batch]).write_parquet(&mut bytes).expect("a file");
     let mut writer = store.datasets().writer(name).expect("a writer");
     writer.write(&bytes).expect("written");
     writer.publish(Publication { publisher: format!("p{number}"), ..Publication::default() }).expect("published")
