@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, sizes, tables
+    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, sizes, tables, texts
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
@@ -59,6 +59,7 @@ def names():
     likeness.add_sizes((type(value), value, size) for value, size in scalars.items())
     sizes.begin()
     tables.begin()
+    texts.begin()
     formats.begin()
     datasets.begin()
     drawing.begin()

@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 
-import _cellar
 from _cellar_prelude import bridges, columnar, connectors
 
 # Bytes of columns, and values that are Python objects, of a table that becomes a file.
@@ -31,10 +30,10 @@ _OPERATORS = {
 
 def begin():
     """Takes the place of the packages that pandas would use."""
-    global np, pd, get_handle, tables
+    global np, pd, get_handle, tables, texts
     import numpy as np
     import pandas as pd
-    from _cellar_prelude import tables
+    from _cellar_prelude import tables, texts
     from pandas.io.common import get_handle
 
     connectors.use(_fetched)
@@ -323,18 +322,18 @@ def _column(file, column, numpy_type, is_exact):
     if name == "null":
         return np.full(column["rows"], None, object)
     if name == "repeated":
-        return _repeated(*columnar.numbered(file, sizes), column["rows"], numpy_type)
+        return _repeated(_take(file, sizes[0], "<i4"), columnar.texts(file, sizes[1:]), numpy_type)
     if name == "binary":
         return _gaps(_objects(columnar.pieces(file, sizes)), there)
     if name == "text":
-        texts = _strings(file, sizes, there, numpy_type)
+        found = _strings(file, sizes, there, numpy_type)
         # Objects that are all None are no texts.
         is_none = numpy_type == "object" and there is not None and not there.any()
-        return np.full(column["rows"], None, object) if is_none else texts
-    texts = columnar.texts(file, sizes)
+        return np.full(column["rows"], None, object) if is_none else found
+    found = columnar.texts(file, sizes)
     convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}[name]
-    valid = there if there is not None else [True] * len(texts)
-    return _objects([convert(text) if is_there else None for text, is_there in zip(texts, valid, strict=True)])
+    valid = there if there is not None else [True] * len(found)
+    return _objects([convert(text) if is_there else None for text, is_there in zip(found, valid, strict=True)])
 
 
 def _number(values, there, numpy_type):
@@ -367,24 +366,17 @@ def _text_dtype(numpy_type):
     return pd.api.types.pandas_dtype("string" if numpy_type.startswith("string") else "str")
 
 
-def _repeated(codes, texts, rows, numpy_type):
+def _repeated(codes, known, numpy_type):
     """Texts by their numbers, as pandas holds them; objects that are all None are no texts."""
-    found = np.empty(rows, object)
-    if numpy_type == "object" and not texts:
-        found[:] = None
-        return found
-    dtype = _text_dtype(numpy_type)
-    _cellar.fill_repeated(codes, texts, dtype.na_value, found)
-    return dtype.construct_array_type()._simple_new(found, dtype)
+    if numpy_type == "object" and not known:
+        return np.full(len(codes), None, object)
+    return texts.by_numbers(codes, known, _text_dtype(numpy_type))
 
 
 def _strings(file, sizes, there=None, numpy_type=""):
     """The texts of a buffer of offsets and one of bytes, as pandas holds them."""
-    dtype = _text_dtype(numpy_type)
     offsets, data = _take(file, sizes[0], "<i4"), _take(file, sizes[1], "u1")
-    texts = np.empty(max(len(offsets) - 1, 0), object)
-    _cellar.fill_texts(offsets, data, b"" if there is None else there, dtype.na_value, texts)
-    return dtype.construct_array_type()._simple_new(texts, dtype)
+    return texts.by_offsets(offsets, data, b"" if there is None else there, _text_dtype(numpy_type))
 
 
 def _backed(frame, dtype_backend):
