@@ -1,8 +1,9 @@
 //! The fetches that a kernel remembers: what was asked, and the artifact that has the rows.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use cellar_core::event::Fetch;
+use cellar_tables::Batches;
 
 use super::calls::KeptRows;
 
@@ -17,8 +18,15 @@ pub(crate) struct Memo {
     /// Oldest first. Each has an artifact.
     fetches: VecDeque<Fetch>,
     bytes: usize,
-    /// Those whose rows are on their way to the disk.
-    under_way: Vec<(Fetch, KeptRows)>,
+    under_way: Vec<UnderWay>,
+}
+
+/// A fetch whose rows are on their way to the disk, and still here.
+#[derive(Clone, Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) fetch: Fetch,
+    pub(crate) rows: Arc<Batches>,
+    pub(crate) kept: KeptRows,
 }
 
 impl Memo {
@@ -27,20 +35,19 @@ impl Memo {
         self.fetches.iter().find(|known| is_of(known, connector, fetch, arguments))
     }
 
-    /// The rows of a fetch of these arguments, if they are on their way to the disk. Once they are there, it is remembered.
-    pub(crate) fn under_way(&self, connector: &str, fetch: &str, arguments: &str) -> Option<KeptRows> {
-        let (_, rows) = self.under_way.iter().rfind(|(known, _)| is_of(known, connector, fetch, arguments))?;
-        Some(rows.clone())
+    /// The fetch of these arguments whose rows are on their way to the disk. Once they are there, it is remembered.
+    pub(crate) fn under_way(&self, connector: &str, fetch: &str, arguments: &str) -> Option<UnderWay> {
+        self.under_way.iter().rfind(|known| is_of(&known.fetch, connector, fetch, arguments)).cloned()
     }
 
     /// Takes note of a fetch whose rows are on their way.
-    pub(crate) fn begin(&mut self, fetch: &Fetch, rows: KeptRows) {
-        self.under_way.push((fetch.clone(), rows));
+    pub(crate) fn begin(&mut self, under_way: UnderWay) {
+        self.under_way.push(under_way);
     }
 
     /// Remembers a fetch whose rows have come to the disk, or were lost on the way, unless all was forgotten meanwhile.
     pub(crate) fn end(&mut self, fetch: &Fetch, artifact: Option<&str>) {
-        let Some(place) = self.under_way.iter().position(|(known, _)| known == fetch) else { return };
+        let Some(place) = self.under_way.iter().position(|known| known.fetch == *fetch) else { return };
         drop(self.under_way.remove(place));
         self.put(&Fetch { artifact: artifact.map(str::to_owned), ..fetch.clone() });
     }

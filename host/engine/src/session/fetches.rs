@@ -23,6 +23,7 @@ use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, FetchedTable, Response},
     kernel::{
         calls::{Begun, Kept, KeptRows, KeptSlot},
+        memo::UnderWay,
         state::KernelLink,
     },
 };
@@ -84,8 +85,12 @@ impl Session {
         let (connector, fetch) = name.split_once('.').unwrap_or((&name, ""));
         let (began, fetched_at) = (Instant::now(), (wall_nanos() / 1_000).saturating_mul(1_000));
         let under_way = lock(&link.memo).under_way(connector, fetch, &text).filter(|_| !asked.refresh);
-        if let Some(rows) = under_way {
-            let _ = rows.await;
+        if let Some(UnderWay { fetch, rows, kept }) = under_way {
+            // What is kept is what is here.
+            let _ = slot.set(Kept::Rows(kept));
+            let columns = columns_of(&name, rows).await?;
+            let fetch = Fetch { is_cached: true, duration: began.elapsed(), ..fetch };
+            return Ok(Response::Table(Box::new(FetchedTable { fetch, columns })));
         }
         let known = lock(&link.memo).get(connector, fetch, &text).filter(|_| !asked.refresh).cloned();
         if let Some(known) = known
@@ -113,17 +118,15 @@ impl Session {
         // The guest need not wait until the rows are on the disk.
         let kept = self.keep(&link, &fetch, Arc::clone(&rows));
         let _ = slot.set(Kept::Rows(kept));
-        let columns = tokio::task::spawn_blocking(move || rows.to_columns()).await;
-        let columns = columns.map_err(|_| failed("the rows could not be handed over".to_owned()))?;
-        let columns = columns.map_err(|error| unhandy(&name, &error))?;
+        let columns = columns_of(&name, rows).await?;
         fetch.duration = began.elapsed();
         Ok(Response::Table(Box::new(FetchedTable { fetch, columns })))
     }
 
     /// Begins to keep rows. Once they are kept, the kernel remembers the fetch.
     fn keep(&self, link: &Arc<KernelLink>, fetch: &Fetch, rows: Arc<Batches>) -> KeptRows {
-        let (tables, told) = (self.tables(), fetch.clone());
-        let written = tokio::task::spawn_blocking(move || write(&tables, &told, &rows));
+        let (tables, told, held) = (self.tables(), fetch.clone(), Arc::clone(&rows));
+        let written = tokio::task::spawn_blocking(move || write(&tables, &told, &held));
         let (of, told) = (Arc::clone(link), fetch.clone());
         // What is under way is noted before it can end.
         let mut memo = lock(&link.memo);
@@ -145,7 +148,7 @@ impl Session {
         });
         let lost = |_| Err("the rows were not kept".to_owned());
         let kept = async move { kept.await.unwrap_or_else(lost) }.boxed().shared();
-        memo.begin(fetch, kept.clone());
+        memo.begin(UnderWay { fetch: fetch.clone(), rows, kept: kept.clone() });
         kept
     }
 
@@ -155,6 +158,13 @@ impl Session {
         let read = move || Batches::read_parquet(tables.artifacts().ok()?.read(&id).ok()?).ok()?.to_columns().ok();
         tokio::task::spawn_blocking(read).await.ok()?
     }
+}
+
+/// Rows as a guest takes them.
+async fn columns_of(name: &str, rows: Arc<Batches>) -> Result<Columns, CallError> {
+    let columns = tokio::task::spawn_blocking(move || rows.to_columns()).await;
+    let columns = columns.map_err(|_| failed("the rows could not be handed over".to_owned()))?;
+    columns.map_err(|error| unhandy(name, &error))
 }
 
 /// Writes the rows of a fetch as an artifact, and returns its id. Waits for the disk.
