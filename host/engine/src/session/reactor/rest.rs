@@ -34,6 +34,8 @@ const SHARE: u32 = 50;
 const SHARE_OF_WORK: u32 = 10;
 /// What the first is expected to cost.
 const COST_EXPECTED: Duration = Duration::from_micros(300);
+/// What memory costs by which a kernel has grown, for each MiB.
+const GROWTH_COST: Duration = Duration::from_millis(1);
 /// An idle kernel waits for so many times what its last checkpoint took, so that a large one is not taken at each pause
 /// for breath.
 const PATIENCE: u32 = 20;
@@ -59,6 +61,8 @@ pub(super) struct Rest {
     /// Processor time that its cells had taken when it was last captured.
     captured_at: Duration,
     cost: Duration,
+    /// How large its memory was when it was last captured, once that is known.
+    captured_bytes: Option<u64>,
     /// Until when it does not try again to sleep.
     sleepless_until: Option<Instant>,
 }
@@ -74,6 +78,7 @@ impl Rest {
             credit: Credit::new(rules.checkpoint_credit, SHARE, 1),
             captured_at: Duration::ZERO,
             cost: COST_EXPECTED,
+            captured_bytes: None,
             sleepless_until: None,
         }
     }
@@ -98,9 +103,16 @@ impl Rest {
         Some(later(self.quiet_since, self.rules.hibernate_after?))
     }
 
+    /// What the next checkpoint is expected to cost: as much as the last, and more where the memory has grown since, as it does by a
+    /// large table.
+    fn cost_expected(&mut self, memory_bytes: u64) -> Duration {
+        let grown = memory_bytes.saturating_sub(*self.captured_bytes.get_or_insert(memory_bytes)) >> 20;
+        GROWTH_COST.saturating_mul(u32::try_from(grown).unwrap_or(u32::MAX)).saturating_add(self.cost)
+    }
+
     /// Whether a checkpoint is wanted before a cell that waits, and the kernel pays for it.
-    fn can_afford(&mut self) -> bool {
-        self.rules.checkpoint_after.is_some() && self.is_dirty && self.credit.affords(self.cost, Instant::now())
+    fn can_afford(&mut self, cost: Duration) -> bool {
+        self.rules.checkpoint_after.is_some() && self.is_dirty && self.credit.affords(cost, Instant::now())
     }
 }
 
@@ -136,16 +148,18 @@ impl Reactor {
 
     /// Takes a checkpoint before a cell, if there is something to keep and it is cheap enough.
     pub(super) async fn checkpoint_before_cell(&mut self) -> Result<(), Death> {
-        if self.rest.can_afford() && (self.has_worked() || self.sweep.affords(self.rest.cost)) {
+        let memory_bytes = self.kernel.data().limiter.peak_bytes;
+        let cost = self.rest.cost_expected(memory_bytes);
+        if self.rest.can_afford(cost) && (self.has_worked(cost) || self.sweep.affords(cost)) {
             self.checkpoint().await?;
         }
         Ok(())
     }
 
     /// Whether its cells have computed enough since the last checkpoint to pay for another.
-    fn has_worked(&self) -> bool {
+    fn has_worked(&self, cost: Duration) -> bool {
         let worked = self.kernel.cpu_time().saturating_sub(self.rest.captured_at);
-        self.rest.cost.saturating_mul(SHARE_OF_WORK) <= worked
+        cost.saturating_mul(SHARE_OF_WORK) <= worked
     }
 
     /// Makes sure that what is kept is the kernel's present state. Nobody is told: its session stores it now.
@@ -194,6 +208,7 @@ impl Reactor {
             Err(error) => tracing::warn!(error = cellar_core::text::describe(&error), "no checkpoint"),
         }
         self.rest.is_dirty = false;
+        self.rest.captured_bytes = Some(self.kernel.data().limiter.peak_bytes);
         // Processor time: what the machine does besides is no reason to take fewer.
         self.rest.cost = Duration::from_nanos(thread_time().saturating_sub(began));
         self.rest.captured_at = self.kernel.cpu_time();
