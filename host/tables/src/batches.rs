@@ -7,11 +7,7 @@ use arrow_buffer::Buffer;
 use arrow_cast::cast;
 use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use parquet::{
-    arrow::{ArrowWriter, ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder},
-    basic::Compression,
-    file::properties::WriterProperties,
-};
+use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -22,7 +18,7 @@ use crate::{
     error::TableError,
     frame::COLUMNS_MAX,
     reading::{Whole, metadata, shares, side_by_side},
-    repeating,
+    repeating, writing,
 };
 
 /// Rows that are read of a file at once.
@@ -200,16 +196,7 @@ impl Batches {
         if let Some(chunks) = self.chunks.as_ref().filter(|chunks| chunks.are_of(self.rows())) {
             return chunks.write_parquet(&self.schema, out);
         }
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_created_by("Cellar".to_owned())
-            .build();
-        let mut writer = ArrowWriter::try_new(out, Arc::clone(&self.schema), Some(properties))?;
-        for batch in &self.batches {
-            writer.write(batch)?;
-        }
-        writer.close()?;
-        Ok(())
+        writing::write(&self.schema, &self.batches, out)
     }
 
     /// Reads what [`Batches::write_parquet`] has written.

@@ -34,7 +34,7 @@ pub const COLUMNS_MAX: usize = 2_000;
 /// Bytes of a column's name, of its type and of its time zone.
 pub const NAME_BYTES_MAX: usize = 1 << 10;
 /// Rows that a reader can take by themselves.
-const GROUP_ROWS: usize = 1 << 20;
+pub(crate) const GROUP_ROWS: usize = 1 << 20;
 /// Bytes of the head: room for all columns with names of a common length.
 const HEAD_BYTES_MAX: usize = 4 << 20;
 

@@ -37,6 +37,8 @@ mod rows;
 #[cfg(test)]
 #[cfg(feature = "parquet")]
 mod tests;
+#[cfg(feature = "parquet")]
+mod writing;
 
 #[cfg(not(feature = "parquet"))]
 use absent as files;

@@ -20,9 +20,9 @@ use parquet::{
 
 /// Bytes of a file that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Threads that read the columns of a file at the same time, and how large those are at least.
-const READERS_MAX: usize = 4;
-const SHARED_BYTES_MIN: i64 = 4 << 20;
+/// Threads that work on columns at the same time, and how large those are at least.
+const WORKERS_MAX: usize = 4;
+const SHARED_BYTES_MIN: usize = 4 << 20;
 
 /// What can be read at any place, by several at a time.
 pub trait ReadAt: Clone + Send + Sync {
@@ -106,6 +106,12 @@ pub fn metadata(file: &impl ChunkReader) -> Result<ArrowReaderMetadata, ParquetE
     ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_encoding_stats_as_mask(false))
 }
 
+/// How many threads work on columns of so many bytes at the same time.
+pub(crate) fn workers(bytes: usize, columns: usize) -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    if bytes < SHARED_BYTES_MIN { 1 } else { cores.min(WORKERS_MAX).min(columns) }
+}
+
 /// The columns of a large file by those who read them at the same time, each about as much; of a small one nothing.
 pub fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize>> {
     let schema = metadata.parquet_schema();
@@ -119,11 +125,11 @@ pub fn shares(metadata: &ArrowReaderMetadata, wanted: &[usize]) -> Vec<Vec<usize
     }
     sizes.sort_unstable_by_key(|(size, place)| (Reverse(*size), *place));
     let total = sizes.iter().map(|(size, _)| *size).fold(0, i64::saturating_add);
-    if total < SHARED_BYTES_MIN {
+    let count = workers(usize::try_from(total).unwrap_or_default(), wanted.len());
+    if count < 2 {
         return Vec::new();
     }
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut shares = vec![(0_i64, Vec::new()); cores.min(READERS_MAX).min(wanted.len())];
+    let mut shares = vec![(0_i64, Vec::new()); count];
     for (size, place) in sizes {
         if let Some((taken, share)) = shares.iter_mut().min_by_key(|(taken, _)| *taken) {
             *taken = taken.saturating_add(size);

@@ -5,7 +5,7 @@ use std::{
 };
 
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, StringArray,
+    Array, ArrayRef, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray,
     cast::AsArray,
     types::{Int32Type, Int64Type},
 };
@@ -264,6 +264,31 @@ fn texts_that_a_file_repeats_are_handed_over_once_each() {
     let [codes, ends, names] = &buffers[..] else { panic!("three buffers") };
     assert_eq!(codes[..32], offsets(&[0, 1, 2, -1, 1, 2, 0, 1]));
     assert_eq!((ends, names), (&offsets(&[0, 4, 9, 9]), &"OsloRīga".as_bytes().to_vec()));
+}
+
+#[test]
+fn columns_that_are_written_at_the_same_time_stand_in_their_order() {
+    let rows = (1 << 20) + 9;
+    let lists = (0..rows).map(|n| (n % 3 != 0).then(|| vec![Some(n), None]));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("l", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))),
+        ("n", Arc::new(Int64Array::from_iter_values(0..rows))),
+        ("t", Arc::new(StringArray::from_iter_values((0..rows).map(|n| format!("text {n}"))))),
+    ];
+    let whole = RecordBatch::try_from_iter(columns).expect("a batch");
+    let (first, count) = (whole.slice(0, 700_000), whole.num_rows());
+    let rows = Batches::new(whole.schema(), vec![first, whole.slice(700_000, count - 700_000)]);
+    let bytes = file_of(&rows);
+    assert_eq!(bytes, file_of(&rows), "the same bytes each time");
+    let read = read_again(&bytes).expect("a file");
+    assert_eq!((read.rows(), read.columns()), (count, rows.columns()));
+    assert_eq!(read.sample(9).expect("a sample"), rows.sample(9).expect("a sample"));
+    let (mut before, mut found) = (0, Vec::new());
+    for batch in &read.batches {
+        found.push(batch.columns() == whole.slice(before, batch.num_rows()).columns());
+        before += batch.num_rows();
+    }
+    assert!(found.iter().all(|is_same| *is_same), "{found:?}");
 }
 
 #[test]
