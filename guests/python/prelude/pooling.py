@@ -160,12 +160,12 @@ def pack(value, pickler=_Noting):
     """A text that `unpack` makes the value of, in another kernel."""
     needed, file = set(), io.BytesIO()
     pickler(file, needed).dump(value)
-    return base64.b64encode(pickle.dumps((_shipped(needed), file.getvalue()))).decode("ascii")
+    return base64.b64encode(pickle.dumps((sys.path, _shipped(needed), file.getvalue()))).decode("ascii")
 
 
 def unpack(text):
     """The value of a text that `pack` has made."""
-    (files, steps), data = pickle.loads(base64.b64decode(text))
+    sys.path[:], (files, steps), data = pickle.loads(base64.b64decode(text))
     names = sys.modules["__main__"].__dict__
     for file, source in files.items():
         faults.remember(file, source)
