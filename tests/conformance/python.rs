@@ -134,7 +134,8 @@ fn run(
             }
         }
         let Some(test) = running.filter(|test| !verdicts.contains_key(test)) else {
-            return Err(format!("the tests could not be run: {ending}").into());
+            let fault = verdicts.iter().find(|(_, verdict)| matches!(verdict, Verdict::Failed(_)));
+            return Err(format!("the tests could not be run: {ending}\n{fault:#?}").into());
         };
         verdicts.insert(test, Verdict::Failed(ending));
     }

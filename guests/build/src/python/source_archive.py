@@ -24,7 +24,17 @@ class _Backend:
 
 
 # A package may have a backend of its own that derives from the class of this method's object.
-build_wheel = _Backend().build_wheel
+build_wheel = build_sdist = _Backend().build_wheel
+
+
+def get_requires_for_build_wheel(*_):
+    return []
+
+
+get_requires_for_build_sdist = get_requires_for_build_wheel
+
+# Or one that hands on what setuptools' backend says that it has.
+__all__ = ["build_wheel", "get_requires_for_build_wheel", "prepare_metadata_for_build_wheel"]
 
 
 # What packages without a `pyproject.toml` ask for.

@@ -7,62 +7,95 @@ use anyhow::Result;
 
 use super::packages;
 use crate::inputs::{Inputs, files_below};
-use crate::python::archives;
+use crate::python::{archives, copy_tree};
 use crate::workshop::Workshop;
 
-/// pytest, and what the tests of NumPy and pandas import besides.
+/// What the tests import that the guest has not.
 const NEEDED: &str = include_str!("test_requirements.txt");
 /// Packages in pure Python whose tests are run.
 const TESTED: &str = include_str!("tested_packages.txt");
 
+/// Where the tests of NumPy and pandas lie in the sources, and where in `tests`.
+const ARRAYS: &[(&str, &str)] = &[("numpy/numpy", "numpy"), ("pandas/pandas", "pandas")];
+/// The same of the other packages.
+const OTHERS: &[(&str, &str)] = &[
+    ("beautifulsoup4/bs4", "bs4"),
+    ("charset_normalizer", "charset_normalizer"),
+    ("contourpy", "contourpy"),
+    ("cssselect", "cssselect"),
+    ("html5lib/html5lib", "html5lib"),
+    ("kiwisolver/py", "kiwisolver"),
+    ("lxml/src/lxml", "lxml"),
+    ("markdown", "markdown"),
+    ("markdown_it_py", "markdown_it"),
+    ("matplotlib/lib/matplotlib", "matplotlib"),
+    ("matplotlib/lib/mpl_toolkits", "mpl_toolkits"),
+    ("mpmath/mpmath", "mpmath"),
+    ("networkx/networkx", "networkx"),
+    ("pillow", "pillow"),
+    ("plotly/plotly", "plotly"),
+    ("python_docx", "docx"),
+    ("python_pptx", "pptx"),
+    ("pyyaml", "yaml"),
+    ("regex/regex", "regex"),
+    ("requests", "requests"),
+    ("seaborn", "seaborn"),
+    ("soupsieve", "soupsieve"),
+    ("sympy/sympy", "sympy"),
+    ("tabulate", "tabulate"),
+    ("tqdm", "tqdm"),
+    ("urllib3", "urllib3"),
+];
+/// What is copied whole: what tests read, settings of pytest, and a package whose tests lie among its modules.
+const WHOLE: &[(&str, &str)] = &[
+    ("charset_normalizer/data", "charset_normalizer/data"),
+    ("mpmath/conftest.py", "mpmath/conftest.py"),
+    ("patsy/patsy", "patsy"),
+];
+
 /// The tests of NumPy and pandas.
 pub(crate) fn tests(workshop: &Workshop) -> Result<PathBuf> {
-    let folders = &[("numpy/numpy", "numpy"), ("pandas/pandas", "pandas")];
-    product(workshop, "python-data", NEEDED, &[packages::NUMPY, packages::PANDAS], folders)
+    product(workshop, "python-data", &[packages::NUMPY, packages::PANDAS], ARRAYS, &[])
 }
 
-/// The tests of the other packages. They need nothing that the guest has not, pytest among it.
+/// The tests of the other packages.
 pub(crate) fn package_tests(workshop: &Workshop) -> Result<PathBuf> {
-    let sources =
-        &[packages::KIWISOLVER, packages::LXML, packages::MATPLOTLIB, packages::PILLOW, packages::REGEX, TESTED];
-    let folders = &[
-        ("kiwisolver/py", "kiwisolver"),
-        ("lxml/src/lxml", "lxml"),
-        ("matplotlib/lib/matplotlib", "matplotlib"),
-        ("matplotlib/lib/mpl_toolkits", "mpl_toolkits"),
-        ("pillow", "pillow"),
-        ("regex/regex", "regex"),
-        ("soupsieve", "soupsieve"),
-        ("tabulate", "tabulate"),
+    let sources = &[
+        packages::CONTOURPY,
+        packages::KIWISOLVER,
+        packages::LXML,
+        packages::MATPLOTLIB,
+        packages::PILLOW,
+        packages::REGEX,
+        TESTED,
     ];
-    product(workshop, "python-data-packages", "", sources, folders)
+    product(workshop, "python-data-packages", sources, OTHERS, WHOLE)
 }
 
 /// A folder with `packages` that are needed, as `pip install --target` leaves it, and `tests`. Each of `folders` is one of
-/// the sources, and where its tests lie in `tests`.
+/// the sources, and where its tests lie in `tests`; of each of `whole` all is copied.
 fn product(
     workshop: &Workshop,
     name: &str,
-    needed: &str,
     sources: &[&str],
     folders: &[(&str, &str)],
+    whole: &[(&str, &str)],
 ) -> Result<PathBuf> {
     let sources = sources.concat();
     let mut inputs = Inputs::default();
-    inputs.text("sources", &sources).text("needed", needed);
+    inputs.text("sources", &sources).text("needed", NEEDED);
     inputs.text("recipe", include_str!("suite.rs"));
     workshop.cache.product("suites", name, &inputs, |bench| {
         let folder = bench.out.join("packages");
         fs::create_dir_all(&folder)?;
-        if !needed.is_empty() {
-            bench.step("fetch what the tests need", || packages::install(needed, &folder, &bench.work))?;
-        }
+        bench.step("fetch what the tests need", || packages::install(NEEDED, &folder, &bench.work))?;
         let (fetched, unpacked) = (bench.work.join("archives"), bench.work.join("sources"));
         bench.step("fetch the tests", || archives::fetch(&sources, &bench.work, &fetched))?;
         bench.step("unpack the tests", || archives::unpack(&fetched, &unpacked, &bench.work.join("tar.log")))?;
         bench.step("copy the tests", || {
             let to = bench.out.join("tests");
-            folders.iter().try_for_each(|(from, name)| copy_tests(&unpacked.join(from), &to.join(name)))
+            folders.iter().try_for_each(|(from, name)| copy_tests(&unpacked.join(from), &to.join(name)))?;
+            whole.iter().try_for_each(|(from, name)| copy_whole(&unpacked.join(from), &to.join(name)))
         })
     })
 }
@@ -78,5 +111,14 @@ fn copy_tests(source: &Path, to: &Path) -> Result<()> {
             fs::copy(&file, copy)?;
         }
     }
+    Ok(())
+}
+
+/// Copies a folder, or a file into a folder that there is.
+fn copy_whole(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        return copy_tree(from, to);
+    }
+    fs::copy(from, to)?;
     Ok(())
 }
