@@ -23,7 +23,8 @@ pub struct Rests {
     /// time, while those of all kernels take no more than a tenth of the processors, or this one's a tenth of what its cells
     /// compute. `None` is never: a killed kernel's state is lost.
     pub checkpoint_after: Option<Duration>,
-    /// Processor time that checkpoints before cells may take beforehand, and what is saved up for them at most.
+    /// Processor time that checkpoints before cells may take beforehand, and what is saved up for them at most; for all kernels
+    /// together, so much of each processor.
     pub checkpoint_credit: Duration,
     /// How long nothing must have happened before a kernel is put to sleep: its memory is compressed and given back,
     /// and its next cell, timer or answer wakes it in about a millisecond. `None` is never.

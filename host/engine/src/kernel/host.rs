@@ -58,7 +58,7 @@ impl Host {
         start_ticker(tick).map_err(|error| Error::Engine(error.into()))?;
         let kernels_max = usize::try_from(config.kernels_max).unwrap_or(usize::MAX);
         let turns = Turns::new();
-        let sweep = Arc::new(Sweep::new(kernels_max, config.rests.awake_max, turns.clone()));
+        let sweep = Arc::new(Sweep::new(kernels_max, config.rests, turns.clone()));
         let share = turns.share(WEIGHT);
         let guests = Mutex::default();
         Ok(Host { inner: Arc::new(Inner { config, engines, guests, sweep, turns, share }) })

@@ -16,7 +16,10 @@ use std::{
 use cellar_core::{limits::SLEEPERS_UNPACKED_BYTES_MAX, sync::lock};
 use tokio::sync::oneshot;
 
-use crate::kernel::{credit::Credit, meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns};
+use crate::{
+    contract::config::Rests,
+    kernel::{credit::Credit, meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns},
+};
 
 /// How long an idle kernel stays awake while shares that have more want room.
 const IDLE_KEPT: Duration = Duration::from_secs(5);
@@ -24,10 +27,8 @@ const IDLE_KEPT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// What one share may have, for each that it leaves free.
 const FOR_EACH_LEFT: usize = 7;
-/// One part in so many of the time of all processors may go into checkpoints that nobody waits for,
+/// One part in so many of the time of all processors may go into checkpoints before cells.
 const CHECKPOINTS_SHARE: u32 = 10;
-/// and so much of each is saved up for them at most.
-const CHECKPOINTS_SAVED: Duration = Duration::from_millis(50);
 /// Shares of a host of which each may have all: that of whoever names none, and one besides.
 const SHARES_ALONE: usize = 2;
 
@@ -207,14 +208,14 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    pub(crate) fn new(kernels_max: usize, awake_max: usize, turns: Arc<Turns>) -> Sweep {
+    pub(crate) fn new(kernels_max: usize, rests: Rests, turns: Arc<Turns>) -> Sweep {
         let processors =
             std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
-        let saved_max = CHECKPOINTS_SAVED.saturating_mul(processors);
+        let saved_max = rests.checkpoint_credit.saturating_mul(processors);
         let table = Table { free: kernels_max, held: HashMap::new(), waiting: Vec::new(), count: 0 };
         Sweep {
             kernels_max,
-            awake_max,
+            awake_max: rests.awake_max,
             line: Arc::new(Line { table: Mutex::new(table), waiting: AtomicUsize::new(0), turns }),
             awake: Mutex::default(),
             recent: Recent::new(SLEEPERS_UNPACKED_BYTES_MAX),
