@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::{limits::SLEEPERS_UNPACKED_BYTES_MAX, sync::lock};
+use cellar_core::{
+    limits::SLEEPERS_UNPACKED_BYTES_MAX,
+    sync::{cores, lock},
+};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -209,8 +212,7 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     pub(crate) fn new(kernels_max: usize, rests: Rests, turns: Arc<Turns>) -> Sweep {
-        let processors =
-            std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
+        let processors = u32::try_from(cores()).unwrap_or(u32::MAX);
         let saved_max = rests.checkpoint_credit.saturating_mul(processors);
         let table = Table { free: kernels_max, held: HashMap::new(), waiting: Vec::new(), count: 0 };
         Sweep {

@@ -66,9 +66,8 @@ impl Hub {
     /// Forgets the runs of a session that have ended: each holds it.
     pub(super) fn forget_ended(&self, session: &str) {
         let mut runs = lock(&self.0.runs);
-        let Runs { by_id, .. } = &mut *runs;
         let is_of_session = |run: &RunHandle| run.is_ended() && run.session_name() == session;
-        let forgotten: HashMap<String, RunHandle> = by_id.extract_if(|_, run| is_of_session(run)).collect();
+        let forgotten: HashMap<String, RunHandle> = runs.by_id.extract_if(|_, run| is_of_session(run)).collect();
         runs.retain_ended(|id| !forgotten.contains_key(id));
         drop(runs);
     }
