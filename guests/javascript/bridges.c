@@ -246,6 +246,24 @@ static JSValue call(JSContext *ctx, JSValueConst this_value, int argc, JSValueCo
     return value;
 }
 
+static JSValue answer_value(JSContext *ctx, const cellar_kernel_types_answer_t *answer) {
+    return answer->is_err ? call_error_value(ctx, &answer->val.err) : response_value(ctx, &answer->val.ok);
+}
+
+// takeAnswer(call): that of the call that was started last, if it was there at once, else undefined. Throws as `call` does.
+static JSValue take_answer(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int64_t number;
+    if (JS_ToInt64(ctx, &number, argv[0]))
+        return JS_EXCEPTION;
+    cellar_kernel_types_answer_t answered;
+    if (!cellar_kernel_tools_take_answer((uint64_t)number, &answered))
+        return JS_UNDEFINED;
+    JSValue value = answer_value(ctx, &answered);
+    bool failed = answered.is_err && !JS_IsException(value);
+    cellar_kernel_types_answer_free(&answered);
+    return failed ? JS_Throw(ctx, value) : value;
+}
+
 // cancel(call)
 static JSValue cancel(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     int64_t number;
@@ -286,8 +304,7 @@ static JSValue take(JSContext *ctx, JSValueConst this_value, int argc, JSValueCo
 
 void settle_call(JSContext *ctx, const kernel_completion_t *completion) {
     bool ok = !completion->response.is_err;
-    JSValue value = ok ? response_value(ctx, &completion->response.val.ok)
-                       : call_error_value(ctx, &completion->response.val.err);
+    JSValue value = answer_value(ctx, &completion->response);
     if (JS_IsException(value)) {
         value = JS_GetException(ctx);
         ok = false;
@@ -306,6 +323,7 @@ void add_bridge_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
         JS_CFUNC_DEF("start", 1, start),
         JS_CFUNC_DEF("call", 1, call),
+        JS_CFUNC_DEF("takeAnswer", 1, take_answer),
         JS_CFUNC_DEF("cancel", 1, cancel),
         JS_CFUNC_DEF("tools", 0, granted_tools),
         JS_CFUNC_DEF("take", 2, take),

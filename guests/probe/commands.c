@@ -249,7 +249,7 @@ static flow_t do_list(cell_t *cell, char *path) {
 
 // ---- Bridges
 
-flow_t answered(cell_t *cell, const cellar_kernel_types_result_response_call_error_t *answer) {
+flow_t answered(cell_t *cell, const cellar_kernel_types_answer_t *answer) {
     static const char *const kinds[] = {"Failed", "Denied", "Unknown", "Invalid", "Cancelled", "Limit"};
     if (answer->is_err) {
         const cellar_kernel_types_call_error_t *error = &answer->val.err;
@@ -279,10 +279,10 @@ static flow_t wait_for(cell_t *cell, uint64_t call) {
 }
 
 // Prints the answer of a call made in place, and frees it.
-static flow_t in_place(cell_t *cell, cellar_kernel_types_result_response_call_error_t *answer, bool ok) {
+static flow_t in_place(cell_t *cell, cellar_kernel_types_answer_t *answer, bool ok) {
     answer->is_err = !ok;
     flow_t flow = answered(cell, answer);
-    cellar_kernel_types_result_response_call_error_free(answer);
+    cellar_kernel_types_answer_free(answer);
     return flow;
 }
 
@@ -293,7 +293,7 @@ static flow_t call_tool(cell_t *cell, char *argument, bool sync) {
     kernel_string_t name = view(argument), arguments = view(json == NULL ? "{}" : json + 1);
     flow_t flow;
     if (sync) {
-        cellar_kernel_types_result_response_call_error_t answer = {.val.ok.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON};
+        cellar_kernel_types_answer_t answer = {.val.ok.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON};
         cellar_kernel_types_json_t result;
         cellar_kernel_types_call_error_t error;
         bool ok = cellar_kernel_tools_call(cell->id, &name, &arguments, &result, &error);
@@ -324,7 +324,7 @@ static flow_t do_call_sync(cell_t *cell, char *argument) {
         return wait_for(cell, cellar_kernel_##interface##_start_call(cell->id, request));                              \
     }                                                                                                                  \
     static flow_t do_##name##_sync(cell_t *cell, char *text) {                                                         \
-        cellar_kernel_types_result_response_call_error_t answer;                                                       \
+        cellar_kernel_types_answer_t answer;                                                       \
         cellar_kernel_types_response_t response;                                                                       \
         cellar_kernel_types_call_error_t error;                                                                        \
         bool ok = cellar_kernel_##interface##_call(cell->id, request, &response, &error);                              \

@@ -48,7 +48,7 @@ extern char haunting[16];
 void haunt(void);
 
 // Prints what a bridge answered, or ends the cell.
-flow_t answered(cell_t *cell, const cellar_kernel_types_result_response_call_error_t *answer);
+flow_t answered(cell_t *cell, const cellar_kernel_types_answer_t *answer);
 
 // Ends a cell with a failure that points at the line at hand.
 flow_t fail(cell_t *cell, cellar_kernel_types_failure_kind_t kind, const char *name, const char *message);

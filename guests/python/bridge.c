@@ -201,23 +201,26 @@ static void finish(call_t *call) {
     release(&call->borrowed);
 }
 
-/* Reads (bridge, *arguments). What is gathered of the output goes first, so that the order of events is kept. */
-static int prepare(call_t *call, PyObject *args) {
-    *call = (call_t){0};
-    int failed = -1;
-    long bridge = PyTuple_GET_SIZE(args) > 0 ? PyLong_AsLong(PyTuple_GET_ITEM(args, 0)) : -1;
-    PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
-    if (rest == NULL) {
+static int prepare_tool(call_t *call, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "a tool takes its name and its arguments");
         return -1;
     }
-    call->bridge = (enum bridge)bridge;
-    PyObject *name, *arguments;
-    switch (bridge) {
-    case TOOL:
-        failed = !PyArg_ParseTuple(rest, "OO", &name, &arguments)
-            || borrow(&call->borrowed, name, &call->request.tool.name)
-            || borrow(&call->borrowed, arguments, &call->request.tool.arguments);
-        break;
+    return borrow(&call->borrowed, args[0], &call->request.tool.name)
+        || borrow(&call->borrowed, args[1], &call->request.tool.arguments);
+}
+
+/* The same of a bridge that is called less often. */
+static int prepare_other(call_t *call, PyObject *const *args, Py_ssize_t count) {
+    PyObject *rest = PyTuple_New(count), *prompt;
+    for (Py_ssize_t i = 0; rest != NULL && i < count; i++) {
+        PyTuple_SET_ITEM(rest, i, Py_NewRef(args[i]));
+    }
+    int failed = -1;
+    if (rest == NULL) {
+        return failed;
+    }
+    switch (call->bridge) {
     case LLM:
         failed = prepare_llm(call, rest);
         break;
@@ -225,7 +228,7 @@ static int prepare(call_t *call, PyObject *args) {
         failed = prepare_agent(call, rest);
         break;
     case INPUT:
-        failed = !PyArg_ParseTuple(rest, "O", &name) || borrow(&call->borrowed, name, &call->request.prompt);
+        failed = !PyArg_ParseTuple(rest, "O", &prompt) || borrow(&call->borrowed, prompt, &call->request.prompt);
         break;
     case HTTP:
         failed = prepare_http(call, rest);
@@ -234,6 +237,15 @@ static int prepare(call_t *call, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "no such bridge");
     }
     Py_DECREF(rest);
+    return failed;
+}
+
+/* Reads (bridge, *arguments). What is gathered of the output goes first, so that the order of events is kept. */
+static int prepare(call_t *call, PyObject *const *args, Py_ssize_t count) {
+    call->borrowed.count = 0;
+    call->bridge = count > 0 ? (enum bridge)PyLong_AsInt(args[0]) : (enum bridge)-1;
+    memset(&call->request, 0, sizeof call->request);
+    int failed = call->bridge == TOOL ? prepare_tool(call, args + 1, count - 1) : prepare_other(call, args + 1, count - 1);
     if (failed || refuse_large(call) < 0) {
         finish(call);
         return -1;
@@ -250,6 +262,16 @@ static PyObject *raise_call_error(cellar_kernel_types_call_error_t *error) {
         Py_DECREF(value);
     }
     return NULL;
+}
+
+/* What a call was answered with, or its error raised. */
+static PyObject *taken(cellar_kernel_types_answer_t *answer) {
+    if (answer->is_err) {
+        return raise_call_error(&answer->val.err);
+    }
+    PyObject *result = cellar_response(&answer->val.ok);
+    cellar_kernel_types_response_free(&answer->val.ok);
+    return result;
 }
 
 /* Begins a call; returns its number. */
@@ -270,74 +292,174 @@ static uint64_t start(call_t *call) {
     return 0;
 }
 
-/* Makes a call while other threads run. */
-static PyObject *call_among_threads(call_t *call) {
+/* Makes a call while other threads run. False with an exception if it was cut short. */
+static bool call_among_threads(call_t *call, cellar_kernel_types_answer_t *answer) {
     uint64_t number = start(call);
-    finish(call);
     kernel_completion_t end = {0};
     if (!cellar_threads_call(number, NEVER, &end)) {
         cellar_kernel_tools_cancel(number);
         if (!cellar_thread_was_stopped()) {
             PyErr_SetString(PyExc_RuntimeError, "the call was cut short");
         }
-        return NULL;
+        return false;
     }
-    PyObject *result = NULL;
-    if (end.response.is_err) {
-        raise_call_error(&end.response.val.err);
-    } else {
-        result = cellar_response(&end.response.val.ok);
-        cellar_kernel_types_response_free(&end.response.val.ok);
-    }
-    return result;
+    *answer = end.response;
+    return true;
 }
 
-/* call(bridge, *arguments) -> (tag, payload): suspends the guest until the answer is there, or the thread when there are
-   others. */
-static PyObject *bridge_call(PyObject *module, PyObject *args) {
-    call_t call;
-    if (prepare(&call, args) < 0) {
-        return NULL;
-    }
+/* Makes a call: suspends the guest until the answer is there, or the thread when there are others. False with an exception if
+   it was cut short. */
+static bool ask(call_t *call, cellar_kernel_types_answer_t *answer) {
     if (!cellar_thread_is_alone()) {
-        return call_among_threads(&call);
+        return call_among_threads(call, answer);
     }
     uint32_t cell = cellar_current_cell();
     cellar_kernel_types_response_t response = {0};
     cellar_kernel_types_call_error_t error = {0};
     bool ok = false;
-    switch (call.bridge) {
+    switch (call->bridge) {
     case TOOL:
         response.tag = CELLAR_KERNEL_TYPES_RESPONSE_JSON;
-        ok = cellar_kernel_tools_call(cell, &call.request.tool.name, &call.request.tool.arguments, &response.val.json,
+        ok = cellar_kernel_tools_call(cell, &call->request.tool.name, &call->request.tool.arguments, &response.val.json,
                                       &error);
         break;
     case LLM:
-        ok = cellar_kernel_llm_call(cell, &call.request.llm, &response, &error);
+        ok = cellar_kernel_llm_call(cell, &call->request.llm, &response, &error);
         break;
     case AGENT:
-        ok = cellar_kernel_agents_call(cell, &call.request.agent, &response, &error);
+        ok = cellar_kernel_agents_call(cell, &call->request.agent, &response, &error);
         break;
     case INPUT:
-        ok = cellar_kernel_input_call(cell, &call.request.prompt, &response, &error);
+        ok = cellar_kernel_input_call(cell, &call->request.prompt, &response, &error);
         break;
     case HTTP:
-        ok = cellar_kernel_http_call(cell, &call.request.http, &response, &error);
+        ok = cellar_kernel_http_call(cell, &call->request.http, &response, &error);
         break;
     }
-    finish(&call);
-    if (!ok) {
-        return raise_call_error(&error);
+    answer->is_err = !ok;
+    if (ok) {
+        answer->val.ok = response;
+    } else {
+        answer->val.err = error;
     }
-    PyObject *result = cellar_response(&response);
-    cellar_kernel_types_response_free(&response);
+    return true;
+}
+
+/* call(bridge, *arguments) -> (tag, payload) */
+static PyObject *bridge_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    call_t call;
+    cellar_kernel_types_answer_t answer;
+    if (prepare(&call, args, count) < 0) {
+        return NULL;
+    }
+    bool is_answered = ask(&call, &answer);
+    finish(&call);
+    return is_answered ? taken(&answer) : NULL;
+}
+
+/* A tool, as a function: calls whose arguments and answers are simple are made without any code of the prelude. For all
+   others there are the methods `_call`, which takes what the tool was called with, and `_finish` and `_fail_with`, which take
+   how that ended. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *tool;
+} tool_t;
+
+static PyObject *ask_tool(PyObject *self, const kernel_string_t *name, const cellar_json_t *arguments) {
+    call_t call = {.bridge = TOOL};
+    call.request.tool.name = *name;
+    call.request.tool.arguments = (kernel_string_t){(uint8_t *)arguments->bytes, arguments->length};
+    cellar_kernel_types_answer_t answer;
+    cellar_stream_flush();
+    if (!ask(&call, &answer)) {
+        return NULL;
+    }
+    PyObject *value = NULL;
+    if (answer.is_err) {
+        PyObject *error = cellar_call_error(&answer.val.err);
+        value = error != NULL ? PyObject_CallMethod(self, "_fail_with", "(O)", error) : NULL;
+        Py_XDECREF(error);
+        cellar_kernel_types_call_error_free(&answer.val.err);
+        return value;
+    }
+    if (answer.val.ok.tag == CELLAR_KERNEL_TYPES_RESPONSE_JSON) {
+        value = cellar_json_value((char *)answer.val.ok.val.json.ptr, answer.val.ok.val.json.len);
+    }
+    PyObject *pair = value == NULL && !PyErr_Occurred() ? cellar_response(&answer.val.ok) : NULL;
+    cellar_kernel_types_response_free(&answer.val.ok);
+    if (pair != NULL) {
+        PyObject *finish = PyObject_GetAttrString(self, "_finish");
+        value = finish != NULL ? PyObject_CallObject(finish, pair) : NULL;
+        Py_XDECREF(finish);
+        Py_DECREF(pair);
+    }
+    return value;
+}
+
+static PyObject *call_tool(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
+    cellar_json_t arguments;
+    PyObject *tool = Py_XNewRef(((tool_t *)self)->tool), *result = NULL, *slowly = NULL, *owner = NULL;
+    kernel_string_t name;
+    bool is_text = tool != NULL && PyUnicode_Check(tool);
+    if (PyVectorcall_NARGS(count) == 0 && is_text && cellar_json_members(&arguments, names, args)) {
+        if (cellar_borrow_text(tool, &name, &owner) == 0) {
+            result = ask_tool(self, &name, &arguments);
+            Py_DECREF(owner);
+        }
+    } else if ((slowly = PyObject_GetAttrString(self, "_call")) != NULL) {
+        result = PyObject_Vectorcall(slowly, args, count, names);
+        Py_DECREF(slowly);
+    }
+    Py_XDECREF(tool);
     return result;
 }
 
+static PyObject *make_tool(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    tool_t *self = (tool_t *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = call_tool;
+    }
+    return (PyObject *)self;
+}
+
+static void drop_tool(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((tool_t *)self)->tool);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef tool_members[] = {
+    {"_tool", Py_T_OBJECT_EX, offsetof(tool_t, tool), 0, "Name of the tool."},
+    {"__vectorcalloffset__", Py_T_PYSSIZET, offsetof(tool_t, vectorcall), Py_READONLY, NULL},
+    {0},
+};
+
+static PyType_Slot tool_slots[] = {
+    {Py_tp_new, make_tool},
+    {Py_tp_dealloc, drop_tool},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, tool_members},
+    {0, NULL},
+};
+
+static PyType_Spec tool_spec = {
+    .name = "_cellar.Tool",
+    .basicsize = sizeof(tool_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = tool_slots,
+};
+
+int cellar_add_tool_class(PyObject *module) {
+    PyObject *class = PyType_FromSpec(&tool_spec);
+    return class != NULL ? PyModule_Add(module, "Tool", class) : -1;
+}
+
 /* start(bridge, *arguments) -> number of the call, whose completion comes with a later `resume`. */
-static PyObject *bridge_start(PyObject *module, PyObject *args) {
+static PyObject *bridge_start(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     call_t call;
-    if (prepare(&call, args) < 0) {
+    if (prepare(&call, args, count) < 0) {
         return NULL;
     }
     uint64_t number = start(&call);
@@ -346,6 +468,20 @@ static PyObject *bridge_start(PyObject *module, PyObject *args) {
         return raise_limit(GLUE_CALLS_FULL, strlen(GLUE_CALLS_FULL));
     }
     return PyLong_FromUnsignedLongLong(number);
+}
+
+/* take_answer(number) -> (tag, payload) if the answer of the call that was started last was there at once: no completion comes
+   then. Else None. */
+static PyObject *bridge_take_answer(PyObject *module, PyObject *number) {
+    uint64_t call = PyLong_AsUnsignedLongLong(number);
+    cellar_kernel_types_answer_t answer;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!cellar_kernel_tools_take_answer(call, &answer)) {
+        Py_RETURN_NONE;
+    }
+    return taken(&answer);
 }
 
 static PyObject *bridge_cancel(PyObject *module, PyObject *number) {
@@ -555,8 +691,11 @@ static PyObject *bridge_log(PyObject *module, PyObject *message) {
 }
 
 PyMethodDef cellar_bridge_methods[] = {
-    {"call", bridge_call, METH_VARARGS, NULL},
-    {"start", bridge_start, METH_VARARGS, NULL},
+    {"call", (PyCFunction)(void (*)(void))bridge_call, METH_FASTCALL, NULL},
+    {"start", (PyCFunction)(void (*)(void))bridge_start, METH_FASTCALL, NULL},
+    {"take_answer", bridge_take_answer, METH_O, NULL},
+    {"to_json", cellar_to_json, METH_O, NULL},
+    {"from_json", cellar_from_json, METH_O, NULL},
     {"cancel", bridge_cancel, METH_O, NULL},
     {"granted", bridge_granted, METH_NOARGS, NULL},
     {"take", cellar_take, METH_VARARGS, NULL},

@@ -104,7 +104,7 @@ PyObject *cellar_module_init(void) {
         || PyModule_AddFunctions(module, cellar_bridge_methods) < 0
         || PyModule_AddFunctions(module, cellar_output_methods) < 0
         || PyModule_AddFunctions(module, cellar_thread_methods) < 0
-        || PyModule_AddObjectRef(module, "cell", cell_variable) < 0) {
+        || PyModule_AddObjectRef(module, "cell", cell_variable) < 0 || cellar_add_tool_class(module) < 0) {
         return NULL;
     }
     return module;

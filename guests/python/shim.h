@@ -29,6 +29,8 @@ PyObject *cellar_text(const kernel_string_t *text);
 int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);
 /* (tag, payload): ("json" | "text", str) or ("http", (status, url, headers, body)). */
 PyObject *cellar_response(const cellar_kernel_types_response_t *response);
+/* Adds the class `Tool`; see `bridge.c`. */
+int cellar_add_tool_class(PyObject *module);
 /* (kind, message) */
 PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error);
 /* [(number, whether it succeeded, answer)], but for those without a number. */
@@ -176,6 +178,24 @@ PyObject *cellar_texts(PyObject *module, PyObject *args);
 PyObject *cellar_fill_texts(PyObject *module, PyObject *args);
 PyObject *cellar_repeated(PyObject *module, PyObject *args);
 PyObject *cellar_fill_repeated(PyObject *module, PyObject *args);
+
+/* --- plain.c --- */
+
+#define CELLAR_JSON_BYTES_MAX 512
+/* A JSON text that is simple: short, and of ASCII. */
+typedef struct {
+    char bytes[CELLAR_JSON_BYTES_MAX];
+    size_t length;
+} cellar_json_t;
+
+/* Makes the text of an object with these members; `names` may be NULL. False if it is not simple. */
+bool cellar_json_members(cellar_json_t *text, PyObject *names, PyObject *const *values);
+/* What the text stands for; NULL without an exception if that is not simple. */
+PyObject *cellar_json_value(const char *bytes, size_t length);
+/* to_json(value) -> its JSON text, or None if it is not simple. */
+PyObject *cellar_to_json(PyObject *module, PyObject *value);
+/* from_json(text) -> its value, or NotImplemented if that is not simple. */
+PyObject *cellar_from_json(PyObject *module, PyObject *text);
 
 /* --- compile.c --- */
 

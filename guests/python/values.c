@@ -130,12 +130,23 @@ static PyObject *http_response(const cellar_kernel_types_http_response_t *http) 
                          (const char *)http->body.ptr, (Py_ssize_t)http->body.len);
 }
 
+/* A text, and what it is. */
+static PyObject *tagged(PyObject **tag, const char *name, const kernel_string_t *payload) {
+    if (*tag == NULL) {
+        *tag = PyUnicode_InternFromString(name);
+    }
+    PyObject *text = cellar_text(payload), *pair = *tag != NULL && text != NULL ? PyTuple_Pack(2, *tag, text) : NULL;
+    Py_XDECREF(text);
+    return pair;
+}
+
 PyObject *cellar_response(const cellar_kernel_types_response_t *response) {
+    static PyObject *json, *text;
     switch (response->tag) {
     case CELLAR_KERNEL_TYPES_RESPONSE_JSON:
-        return Py_BuildValue("(sN)", "json", cellar_text(&response->val.json));
+        return tagged(&json, "json", &response->val.json);
     case CELLAR_KERNEL_TYPES_RESPONSE_TEXT:
-        return Py_BuildValue("(sN)", "text", cellar_text(&response->val.text));
+        return tagged(&text, "text", &response->val.text);
     default:
         return http_response(&response->val.http);
     }

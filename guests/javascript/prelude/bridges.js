@@ -71,16 +71,21 @@
   }
 
   function start(tool, request) {
-    // What is called later, if ever, is not where the call was made.
-    const site = new Error();
-    const { promise, resolve, reject } = Promise.withResolvers();
     let id;
     try {
       id = host.start(...request);
     } catch (failure) {
-      throw failed(tool, failure, site);
+      throw failed(tool, failure, new Error());
     }
-    pending.set(id, { tool, site, resolve, reject, cell: host.currentCell() });
+    try {
+      const answer = host.takeAnswer(id);
+      if (answer !== undefined) return { id, promise: Promise.resolve(answer) };
+    } catch (failure) {
+      return { id, promise: Promise.reject(failed(tool, failure, new Error())) };
+    }
+    const { promise, resolve, reject } = Promise.withResolvers();
+    // What is called later, if ever, is not where the call was made.
+    pending.set(id, { tool, site: new Error(), resolve, reject, cell: host.currentCell() });
     return { id, promise };
   }
 
@@ -157,18 +162,30 @@
     return JSON.stringify(value);
   }
 
+  // The two forms of a tool, which are those of `bridge` with less in between.
+  function toolBridge(name) {
+    const call = (value) => start(name, [TOOL, name, toolArguments(name, value)]).promise;
+    return define(call, "sync", (value) => {
+      const text = toolArguments(name, value);
+      try {
+        return host.call(TOOL, name, text);
+      } catch (failure) {
+        throw failed(name, failure, new Error());
+      }
+    });
+  }
+
   const tools = new Map();
   const toolNames = () => grantedTools().map(([name]) => name);
   define(globalThis, "tool", kit.transparent(new Proxy(Object.create(null), {
     get(_, name) {
       // `await tool` looks for `then`: the namespace itself is not a promise. What shows it looks for its class.
       if (typeof name !== "string" || name === "then" || name === "constructor") return undefined;
-      if (!tools.has(name)) {
-        const call = bridge(name, (value) => [TOOL, name, toolArguments(name, value)]);
-        define(call, "name", name);
-        tools.set(name, define(call, "spec", () => toolSpec(name)));
-      }
-      return tools.get(name);
+      const known = tools.get(name);
+      if (known !== undefined) return known;
+      const call = define(toolBridge(name), "name", name);
+      tools.set(name, define(call, "spec", () => toolSpec(name)));
+      return call;
     },
     has: (_, name) => toolNames().includes(name),
     ownKeys: () => toolNames(),

@@ -54,6 +54,9 @@ async def _start(*arguments):
     if len(_pending) >= CALLS_MAX:
         raise CallError("limit", f"{CALLS_MAX} calls are under way and not answered: await some of them first")
     number = _cellar.start(*arguments)
+    answer = _cellar.take_answer(number)
+    if answer is not None:
+        return answer
     future = loop.create_future()
     _pending[number] = future
     try:
@@ -72,6 +75,9 @@ def json_text(value, what):
     """Plain data as JSON; None stays None."""
     if value is None:
         return None
+    text = _cellar.to_json(value)
+    if text is not None:
+        return text
     # One that failed half-way is not used again, and one in use is not taken: `_plain` may come here once more.
     encode = _encoders.pop() if _encoders else _make_encoder()
     try:
@@ -84,6 +90,9 @@ def json_text(value, what):
 
 def from_json(text):
     """What `json.loads` makes of the host's JSON, which has no blanks around it."""
+    value = _cellar.from_json(text)
+    if value is not NotImplemented:
+        return value
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -135,15 +144,19 @@ class Bridge:
         self._error = error
         self._finish = finish
 
+    def _request(self, args, kwargs):
+        """What the host is asked."""
+        return self._prepare(*args, **kwargs)
+
     def _fail(self, call_error):
-        kind, message = call_error.args
+        kind, message = call_error
         return self._error(message, kind, self.__name__)
 
     def __call__(self, /, *args, **kwargs):
         try:
-            return self._finish(*_cellar.call(*self._prepare(*args, **kwargs)))
+            return self._finish(*_cellar.call(*self._request(args, kwargs)))
         except CallError as error:
-            failure = self._fail(error)
+            failure = self._fail(error.args)
         # A call that was cancelled because the cell must stop is no failure of the call.
         _cellar.raise_if_stopped()
         raise failure
@@ -151,9 +164,9 @@ class Bridge:
     async def aio(self, /, *args, **kwargs):
         """The awaitable form."""
         try:
-            return self._finish(*await _start(*self._prepare(*args, **kwargs)))
+            return self._finish(*await _start(*self._request(args, kwargs)))
         except CallError as error:
-            failure = self._fail(error)
+            failure = self._fail(error.args)
         raise failure
 
     def __repr__(self):
@@ -252,27 +265,39 @@ class Granted(Bridge):
     """One of many things that the host grants under a name, which its failures tell."""
 
     def _fail(self, call_error):
-        kind, message = call_error.args
+        kind, message = call_error
         if self.__name__ not in message:
             message = f"{self.__name__}: {message}"
         return ToolError(message, kind, self.__name__)
 
 
-class Tool(Granted):
+class Tool(_cellar.Tool, Granted):
     """One tool of the host, as a function of keyword arguments."""
+
+    _call = Granted.__call__
 
     def __init__(self, name):
         self._tool = name
+        self._what = f"the arguments of tool.{name}"
         super().__init__(name, self._prepare_tool, ToolError)
 
     def _prepare_tool(self, /, *args, **kwargs):
         """Calls a tool of the host. Arguments are passed by keyword, or in the order of its schema."""
+        return self._request(args, kwargs)
+
+    def _request(self, args, kwargs):
         if len(args) == 1 and isinstance(args[0], dict):
             kwargs = {**args[0], **kwargs}
         elif args:
             schema = next((schema for name, _, schema in _granted() if name == self._tool), None)
             kwargs = named_arguments(f"tool.{self._tool}", args, kwargs, json.loads(schema) if schema else None)
-        return (TOOL, self._tool, json_text(kwargs, f"the arguments of tool.{self._tool}"))
+        return TOOL, self._tool, json_text(kwargs, self._what)
+
+    def _fail_with(self, call_error):
+        failure = self._fail(call_error)
+        # As above.
+        _cellar.raise_if_stopped()
+        raise failure
 
     def spec(self):
         """Name, description and JSON Schema of the arguments."""

@@ -27,6 +27,7 @@ wasmtime::component::bindgen!({
         "cellar:kernel/tools.granted": async | trappable,
         "cellar:kernel/tools.call": async | trappable,
         "cellar:kernel/tools.start-call": async | trappable,
+        "cellar:kernel/tools.take-answer": async | trappable,
         "cellar:kernel/tools.cancel": async | trappable,
         "cellar:kernel/llm.call": async | trappable,
         "cellar:kernel/llm.start-call": async | trappable,
@@ -59,7 +60,7 @@ impl<T: Send + 'static> KernelPre<T> {
 }
 
 /// The version of the kernel world that this host speaks.
-pub(crate) const WORLD_VERSION: &str = "0.10.0";
+pub(crate) const WORLD_VERSION: &str = "0.11.0";
 /// What every import of a guest begins with.
 pub(crate) const WORLD_PACKAGE: &str = "cellar:kernel/";
 

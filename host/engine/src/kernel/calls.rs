@@ -448,6 +448,11 @@ impl Calls {
         task.join_next().await.map_or_else(|| Err(aborted()), |joined| joined.unwrap_or_else(failed))
     }
 
+    /// The end of the call that was begun last, if it has ended already.
+    pub(crate) fn take_last(&mut self, call: u64) -> Option<CallEnd> {
+        self.ended.pop_back_if(|end| end.call == call)
+    }
+
     /// Gives up a call. No completion comes; the end is to be reported.
     pub(crate) fn cancel(&mut self, call: u64, why: &str) -> Option<CallEnd> {
         let cancelled = Err(CallError::new(CallErrorKind::Cancelled, why));

@@ -205,9 +205,8 @@ fn reported(names: Vec<String>) -> Vec<String> {
 }
 
 type JsonResult = Result<String, types::CallError>;
-type ResponseResult = Result<types::Response, types::CallError>;
 
-fn response(result: CallResult) -> ResponseResult {
+fn response(result: CallResult) -> types::Answer {
     result.map(Into::into).map_err(Into::into)
 }
 
@@ -241,6 +240,10 @@ impl tools::Host for StoreData {
         self.taped(Import::Take, (table, length), |data| Ok(data.tables.take(table, length)))
     }
 
+    async fn take_answer(&mut self, call: u64) -> wasmtime::Result<Option<types::Answer>> {
+        StoreData::take_answer(self, call).await
+    }
+
     async fn cancel(&mut self, call: u64) -> wasmtime::Result<()> {
         if let Some(mut end) = self.binding.calls.cancel(call, "the call was cancelled") {
             self.report_end(&mut end).await;
@@ -264,7 +267,7 @@ fn named(name: String, arguments: String) -> Call {
 macro_rules! bridge_host {
     ($interface:ident, $request:ty, $to_call:expr) => {
         impl $interface::Host for StoreData {
-            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<ResponseResult> {
+            async fn call(&mut self, cell: u32, request: $request) -> wasmtime::Result<types::Answer> {
                 Ok(response(self.block_call(cell, $to_call(request)).await?))
             }
 

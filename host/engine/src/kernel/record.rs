@@ -165,6 +165,7 @@ imports! {
     InputRequest "input-request",
     Wait "control.wait",
     Threads "control.threads",
+    TakeAnswer "tools.take-answer",
 }
 
 /// Fingerprint of a value.

@@ -290,6 +290,8 @@ pub(crate) struct StoreData {
     pub(crate) payer: (u32, u64),
     /// When the guest was entered.
     pub(crate) entered: Instant,
+    /// Calls that were answered at once since then.
+    answered: usize,
     /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
     stop_seen: Option<(Instant, StopReason)>,
     /// Whether the guest answers a question of the host, in nobody's name.
@@ -351,6 +353,7 @@ impl StoreData {
             executing: 0,
             payer: (0, 0),
             entered: Instant::now(),
+            answered: 0,
             stop_seen: None,
             is_looking: false,
             tables: Lent::default(),
@@ -390,6 +393,7 @@ impl StoreData {
     pub(crate) fn enter(&mut self, cell: u32) {
         self.executing = cell;
         self.entered = Instant::now();
+        self.answered = 0;
         self.stop_seen = None;
         for live in self.cells.values_mut() {
             live.stop_seen = None;
