@@ -242,8 +242,12 @@ static int prepare_other(call_t *call, PyObject *const *args, Py_ssize_t count) 
 
 /* Reads (bridge, *arguments). What is gathered of the output goes first, so that the order of events is kept. */
 static int prepare(call_t *call, PyObject *const *args, Py_ssize_t count) {
+    if (count == 0) {
+        PyErr_SetString(PyExc_TypeError, "no bridge is named");
+        return -1;
+    }
     call->borrowed.count = 0;
-    call->bridge = count > 0 ? (enum bridge)PyLong_AsInt(args[0]) : (enum bridge)-1;
+    call->bridge = (enum bridge)PyLong_AsInt(args[0]);
     memset(&call->request, 0, sizeof call->request);
     int failed = call->bridge == TOOL ? prepare_tool(call, args + 1, count - 1) : prepare_other(call, args + 1, count - 1);
     if (failed || refuse_large(call) < 0) {

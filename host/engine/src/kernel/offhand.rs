@@ -3,8 +3,8 @@
 //! An import runs on its guest's stack, where no bridge may run. So it hands the call over to whoever polls the kernel, which
 //! has a stack of its own, and is gone on with as soon as that has been done: nothing is scheduled, and nobody is woken.
 //!
-//! The kernel can do nothing else meanwhile. Where an answer took long, the calls that come next are tasks at once, so that
-//! bridges which compute much do so beside each other and beside the kernel.
+//! The kernel can do nothing else meanwhile. Where two answers in a row took long, the calls that come next are tasks at once, so
+//! that bridges which compute much do so beside each other and beside the kernel. One alone may have waited for its processor.
 
 use std::{
     future::{Future, poll_fn},
@@ -24,7 +24,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
 /// How long a bridge may be polled before it counts as one that takes its time.
 const LONG: Duration = Duration::from_micros(200);
-/// Calls that are not tried after one that took long.
+/// Calls that are not tried after two that took long.
 const UNTRIED: u32 = 100;
 
 /// Where an import of a kernel leaves a call, and finds what became of it. Its other half is in `WayIn`, which polls the kernel.
@@ -34,6 +34,8 @@ pub(crate) struct Offhand(Mutex<Desk>);
 #[derive(Default)]
 struct Desk {
     hand: Hand,
+    /// Whether the last call that was tried took long.
+    was_long: bool,
     /// Calls that will not be tried.
     untried: u32,
 }
@@ -119,9 +121,11 @@ impl Offhand {
         }));
         let took = began.elapsed();
         let mut desk = lock(&self.0);
-        if took > LONG {
+        let is_long = took > LONG;
+        if is_long && desk.was_long {
             desk.untried = UNTRIED;
         }
+        desk.was_long = is_long;
         desk.hand = polled.unwrap_or_else(|_| {
             tracing::error!("a bridge panicked");
             Hand::Answered(Err(panicked()))
@@ -199,14 +203,16 @@ mod tests {
     }
 
     #[test]
-    fn calls_after_one_that_took_long_are_not_tried_for_a_while() {
+    fn calls_after_two_that_took_long_are_not_tried_for_a_while() {
         let offhand = open();
-        let slow: Job = Box::pin(async {
-            let began = Instant::now();
-            while began.elapsed() <= LONG {}
-            Err(panicked())
-        });
-        assert!(matches!(ask(&offhand, slow), Some(Ok(_))));
+        let slow = || -> Job {
+            Box::pin(async {
+                let began = Instant::now();
+                while began.elapsed() <= LONG {}
+                Err(panicked())
+            })
+        };
+        assert!((0..2).all(|_| matches!(ask(&offhand, slow()), Some(Ok(_)))));
         let quick = || Box::pin(async { Err(panicked()) });
         assert!((0..UNTRIED).all(|_| matches!(ask(&offhand, quick()), Some(Err(_)))));
         assert!(matches!(ask(&offhand, quick()), Some(Ok(_))));
