@@ -1,7 +1,7 @@
 /* Products of matrices, for one type of number. Where no BLAS is built in, NumPy multiplies element by element, which
    reads the second matrix from memory as often as the first has rows. Here both are copied, a block that fits a cache
-   at a time, into the order in which a kernel of 4 rows by 2 vectors reads them. `scale` is a factor of the product;
-   what `adds` adds it to the result instead of replacing it.
+   at a time, into the order in which a kernel of 4 rows by 2 vectors reads them: a number of the first matrix as a vector
+   that is full of it. `scale` is a factor of the product; what `adds` adds it to the result instead of replacing it.
 
    Include it with `REAL` (float or double) and `NAMED(name)`, which makes a name the type's own. Strides are in bytes. */
 #include <stddef.h>
@@ -10,10 +10,10 @@
 
 #ifndef CELLAR_MATRIX_PRODUCT
 #define CELLAR_MATRIX_PRODUCT
-/* A tile of the result, in registers: 8 vectors. */
-enum { TILE_ROWS = 4, TILE_BYTES = 32 };
-/* Blocks: of the first matrix 96 KiB of doubles, which a second-level cache holds, and of the second one 512 KiB. */
-enum { BLOCK_DEPTH = 128, BLOCK_ROWS = 96, BLOCK_COLUMNS = 512 };
+/* A tile of the result, in registers: 8 vectors. So many steps of its sums are laid out in a row. */
+enum { TILE_ROWS = 4, TILE_BYTES = 32, TILE_DEPTH = 32 };
+/* Blocks: of the first matrix 192 KiB, which a second-level cache holds, and of the second one 512 KiB of doubles. */
+enum { BLOCK_DEPTH = 256, BLOCK_ROWS = 48, BLOCK_COLUMNS = 256 };
 /* Products of fewer multiplications are not worth copying for. */
 enum { SMALL_PRODUCT = 512 };
 #endif
@@ -35,6 +35,10 @@ typedef struct {
 static inline NAMED(matrix) NAMED(part)(NAMED(matrix) from, ptrdiff_t row, ptrdiff_t column) {
     from.data += row * from.row + column * from.column;
     return from;
+}
+
+static inline ptrdiff_t NAMED(least)(ptrdiff_t a, ptrdiff_t b) {
+    return a < b ? a : b;
 }
 
 static inline NAMED(matrix) NAMED(transposed)(NAMED(matrix) from) {
@@ -97,42 +101,84 @@ static void NAMED(times_vector)(NAMED(matrix) a, const char *x, ptrdiff_t x_step
     }
 }
 
-/* Copies a block, times `scale`, in panels of `width` rows, each column of a panel in one piece; rows that are missing
-   are zeros. */
-static inline void NAMED(pack)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t width, REAL scale,
-                               REAL *to) {
-    for (ptrdiff_t first = 0; first < rows; first += width) {
-        ptrdiff_t there = rows - first < width ? rows - first : width;
-        const char *panel = from.data + first * from.row;
-        if (there < width)
-            memset(to, 0, width * columns * sizeof(REAL));
-        if (from.row == sizeof(REAL) && there == width) {
-            for (ptrdiff_t k = 0; k < columns; k++) {
-                const VECTOR *column = (const VECTOR *)(panel + k * from.column);
-                for (ptrdiff_t part = 0; part < width / LANES; part++)
-                    ((VECTOR *)(to + k * width))[part] = scale * column[part];
-            }
-        } else {
-            for (ptrdiff_t i = 0; i < there; i++)
-                for (ptrdiff_t k = 0; k < columns; k++)
-                    to[k * width + i] = scale * AT(panel, i * from.row + k * from.column);
-        }
-        to += width * columns;
+/* A vector of one number. */
+static inline VECTOR NAMED(full)(REAL number) {
+    VECTOR all;
+    for (int lane = 0; lane < LANES; lane++)
+        all[lane] = number;
+    return all;
+}
+
+/* Copies a block of the first matrix, times `scale`, in panels of as many rows as a tile has, each column of a panel in
+   one piece, and each number of it a vector. Rows that are missing are zeros. */
+static inline void NAMED(pack_rows)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, REAL scale, VECTOR *to) {
+    for (ptrdiff_t first = 0; first < rows; first += TILE_ROWS, to += TILE_ROWS * columns) {
+        const char *row[TILE_ROWS];
+        for (ptrdiff_t i = 0; i < TILE_ROWS; i++)
+            row[i] = from.data + NAMED(least)(first + i, rows - 1) * from.row;
+        for (ptrdiff_t k = 0; k < columns; k++)
+            for (ptrdiff_t i = 0; i < TILE_ROWS; i++)
+                to[k * TILE_ROWS + i] = NAMED(full)(scale * AT(row[i], k * from.column));
+        for (ptrdiff_t i = rows - first; i < TILE_ROWS; i++)
+            for (ptrdiff_t k = 0; k < columns; k++)
+                to[k * TILE_ROWS + i] = NAMED(full)(0);
     }
 }
 
-/* One tile of the result. `a` and `b` are panels. */
-static inline void NAMED(tile)(const REAL *a, const REAL *b, ptrdiff_t depth, VECTOR sums[TILE_ROWS][2]) {
+/* Copies a block of the second matrix in panels of as many columns as a tile has, each row of a panel in one piece.
+   Columns that are missing are zeros. */
+static inline void NAMED(pack_columns)(NAMED(matrix) from, ptrdiff_t rows, ptrdiff_t columns, REAL *to) {
+    for (ptrdiff_t first = 0; first < columns; first += TILE_COLUMNS, to += TILE_COLUMNS * rows) {
+        ptrdiff_t there = NAMED(least)(columns - first, TILE_COLUMNS);
+        const char *panel = from.data + first * from.column;
+        if (from.column == sizeof(REAL) && there == TILE_COLUMNS) {
+            for (ptrdiff_t k = 0; k < rows; k++) {
+                const VECTOR *row = (const VECTOR *)(panel + k * from.row);
+                VECTOR *copy = (VECTOR *)(to + k * TILE_COLUMNS);
+                copy[0] = row[0], copy[1] = row[1];
+            }
+            continue;
+        }
+        if (there < TILE_COLUMNS)
+            memset(to, 0, TILE_COLUMNS * rows * sizeof(REAL));
+        for (ptrdiff_t j = 0; j < there; j++)
+            for (ptrdiff_t k = 0; k < rows; k++)
+                to[k * TILE_COLUMNS + j] = AT(panel, k * from.row + j * from.column);
+    }
+}
+
+/* One tile of the result. `a` and `b` are panels, and may be read as if they began up to `TILE_DEPTH` steps earlier.
+
+   The engine asks at each turn of a loop whether to stop, and keeps the sums in memory for that, so a turn has many steps.
+   Its compiler computes what nobody has asked for as late as it can: without labels between them it would read the
+   numbers of all steps before it added any, and keep those in memory too. The first turn begins at the label that leaves
+   whole turns. */
+static inline void NAMED(tile)(const VECTOR *a, const REAL *b, ptrdiff_t depth, VECTOR sums[TILE_ROWS][2]) {
     VECTOR c00 = {0}, c01 = {0}, c10 = {0}, c11 = {0}, c20 = {0}, c21 = {0}, c30 = {0}, c31 = {0};
-    /* Each turn of a loop asks whether to stop. */
-#pragma clang loop unroll_count(4)
-    for (ptrdiff_t k = 0; k < depth; k++) {
-        VECTOR b0 = *(const VECTOR *)b, b1 = *(const VECTOR *)(b + LANES);
-        c00 += a[0] * b0, c01 += a[0] * b1;
-        c10 += a[1] * b0, c11 += a[1] * b1;
-        c20 += a[2] * b0, c21 += a[2] * b1;
-        c30 += a[3] * b0, c31 += a[3] * b1;
-        a += TILE_ROWS, b += TILE_COLUMNS;
+    ptrdiff_t steps = (depth - 1) % TILE_DEPTH + 1;
+    a -= (TILE_DEPTH - steps) * TILE_ROWS, b -= (TILE_DEPTH - steps) * TILE_COLUMNS;
+    for (;;) {
+        /* Keeps the compiler from making other pointers of these, and another loop of this. */
+        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(steps));
+        switch (steps) {
+#define STEP(n) \
+        case TILE_DEPTH - (n): { \
+            const VECTOR *row = (const VECTOR *)(b + (n) * TILE_COLUMNS), b0 = row[0], b1 = row[1]; \
+            const VECTOR *column = a + (n) * TILE_ROWS; \
+            VECTOR a0 = column[0], a1 = column[1], a2 = column[2], a3 = column[3]; \
+            c00 += a0 * b0, c01 += a0 * b1, c10 += a1 * b0, c11 += a1 * b1; \
+            c20 += a2 * b0, c21 += a2 * b1, c30 += a3 * b0, c31 += a3 * b1; \
+        }
+#define FOUR_STEPS(n) STEP(n) STEP(n + 1) STEP(n + 2) STEP(n + 3)
+            FOUR_STEPS(0) FOUR_STEPS(4) FOUR_STEPS(8) FOUR_STEPS(12)
+            FOUR_STEPS(16) FOUR_STEPS(20) FOUR_STEPS(24) FOUR_STEPS(28)
+#undef FOUR_STEPS
+#undef STEP
+        }
+        depth -= steps;
+        if (depth <= 0)
+            break;
+        steps = TILE_DEPTH, a += TILE_DEPTH * TILE_ROWS, b += TILE_DEPTH * TILE_COLUMNS;
     }
     sums[0][0] = c00, sums[0][1] = c01, sums[1][0] = c10, sums[1][1] = c11;
     sums[2][0] = c20, sums[2][1] = c21, sums[3][0] = c30, sums[3][1] = c31;
@@ -160,7 +206,7 @@ static inline void NAMED(put_tile)(NAMED(matrix) c, VECTOR sums[TILE_ROWS][2], p
 }
 
 /* The product of two packed blocks. A function of its own, so that the loop in it has all registers. */
-static __attribute__((noinline)) void NAMED(blocks)(const REAL *a, const REAL *b, NAMED(matrix) c, ptrdiff_t rows, ptrdiff_t depth,
+static __attribute__((noinline)) void NAMED(blocks)(const VECTOR *a, const REAL *b, NAMED(matrix) c, ptrdiff_t rows, ptrdiff_t depth,
                           ptrdiff_t columns, int adds) {
     for (ptrdiff_t j = 0; j < columns; j += TILE_COLUMNS)
         for (ptrdiff_t i = 0; i < rows; i += TILE_ROWS) {
@@ -168,10 +214,6 @@ static __attribute__((noinline)) void NAMED(blocks)(const REAL *a, const REAL *b
             NAMED(tile)(a + i * depth, b + j * depth, depth, sums);
             NAMED(put_tile)(NAMED(part)(c, i, j), sums, rows - i, columns - j, adds);
         }
-}
-
-static inline ptrdiff_t NAMED(least)(ptrdiff_t a, ptrdiff_t b) {
-    return a < b ? a : b;
 }
 
 /* c = scale a b, or c += scale a b. Returns 0, with nothing done, where element by element is as good, or there is no
@@ -195,23 +237,25 @@ static int NAMED(product)(NAMED(matrix) a, NAMED(matrix) b, NAMED(matrix) c, ptr
     ptrdiff_t deep = NAMED(least)(depth, BLOCK_DEPTH);
     ptrdiff_t high = NAMED(least)((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, BLOCK_ROWS);
     ptrdiff_t wide = NAMED(least)((columns + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS, BLOCK_COLUMNS);
-    REAL *a_block = malloc((high + wide) * deep * sizeof(REAL)), *b_block = a_block + high * deep;
-    if (a_block == NULL)
+    /* Tiles are read from a little before them. */
+    VECTOR *memory = malloc((TILE_DEPTH * TILE_ROWS + high * deep) * sizeof(VECTOR) + wide * deep * sizeof(REAL));
+    if (memory == NULL)
         return 0;
+    VECTOR *a_block = memory + TILE_DEPTH * TILE_ROWS;
+    REAL *b_block = (REAL *)(a_block + high * deep);
     for (ptrdiff_t j = 0; j < columns; j += wide) {
         ptrdiff_t width = NAMED(least)(wide, columns - j);
         for (ptrdiff_t k = 0; k < depth; k += deep) {
             ptrdiff_t thickness = NAMED(least)(deep, depth - k);
-            NAMED(matrix) from_b = NAMED(transposed)(NAMED(part)(b, k, j));
-            NAMED(pack)(from_b, width, thickness, TILE_COLUMNS, 1, b_block);
+            NAMED(pack_columns)(NAMED(part)(b, k, j), thickness, width, b_block);
             for (ptrdiff_t i = 0; i < rows; i += high) {
                 ptrdiff_t height = NAMED(least)(high, rows - i);
-                NAMED(pack)(NAMED(part)(a, i, k), height, thickness, TILE_ROWS, scale, a_block);
+                NAMED(pack_rows)(NAMED(part)(a, i, k), height, thickness, scale, a_block);
                 NAMED(blocks)(a_block, b_block, NAMED(part)(c, i, j), height, thickness, width, adds || k > 0);
             }
         }
     }
-    free(a_block);
+    free(memory);
     return 1;
 }
 
