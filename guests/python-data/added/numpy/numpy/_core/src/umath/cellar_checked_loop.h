@@ -225,15 +225,18 @@ checked_wrapped_legacy_loop(PyArrayMethod_Context *context, char *const *data, c
         return ldata->pyerr_check && PyErr_Occurred() ? -1 : 0;
     }
 
-    // What would be written over what it is made from is written elsewhere first.
+    // What would be written over what it is made from is written elsewhere first, unless what follows is made from it too.
     char results[2][CELLAR_PIECE] __attribute__((aligned(16)));
     npy_intp piece = CELLAR_PIECE / size, steps[4] = {0};
     int is_apart[4] = {0};
     for (int i = 0; i < nargs; i++) {
         steps[i] = strides[i];
+        int is_read_next = 0;
         for (int in = 0; i >= nin && in < nin; in++) {
             is_apart[i] |= data[in] == data[i];
+            is_read_next |= strides[i] != 0 && data[in] + strides[in] == data[i];
         }
+        is_apart[i] &= !is_read_next;
         if (is_apart[i]) {
             steps[i] = operands[i].stride = operands[i].size;
         }
