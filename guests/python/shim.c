@@ -102,6 +102,7 @@ PyObject *cellar_module_init(void) {
     cell_variable = PyContextVar_New("cellar_cell", NULL);
     if (module == NULL || cell_variable == NULL || PyModule_AddFunctions(module, own_methods) < 0
         || PyModule_AddFunctions(module, cellar_bridge_methods) < 0
+        || PyModule_AddFunctions(module, cellar_call_methods) < 0
         || PyModule_AddFunctions(module, cellar_output_methods) < 0
         || PyModule_AddFunctions(module, cellar_thread_methods) < 0
         || PyModule_AddObjectRef(module, "cell", cell_variable) < 0 || cellar_add_tool_class(module) < 0) {

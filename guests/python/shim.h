@@ -29,7 +29,7 @@ PyObject *cellar_text(const kernel_string_t *text);
 int cellar_copy_bundle(PyObject *pairs, kernel_mime_bundle_t *out);
 /* (tag, payload): ("json" | "text", str) or ("http", (status, url, headers, body)). */
 PyObject *cellar_response(const cellar_kernel_types_response_t *response);
-/* Adds the class `Tool`; see `bridge.c`. */
+/* Adds the class `Tool`; see `calls.c`. */
 int cellar_add_tool_class(PyObject *module);
 /* (kind, message) */
 PyObject *cellar_call_error(const cellar_kernel_types_call_error_t *error);
@@ -104,6 +104,7 @@ extern PyMethodDef cellar_thread_methods[];
 /* --- bridge.c --- */
 
 extern PyMethodDef cellar_bridge_methods[];
+extern PyMethodDef cellar_call_methods[];
 
 /* --- output_methods.c --- */
 

@@ -581,24 +581,4 @@ impl StoreData {
         }
         Ok(answer)
     }
-
-    /// Waits while the guest is suspended; `None` when `cell` must stop before.
-    pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
-        let wake = self.binding.link.wake.clone();
-        let mut future = std::pin::pin!(future);
-        loop {
-            self.settle();
-            let deadline = self.deadline(cell);
-            tokio::select! {
-                biased;
-                result = &mut future => return Some(result),
-                () = wake.notified() => {}
-                () = tokio::time::sleep_until(deadline.into()) => {}
-            }
-            self.settle();
-            if self.stop_reason(cell, None).is_some() {
-                return None;
-            }
-        }
-    }
 }

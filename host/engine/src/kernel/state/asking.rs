@@ -286,6 +286,26 @@ impl StoreData {
         result
     }
 
+    /// Waits while the guest is suspended; `None` when `cell` must stop before.
+    pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
+        let wake = self.binding.link.wake.clone();
+        let mut future = std::pin::pin!(future);
+        loop {
+            self.settle();
+            let deadline = self.deadline(cell);
+            tokio::select! {
+                biased;
+                result = &mut future => return Some(result),
+                () = wake.notified() => {}
+                () = tokio::time::sleep_until(deadline.into()) => {}
+            }
+            self.settle();
+            if self.stop_reason(cell, None).is_some() {
+                return None;
+            }
+        }
+    }
+
     /// Waits until a call ends that the guest has begun, a moment of the guest's clock comes or `cell` must stop. Returns all
     /// that have ended.
     pub(crate) async fn wait_for_calls(&mut self, cell: u32, until: u64) -> Vec<types::Completion> {
