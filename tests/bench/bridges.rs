@@ -36,7 +36,7 @@ const FORMS: &[Form] = &[
         setup: "async def calls():\n    for n in range(1000):\n        await tool.echo.aio(n=n)",
         code: "await calls()",
         calls: 1_000,
-        target: Some(30.0),
+        target: Some(12.0),
     },
     Form {
         language: Language::Python,
@@ -44,7 +44,7 @@ const FORMS: &[Form] = &[
         setup: "import asyncio",
         code: "_ = await asyncio.gather(*[tool.echo.aio(n=n) for n in range(100)])",
         calls: 100,
-        target: Some(30.0),
+        target: Some(12.0),
     },
     Form {
         language: Language::JavaScript,
@@ -60,7 +60,7 @@ const FORMS: &[Form] = &[
         setup: "const calls = async () => { for (let n = 0; n < 1000; n++) await tool.echo({ n }) }",
         code: "await calls()",
         calls: 1_000,
-        target: Some(30.0),
+        target: Some(12.0),
     },
     Form {
         language: Language::JavaScript,
@@ -68,7 +68,7 @@ const FORMS: &[Form] = &[
         setup: "const numbers = Array.from({ length: 100 }, (_, n) => n)",
         code: "await Promise.all(numbers.map((n) => tool.echo({ n }))); undefined",
         calls: 100,
-        target: Some(30.0),
+        target: Some(12.0),
     },
 ];
 
