@@ -56,7 +56,7 @@ pub(super) const WASM_STACK_BYTES: usize = 16 << 20;
 /// Stack of host functions, which run on the guest's fiber above the wasm frames.
 pub(super) const HOST_STACK_BYTES: usize = 1 << 20;
 /// Memory that a freed slot keeps for the next kernel, so that it need not fault its pages in again.
-const KEEP_RESIDENT_BYTES: usize = 24 << 20;
+const KEEP_RESIDENT_BYTES: usize = 16 << 20;
 /// Largest linear memory of any kernel: what a wasm32 guest can address.
 const MEMORY_BYTES_MAX: usize = 4 << 30;
 
@@ -184,7 +184,7 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
-        .max_unused_warm_slots(21)
+        .max_unused_warm_slots(32)
         .pagemap_scan(wasmtime::Enabled::Auto);
     let mut config = wasm_config(flavour);
     config.allocation_strategy(wasmtime::InstanceAllocationStrategy::Pooling(pool));
