@@ -156,7 +156,12 @@ class Bridge:
         try:
             return self._finish(*_cellar.call(*self._request(args, kwargs)))
         except CallError as error:
-            failure = self._fail(error.args)
+            call_error = error.args
+        return self._fail_with(call_error)
+
+    def _fail_with(self, call_error):
+        """Raises what a call raises that was made in place and failed."""
+        failure = self._fail(call_error)
         # A call that was cancelled because the cell must stop is no failure of the call.
         _cellar.raise_if_stopped()
         raise failure
@@ -292,12 +297,6 @@ class Tool(_cellar.Tool, Granted):
             schema = next((schema for name, _, schema in _granted() if name == self._tool), None)
             kwargs = named_arguments(f"tool.{self._tool}", args, kwargs, json.loads(schema) if schema else None)
         return TOOL, self._tool, json_text(kwargs, self._what)
-
-    def _fail_with(self, call_error):
-        failure = self._fail(call_error)
-        # As above.
-        _cellar.raise_if_stopped()
-        raise failure
 
     def spec(self):
         """Name, description and JSON Schema of the arguments."""
