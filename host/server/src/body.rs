@@ -9,7 +9,7 @@ use std::{
 use bytes::BytesMut;
 use http::StatusCode;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
 use crate::problem::Problem;
 
@@ -17,6 +17,12 @@ use crate::problem::Problem;
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// How long the next piece of a body may take to come.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that are read of a body that nobody wanted.
+const UNWANTED_BYTES_MAX: usize = 256 << 20;
+/// How long that may take.
+const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the next piece of such a body may take to come.
+const UNWANTED_PIECE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The next piece of the body that brings a `what`, as large as any is taken unless it is the last.
 ///
@@ -94,6 +100,27 @@ impl<B: Body, C: Companion<B>> Drop for Accompanied<B, C> {
         if let Some(rest) = self.body.take() {
             self.companion.left(rest);
         }
+    }
+}
+
+/// Reads what nobody wanted of the body of a request, within bounds. A client that is still writing finds its connection open, and
+/// reads the answer when it has done; one that meets a closed connection may never read it.
+pub(crate) struct Unwanted;
+
+impl Companion<Incoming> for Unwanted {
+    fn left(&mut self, mut rest: Incoming) {
+        if rest.is_end_stream() || rest.size_hint().lower() > UNWANTED_BYTES_MAX as u64 {
+            return;
+        }
+        tokio::spawn(tokio::time::timeout(UNWANTED_TIMEOUT, async move {
+            let mut left = UNWANTED_BYTES_MAX;
+            while let Ok(Some(Ok(frame))) = tokio::time::timeout(UNWANTED_PIECE_TIMEOUT, rest.frame()).await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+                if left == 0 {
+                    break;
+                }
+            }
+        }));
     }
 }
 

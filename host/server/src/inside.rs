@@ -11,17 +11,11 @@ use std::{
     },
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use axum_core::body::Body;
 use cellar_bridges::{Afar, Doors, Notes};
-use http_body_util::BodyExt;
-use hyper::{
-    Request,
-    body::{Body as HttpBody, Bytes, Incoming},
-    service::service_fn,
-};
+use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     sync::{Notify, mpsc},
@@ -30,7 +24,7 @@ use tokio::{
 
 use crate::{
     Isolation, ServeError, Server, ServerConfig,
-    body::{Accompanied, Companion},
+    body::{Accompanied, Unwanted},
     gate,
     isolation::{ConfineError, Confined},
     tenant::Tenant,
@@ -45,10 +39,6 @@ pub(crate) const FOLDER: &str = "CELLAR_WORKER_FOLDER";
 const WAITING_MAX: usize = 64;
 /// The largest niceness that a weight is.
 const NICE_MAX: i32 = 15;
-/// What is read of a body that nobody wanted.
-const UNWANTED_BYTES_MAX: usize = 256 << 20;
-/// How long that may take.
-const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The niceness of a weight where the largest is this: with each step the kernel gives a process four fifths of the time.
 fn niceness(weight: u32, heaviest: u32) -> i32 {
@@ -222,27 +212,6 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
-    }
-}
-
-/// Reads what nobody wanted of the body of a request, within bounds: the process in front hears no answer before it has written
-/// all.
-struct Unwanted;
-
-impl Companion<Incoming> for Unwanted {
-    fn left(&mut self, mut rest: Incoming) {
-        if rest.is_end_stream() {
-            return;
-        }
-        tokio::spawn(tokio::time::timeout(UNWANTED_TIMEOUT, async move {
-            let mut left = UNWANTED_BYTES_MAX;
-            while let Some(Ok(frame)) = rest.frame().await {
-                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-                if left == 0 {
-                    break;
-                }
-            }
-        }));
     }
 }
 

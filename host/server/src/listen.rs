@@ -15,7 +15,7 @@ use std::{
 
 use axum_core::body::Body;
 use cellar_core::sync::lock;
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Version, header};
 use hyper::{
     body::{Body as HttpBody, Incoming},
     service::service_fn,
@@ -30,7 +30,7 @@ use tokio::{
 
 use crate::{
     Server,
-    body::{Accompanied, Companion},
+    body::{Accompanied, Companion, Unwanted},
     gate,
     traces::Seen,
 };
@@ -211,7 +211,11 @@ async fn answer(
     under_way: UnderWay,
     request: Request<Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
-    let mut request = request.map(Body::new);
+    // A stream of HTTP/2 says itself that the rest of its body is not wanted.
+    let mut request = match request.version() {
+        Version::HTTP_2 => request.map(Body::new),
+        _ => request.map(|body| Body::new(Accompanied::new(body, Unwanted))),
+    };
     // HTTP/2 has the host elsewhere.
     let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
     if let (Some(host), false) = (host, request.headers().contains_key(header::HOST)) {

@@ -60,6 +60,32 @@ fn requests_that_are_none_are_refused_and_others_are_unaffected() {
 }
 
 #[test]
+fn who_is_refused_before_it_has_written_all_finds_its_connection_open() {
+    let store = tempfile::tempdir().expect("a folder");
+    let served = Served::start(store.path(), &[]);
+    let body = vec![b'x'; 8 << 20];
+    let refused = "/v1/sessions/none/files/x";
+    for (path, status) in [(refused, " 404 "), ("/v1/eval", " 401 ")] {
+        let mut stream = served.connect();
+        let authorization = format!("Authorization: Bearer {}\r\n", served.token);
+        let known = if status == " 404 " { authorization.as_str() } else { "" };
+        let length = body.len();
+        let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{known}Content-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it reads the head");
+        let mut answer = BufReader::new(stream.try_clone().expect("a handle"));
+        let mut line = String::new();
+        answer.read_line(&mut line).expect("an answer, before there is a body");
+        assert!(line.contains(status), "{path}: {line}");
+        stream.write_all(&body).expect("it reads the body");
+        let next = format!("GET /v1/tenant HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}\r\n");
+        stream.write_all(next.as_bytes()).expect("it reads the next head");
+        let mut rest = String::new();
+        answer.read_to_string(&mut rest).expect("an answer, and its end");
+        assert!(rest.contains("HTTP/1.1 200 OK"), "{path}: {rest}");
+    }
+}
+
+#[test]
 fn paths_lead_nowhere_else() {
     let store = tempfile::tempdir().expect("a folder");
     let served = Served::start(store.path(), &[]);
