@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    kernel::{Asked, Kernel, Trouble, failed},
+    kernel::{Asked, Kernel, Shell, Trouble, failed},
     magic,
     message::{Fault, Message},
 };
@@ -35,11 +35,12 @@ struct Audience<'a> {
 }
 
 impl Kernel {
-    /// Answers an `execute_request`. Says besides whether cells that wait behind it are to be given up.
+    /// Answers an `execute_request`. Cells that wait behind it are given up if it fails, unless the request says otherwise: those
+    /// that were sent before anybody heard of the failure.
     ///
     /// # Errors
     /// The request is not valid.
-    pub(crate) async fn execute(&self, message: &Message) -> Result<(Value, bool), Fault> {
+    pub(crate) async fn execute(&self, message: &Message, shell: &mut Shell) -> Result<Value, Fault> {
         let content = &message.content;
         let code = content.text("code")?;
         let is_silent = content.flag("silent", false)?;
@@ -78,11 +79,12 @@ impl Kernel {
         };
         Ok(match ended {
             Ok(values) => {
-                let answer =
-                    json!({"status": "ok", "execution_count": number, "user_expressions": values, "payload": []});
-                (answer, false)
+                json!({"status": "ok", "execution_count": number, "user_expressions": values, "payload": []})
             }
             Err(trouble) => {
+                if stops {
+                    shell.give_up().await;
+                }
                 let mut answer = trouble.content();
                 if !is_silent {
                     self.publish(parent, "error", &Value::Object(answer.clone())).await;
@@ -91,7 +93,7 @@ impl Kernel {
                 answer.insert("execution_count".to_owned(), number.into());
                 answer.insert("user_expressions".to_owned(), json!({}));
                 answer.insert("payload".to_owned(), json!([]));
-                (Value::Object(answer), stops)
+                Value::Object(answer)
             }
         })
     }
@@ -238,24 +240,22 @@ impl Kernel {
             let text = "this client answers no input(): the cell finds the end of its input\n";
             return audience.show(self, "stream", json!({"name": "stderr", "text": text})).await;
         };
-        let asked =
-            Asked { request: request.to_owned(), prompt: prompt.to_owned(), parent: message.header.clone(), peer };
-        let is_first = {
-            let mut queue = lock(&self.asked);
-            queue.push_back(asked);
-            queue.len() == 1
-        };
-        // Clients show one request at a time.
-        if is_first {
-            self.ask_first().await;
-        }
+        lock(&self.asked).push_back(Asked {
+            request: request.to_owned(),
+            prompt: prompt.to_owned(),
+            parent: message.header.clone(),
+            peer,
+            is_sent: false,
+        });
+        self.ask_first().await;
     }
 
-    /// Sends the request for input that is due.
+    /// Sends the request for input that is due, unless it was sent: clients show one at a time.
     async fn ask_first(&self) {
         let (peer, parent, content) = {
-            let queue = lock(&self.asked);
-            let Some(asked) = queue.front() else { return };
+            let mut queue = lock(&self.asked);
+            let Some(asked) = queue.front_mut().filter(|asked| !asked.is_sent) else { return };
+            asked.is_sent = true;
             (asked.peer, asked.parent.clone(), json!({"prompt": asked.prompt, "password": false}))
         };
         self.outlet.ask(peer, &parent, &content).await;

@@ -7,6 +7,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use cellar_core::{sync::lock, text::describe};
@@ -30,6 +31,8 @@ use crate::{
 
 /// Messages that wait for an answer.
 pub(crate) const MESSAGES_MAX: usize = 4_096;
+/// How long it is waited for cells that were sent along with one that has failed.
+const ALONG: Duration = Duration::from_millis(10);
 
 /// Carries what a kernel says to its clients.
 pub(crate) trait Outlet: Send + Sync {
@@ -118,6 +121,34 @@ pub(crate) struct Asked {
     pub(crate) parent: Value,
     /// The client that answers.
     pub(crate) peer: u64,
+    /// The client was asked.
+    pub(crate) is_sent: bool,
+}
+
+/// What the shell channel has brought.
+pub(crate) struct Shell {
+    queue: mpsc::Receiver<Message>,
+    /// What waited when a cell failed, with whether it was given up then.
+    waiting: VecDeque<(Message, bool)>,
+}
+
+impl Shell {
+    async fn next(&mut self) -> Option<(Message, bool)> {
+        match self.waiting.pop_front() {
+            Some(next) => Some(next),
+            None => self.queue.recv().await.map(|message| (message, false)),
+        }
+    }
+
+    /// Gives up all cells that wait, and those that were sent along with them and are still on their way.
+    pub(crate) async fn give_up(&mut self) {
+        tokio::time::sleep(ALONG).await;
+        while let Ok(message) = self.queue.try_recv() {
+            self.waiting.push_back((message, false));
+        }
+        let cells = self.waiting.iter_mut().filter(|(message, _)| message.kind == "execute_request");
+        cells.for_each(|(_, is_aborted)| *is_aborted = true);
+    }
 }
 
 /// Where messages go in that have come from clients.
@@ -261,71 +292,51 @@ impl Kernel {
         self.publish(&parent, "stream", &json!({"name": name, "text": text.text})).await;
     }
 
-    async fn answer_shell(self: Arc<Kernel>, mut queue: mpsc::Receiver<Message>) {
-        // What waited when a cell failed, with whether it was given up then.
-        let mut waiting: VecDeque<(Message, bool)> = VecDeque::new();
-        loop {
-            let next = match waiting.pop_front() {
-                Some(next) => Some(next),
-                None => queue.recv().await.map(|message| (message, false)),
-            };
-            let Some((message, is_aborted)) = next else { return };
-            self.is_busy.send_replace(true);
-            let gives_up = self.request(&message, is_aborted).await;
-            self.is_busy.send_replace(false);
-            if gives_up {
-                while let Ok(message) = queue.try_recv() {
-                    waiting.push_back((message, false));
-                }
-                let cells = waiting.iter_mut().filter(|(message, _)| message.kind == "execute_request");
-                cells.for_each(|(_, is_aborted)| *is_aborted = true);
-            }
+    async fn answer_shell(self: Arc<Kernel>, queue: mpsc::Receiver<Message>) {
+        let mut shell = Shell { queue, waiting: VecDeque::new() };
+        while let Some((message, is_aborted)) = shell.next().await {
+            self.request(&message, is_aborted, Some(&mut shell)).await;
         }
     }
 
     async fn answer_control(self: Arc<Kernel>, mut queue: mpsc::Receiver<Message>) {
         while let Some(message) = queue.recv().await {
-            if message.kind == "execute_request" {
-                let trouble = Trouble::new("InvalidRequest", "cells are run on the shell channel");
-                self.status(&message.header, "busy").await;
-                self.outlet.reply(&message, "execute_reply", &failed(&trouble)).await;
-                self.status(&message.header, "idle").await;
-                continue;
-            }
-            self.request(&message, false).await;
+            self.request(&message, false, None).await;
         }
     }
 
-    /// Answers a request. Says whether cells that wait behind it are to be given up.
-    async fn request(&self, message: &Message, is_aborted: bool) -> bool {
+    /// Answers a request, which may come from the shell channel. Whoever reads that it is done finds the kernel idle.
+    async fn request(&self, message: &Message, is_aborted: bool, mut shell: Option<&mut Shell>) {
+        if shell.is_some() {
+            self.is_busy.send_replace(true);
+        }
         self.status(&message.header, "busy").await;
-        let mut gives_up = false;
-        let answer = match message.kind.as_str() {
-            "execute_request" if is_aborted => Ok(Some(json!({"status": "aborted"}))),
-            "execute_request" => self.execute(message).await.map(|(answer, stops)| {
-                gives_up = stops;
-                Some(answer)
-            }),
-            "kernel_info_request" => Ok(Some(profile::kernel_info(self.language))),
-            "connect_request" => Ok(Some(self.connect())),
-            "comm_info_request" => Ok(Some(json!({"status": "ok", "comms": {}}))),
-            "comm_open" => self.refuse_comm(message).await.map(|()| None),
+        let answer = match (message.kind.as_str(), shell.as_deref_mut()) {
+            ("execute_request", Some(_)) if is_aborted => Ok(Some(json!({"status": "aborted"}))),
+            ("execute_request", Some(shell)) => self.execute(message, shell).await.map(Some),
+            ("execute_request", None) => Err(Fault::new("cells are run on the shell channel")),
+            ("kernel_info_request", _) => Ok(Some(profile::kernel_info(self.language))),
+            ("connect_request", _) => Ok(Some(self.connect())),
+            ("comm_info_request", _) => Ok(Some(json!({"status": "ok", "comms": {}}))),
+            ("comm_open", _) => self.refuse_comm(message).await.map(|()| None),
             // What belongs to no open comm means nothing.
-            "comm_msg" | "comm_close" => Ok(None),
-            "history_request" => {
+            ("comm_msg" | "comm_close", _) => Ok(None),
+            ("history_request", _) => {
                 let own = self.own_if_open();
                 lock(&self.history).answer(&message.content, own.as_ref().map(OwnSession::session)).map(Some)
             }
-            "complete_request" | "inspect_request" | "is_complete_request" => self.look(message).await.map(Some),
-            "interrupt_request" => {
+            ("complete_request" | "inspect_request" | "is_complete_request", _) => self.look(message).await.map(Some),
+            ("interrupt_request", _) => {
                 self.interrupt();
                 Ok(Some(json!({"status": "ok"})))
             }
-            "shutdown_request" => {
+            ("shutdown_request", _) => {
                 message.content.flag("restart", false).map(|restart| Some(json!({"status": "ok", "restart": restart})))
             }
-            other if other.ends_with("_request") => Err(Fault::new(format!("this kernel does not know `{other}`"))),
-            other => {
+            (other, _) if other.ends_with("_request") => {
+                Err(Fault::new(format!("this kernel does not know `{other}`")))
+            }
+            (other, _) => {
                 tracing::debug!(kind = other, "a message that means nothing here");
                 Ok(None)
             }
@@ -334,24 +345,28 @@ impl Kernel {
             tracing::warn!(kind = message.kind, error = %fault, "a request was refused");
             Some(failed(&Trouble::from(&fault)))
         });
-        if let Some(answer) = answer {
-            let kind = message.kind.strip_suffix("_request").unwrap_or(&message.kind);
-            let kind: String = format!("{kind}_reply").chars().take(100).collect();
-            let is_over = kind == "shutdown_reply" && answer["status"] == "ok";
-            self.outlet.reply(message, &kind, &answer).await;
-            if is_over {
-                // All who listen are told.
-                self.publish(&message.header, &kind, &answer).await;
-            }
-            self.status(&message.header, "idle").await;
-            if is_over {
-                let stop = if answer["restart"] == true { Stop::Restart } else { Stop::Shutdown };
-                self.stop.send_replace(Some(stop));
-            }
-            return gives_up;
+        let Some(answer) = answer else { return self.idle(message, shell.is_some()).await };
+        let kind = message.kind.strip_suffix("_request").unwrap_or(&message.kind);
+        let kind: String = format!("{kind}_reply").chars().take(100).collect();
+        let is_over = kind == "shutdown_reply" && answer["status"] == "ok";
+        self.outlet.reply(message, &kind, &answer).await;
+        if is_over {
+            // All who listen are told.
+            self.publish(&message.header, &kind, &answer).await;
+        }
+        self.idle(message, shell.is_some()).await;
+        if is_over {
+            let stop = if answer["restart"] == true { Stop::Restart } else { Stop::Shutdown };
+            self.stop.send_replace(Some(stop));
+        }
+    }
+
+    /// Says that a request is done.
+    async fn idle(&self, message: &Message, is_of_shell: bool) {
+        if is_of_shell {
+            self.is_busy.send_replace(false);
         }
         self.status(&message.header, "idle").await;
-        false
     }
 
     fn own_if_open(&self) -> Option<OwnSession> {
