@@ -175,23 +175,30 @@
     });
   }
 
-  const tools = new Map();
-  const toolNames = () => grantedTools().map(([name]) => name);
-  define(globalThis, "tool", kit.transparent(new Proxy(Object.create(null), {
+  // A tool that was asked for is found as a property. One that was not is made by what stands behind: a trap on the way to every
+  // call takes longer than some of them.
+  const tools = Object.create(new Proxy(Object.create(null), {
     get(_, name) {
       // `await tool` looks for `then`: the namespace itself is not a promise. What shows it looks for its class.
       if (typeof name !== "string" || name === "then" || name === "constructor") return undefined;
-      const known = tools.get(name);
-      if (known !== undefined) return known;
-      const call = define(toolBridge(name), "name", name);
-      tools.set(name, define(call, "spec", () => toolSpec(name)));
+      const call = define(define(toolBridge(name), "name", name), "spec", () => toolSpec(name));
+      Object.defineProperty(tools, name, { value: call, configurable: true, enumerable: true });
       return call;
     },
+  }));
+  const toolNames = () => grantedTools().map(([name]) => name);
+  define(globalThis, "tool", kit.transparent(new Proxy(tools, {
+    __proto__: null,
     has: (_, name) => toolNames().includes(name),
     ownKeys: () => toolNames(),
-    getOwnPropertyDescriptor: (target, name) =>
+    getOwnPropertyDescriptor: (_, name) =>
       typeof name === "string" ? { value: globalThis.tool[name], configurable: true, enumerable: true } : undefined,
+    getPrototypeOf: () => null,
     set: () => false,
+    setPrototypeOf: () => false,
+    defineProperty: () => false,
+    deleteProperty: () => false,
+    preventExtensions: () => false,
   })));
 
   // ---- llm and agent
