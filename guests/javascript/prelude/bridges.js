@@ -154,21 +154,25 @@
 
   // ---- tool.<name>(args)
 
+  const { stringify } = JSON;
+  const { isArray } = Array;
+  const { call: callHost } = host;
+
   function toolArguments(name, value) {
+    if (typeof value === "object" && value !== null && !isArray(value)) return stringify(value);
     if (value === undefined) return "{}";
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
-      throw new TypeError(`tool.${name} takes one object of named arguments`);
-    }
-    return JSON.stringify(value);
+    throw new TypeError(`tool.${name} takes one object of named arguments`);
   }
 
-  // The two forms of a tool, which are those of `bridge` with less in between.
+  // The two forms of a tool, which are those of `bridge` with less in between: a function that is called here, or a global that is
+  // looked up, takes as long as a hundredth of a blocking call.
   function toolBridge(name) {
     const call = (value) => start(name, [TOOL, name, toolArguments(name, value)]).promise;
     return define(call, "sync", (value) => {
-      const text = toolArguments(name, value);
+      const isPlain = typeof value === "object" && value !== null && !isArray(value);
+      const text = isPlain ? stringify(value) : toolArguments(name, value);
       try {
-        return host.call(TOOL, name, text);
+        return callHost(TOOL, name, text);
       } catch (failure) {
         throw failed(name, failure, new Error());
       }
