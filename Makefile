@@ -22,9 +22,15 @@ NODE := target/node
 OPENAPI := target/openapi
 # A server of S3, which tests keep artifacts in.
 MOTO := target/moto
+# Tests that compare with results of another day and another machine: they run as on a third.
+RECORDED := binary(transcripts) | test(guests::corpus) | test(guests::oracle) | test(guests::jupyter) | test(guests::notebook)
+# Tenants in processes of their own are in an environment of their own, whose clock stays as it is.
+MOVED := not test(a_session_whose_time_is_over_is_removed_though_its_tenant_has_no_process)
+# Has nextest run each test by `.ci/bin/elsewhere`. No other script is in that folder, which is first in PATH for all of them.
+ELSEWHERE := PATH="$(CURDIR)/.ci/bin:$$PATH" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=elsewhere
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless \
+.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast test-elsewhere soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless \
 	bench bench-peers clean prune
 
 help: ## List the targets
@@ -80,10 +86,16 @@ test: announce guests data-guest data packages suites ## Run every test
 	@$(CELLAR) bake --stops safepoints python javascript
 	@CELLAR_STOPS=safepoints $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast \
 		-E 'test(/^(py|js|probe)::limits/) | test(/^(sessions|kernels|stops)::/) | test(guests::soak) | test(guests::snapshots)'
-	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast
+	@$(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast -E '$(RECORDED)'
+	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E 'not ($(RECORDED))'
 
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
+
+test-elsewhere: announce guests data-guest data packages suites ## Run every test as on two other machines, on other days (an hour)
+	@CELLAR_TEST_DAYS=400 $(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
+	@CELLAR_TEST_DAYS=-30 CELLAR_TEST_ZONE=America/St_Johns CELLAR_TEST_LOCALE=C $(ELSEWHERE) \
+		$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
 
 soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
 	@CELLAR_SOAK_RUNS=10000 CELLAR_STOPS_RACED=100000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \

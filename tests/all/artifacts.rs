@@ -60,7 +60,8 @@ fn told(folder: &Path, line: &str) -> String {
 }
 
 fn without_age(line: &str) -> String {
-    match line.split_once(" s ago") {
+    let age = [" s ago", " min ago", " h ago", " d ago"].iter().find_map(|unit| line.split_once(unit));
+    match age {
         Some((before, after)) => format!("{}[age]{after}", before.trim_end_matches(|c: char| c.is_ascii_digit())),
         None => line.to_owned(),
     }

@@ -31,11 +31,12 @@ fn printed_by_node(program: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let module = folder.path().join("program.mjs"); // so that `await` works at its top level
     fs::copy(program, &module).expect("a program");
-    // Sessions have an empty folder of their own, and universal time.
+    // Sessions have an empty folder of their own, universal time, and American English.
     let output = Command::new("node")
         .arg(&module)
         .current_dir(&folder)
         .env("TZ", "UTC")
+        .env("LC_ALL", "en_US.UTF-8")
         .env("TMPDIR", folder.path())
         .output()
         .expect("Node runs; `make setup` installs it");

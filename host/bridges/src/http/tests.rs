@@ -217,8 +217,8 @@ async fn credentials_are_added_and_never_told() {
     let answer = ask(&setting.network(), call).await.expect("granted");
     assert!(text(&answer).contains("Bearer ***") && !text(&answer).contains(secret), "{}", text(&answer));
     let length = secret.len();
-    let told =
-        setting.get("local.test", &format!("/redirect/302/{}", secret.replace('/', "%2F"))).await.expect("granted");
+    let escaped: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let told = setting.get("local.test", &format!("/redirect/302/{escaped}")).await.expect("granted");
     assert_eq!(header(&told, "location"), ["***"], "{length}");
     let missing = HeaderTemplate::parse("CELLAR_NO_SUCH_TOKEN").expect("a template");
     setting.options.allow[0].headers = vec![("x-key".to_owned(), missing)];
