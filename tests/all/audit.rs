@@ -7,7 +7,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use cellar_engine::{
@@ -19,7 +18,10 @@ use cellar_engine::{
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
-use crate::sessions::{host, on_one_thread, open, result, run, until_started};
+use crate::{
+    sessions::{host, on_one_thread, open, result, run, until_started},
+    support::PATIENCE,
+};
 
 /// What is said in all cells, calls and answers here, and nowhere in the log.
 const SAID: &str = "CONTENT";
@@ -213,7 +215,7 @@ fn a_dropped_run_has_its_end_and_its_calls_have_theirs() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), is_written).await.expect("the run's last entry");
+        tokio::time::timeout(PATIENCE, is_written).await.expect("the run's last entry");
         let finished = memory.finished();
         assert_eq!((finished.outcome.as_str(), finished.calls), ("cancelled", 1));
         assert!(matches!(&finished.cells[..], [CellRan { cell: Some(1), .. }]));
@@ -224,7 +226,7 @@ fn a_dropped_run_has_its_end_and_its_calls_have_theirs() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), is_written).await.expect("the entry of its call");
+        tokio::time::timeout(PATIENCE, is_written).await.expect("the entry of its call");
     });
 }
 

@@ -14,10 +14,10 @@ use cellar_hub::{
 
 use tokio::net::UnixStream;
 
-use crate::sessions::{config, on_one_thread};
-
-/// Long enough for whatever is waited for to happen, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::{
+    sessions::{config, on_one_thread},
+    support::PATIENCE,
+};
 
 /// No agent calls here.
 #[derive(Debug)]

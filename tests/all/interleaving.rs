@@ -1,6 +1,6 @@
 //! Runs of one session that take turns where they await, and what ends them, on the probe guest.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cellar_engine::{
     Bridges, Cell, EventKind, Host, Language, Limits, Outcome, Run, Session, SessionConfig,
@@ -11,7 +11,10 @@ use cellar_engine::{
 use futures::StreamExt;
 use tokio::sync::Semaphore;
 
-use crate::sessions::{config, host, kind, on_one_thread, open, outcome, run, text, until_started};
+use crate::{
+    sessions::{config, host, kind, on_one_thread, open, outcome, run, text, until_started},
+    support::PATIENCE,
+};
 
 /// The tool `wait` answers when it is let; an agent runs its prompt in the session of its caller, but for `hold`,
 /// which waits like the tool.
@@ -136,7 +139,7 @@ fn a_reset_interrupts_what_awaits_blocks_or_waits_for_its_turn() {
             tokio::task::yield_now().await;
             session.reset(Language::Probe);
             for ended in [running, queued] {
-                let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("at once");
+                let ended = tokio::time::timeout(PATIENCE, ended).await.expect("at once");
                 assert_eq!(kind(&ended.expect("no panic")), Some(FailureKind::Interrupted), "`{code}`");
             }
             assert_eq!(text(&session, "emit alive").await, "alive");
@@ -151,7 +154,7 @@ fn an_agent_holds_no_place_that_its_own_cells_need() {
         let session = gate.session(&host(), Limits { calls_in_flight: 1, ..Limits::default() });
         gate.let_through(1);
         let nested = text(&session, "agent agent call wait {}");
-        let answer = tokio::time::timeout(Duration::from_secs(20), nested).await.expect("no deadlock");
+        let answer = tokio::time::timeout(PATIENCE, nested).await.expect("no deadlock");
         assert!(answer.contains('7'), "{answer}");
     });
 }

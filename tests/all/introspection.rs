@@ -13,7 +13,10 @@ use cellar_engine::{
 
 use futures::StreamExt;
 
-use crate::sessions::{config, host, kind, on_one_thread, open, outcome, result, run, text, until_started};
+use crate::{
+    sessions::{config, host, kind, on_one_thread, open, outcome, result, run, text, until_started},
+    support::PATIENCE,
+};
 
 /// A host on which a language is ready.
 fn host_for(language: Language) -> Host {
@@ -130,7 +133,7 @@ async fn look_at_haunted(language: Language, code: &str, keep: &str, kept: &str,
     do_cell(&session, language, keep).await;
     do_cell(&session, language, code).await;
     // Whatever the answers are, they come.
-    let answers = tokio::time::timeout(Duration::from_secs(60), async {
+    let answers = tokio::time::timeout(PATIENCE, async {
         let _ = session.variables(language).await;
         let _ = session.value(language, "h").await;
         let _ = session.complete(language, "h.x", 3).await;

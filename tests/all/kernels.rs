@@ -106,7 +106,7 @@ fn a_seed_that_fails_is_named_by_the_cells_that_need_it() {
 #[test]
 fn a_seed_has_the_time_of_a_cell_and_costs_the_first_cell_none() {
     on_one_thread(async {
-        let limits = Limits { timeout: Duration::from_secs(1), grace: Duration::from_millis(300), ..Limits::default() };
+        let limits = Limits { timeout: Duration::from_secs(3), grace: Duration::from_millis(300), ..Limits::default() };
         let with = |source: &str| SessionConfig { limits: limits.clone(), ..seeded(PROBE, &[], source) };
         for (source, said) in [
             ("spin", FailureKind::Timeout),
@@ -123,8 +123,8 @@ fn a_seed_has_the_time_of_a_cell_and_costs_the_first_cell_none() {
             let error = session.variables(PROBE).await.expect_err("no kernel");
             assert!(error.to_string().contains("the session's probe seed failed"), "{error}");
         }
-        let session = open(&host(), with("sleep 800"));
-        assert_eq!(text(&session, "sleep 800\nemit done").await, "done");
+        let session = open(&host(), with("sleep 1600"));
+        assert_eq!(text(&session, "sleep 1600\nemit done").await, "done");
     });
 }
 

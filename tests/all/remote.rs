@@ -8,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,12 +20,10 @@ use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::support::{cellar, check_shape, root};
+use crate::support::{PATIENCE, cellar, check_shape, on_a_free_port, root};
 
 /// What the server is asked with. It takes any.
 const KEY: &str = "k3y-0f-th3-t3st-th4t-n0b0dy-t3lls";
-/// As long as a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server of S3 with a bucket.
 struct S3 {
@@ -38,24 +35,17 @@ impl S3 {
     fn start() -> S3 {
         let program = root().join("target/moto/bin/moto_server");
         assert!(program.exists(), "no server of S3 at `{}`; run `make packages` first", program.display());
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).env("AWS_EC2_METADATA_DISABLED", "true");
-        let process =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        let server = S3 { process, port };
-        let began = Instant::now();
-        while !server.makes_bucket() {
-            assert!(began.elapsed() < PATIENCE, "the server did not come up");
-            thread::sleep(Duration::from_millis(50));
-        }
-        server
+        let start = |port: u16| {
+            let mut command = Command::new(&program);
+            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).env("AWS_EC2_METADATA_DISABLED", "true");
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+        };
+        let (process, port) = on_a_free_port(start, S3::makes_bucket);
+        S3 { process, port }
     }
 
-    fn makes_bucket(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)) else { return false };
+    fn makes_bucket(port: u16) -> bool {
+        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
         let request = "PUT /bucket HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         let mut answer = String::new();
         let asked = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));

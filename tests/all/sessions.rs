@@ -20,7 +20,7 @@ use cellar_engine::{
 use futures::{StreamExt, future::join_all};
 use tempfile::TempDir;
 
-use crate::support::{root, stops};
+use crate::support::{PATIENCE, root, stops};
 
 /// Images of guests that were tampered with; the others share the user's cache.
 static CACHE: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
@@ -433,14 +433,14 @@ async fn stall(session: &Session) -> Run {
 #[test]
 fn a_reader_that_stops_reading_holds_up_no_other_run_of_its_kernel_for_long() {
     on_one_thread(async {
-        let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
+        let limits = Limits { timeout: 5 * PATIENCE, grace: Duration::from_millis(100), ..Limits::default() };
         let session = open(&host(), SessionConfig { limits, ..SessionConfig::default() });
         let mut waiting = Cell::new(Language::Probe, "sleep 100000");
         waiting.timeout = Some(Duration::from_secs(1));
         let mut waiting = session.run(vec![waiting]).expect("a run");
         until_started(&mut waiting).await;
         let stalled = stall(&session).await;
-        let ended = tokio::time::timeout(Duration::from_secs(5), outcome(waiting)).await;
+        let ended = tokio::time::timeout(PATIENCE, outcome(waiting)).await;
         assert_eq!(kind(&ended.expect("its deadline is its own")), Some(FailureKind::Timeout));
         assert_eq!(text(&session, "emit alive").await, "alive");
         assert_eq!(kind(&outcome(stalled).await), Some(FailureKind::Interrupted));
@@ -465,7 +465,7 @@ fn a_cell_ends_although_nobody_reads_its_run() {
         let session = open(&host(), SessionConfig::default());
         let mut unread = run(&session, &"emit x\n".repeat(64));
         until_started(&mut unread).await;
-        let other = tokio::time::timeout(Duration::from_secs(5), text(&session, "emit alive")).await;
+        let other = tokio::time::timeout(PATIENCE, text(&session, "emit alive")).await;
         assert_eq!(other.expect("the kernel is free"), "alive");
         assert_eq!(outcome(unread).await, Outcome::Complete);
     });
@@ -480,7 +480,7 @@ fn clearing_ends_the_cells_that_await() {
         let ended = tokio::spawn(outcome(waiting));
         tokio::task::yield_now().await;
         session.clear(Language::Probe).await.expect("cleared");
-        let ended = tokio::time::timeout(Duration::from_secs(5), ended).await.expect("at once");
+        let ended = tokio::time::timeout(PATIENCE, ended).await.expect("at once");
         assert_eq!(kind(&ended.expect("no panic")), Some(FailureKind::Interrupted));
         assert_eq!(text(&session, "emit alive").await, "alive");
     });

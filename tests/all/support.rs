@@ -4,15 +4,58 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     io::Write,
+    net::{Ipv4Addr, TcpListener},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::LazyLock,
+    time::{Duration, Instant},
 };
 
 use cellar_engine::config::Stops;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+/// Longest time to wait for an event, on a machine with other work as well. Less than the time after which a test is ended.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until `look` finds something.
+///
+/// # Panics
+/// `what` has not come within [`PATIENCE`].
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server that cannot choose its port itself, and the port that it was given.
+///
+/// A port that is free now may be taken before the server listens: another is tried when the server ends.
+pub(crate) fn on_a_free_port(
+    mut start: impl FnMut(u16) -> Child,
+    mut answers: impl FnMut(u16) -> bool,
+) -> (Child, u16) {
+    let began = Instant::now();
+    loop {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let mut server = start(port);
+        while server.try_wait().expect("its state").is_none() {
+            if answers(port) {
+                return (server, port);
+            }
+            assert!(began.elapsed() < PATIENCE, "the server does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
 
 /// The checkout; commands run there, so that paths in messages are relative.
 pub(crate) fn root() -> &'static Path {

@@ -1,11 +1,10 @@
 //! What code writes while none of its session's cells runs.
 
-use std::time::Duration;
-
 use cellar_engine::{Cell, CellId, EventKind, Language, Session, SessionConfig, background::Background};
 use futures::StreamExt;
 
 use super::snapshots::host;
+use crate::support::PATIENCE;
 
 async fn run(session: &Session, language: Language, code: &str) -> Vec<EventKind> {
     let run = session.run(vec![Cell::new(language, code)]).expect("a run");
@@ -46,7 +45,7 @@ fn what_timers_and_tasks_write_between_cells_is_told() {
             assert!(told(&run(&session, language, code).await).is_empty(), "{language:?}");
             let mut heard = Vec::new();
             while !heard.iter().any(|each: &Background| each.is_stderr && each.text.contains(error)) {
-                let next = tokio::time::timeout(Duration::from_secs(60), background.next()).await;
+                let next = tokio::time::timeout(PATIENCE, background.next()).await;
                 heard.push(next.expect("in time").expect("an open session"));
             }
             assert_eq!(heard[0].cell, CellId(1), "{heard:?}");

@@ -4,14 +4,13 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
 use crate::support::{Held, cellar_with_guests, config, result_of, result_of_run, root, run, run_with_input, text};
 
-/// Every script of `fixtures/bridges`, granted.
+/// Every script of `fixtures/bridges`, granted. `nap` is over when twenty calls are under way.
 const CONFIG: &str = r#"
 [tools.add]
 command = ["python3", "SCRIPTS/add.py"]
@@ -27,7 +26,7 @@ command = ["python3", "SCRIPTS/fail.py"]
 [tools.slow]
 command = ["python3", "SCRIPTS/slow.py"]
 [tools.nap]
-command = ["/bin/sh", "-c", "sleep 0.3; echo 1"]
+command = ["/bin/sh", "-c", "touch here/$$; until [ $(ls here | wc -l) -ge 20 ]; do sleep 0.05; done; echo 1"]
 [agents.task]
 command = ["python3", "SCRIPTS/agent.py"]
 [agents.task.environment]
@@ -36,6 +35,7 @@ CELLAR = "PROGRAM"
 
 fn granted() -> (tempfile::TempDir, String) {
     let (folder, path) = config(&CONFIG.replace("PROGRAM", env!("CARGO_BIN_EXE_cellar")));
+    std::fs::create_dir(folder.path().join("here")).expect("a folder");
     (folder, path.to_str().expect("text").to_owned())
 }
 
@@ -105,10 +105,8 @@ fn arguments_that_do_not_fit_the_schema_are_refused() {
 
 #[test]
 fn concurrent_calls_overlap() {
-    let began = Instant::now();
     let code = "import asyncio\nprint(sum(await asyncio.gather(*[tool.nap.aio() for _ in range(20)])))";
     assert_eq!(text_with_bridges("py", &[code]), "20");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     let code = "const all = await Promise.all(Array.from({length: 20}, () => tool.nap()));\nprint(all.length)";
     assert_eq!(text_with_bridges("js", &[code]), "20");
 }

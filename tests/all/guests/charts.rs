@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::snapshots::{host, on_runtime};
-use crate::support::{result_of, root, text};
+use crate::support::{PATIENCE, result_of, root, text};
 
 /// What a number in an SVG may be off by: pixels, where another version of the font is a little wider.
 const OFF_BY: f64 = 1.5;
@@ -280,8 +280,8 @@ fn charts_that_take_long_end_with_their_time() {
     let cell = cell_of("py", &specification.to_string()).replace("vnd.vegalite.v5", "vnd.vega.v5");
     let began = std::time::Instant::now();
     let result = result_of("py", &[&cell, "6 * 7"], &[]);
-    // Ten seconds for the chart, and as much again for a machine that does other things.
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // Ten seconds for the chart, which takes minutes, and the rest for a machine that does other things.
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     assert!(text(&result).contains("ChartTimeout: ") && text(&result).ends_with("42"), "{result}");
     // Without a process that could be killed, such a chart is not begun.
     on_runtime(async {

@@ -6,6 +6,7 @@ use cellar_engine::{Cell, Language, SessionConfig};
 use futures::StreamExt;
 
 use super::snapshots::{host, on_runtime, text};
+use crate::support::PATIENCE;
 
 /// Starts a process that writes again and again, in place or besides, and goes on.
 const IN_PLACE: &str = "subprocess.run([sys.executable, '-c', BEAT])";
@@ -54,7 +55,7 @@ fn processes_end_with_the_run_that_started_them() {
             for is_dropped in [false, true] {
                 let mut run = session.run(vec![Cell::new(Language::Python, code)]).expect("a run");
                 let beat = folder.path().join("beat");
-                let begun = tokio::time::timeout(Duration::from_secs(30), async {
+                let begun = tokio::time::timeout(PATIENCE, async {
                     tokio::select! {
                         () = until_there(&beat) => true,
                         () = async { while run.next().await.is_some() {} } => false,

@@ -10,7 +10,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{cellar, cellar_with_guests, check_shape, config, root, run};
+use crate::support::{
+    PATIENCE, cellar, cellar_with_guests, check_shape, config, eventually, on_a_free_port, root, run,
+};
 
 mod afar;
 mod calls;
@@ -29,9 +31,6 @@ mod second;
 mod tar;
 mod tenants;
 mod workers;
-
-/// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, and the folder that it keeps its sessions in.
 struct Served {

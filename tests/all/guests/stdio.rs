@@ -12,10 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{cellar, cellar_with_guests, check_shape, root};
-
-/// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::support::{PATIENCE, cellar, cellar_with_guests, check_shape, root};
 
 /// Plays one case of `fixtures/wire/client.py`.
 fn check(case: &str) {

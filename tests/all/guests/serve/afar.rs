@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{
-    workers::{Two, ask, eventually, run_in, session, worker},
+    workers::{Two, ask, run_in, session, worker},
     *,
 };
 use crate::support::Held;

@@ -15,13 +15,10 @@ struct Proxy {
 impl Proxy {
     fn start(served: &Served) -> Proxy {
         let folder = tempfile::tempdir().expect("a folder");
-        let port = {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-            free.local_addr().expect("an address").port()
-        };
         let at = folder.path().display();
-        let text = format!(
-            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n\
+        let text = |port: u16| {
+            format!(
+                "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n\
              access_log off;\nclient_body_temp_path {at}/a;\nproxy_temp_path {at}/b;\nfastcgi_temp_path {at}/c;\n\
              uwsgi_temp_path {at}/d;\nscgi_temp_path {at}/e;\nclient_max_body_size 0;\n\
              map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}\n\
@@ -29,20 +26,18 @@ impl Proxy {
              server {{ listen 127.0.0.1:{port};\nlocation / {{ proxy_pass http://cellar; proxy_http_version 1.1;\n\
              proxy_set_header Host $host; proxy_set_header Upgrade $http_upgrade;\n\
              proxy_set_header Connection $connection_upgrade; proxy_read_timeout 1h; }} }} }}\n",
-            served.address
-        );
+                served.address
+            )
+        };
         let path = folder.path().join("nginx.conf");
-        std::fs::write(&path, text).expect("written");
         let nginx = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
-        let process = Command::new(nginx).arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn();
-        let process = process.expect("nginx starts; `make setup` installs it");
-        let address = format!("127.0.0.1:{port}");
-        let began = std::time::Instant::now();
-        while TcpStream::connect(&address).is_err() {
-            assert!(began.elapsed() < PATIENCE, "nginx does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Proxy { process, address, _folder: folder }
+        let start = |port: u16| {
+            std::fs::write(&path, text(port)).expect("written");
+            let process = Command::new(nginx).arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn();
+            process.expect("nginx starts; `make setup` installs it")
+        };
+        let (process, port) = on_a_free_port(start, |port| TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Proxy { process, address: format!("127.0.0.1:{port}"), _folder: folder }
     }
 
     /// Sends these bytes, and reads to the end.
