@@ -37,24 +37,29 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
 /// A server that cannot choose its port itself, and the port that it was given.
 ///
 /// A port that is free now may be taken before the server listens: another is tried when the server ends.
+///
+/// # Panics
+/// None has answered within [`PATIENCE`].
 pub(crate) fn on_a_free_port(
     mut start: impl FnMut(u16) -> Child,
     mut answers: impl FnMut(u16) -> bool,
 ) -> (Child, u16) {
     let began = Instant::now();
-    loop {
+    while began.elapsed() < PATIENCE {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let mut server = start(port);
-        while server.try_wait().expect("its state").is_none() {
+        while began.elapsed() < PATIENCE && server.try_wait().expect("its state").is_none() {
             if answers(port) {
                 return (server, port);
             }
-            assert!(began.elapsed() < PATIENCE, "the server does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
+        let _ = server.kill();
+        let _ = server.wait();
     }
+    panic!("no server answers");
 }
 
 /// The checkout; commands run there, so that paths in messages are relative.

@@ -2,10 +2,7 @@
 
 use cellar_engine::{Language, Session};
 
-use crate::{
-    guests::snapshots::{host, on_runtime, text},
-    support::PATIENCE,
-};
+use crate::guests::snapshots::{host, on_runtime, text};
 
 /// Run before anything is completed. `calls` tells what was run since.
 const NAMES: &str = "\
@@ -111,9 +108,9 @@ fn python_completes_long_and_broken_code_soon() {
             code.push_str("\npri");
             let began = std::time::Instant::now();
             complete(&session, &code).await;
-            // The guest allows itself two seconds.
+            // Ten times the two seconds that the guest allows itself.
             let start = code.get(..10).unwrap_or_default();
-            assert!(began.elapsed() < PATIENCE, "{:?} for `{start}…`", began.elapsed());
+            assert!(began.elapsed().as_secs() < 20, "{:?} for `{start}…`", began.elapsed());
         }
         assert_eq!(text(&session, Language::Python, "1 + 1").await, "2");
     });

@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use serde_json::{Value, json};
@@ -31,6 +31,11 @@ mod second;
 mod tar;
 mod tenants;
 mod workers;
+
+/// Seconds since the epoch.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs()
+}
 
 /// A server, and the folder that it keeps its sessions in.
 struct Served {

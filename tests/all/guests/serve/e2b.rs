@@ -24,12 +24,13 @@ impl Door {
 
     /// Runs a client, and returns what it says.
     fn client(&self, program: &str, arguments: &[&str]) -> String {
-        let program = match program {
-            "python" => root().join("target/e2b/python/bin/python"),
-            other => other.into(),
+        let (program, runner) = match program {
+            "python" => (root().join("target/e2b/python/bin/python"), Some("fixtures/e2b/run.py")),
+            other => (other.into(), None),
         };
         let url = format!("http://{}/e2b", self.served.address);
         let output = Command::new(&program)
+            .args(runner)
             .args(arguments)
             .current_dir(root())
             .envs([("E2B_API_URL", &url), ("E2B_SANDBOX_URL", &url), ("E2B_API_KEY", &self.red)])
@@ -37,7 +38,7 @@ impl Door {
             .output()
             .unwrap_or_else(|error| panic!("`{}`: {error}; run `make packages` first", program.display()));
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success(), "{}: {said}", output.status);
         said
     }
 
@@ -108,16 +109,13 @@ fn the_manual_is_right() {
     let mut count = 0;
     for block in page.split("```").skip(1).step_by(2) {
         let (language, code) = block.split_once('\n').expect("a language");
-        let folder = root().join("target/e2b/javascript");
-        match language {
-            "python" => drop(door.client("python", &["-c", code])),
-            "javascript" => {
-                let script = folder.join("manual.mjs");
-                std::fs::write(&script, code).expect("written");
-                door.client("node", &[script.to_str().expect("text")]);
-            }
+        let (program, script) = match language {
+            "python" => ("python", "target/e2b/python/manual.py"),
+            "javascript" => ("node", "target/e2b/javascript/manual.mjs"),
             _ => continue,
-        }
+        };
+        std::fs::write(root().join(script), code).expect("written");
+        door.client(program, &[script]);
         count += 1;
     }
     assert!(count >= 3, "{count} examples");

@@ -215,12 +215,12 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
     let mut count = String::new();
     BufReader::new(crowd.stdout.take().expect("a pipe")).read_line(&mut count).expect("a number");
     assert!(count.trim().parse::<u32>().expect("a number") > 1_024, "{count}");
-    let began = std::time::Instant::now();
     for n in 0..20 {
+        let began = std::time::Instant::now();
         assert_eq!(served.run(&session, "py", &format!("{n} + 1")), (n + 1).to_string());
+        // Without room made for those who speak, it would wait until the crowd's 30 seconds are over.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
-    // Without room made for those who speak, each would wait until the crowd's time is over.
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     served.run(&session, "py", "go = True");
     assert_eq!(Answer::read(stream).json()["content"][0]["text"], "'went'");
     drop(crowd.stdin.take());

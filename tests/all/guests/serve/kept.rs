@@ -1,12 +1,6 @@
 //! What is kept: how long, how it is listed, and by whom it is looked at.
 
-use std::time::SystemTime;
-
 use super::{tenants::Tenants, *};
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs()
-}
 
 #[test]
 fn what_is_idle_loses_nothing_and_what_expires_goes() {

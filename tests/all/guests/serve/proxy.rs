@@ -16,17 +16,17 @@ impl Proxy {
     fn start(served: &Served) -> Proxy {
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().display();
+        let address = &served.address;
         let text = |port: u16| {
             format!(
                 "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n\
-             access_log off;\nclient_body_temp_path {at}/a;\nproxy_temp_path {at}/b;\nfastcgi_temp_path {at}/c;\n\
-             uwsgi_temp_path {at}/d;\nscgi_temp_path {at}/e;\nclient_max_body_size 0;\n\
-             map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}\n\
-             upstream cellar {{ server {}; keepalive 1; }}\n\
-             server {{ listen 127.0.0.1:{port};\nlocation / {{ proxy_pass http://cellar; proxy_http_version 1.1;\n\
-             proxy_set_header Host $host; proxy_set_header Upgrade $http_upgrade;\n\
-             proxy_set_header Connection $connection_upgrade; proxy_read_timeout 1h; }} }} }}\n",
-                served.address
+                 access_log off;\nclient_body_temp_path {at}/a;\nproxy_temp_path {at}/b;\nfastcgi_temp_path {at}/c;\n\
+                 uwsgi_temp_path {at}/d;\nscgi_temp_path {at}/e;\nclient_max_body_size 0;\n\
+                 map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}\n\
+                 upstream cellar {{ server {address}; keepalive 1; }}\n\
+                 server {{ listen 127.0.0.1:{port};\nlocation / {{ proxy_pass http://cellar; proxy_http_version 1.1;\n\
+                 proxy_set_header Host $host; proxy_set_header Upgrade $http_upgrade;\n\
+                 proxy_set_header Connection $connection_upgrade; proxy_read_timeout 1h; }} }} }}\n"
             )
         };
         let path = folder.path().join("nginx.conf");

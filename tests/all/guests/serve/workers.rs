@@ -197,7 +197,6 @@ fn a_worker_that_nobody_needs_goes_and_its_sessions_come_back() {
 fn a_session_whose_time_is_over_is_removed_though_its_tenant_has_no_process() {
     let two = Two::new(&TEXT.replace("isolate = \"tenant\"", "isolate = \"tenant\"\nworker_idle = 1"));
     let (served, store) = (two.tenants.serve(), two.tenants.store.path());
-    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
     let passing = session(&served, &two.red);
     let staying = session(&served, &two.red);
     assert_eq!(run_in(&served, &two.red, &passing, "kept = 1\nprint(kept)"), "1");
