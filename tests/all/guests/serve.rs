@@ -5,13 +5,13 @@ use std::{
     net::{Shutdown, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    PATIENCE, cellar, cellar_with_guests, check_shape, config, eventually, on_a_free_port, root, run,
+    PATIENCE, cellar, cellar_with_guests, check_shape, config, eventually, now, on_a_free_port, root, run,
 };
 
 mod afar;
@@ -31,11 +31,6 @@ mod second;
 mod tar;
 mod tenants;
 mod workers;
-
-/// Seconds since the epoch.
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs()
-}
 
 /// A server, and the folder that it keeps its sessions in.
 struct Served {
