@@ -75,6 +75,7 @@ static finished_t *finished;
 static size_t finished_count, finished_room;
 
 void glue_finish(uint32_t cell, const cellar_kernel_types_outcome_t *outcome) {
+    glue_flush_cell(cell);
     if (finished_count == finished_room) {
         size_t room = finished_room == 0 ? 4 : finished_room * 2;
         finished_t *grown = realloc(finished, room * sizeof *grown);

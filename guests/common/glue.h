@@ -69,6 +69,19 @@ size_t utf8_valid_prefix(const char *bytes, size_t length);
 // Whether the bytes after the valid prefix are the beginning of a longer sequence, rather than wrong.
 bool utf8_is_incomplete(const char *bytes, size_t length);
 
+// Number of bytes that one U+FFFD stands for, as the web and Python have it, where the valid prefix ends.
+size_t utf8_wrong(const char *bytes, size_t length);
+
+// Bytes that are no UTF-8 cross the host as characters of private use, U+10FF80 to U+10FFFF, so that what processes write
+// and read is exact. Writes such a text of at most four times as many bytes, and returns its length.
+size_t utf8_escaped(const char *bytes, size_t length, char *text);
+
+// Writes the bytes that such a text stands for, which are no more than its own, and returns their number.
+size_t utf8_unescaped(const char *text, size_t length, char *bytes);
+
+// Length of the longest prefix of valid UTF-8 without such characters.
+size_t utf8_before_escapes(const char *bytes, size_t length);
+
 // Replaces what is not UTF-8 in place. Lone surrogates, which some interpreters encode as three bytes, become U+FFFD;
 // any other wrong byte becomes a question mark.
 void utf8_repair(char *bytes, size_t length);
@@ -89,8 +102,18 @@ void glue_write(cellar_kernel_output_stream_name_t to, const char *text, size_t 
 // Writes bytes that may be invalid or end inside a character; see `stdio.c`.
 void glue_write_bytes(cellar_kernel_output_stream_name_t to, const char *bytes, size_t length);
 
-// Writes what is held back of an incomplete character. Call at the end of a cell.
+// Says that all bytes cross, as in a process; see `stdio.c`.
+extern bool glue_exact;
+
+// Says if the beginning of a character is held back.
+bool glue_holds(cellar_kernel_output_stream_name_t to);
+
+// Length of the longest prefix that `glue_write_bytes` would hand to the host as it is.
+size_t glue_plain_prefix(cellar_kernel_output_stream_name_t to, const char *bytes, size_t length);
+
+// Writes what is held back of an incomplete character, of all cells or of one that ends; `glue_finish` does the latter.
 void glue_flush(void);
+void glue_flush_cell(uint32_t cell);
 
 // For the people who build guests.
 void glue_log(const char *text);

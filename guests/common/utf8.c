@@ -56,6 +56,74 @@ bool utf8_is_incomplete(const char *bytes, size_t length) {
     return length > 0 && sequence((const uint8_t *)bytes, (const uint8_t *)bytes + length) < 0;
 }
 
+// Writes the character of private use that a byte above 0x7F crosses as; its length.
+static size_t escape(uint8_t byte, char *text) {
+    text[0] = (char)0xF4;
+    text[1] = (char)0x8F;
+    text[2] = (char)(0xBC | byte >> 6);
+    text[3] = (char)(0x80 | (byte & 0x3F));
+    return 4;
+}
+
+size_t utf8_wrong(const char *bytes, size_t length) {
+    size_t wrong = 1;
+    while (wrong < length && wrong < 3 && utf8_is_incomplete(bytes, wrong + 1))
+        wrong++;
+    return wrong;
+}
+
+size_t utf8_before_escapes(const char *bytes, size_t length) {
+    const char *p = bytes, *end = bytes + length;
+    while ((p = memchr(p, 0xF4, (size_t)(end - p))) != NULL) {
+        if ((uint8_t)p[1] == 0x8F && (uint8_t)p[2] >= 0xBE)
+            return (size_t)(p - bytes);
+        p += 4;
+    }
+    return length;
+}
+
+size_t utf8_escaped(const char *bytes, size_t length, char *text) {
+    size_t used = 0;
+    while (length > 0) {
+        size_t valid = utf8_valid_prefix(bytes, length);
+        // A character that is an escape is none of ours: its bytes are escaped.
+        for (size_t escapes; valid > 0; valid -= escapes) {
+            size_t plain = utf8_before_escapes(bytes, valid);
+            memcpy(text + used, bytes, plain);
+            used += plain;
+            bytes += plain;
+            length -= plain;
+            valid -= plain;
+            escapes = valid > 0 ? 4 : 0;
+            for (size_t i = 0; i < escapes; i++)
+                used += escape((uint8_t)*bytes++, text + used);
+            length -= escapes;
+        }
+        if (length > 0) {
+            used += escape((uint8_t)*bytes++, text + used);
+            length--;
+        }
+    }
+    return used;
+}
+
+size_t utf8_unescaped(const char *text, size_t length, char *bytes) {
+    size_t used = 0;
+    while (length > 0) {
+        size_t plain = utf8_before_escapes(text, length);
+        memcpy(bytes + used, text, plain);
+        used += plain;
+        text += plain;
+        length -= plain;
+        if (length > 0) {
+            bytes[used++] = (char)((uint8_t)text[2] << 6 | ((uint8_t)text[3] & 0x3F));
+            text += 4;
+            length -= 4;
+        }
+    }
+    return used;
+}
+
 void utf8_repair(char *bytes, size_t length) {
     size_t done = 0;
     for (;;) {

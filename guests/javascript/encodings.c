@@ -82,11 +82,8 @@ static JSValue decode_lossy(JSContext *ctx, const uint8_t *bytes, size_t length)
         end += valid;
         if (at == length)
             break;
-        size_t wrong = 1;
-        while (at + wrong < length && wrong < 3 && utf8_is_incomplete((const char *)bytes + at, wrong + 1))
-            wrong++;
         memcpy(repaired + end, "\xEF\xBF\xBD", 3);
-        at += wrong;
+        at += utf8_wrong((const char *)bytes + at, length - at);
         end += 3;
     }
     return text_taken(ctx, repaired, end);
@@ -101,6 +98,31 @@ static JSValue decode_text(JSContext *ctx, JSValueConst this_value, int argc, JS
     if (utf8_valid_prefix((const char *)bytes, length) == length)
         return JS_NewStringLen(ctx, (const char *)bytes, length);
     return JS_ToBool(ctx, argv[1]) ? JS_UNDEFINED : decode_lossy(ctx, bytes, length);
+}
+
+// escapeBytes(bytes): a text that crosses the host and stands for just these bytes; see `utf8_escaped`
+static JSValue escape_bytes(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    size_t length;
+    const uint8_t *bytes = bytes_argument(ctx, argv[0], &length);
+    char *text = bytes == NULL ? NULL : js_malloc(ctx, length * 4 + 1);
+    if (text == NULL)
+        return JS_EXCEPTION;
+    return text_taken(ctx, text, utf8_escaped((const char *)bytes, length, text));
+}
+
+// unescapeText(string): the bytes that such a text stands for
+static JSValue unescape_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    kernel_string_t text;
+    if (!text_of(ctx, argv[0], &text))
+        return JS_EXCEPTION;
+    char *bytes = js_malloc(ctx, text.len + 1);
+    JSValue array = JS_EXCEPTION;
+    if (bytes != NULL) {
+        array = JS_NewUint8ArrayCopy(ctx, (uint8_t *)bytes, utf8_unescaped((const char *)text.ptr, text.len, bytes));
+        js_free(ctx, bytes);
+    }
+    text_free(ctx, &text);
+    return array;
 }
 
 // decodeLatin1(bytes, mask): a character for each byte, of which only the bits in `mask` count
@@ -192,6 +214,8 @@ void add_encoding_functions(JSContext *ctx, JSValueConst host) {
         JS_CFUNC_DEF("byteLength", 1, byte_length),
         JS_CFUNC_DEF("encodeInto", 2, encode_into),
         JS_CFUNC_DEF("decodeText", 2, decode_text),
+        JS_CFUNC_DEF("escapeBytes", 1, escape_bytes),
+        JS_CFUNC_DEF("unescapeText", 1, unescape_text),
         JS_CFUNC_DEF("decodeLatin1", 2, decode_latin1),
         JS_CFUNC_DEF("encodeLatin1", 2, encode_latin1),
         JS_CFUNC_DEF("decodeUtf16", 1, decode_utf16),

@@ -6,16 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-// write(stream, text)
-static JSValue write_text(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
-    int32_t to;
+// write(stream, text or bytes): a character may come in two writes of bytes
+static JSValue write_output(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    int32_t number;
+    size_t length;
     kernel_string_t text;
-    if (JS_ToInt32(ctx, &to, argv[0]) || !text_of(ctx, argv[1], &text))
+    if (JS_ToInt32(ctx, &number, argv[0]))
         return JS_EXCEPTION;
-    glue_write(to == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT,
-               (const char *)text.ptr, text.len);
-    text_free(ctx, &text);
+    cellar_kernel_output_stream_name_t to =
+        number == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT;
+    const uint8_t *bytes = JS_IsObject(argv[1]) ? bytes_of(ctx, argv[1], &length) : NULL;
+    if (bytes != NULL) {
+        glue_write_bytes(to, (const char *)bytes, length);
+    } else {
+        if (!text_of(ctx, argv[1], &text))
+            return JS_EXCEPTION;
+        glue_write(to, (const char *)text.ptr, text.len);
+        text_free(ctx, &text);
+    }
     note_wait();
+    return JS_UNDEFINED;
+}
+
+// writeExactly(): from now on each byte that is written crosses, because programs read it
+static JSValue write_exactly(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
+    glue_exact = true;
     return JS_UNDEFINED;
 }
 
@@ -119,7 +134,8 @@ static JSValue bound(JSContext *ctx, JSValueConst this_value, int argc, JSValueC
 
 void add_output_functions(JSContext *ctx, JSValueConst host) {
     static const JSCFunctionListEntry functions[] = {
-        JS_CFUNC_DEF("write", 2, write_text),
+        JS_CFUNC_DEF("write", 2, write_output),
+        JS_CFUNC_DEF("writeExactly", 0, write_exactly),
         JS_CFUNC_DEF("display", 4, display),
         JS_CFUNC_DEF("clear", 1, clear),
         JS_CFUNC_DEF("status", 1, status),

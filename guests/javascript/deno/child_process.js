@@ -96,14 +96,14 @@ function stdioOf(stdio, usual) {
   const list = Array.isArray(stdio) ? [...stdio] : [stdio, stdio, stdio];
   return [0, 1, 2].map((at) => {
     const one = list[at] ?? usual[at];
-    if (one === at || one === process.stdout || one === process.stderr) return "inherit";
-    return one;
+    if (one === at) return "inherit";
+    return one === process.stdout ? 1 : one === process.stderr ? 2 : one;
   });
 }
 
 // Writes what was printed to where it goes: nowhere, to the cell, to a file; what is piped is left to the caller.
 function pass(target, at, data) {
-  if (target === "inherit" || target === 1 || target === 2) host.write(target === 2 || at === 2 ? 1 : 0, data.toString());
+  if (target === "inherit" || target === 1 || target === 2) host.write(target === 2 || (target === "inherit" && at === 2) ? 1 : 0, data);
   else if (typeof target === "number") kit.requireBuiltin("fs").writeSync(target, data);
   else if (typeof target?.write === "function") target.write(data);
 }

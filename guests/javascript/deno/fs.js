@@ -51,7 +51,7 @@ function readSync(fd, buffer, offset, length, position) {
 
 // What is written to the streams of the session is output of the cell.
 function writeStandard(fd, bytes) {
-  host.write(fd === 2 ? 1 : 0, kit.decode(bytes));
+  host.write(fd === 2 ? 1 : 0, bytes);
   return bytes.length;
 }
 

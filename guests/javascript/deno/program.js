@@ -106,6 +106,7 @@ function told(error) {
 
 async function main() {
   const order = kit.callPrimitiveNow("process.order", {});
+  host.writeExactly();
   [process.pid, process.ppid] = [order.pid, order.ppid];
   host.changeDirectory(order.cwd);
   if (order.input === undefined) kit.platform("stdin").give(bytesOf(order.stdin));

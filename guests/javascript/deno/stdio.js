@@ -1,11 +1,12 @@
 // The streams that `process` writes to: what is written becomes output of the cell.
+const { Buffer } = kit.requireBuiltin("buffer");
 const { Writable } = kit.requireBuiltin("stream");
 
 function output(fd, to) {
   const stream = new Writable({
     decodeStrings: false,
     write(chunk, encoding, done) {
-      host.write(to, typeof chunk === "string" ? chunk : kit.decode(chunk));
+      host.write(to, typeof chunk !== "string" || /^utf-?8$/i.test(encoding ?? "utf8") ? chunk : Buffer.from(chunk, encoding));
       done();
     },
   });
