@@ -254,7 +254,6 @@ static PyObject *enter_for(bool cells, const char *name, PyObject *arguments) {
     cellar_poll_enable(0);
     cellar_guard_hold();
     cellar_stream_flush();
-    glue_flush();
     return result;
 }
 

@@ -41,6 +41,11 @@ int cellar_copy_step(PyObject *result, kernel_step_t *step);
 /* --- stream.c: standard output and error, gathered before they go to the host. --- */
 
 PyObject *cellar_stream_write(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *cellar_stream_write_bytes(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *cellar_stream_write_exactly(PyObject *module, PyObject *unused);
+/* Texts that stand for bytes as they cross the host, and the bytes again; see `utf8_escaped`. */
+PyObject *cellar_escape_bytes(PyObject *module, PyObject *data);
+PyObject *cellar_unescape_text(PyObject *module, PyObject *text);
 /* Sends what is gathered. Safe at any time. */
 void cellar_stream_flush(void);
 /* Sends what is gathered when it has waited for too long. */

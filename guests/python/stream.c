@@ -2,6 +2,8 @@
    guest is left, when there is much, when they have waited, or when another cell or stream writes. */
 #include "shim.h"
 
+#include "glue.h"
+
 #include <string.h>
 
 #define ROOM 8192
@@ -55,6 +57,35 @@ static void send_long(uint32_t cell, uint8_t stream, const char *text, size_t le
     send(cell, stream, text, length);
 }
 
+/* Gathers text that crosses as it is. */
+static void put(uint8_t stream, const char *text, size_t length) {
+    uint32_t cell = cellar_current_cell();
+    if (used > 0 && (cell != of_cell || stream != of_stream || used + length > ROOM)) {
+        cellar_stream_flush();
+    }
+    if (length > ROOM) {
+        send_long(cell, stream, text, length);
+    } else if (length > 0) {
+        if (used == 0) {
+            of_cell = cell;
+            of_stream = stream;
+            since = cellar_kernel_control_monotonic_clock();
+        }
+        memcpy(gathered + used, text, length);
+        used += length;
+    }
+}
+
+static void put_bytes(uint8_t stream, const char *bytes, size_t length) {
+    size_t plain = glue_plain_prefix(stream, bytes, length);
+    put(stream, bytes, plain);
+    if (plain < length) {
+        cellar_stream_flush();
+        glue_cell = cellar_current_cell();
+        glue_write_bytes(stream, bytes + plain, length - plain);
+    }
+}
+
 PyObject *cellar_stream_write(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     if (count != 2 || !PyUnicode_Check(args[1])) {
         PyErr_Format(PyExc_TypeError, "write() argument must be str, not %.200s",
@@ -62,26 +93,75 @@ PyObject *cellar_stream_write(PyObject *module, PyObject *const *args, Py_ssize_
         return NULL;
     }
     uint8_t stream = (uint8_t)(PyLong_AsLong(args[0]) & 1);
+    Py_ssize_t characters = PyUnicode_GET_LENGTH(args[1]);
+    if (glue_exact && !PyUnicode_IS_ASCII(args[1])) {
+        /* Surrogates stand for the bytes that they were read from, as in any program. */
+        PyObject *bytes = PyUnicode_AsEncodedString(args[1], "utf-8", "surrogateescape");
+        if (bytes != NULL) {
+            put_bytes(stream, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+            Py_DECREF(bytes);
+            return PyLong_FromSsize_t(characters);
+        }
+        PyErr_Clear();
+    }
     kernel_string_t text;
     PyObject *owner;
     if (cellar_borrow_text(args[1], &text, &owner) < 0) {
         return NULL;
     }
-    uint32_t cell = cellar_current_cell();
-    if (used > 0 && (cell != of_cell || stream != of_stream || used + text.len > ROOM)) {
-        cellar_stream_flush();
-    }
-    if (text.len > ROOM) {
-        send_long(cell, stream, (const char *)text.ptr, text.len);
-    } else if (text.len > 0) {
-        if (used == 0) {
-            of_cell = cell;
-            of_stream = stream;
-            since = cellar_kernel_control_monotonic_clock();
+    if (text.len > 0) {
+        if (glue_holds(stream)) {
+            cellar_stream_flush();
+            glue_flush();
         }
-        memcpy(gathered + used, text.ptr, text.len);
-        used += text.len;
+        put(stream, (const char *)text.ptr, text.len);
     }
     Py_DECREF(owner);
-    return PyLong_FromSsize_t(PyUnicode_GET_LENGTH(args[1]));
+    return PyLong_FromSsize_t(characters);
+}
+
+PyObject *cellar_stream_write_bytes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer view;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "write_bytes() takes a stream and bytes");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(args[1], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    Py_ssize_t length = view.len;
+    put_bytes((uint8_t)(PyLong_AsLong(args[0]) & 1), view.buf, (size_t)length);
+    PyBuffer_Release(&view);
+    return PyLong_FromSsize_t(length);
+}
+
+PyObject *cellar_stream_write_exactly(PyObject *module, PyObject *unused) {
+    glue_exact = true;
+    Py_RETURN_NONE;
+}
+
+PyObject *cellar_escape_bytes(PyObject *module, PyObject *data) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    char *text = PyMem_Malloc((size_t)view.len * 4 + 1);
+    PyObject *result = text == NULL ? PyErr_NoMemory() : NULL;
+    if (text != NULL) {
+        size_t length = utf8_escaped(view.buf, (size_t)view.len, text);
+        result = PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "strict");
+        PyMem_Free(text);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+PyObject *cellar_unescape_text(PyObject *module, PyObject *text) {
+    Py_ssize_t length;
+    const char *escaped = PyUnicode_AsUTF8AndSize(text, &length);
+    PyObject *result = escaped == NULL ? NULL : PyBytes_FromStringAndSize(NULL, length);
+    if (result != NULL) {
+        _PyBytes_Resize(&result, (Py_ssize_t)utf8_unescaped(escaped, (size_t)length, PyBytes_AS_STRING(result)));
+    }
+    return result;
 }

@@ -223,6 +223,7 @@ int cellar_copy_step(PyObject *result, kernel_step_t *step) {
             || copy_outcome(outcome, &step->finished.ptr[i].f1) < 0) {
             return -1;
         }
+        glue_flush_cell(step->finished.ptr[i].f0);
         step->finished.len = (size_t)i + 1;
     }
     step->wake_at.is_some = wake_at != Py_None;

@@ -64,6 +64,7 @@ const PRELUDE: &[&str] = &[
     "rewrite",
     "network",
     "lines",
+    "escapes",
     "helpers",
     "modules",
     "history",

@@ -5,6 +5,10 @@ import random
 import re
 import time
 
+from _cellar_prelude.lines import Stream, decoded, encoded
+
+# Surrogates that stand for bytes, in a class of signs.
+_NO_SIGNS = "\udc80-\udcff"
 # Arrays and fields are addressed by texts; several subscripts are joined by this.
 _SUBSCRIPT = "\x1c"
 _TOKEN = re.compile(
@@ -52,12 +56,7 @@ class _Unset(_Field):
 def unescaped(text):
     """A text with its `\\n` and the like replaced. Bytes that are UTF-8 together are the sign that they stand for."""
     text = re.sub(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|0?([0-7]{1,3})|(.))", _unescaped, text)
-    if not re.search("[\udc80-\udcff]", text):
-        return text
-    try:
-        return text.encode("utf-8", "surrogateescape").decode()
-    except UnicodeError:
-        return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
+    return decoded(encoded(text))
 
 
 def _unescaped(match):
@@ -68,7 +67,17 @@ def _unescaped(match):
 
 
 def pattern_of(text):
-    """A regular expression as Python has it, of an extended one."""
+    """A regular expression as Python has it, of an extended one. Bytes that are no text are no signs that `.` stands for."""
+
+    def one(match):
+        part = match[0]
+        return f"[^{_NO_SIGNS}]" if part == "." else f"[^{_NO_SIGNS}{part[2:]}" if part.startswith("[^") and not part.startswith("[^]") else part
+
+    return re.sub(r"\\.|\[\^?\]?(?:\[:\w+:\]|[^\]])*\]|\.", one, classes_of(text), flags=re.DOTALL)
+
+
+def classes_of(text):
+    """The expression with its classes of signs written out."""
     classes = {"alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s", "blank": r" \t",
                "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f"}  # fmt: skip
     return re.sub(r"\[:(\w+):\]", lambda match: classes.get(match[1], match[0]), text)
@@ -152,9 +161,9 @@ def printf(form, values):
 class Program:
     """A program and what it keeps while it runs."""
 
-    def __init__(self, text, variables, out):
+    def __init__(self, text, variables, out, err):
         self._tokens, self._at, self._depth = _tokens(text), 0, 0
-        self.out, self._files = out, {}
+        self.out, self._err, self._files = out, err, {}
         self.names = {"FS": " ", "OFS": " ", "ORS": "\n", "RS": "\n", "NR": 0.0, "FNR": 0.0, "SUBSEP": _SUBSCRIPT, "FILENAME": "", "OFMT": "%.6g", "CONVFMT": "%.6g"}
         self.names.update(variables)
         self.functions, self._begin, self._end, self._rules = {}, [], [], []
@@ -310,12 +319,12 @@ class Program:
         return values
 
     def _file(self, way, name):
-        if name == "/dev/stdout":
-            return self.out
+        if name in ("/dev/stdout", "/dev/stderr"):
+            return self.out if name == "/dev/stdout" else self._err
         if name not in self._files:
             if len(self._files) >= 100:
                 raise Bad("too many open files")
-            self._files[name] = open(name, "a" if way == ">>" else "w", encoding="utf-8")
+            self._files[name] = Stream(open(name, "ab" if way == ">>" else "wb"))
         return self._files[name]
 
     def close(self, name):

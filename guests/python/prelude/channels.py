@@ -1,10 +1,10 @@
 """Channels between this kernel, its processes and theirs: pipes that are read while they are written, and boxes of messages.
 
-The host keeps them; see `session/channels.rs`. Bytes cross as texts, which `text_of` and `bytes_of` make of each other.
+The host keeps them; see `session/channels.rs`. Bytes cross as texts, which `text_of` and `bytes_of` make of each other:
+those that are no UTF-8 as characters of private use.
 """
 
 import io
-import re
 import time
 
 import _cellar
@@ -15,30 +15,14 @@ _NAME = bridges.RUNTIME + "process.channel"
 # Bytes that are written to a pipe by one call.
 _PIECE = 1 << 19
 
-# Bytes that are no UTF-8 cross the host as characters of private use.
-_BYTE_BASE = 0x10FF00
-_BYTES = re.compile("[\U0010ff80-\U0010ffff]")
-
-
 def bytes_of(text):
     """The bytes that a text from a process stands for."""
-    if not _BYTES.search(text):
-        return text.encode("utf-8", "surrogatepass")
-    pieces = re.split("([\U0010ff80-\U0010ffff]+)", text)
-    return b"".join(
-        bytes(ord(each) - _BYTE_BASE for each in piece) if number % 2 else piece.encode("utf-8", "surrogatepass")
-        for number, piece in enumerate(pieces)
-    )
-
-
-def escape(error):
-    """The error handler of a codec that lets bytes cross which are no UTF-8."""
-    return "".join(chr(_BYTE_BASE + byte) for byte in error.object[error.start : error.end]), error.end
+    return _cellar.unescape_text(text)
 
 
 def text_of(data):
     """A text that stands for these bytes."""
-    return bytes(data).decode("utf-8", "cellar.bytes")
+    return _cellar.escape_bytes(data)
 
 
 def _request(do, what):
@@ -128,7 +112,7 @@ class PipeReader(io.RawIOBase):
         self.pipe = pipe
         self._at_end = at_end
         self._kept = bytearray()
-        self._has_ended = False
+        self._has_ended = self._was_read = False
         if name is not None:
             self.name = name
 
@@ -137,7 +121,7 @@ class PipeReader(io.RawIOBase):
 
     def lend(self):
         """The pipe, for whoever reads it from now on; None when some of it was read here."""
-        if self._kept or self._has_ended:
+        if self._was_read or self._kept or self._has_ended:
             return None
         self._has_ended = True
         return self.pipe
@@ -156,6 +140,7 @@ class PipeReader(io.RawIOBase):
         return bytes(self._kept)
 
     def readinto(self, buffer):
+        self._was_read = True
         if not self._kept and not self._has_ended:
             _, found = transfer(out_of=[self.pipe])
             for _, data, has_ended in found:

@@ -6,30 +6,30 @@ Those that work on texts are in `filters`, those that pack files and fetch pages
 
 import fnmatch
 import glob
-import io
 import itertools
 import os
 import re
 import shutil
 import stat
 import time
+import unicodedata
 
-from _cellar_prelude import awk, databases, filters, inspecting, jq, lacks, machine, packages, packing, utilities
-from _cellar_prelude.lines import lines_of, lines_with_ends
+from _cellar_prelude import databases, escapes, filters, inspecting, jq, lacks, machine, packages, packing, utilities
+from _cellar_prelude.lines import Stream, Unread, blobs, decoded, encoded, lines_of, texts
 
 _NOT_FOUND = 127
-unescaped = awk.unescaped
 
 
 class _Failed(Exception):
     """A command failed; its message is for standard error."""
 
 
-# Options in words, by the letter that means the same.
+# Options in words, by the letter that means the same. Commands that have others say so.
 _LONG = {
-    "bytes": "c", "count": "c", "decode": "d", "delimiter": "d", "extended-regexp": "E", "field-separator": "t", "fields": "f",
-    "human-readable": "h", "ignore-case": "i", "invert-match": "v", "key": "k", "line-number": "n", "lines": "n", "numeric-sort": "n",
-    "only-matching": "o", "parents": "p", "quiet": "q", "recursive": "r", "reverse": "r", "silent": "q", "unique": "u",
+    "bytes": "c", "count": "c", "decode": "d", "delimiter": "d", "extended-regexp": "E", "field-separator": "t", "fields": "f", "force": "f",
+    "human-readable": "h", "ignore-case": "i", "invert-match": "v", "keep": "k", "key": "k", "line-number": "n", "lines": "n", "numeric-sort": "n",
+    "only-matching": "o", "output": "o", "parents": "p", "quiet": "q", "recursive": "r", "reverse": "r", "silent": "q", "unique": "u", "verbose": "v",
+    "zero-terminated": "z",
 }  # fmt: skip
 
 
@@ -37,8 +37,12 @@ class Unfit(_Failed):
     """What is asked is no question."""
 
 
-def _options(arguments, flags, valued=""):
-    """Splits (options, operands): letters of `flags`, and of `valued` with their value; `-10` is `n` with the value 10."""
+def _options(arguments, flags, valued="", longs=None):
+    """Splits (options, operands): letters of `flags`, and of `valued` with their value; `-10` is `n` with the value 10.
+
+    With `longs`, options in words are those of this dictionary and the usual ones, and others are refused: what they mean is
+    a letter that is allowed, or a name, with "=" behind it where it has a value.
+    """
     found, operands = {}, []
     rest = list(arguments)
     while rest:
@@ -51,27 +55,28 @@ def _options(arguments, flags, valued=""):
         elif each[1:].isdigit() and "n" in valued:
             found["n"] = each[1:]
         elif each.startswith("--"):
-            name, _, value = each[2:].partition("=")
-            found[_LONG.get(name, name)] = value or True
+            name, equals, value = each[2:].partition("=")
+            if longs is None:
+                found[_LONG.get(name, name)] = value or True
+                continue
+            letter = longs.get(name) or _LONG.get(name, "?")
+            is_valued = letter.endswith("=") or (letter in valued and len(letter) == 1)
+            if not is_valued and letter not in flags and name not in longs:
+                raise _Failed(f"unrecognized option '{each}'")
+            if is_valued and not equals and not rest:
+                raise _Failed(f"option '{each}' requires an argument")
+            found[letter.removesuffix("=")] = (value if equals else rest.pop(0)) if is_valued else value or True
         else:
             for at, letter in enumerate(each[1:], 2):
                 if letter in valued:
-                    found[letter] = each[at:] or (rest.pop(0) if rest else "")
+                    if not each[at:] and not rest:
+                        raise _Failed(f"option requires an argument -- '{letter}'")
+                    found[letter] = each[at:] or rest.pop(0)
                     break
                 if letter not in flags:
                     raise _Failed(f"invalid option -- '{letter}'")
                 found[letter] = True
     return found, operands
-
-
-def _texts(operands, stdin):
-    """(name, text) of each file, or of standard input."""
-    for name in operands or ["-"]:
-        if name == "-":
-            yield name, stdin.read()
-        else:
-            with open(name, encoding="utf-8", errors="surrogateescape", newline="") as file:
-                yield name, file.read()
 
 
 # --- Commands: (arguments, stdin, stdout, stderr) -> status or None
@@ -114,12 +119,38 @@ def _human(size):
         size /= 1024
 
 
+def _marked(byte):
+    """The signs by which `cat -v` shows a byte."""
+    if byte >= 128:
+        return "M-" + _marked(byte - 128)
+    return f"^{chr(byte ^ 64)}" if byte < 32 or byte == 127 else chr(byte)
+
+
 def _cat(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "n")
-    for _, text in _texts(operands, stdin):
-        if "n" in options:
-            text = "".join(f"{number:6}\t{line}" for number, line in enumerate(lines_with_ends(text), 1))
-        out.write(text)
+    longs = {"show-all": "A", "number-nonblank": "b", "show-ends": "E", "number": "n", "squeeze-blank": "s", "show-tabs": "T", "show-nonprinting": "v"}
+    options, operands = _options(arguments, "AbeEnstTuv", longs=longs)
+    flags = set("".join({"A": "vET", "e": "vE", "t": "vT", "b": "bn"}.get(each, each) for each in options)) - {"u"}
+    number, is_new, was_blank = 0, True, False
+    for _, data in blobs(operands, stdin):
+        if not flags:
+            out.buffer.write(data)
+            continue
+        for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
+            is_blank = is_new and line == b"\n"
+            if is_blank and was_blank and "s" in flags:
+                continue
+            was_blank = is_blank
+            if is_new and "n" in flags and not (is_blank and "b" in flags):
+                number += 1
+                out.write(f"{number:6}\t")
+            is_new = line.endswith(b"\n")
+            if "v" in flags:
+                line = b"".join(_marked(byte).encode() if byte not in b"\t\n" else bytes([byte]) for byte in line)
+            if "T" in flags:
+                line = line.replace(b"\t", b"^I")
+            if "E" in flags and is_new:
+                line = re.sub(rb"\r?\n\Z", lambda match: b"^M$\n" if match[0] == b"\r\n" else b"$\n", line)
+            out.buffer.write(line)
 
 
 def _echo(arguments, _stdin, out, _err):
@@ -127,49 +158,99 @@ def _echo(arguments, _stdin, out, _err):
     while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
         flags += arguments[0]
         arguments = arguments[1:]
-    text = " ".join(arguments)
-    out.write((awk.unescaped(text) if "e" in flags else text) + ("" if "n" in flags else "\n"))
+    text, is_cut = " ".join(arguments), False
+    if "e" in flags and "E" not in flags[flags.rindex("e") :]:
+        text, is_cut = escapes.filled(text, escapes.ECHO)
+    out.write(text + ("" if "n" in flags or is_cut else "\n"))
+
+
+def _titled(name, number, out):
+    out.write(f"{chr(10) if number else ''}==> {'standard input' if name == '-' else name} <==\n")
+
+
+_PARTS = {"zero-terminated": "z", "verbose": "v"}
 
 
 def _head(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "q", "nc")
-    count = int(options.get("n", 10))
-    size = machine.size_of(options["c"]) if "c" in options and not options["c"].startswith("-") else None
+    options, operands = _options(arguments, "qvz", "nc", _PARTS)
+    kind, end = ("c" if "c" in options else "n"), (b"\0" if "z" in options else b"\n")
+    text = options.get(kind, "10")
+    count = machine.size_of(text.lstrip("-+"))
     for each in operands:
-        if (made := machine.made_bytes(each, size)) is not None:
-            out.write(made.decode("utf-8", "surrogateescape"))
+        if kind == "c" and not text.startswith("-") and (made := machine.made_bytes(each, count)) is not None:
+            out.buffer.write(made)
             return
-    for name, text in _texts(operands, stdin):
-        if len(operands) > 1:
-            out.write(f"==> {name} <==\n")
-        out.write(text[: int(options["c"]) if size is None else size] if "c" in options else "".join(lines_with_ends(text)[:count]))
+    if not operands and not text.startswith("-") and end == b"\n":
+        # The rest is for the next command that reads here.
+        if kind == "c":
+            out.buffer.write(stdin.buffer.read(count))
+        for _ in range(count if kind == "n" else 0):
+            if not (line := stdin.buffer.readline()):
+                break
+            out.buffer.write(line)
+        return
+    for number, (name, data) in enumerate(blobs(operands, stdin)):
+        if (len(operands) > 1 or "v" in options) and "q" not in options:
+            _titled(name, number, out)
+        parts = data if kind == "c" else _cut_after(data, end)
+        shown = parts[: max(len(parts) - count, 0)] if text.startswith("-") else parts[:count]
+        out.buffer.write(shown if kind == "c" else b"".join(shown))
+
+
+def _cut_after(data, end):
+    """The lines of bytes, each with its end."""
+    return [line for line in re.findall(b"[^" + end + b"]*" + end + b"?", data) if line]
 
 
 def _tail(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "q", "nc")
-    count = str(options.get("n", 10))
-    for _, text in _texts(operands, stdin):
-        if "c" in options:
-            size = int(options["c"].lstrip("-"))
-            out.write(text[size - 1 :] if options["c"].startswith("+") else text[max(len(text) - size, 0) :])
-            continue
-        lines = lines_with_ends(text)
-        first = int(count) - 1 if count.startswith("+") else max(len(lines) - abs(int(count)), 0)
-        out.write("".join(lines[first:]))
+    options, operands = _options(arguments, "qvz", "nc", _PARTS)
+    kind, end = ("c" if "c" in options else "n"), (b"\0" if "z" in options else b"\n")
+    text = options.get(kind, "10")
+    count = machine.size_of(text.lstrip("-+"))
+    for number, (name, data) in enumerate(blobs(operands, stdin)):
+        if (len(operands) > 1 or "v" in options) and "q" not in options:
+            _titled(name, number, out)
+        parts = data if kind == "c" else _cut_after(data, end)
+        shown = parts[max(count - 1, 0) if text.startswith("+") else max(len(parts) - count, 0) :]
+        out.buffer.write(shown if kind == "c" else b"".join(shown))
+
+
+def _counts(data):
+    """The counts of `wc`. As in GNU's, a word has at least one sign that can be printed."""
+    text = decoded(data)
+    words = re.findall(r"[^\s\xa0\u2007\u202f\u2060]+", text)
+    return {
+        "l": data.count(b"\n"), "w": sum(word.isascii() and word.isprintable() or any(map(str.isprintable, word)) for word in words),
+        "c": len(data), "m": len(text) - len(re.findall("[\udc80-\udcff]", text)),
+        "L": max((_columns(line) for line in re.split(r"[\n\r\f]", text)), default=0),
+    }  # fmt: skip
+
+
+def _columns(line):
+    """The number of columns that a line takes."""
+    columns = 0
+    for sign in line:
+        columns += 8 - columns % 8 if sign == "\t" else sign.isprintable() and (2 if unicodedata.east_asian_width(sign) in "WF" else unicodedata.combining(sign) == 0)
+    return columns
 
 
 def _wc(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "lwcm")
-    wanted = [letter for letter in "lwmc" if letter in options] or list("lwc")
-    rows = []
-    for name, text in _texts(operands, stdin):
-        rows.append(({"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode("utf-8", "surrogateescape")), "m": len(text)}, name))
+    options, operands = _options(arguments, "lwcmL", longs={"words": "w", "chars": "m", "lines": "l", "max-line-length": "L"})
+    wanted = [letter for letter in "lwmcL" if letter in options] or list("lwc")
+    rows, unread = [], None
+    try:
+        rows += ((_counts(data), name) for name, data in blobs(operands, stdin))
+    except Unread as error:
+        unread = error
     if len(operands) > 1:
-        rows.append(({letter: sum(row[letter] for row, _ in rows) for letter in "lwcm"}, "total"))
+        rows.append(({letter: (max if letter == "L" else sum)([row[letter] for row, _ in rows] or [0]) for letter in "lwcmL"}, "total"))
     # As wide as the bytes of all together; what is read from a stream may be of any length.
-    width = 0 if len(wanted) == 1 and len(rows) == 1 else len(str(rows[-1][0]["c"])) if operands else 7
+    is_known = stdin.is_file or (operands and "-" not in operands)
+    width = 0 if len(wanted) == 1 and len(rows) == 1 else len(str(rows[-1][0]["c"])) if is_known and rows else 7
     for counts, name in rows:
         out.write(" ".join([*(str(counts[letter]).rjust(width) for letter in wanted), *([name] if operands else [])]) + "\n")
+    if unread:
+        raise unread
 
 
 def _mkdir(arguments, _stdin, _out, _err):
@@ -223,38 +304,88 @@ def _touch(arguments, _stdin, _out, _err):
             os.utime(name)
 
 
-def _grep(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "invcrRlLEFGPHhowxqsa", "emABC")
-    pattern = options.get("e") or operands.pop(0)
-    pattern = re.escape(pattern) if "F" in options else filters.pattern_of(pattern, bool(options.keys() & {"E", "P"}))
-    pattern = rf"\b(?:{pattern})\b" if "w" in options else pattern
+_GREP = {
+    "after-context": "A", "before-context": "B", "binary-files": "binary-files=", "byte-offset": "b", "color": "color", "colour": "color", "context": "C",
+    "exclude": "exclude=", "exclude-dir": "exclude-dir=", "files-with-matches": "l", "files-without-match": "L", "fixed-strings": "F", "basic-regexp": "G",
+    "include": "include=", "line-regexp": "x", "max-count": "m", "no-filename": "h", "no-messages": "s", "null": "Z", "null-data": "z", "perl-regexp": "P",
+    "regexp": "e", "text": "a", "with-filename": "H", "word-regexp": "w", "file": "f", "line-buffered": "line-buffered",
+}  # fmt: skip
+
+
+def _grep(arguments, stdin, out, err):
+    # Each `-e` is a pattern of its own.
+    patterns, rest, words = [], [], list(arguments)
+    while words:
+        each = words.pop(0)
+        if each == "--":
+            rest += [each, *words]
+            break
+        match = re.match(r"-([a-zA-Z]*?)e(.*)|--regexp=(.*)", each, re.DOTALL)
+        if match is None or (match[1] or "") and set(match[1]) & set("mABCf"):
+            rest.append(each)
+            continue
+        rest += [f"-{match[1]}"] if match[1] else []
+        patterns.append(match[3] if match[3] is not None else match[2] or words.pop(0))
+    options, operands = _options(rest, "invcrRlLEFGPHhowxqsabzZ", "mABCf", _GREP)
+    if "f" in options:
+        patterns += lines_of("".join(text for _, text in texts([options["f"]], stdin)))
+    patterns = patterns or ([] if "f" in options else [operands.pop(0)])
+    patterns = [part for pattern in patterns for part in pattern.split("\n")]
+    is_extended = bool(options.keys() & {"E", "P"})
+    made = [re.escape(each) if "F" in options else filters.pattern_of(each, is_extended, "P" in options) for each in patterns]
+    pattern = made[0] if len(made) == 1 else "|".join(f"(?:{each})" for each in made) or "(?!)"
+    pattern = rf"(?<!\w)(?:{pattern})(?!\w)" if "w" in options else pattern
     pattern = rf"(?:{pattern})\Z" if "x" in options else pattern
     wanted = re.compile(pattern, re.IGNORECASE if "i" in options else 0)
-    if options.keys() & {"r", "R"}:
+    is_deep = bool(options.keys() & {"r", "R"})
+    if is_deep:
         operands = [path for place in operands or ["."] for path in _files(place)]
         if "include" in options:
             operands = [path for path in operands if fnmatch.fnmatchcase(os.path.basename(path), options["include"])]
-    out = io.StringIO() if "q" in options else out
-    found = False
-    for name, text in _texts(operands, stdin):
-        head = f"{name}:" if (len(operands) > 1 or options.keys() & {"r", "R", "H"}) and "h" not in options else ""
+        if "exclude" in options:
+            operands = [path for path in operands if not fnmatch.fnmatchcase(os.path.basename(path), options["exclude"])]
+        if "exclude-dir" in options:
+            operands = [path for path in operands if not any(fnmatch.fnmatchcase(part, options["exclude-dir"]) for part in path.split("/")[:-1])]
+    found, end = False, "\0" if "z" in options else "\n"
+    is_text = "a" in options or options.get("binary-files") == "text"
+    for name, data in blobs(operands, stdin) if operands or not is_deep else ():
+        text, name = decoded(data), "(standard input)" if name == "-" else name
+        head = name + ("\0" if "Z" in options else ":") if (len(operands) > 1 or is_deep or "H" in options) and "h" not in options else ""
         search = wanted.match if "x" in options else wanted.search
-        lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if bool(search(line)) != ("v" in options)]
+        whole = lines_of(text, end)
+        lines = [(number, line) for number, line in enumerate(whole, 1) if bool(search(line)) != ("v" in options)]
         lines = lines[: int(options["m"])] if "m" in options else lines
         found |= bool(lines)
+        if "q" in options:
+            continue
         if "c" in options:
             out.write(f"{head}{len(lines)}\n")
-        elif "l" in options:
-            out.write(f"{name}\n" if lines else "")
-        elif "L" in options:
-            out.write("" if lines else f"{name}\n")
+        elif options.keys() & {"l", "L"}:
+            is_named = bool(lines) == ("l" in options)
+            out.write(name + ("\0" if "Z" in options else "\n") if is_named else "")
+        elif not is_text and lines and end == "\n" and b"\0" in data[:32768]:
+            err.write(f"grep: {name}: binary file matches\n")
         elif options.keys() & {"A", "B", "C"}:
-            _around(lines_of(text), lines, options, head, out)
+            _around(whole, lines, options, head, out)
         else:
+            starts = list(itertools.accumulate((len(encoded(line)) + 1 for line in whole), initial=0)) if "b" in options else None
+            has_more = False
             for number, line in lines:
-                shown = [match[0] for match in wanted.finditer(line)] if "o" in options else [line]
-                out.write("".join(f"{head}{f'{number}:' if 'n' in options else ''}{each}\n" for each in shown))
+                if not is_text and _NO_TEXT.search(line):
+                    has_more = True
+                    continue
+                shown = [(match.start(), match[0]) for match in wanted.finditer(line) if match[0]] if "o" in options else [(0, line)]
+                for at, each in shown if "v" not in options or "o" not in options else ():
+                    place = f"{number}:" if "n" in options else ""
+                    place += f"{starts[number - 1] + len(encoded(line[:at]))}:" if starts else ""
+                    out.write(f"{head}{place}{each}{end}")
+            if has_more:
+                err.write(f"grep: {name}: binary file matches\n")
     return 0 if found else 1
+
+
+# Signs that lines of text do not have.
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
 def _around(lines, found, options, head, out):
@@ -275,7 +406,13 @@ def _files(place):
     return sorted(os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names)
 
 
-def _sort(arguments, stdin, out, _err):
+_SORT = {
+    "general-numeric-sort": "g", "human-numeric-sort": "h", "version-sort": "V", "stable": "s", "check": "c", "ignore-case": "f", "field-separator": "t",
+    "merge": "m", "ignore-leading-blanks": "b", "parallel": "parallel=", "buffer-size": "S", "temporary-directory": "T", "dictionary-order": "d",
+}  # fmt: skip
+
+
+def _sort(arguments, stdin, out, err):
     # Each `-k` is a key of its own, and the last resort is the whole line.
     keys, rest, words = [], [], list(arguments)
     while words:
@@ -284,38 +421,47 @@ def _sort(arguments, stdin, out, _err):
             keys.append(each.partition("=")[2] if each.startswith("--") else each[2:] or words.pop(0))
         else:
             rest.append(each)
-    options, operands = _options(rest, "rnufVhgbscCm", "to")
-    lines = [line for _, text in _texts(operands, stdin) for line in lines_of(text)]
-    flags, mark = "".join(options.keys() & set("rnfVhgb")), options.get("t")
+    options, operands = _options(rest, "rnufVhgbscCmdz", "toST", _SORT)
+    end = "\0" if "z" in options else "\n"
+    lines = [line for _, text in texts(operands, stdin) for line in lines_of(text, end)]
+    flags, mark = "".join(options.keys() & set("rnfVhgbd")), options.get("t")
+    mark = "\0" if mark == "\\0" else mark
     places = [_sort_key(key, flags) for key in keys] or [(0, None, flags)]
 
     def part(line, place):
         start, end, flags = place
         fields = line.split(mark)
         text = (mark or " ").join(fields[start:end]) if start or end is not None else line
-        text = text.lower() if "f" in flags else text
+        text = text.upper() if "f" in flags else text
+        text = re.sub(r"[^\w\s]", "", text) if "d" in flags else text
         if "V" in flags:
             return [(not each.isdigit(), each.zfill(20)) for each in re.split(r"(\d+)", text)]
         if set("nhg") & set(flags):
             match = re.match(r"\s*-?(?:\d+\.?\d*|\.\d+)" + (r"(?:[eE][-+]?\d+)?" if "g" in flags else ""), text)
             unit = text[match.end() : match.end() + 1].upper() if match and "h" in flags else ""
             return float(match[0]) * 1024 ** (" KMGT".find(unit or " ")) if match else 0.0
-        return text
+        return encoded(text)
 
     if "c" in options or "C" in options:
-        return int(any(part(first, places[0]) > part(second, places[0]) for first, second in itertools.pairwise(lines)))
+        for number, (first, second) in enumerate(itertools.pairwise(lines), 2):
+            before, after = ((part(second, places[0]), part(first, places[0]))) if "r" in places[0][2] else (part(first, places[0]), part(second, places[0]))
+            if before > after or ("u" in options and before == after):
+                if "C" not in options:
+                    err.write(f"sort: {operands[0] if operands else '-'}:{number}: disorder: {second}\n")
+                return 1
+        return 0
     if "u" in options:
-        lines = list({tuple(map(str, (part(line, place) for place in places))): line for line in reversed(lines)}.values())[::-1]
+        lines = list({tuple(map(repr, (part(line, place) for place in places))): line for line in reversed(lines)}.values())[::-1]
     elif "s" not in options:
-        lines.sort(reverse="r" in flags)
+        lines.sort(key=encoded, reverse="r" in flags)
     for place in reversed(places):
         lines.sort(key=lambda line, place=place: part(line, place), reverse="r" in place[2])
-    text = "".join(f"{line}\n" for line in lines)
+    data = encoded("".join(f"{line}{end}" for line in lines))
     if "o" not in options:
-        out.write(text)
+        out.buffer.write(data)
         return 0
-    with open(options["o"], "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(options["o"], "wb") as file:
+        file.write(data)
     return 0
 
 
@@ -327,18 +473,33 @@ def _sort_key(text, flags):
     return int(match[1]) - 1, int(match[3]) if match[3] else None, match[2] + (match[4] or "") or flags
 
 
+_UNIQ = {"repeated": "d", "all-repeated": "D", "skip-fields": "f", "skip-chars": "s", "check-chars": "w"}
+
+
 def _uniq(arguments, stdin, out, _err):
-    options, operands = _options(arguments, "cd")
-    groups = []
-    for _, text in _texts(operands, stdin):
-        for line in lines_of(text):
-            if groups and groups[-1][1] == line:
-                groups[-1][0] += 1
+    options, operands = _options(arguments, "cduizD", "fsw", _UNIQ)
+    end, groups = "\0" if "z" in options else "\n", []
+    for _, text in texts(operands[:1], stdin):
+        for line in lines_of(text, end):
+            key = re.sub(r"^(?:[ \t]*[^ \t]*){%d}" % int(options.get("f", 0)), "", line)
+            key = encoded(key)[int(options.get("s", 0)) :]
+            key = key[: int(options["w"])] if "w" in options else key
+            key = key.lower() if "i" in options else key
+            if groups and groups[-1][0] == key:
+                groups[-1][1].append(line)
             else:
-                groups.append([1, line])
-    for count, line in groups:
-        if "d" not in options or count > 1:
-            out.write(f"{count:7} {line}\n" if "c" in options else f"{line}\n")
+                groups.append((key, [line]))
+    shown = []
+    for _, lines in groups:
+        if ("d" in options or "D" in options) and len(lines) == 1 or "u" in options and len(lines) > 1:
+            continue
+        shown += lines if "D" in options else [f"{len(lines):7} {lines[0]}" if "c" in options else lines[0]]
+    data = encoded("".join(f"{line}{end}" for line in shown))
+    if len(operands) > 1 and operands[1] != "-":
+        with open(operands[1], "wb") as file:
+            file.write(data)
+    else:
+        out.buffer.write(data)
 
 
 def _find(arguments, _stdin, out, err):
@@ -368,7 +529,7 @@ def _find(arguments, _stdin, out, err):
             if end is None:
                 raise _Failed("missing argument to `-exec'")
             words, arguments = arguments[:end], arguments[end + 1 :]
-            actions.append(lambda path, words=words: run_words([each.replace("{}", path) for each in words], io.StringIO(), out, err))
+            actions.append(lambda path, words=words: run_words([each.replace("{}", path) for each in words], Stream(), out, err))
         else:
             tests[-1].append(_find_test(option, arguments, negated))
             negated = False
@@ -515,9 +676,11 @@ def _xargs(arguments, stdin, out, err):
     if "0" in options:
         given = text.removesuffix("\0").split("\0") if text else []
     elif "d" in options:
-        given = text.removesuffix("\n").split(unescaped(options["d"]))
+        given = text.removesuffix("\n").split(escapes.filled(options["d"], escapes.FORMAT)[0])
     else:
         given = [line for line in lines_of(text) if line.strip()] if "I" in options or "L" in options else text.split()
+    if "0" not in options:
+        given = [each.partition("\0")[0] for each in given]
     if not given and ("r" in options or "I" in options):
         return 0
     if "I" in options:
@@ -527,7 +690,7 @@ def _xargs(arguments, stdin, out, err):
         groups = [[*words, *given[at : at + count]] for at in range(0, len(given) or 1, count)]
     status = 0
     for group in groups:
-        status = 123 if run_words(group, io.StringIO(), out, err) else status
+        status = 123 if run_words(group, Stream(), out, err) else status
     return status
 
 
@@ -728,11 +891,11 @@ _COMMANDS = {
     "whoami": _write(lambda: "user\n"),
     "xargs": _xargs,
 }
-filters.install(_COMMANDS, _options, _texts, _Failed)
+filters.install(_COMMANDS, _options, _Failed)
 packing.install(_COMMANDS, _options, _Failed)
 inspecting.install(_COMMANDS, _options, _Failed)
-machine.install(_COMMANDS, _options, _texts, _Failed)
-utilities.install(_COMMANDS, _options, _texts, _Failed, lambda *command: run_words(*command))
+machine.install(_COMMANDS, _options, _Failed)
+utilities.install(_COMMANDS, _options, _Failed, lambda *command: run_words(*command))
 _REMEDIES = {
     "apt": lacks.PACKAGES,
     "apt-get": lacks.PACKAGES,
@@ -771,6 +934,9 @@ def add_programs(run, names):
 
 # --- What runs them
 
+# Commands whose status is 1 when all went well and nothing was found, or nothing is the same.
+_TROUBLED = frozenset(("cmp", "diff", "egrep", "fgrep", "grep", "ls", "sort", "tar"))
+
 # What commands say of a file that they cannot do their work on.
 _SAID = {
     "cp": "cannot stat '{}'", "head": "cannot open '{}' for reading", "ls": "cannot access '{}'", "mkdir": "cannot create directory '{}'",
@@ -792,13 +958,14 @@ def run_words(words, stdin, out, err):
         return command(words[1:], stdin, out, err) or 0
     except _Failed as error:
         err.write(f"{name}: {error}\n")
-        return 2 if isinstance(error, Unfit) else 1
-    except OSError as error:
-        said = f"{_SAID.get(name, '{}').format(error.filename)}: {error.strerror}" if error.filename else str(error)
-        err.write(f"{name}: {said}\n")
-        return 2 if name in ("ls", "grep") else 1
+        return 2 if isinstance(error, Unfit) or name in _TROUBLED else 1
+    except (OSError, Unread) as error:
+        for each in error.args if isinstance(error, Unread) else [error]:
+            said = f"{_SAID.get(name, '{}').format(each.filename)}: {each.strerror}" if each.filename else str(each)
+            err.write(f"{name}: {said}\n")
+        return 2 if name in _TROUBLED | {"awk", "gawk", "sed"} else 1
     except IndexError:
         err.write(f"{name}: missing operand\n")
-    except (ValueError, re.error) as error:
+    except (ValueError, EOFError, LookupError, OverflowError, re.error) as error:
         err.write(f"{name}: {error}\n")
-    return 1
+    return 2 if name in _TROUBLED else 1

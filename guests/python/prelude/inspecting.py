@@ -4,6 +4,8 @@ import json
 import re
 import struct
 
+from _cellar_prelude.lines import blobs, contents
+
 # Bytes of a line of each dump.
 _ROW = 16
 # What files begin with, and what they are. Those of pictures say more.
@@ -34,10 +36,7 @@ _SIZES = {"C": 1, "S": 2, "I": 4, "L": 8, "F": 4, "D": 8}
 
 
 def _read(name, stdin):
-    if name == "-":
-        return stdin.read().encode("utf-8", "surrogateescape")
-    with open(name, "rb") as file:
-        return file.read()
+    return next(blobs([name], stdin))[1]
 
 
 def _number(text):
@@ -109,21 +108,22 @@ def _rows(data, first, width=_ROW):
         yield first + at, data[at : at + width]
 
 
-def _od_rows(data, start, forms, base, is_all, out):
+def _od_rows(data, start, forms, base, is_all, width, is_shown, out):
     address = {"o": "{:07o}", "d": "{:07d}", "x": "{:06x}", "n": ""}[base]
     last, is_starred = None, False
     # Columns of several forms are as wide as the widest, for the bytes that they share.
     spans = [(size, max(width * (8 // size) for _, size, width in forms) // (8 // size)) for _, size, _ in forms]
-    for at, row in _rows(data, start):
-        if row == last and not is_all and len(row) == _ROW:
+    for at, row in _rows(data, start, width):
+        if row == last and not is_all and len(row) == width:
             out.write("" if is_starred else "*\n")
             is_starred = True
             continue
         last, is_starred = row, False
-        for number, ((letter, size, _), (_, width)) in enumerate(zip(forms, spans, strict=True)):
+        for number, ((letter, size, _), (_, room)) in enumerate(zip(forms, spans, strict=True)):
             items = [row[place : place + size].ljust(size, b"\0") for place in range(0, len(row), size)]
             head = address.format(at) if number == 0 else " " * len(address.format(at))
-            out.write(head + "".join(f"{_FORMS[letter][2](item):>{width}}" for item in items) + "\n")
+            shown = "".join(f"{_FORMS[letter][2](item):>{room}}" for item in items)
+            out.write(head + (f"{shown:<{room * (width // size)}}  >{_shown(row)}<" if is_shown else shown) + "\n")
     if base != "n":
         out.write(address.format(start + len(data)) + "\n")
 
@@ -150,7 +150,7 @@ def install(table, options_of, failed):
         width = max(map(len, operands), default=0)
         for name in operands:
             try:
-                said = _described(_read(name, stdin))
+                said = _described(stdin.buffer.read() if name == "-" else contents(name))
             except IsADirectoryError:
                 said = "directory"
             except FileNotFoundError as error:
@@ -170,8 +170,10 @@ def install(table, options_of, failed):
                 value = (match[4] if match[3] else match[2]) or arguments.pop(0)
                 forms += [_form(part) for part in re.findall(r"[acdfoux](?:\d+|[CSILFD])?z?", value)] if letter == "t" else []
                 given[letter] = value
-            elif each in ("-v", "-w16", "--width=16"):
-                given["v"] = given.get("v") or each == "-v"
+            elif match := re.fullmatch(r"(?:-w|--width=)(\d*)", each):
+                given["w"] = int(match[1] or 32)
+            elif each in ("-v", "--output-duplicates"):
+                given["v"] = True
             elif each == "-An":
                 given["A"] = "n"
             elif re.fullmatch(r"-[cxabo]{2,}", each):
@@ -180,10 +182,13 @@ def install(table, options_of, failed):
                 raise failed(f"invalid option -- '{each[1:]}'")
             else:
                 rest.append(each)
-        data = b"".join(_read(name, stdin) for name in rest or ["-"])
+        data = b"".join(data for _, data in blobs(rest, stdin))
         start = _number(given.get("j", "0"))
         data = data[start:] if "N" not in given else data[start : start + _number(given["N"])]
-        _od_rows(data, start, forms or [_form("o2")], given.get("A", "o"), given.get("v"), out)
+        width = given.get("w", _ROW)
+        if not width or any(width % size for _, size, _ in forms):
+            raise failed(f"invalid -w argument '{width}'")
+        _od_rows(data, start, forms or [_form("o2")], given.get("A", "o"), given.get("v"), width, "z" in given.get("t", ""), out)
 
     def xxd(arguments, stdin, out, _err):
         options, operands = options_of([f"-{each[2:]}" if re.fullmatch(r"--?[pru]s?", each) and each.startswith("--") else each.replace("-ps", "-p") for each in arguments], "pruib", "lsgc")
@@ -195,7 +200,7 @@ def install(table, options_of, failed):
                 with open(operands[1], "wb") as target:
                     target.write(data)
             else:
-                out.write(data.decode("utf-8", "surrogateescape"))
+                out.buffer.write(data)
             return
         data = _read(operands[0] if operands else "-", stdin)
         start = _number(options.get("s", "0"))
@@ -206,7 +211,9 @@ def install(table, options_of, failed):
             out.write("".join(f"{show(row.hex())}\n" for _, row in _rows(data, 0, width)))
             return
         if "i" in options:
-            out.write("".join("  " + ", ".join(f"0x{byte:02x}" for byte in row) + (",\n" if at + 12 < len(data) else "\n") for at, row in _rows(data, 0, 12)))
+            listed = "".join("  " + ", ".join(f"0x{byte:02x}" for byte in row) + (",\n" if at + 12 < len(data) else "\n") for at, row in _rows(data, 0, 12))
+            name = re.sub(r"\W|^(?=\d)", "_", operands[0]) if operands and operands[0] != "-" else None
+            out.write(f"unsigned char {name}[] = {{\n{listed}}};\nunsigned int {name}_len = {len(data)};\n" if name else listed)
             return
         columns = max(1, min(int(options.get("c", 6 if "b" in options else _ROW)), 256))
         group = int(options.get("g", 1 if "b" in options else 2)) or columns
@@ -218,7 +225,7 @@ def install(table, options_of, failed):
 
     def hexdump(arguments, stdin, out, _err):
         options, operands = options_of(arguments, "Ccvxbdo", "nse")
-        data = b"".join(_read(name, stdin) for name in operands or ["-"])
+        data = b"".join(data for _, data in blobs(operands, stdin))
         start = _number(options.get("s", "0"))
         data = data[start:] if "n" not in options else data[start : start + _number(options["n"])]
         last, is_starred = None, False

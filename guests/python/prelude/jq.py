@@ -1122,7 +1122,7 @@ def _documents(text):
 
 
 def _values(order, stdin):
-    text = "".join(map(_read, order.files)) if order.files else stdin.read()
+    text = "".join(map(_read, order.files)) if order.files else stdin.buffer.read().decode("utf-8", "replace")
     if "R" in order.flags:
         return iter([text] if "s" in order.flags else text.splitlines())
     found = _documents(text)

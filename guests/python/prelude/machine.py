@@ -1,6 +1,7 @@
 """Shell commands that ask for the machine, change files as a whole, or take lines as numbers and names."""
 
 import calendar
+import contextlib
 import datetime
 import graphlib
 import math
@@ -9,14 +10,16 @@ import random
 import re
 import shutil
 import time
-import zlib
 
-from _cellar_prelude.lines import lines_of
+from _cellar_prelude.lines import blobs, encoded, lines_of, texts
 
 # Bytes and lines that a command makes of nothing, at most.
 _BYTES_MAX = 1 << 30
 _LINES_MAX = 1_000_000
-_UNITS = {"": 1, "c": 1, "b": 512, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9}
+_UNITS = {
+    "": 1, "c": 1, "w": 2, "b": 512, "k": 1 << 10, "K": 1 << 10, "KiB": 1 << 10, "m": 1 << 20, "M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30,
+    "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9,
+}  # fmt: skip
 
 
 def size_of(text):
@@ -34,6 +37,23 @@ def made_bytes(name, size):
     if size is None or size > _BYTES_MAX:
         raise ValueError(f"{name} never ends: ask for no more than {_BYTES_MAX} bytes of it")
     return bytes(size) if name == "/dev/zero" else os.urandom(size)
+
+
+_SUMS = []
+
+
+def _posix_sum(data):
+    """The checksum of `cksum`, which is not that of zip archives."""
+    if not _SUMS:
+        for byte in range(256):
+            value = byte << 24
+            for _ in range(8):
+                value = (value << 1 ^ 0x04C11DB7 if value & 0x80000000 else value << 1) & 0xFFFFFFFF
+            _SUMS.append(value)
+    value, size = 0, len(data)
+    for byte in data + size.to_bytes((size.bit_length() + 7) // 8, "little"):
+        value = value << 8 & 0xFFFFFFFF ^ _SUMS[value >> 24 ^ byte]
+    return value ^ 0xFFFFFFFF
 
 
 def _factors(number):
@@ -58,33 +78,57 @@ def _human(number, base):
     return text + units[0]
 
 
-def install(table, options_of, texts_of, failed):
+def install(table, options_of, failed):
     """Adds the commands to a table; see `filters`."""
 
     def dd(arguments, stdin, out, err):
         given = dict(each.partition("=")[::2] for each in arguments)
-        block, count = size_of(given.get("bs", "512")), given.get("count")
-        wanted = None if count is None else block * size_of(count)
-        skip = block * size_of(given.get("skip", "0"))
-        source = given.get("if")
-        data = made_bytes(source, wanted) if source else stdin.read().encode("utf-8", "surrogateescape")
+        for name in given.keys() - {"bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iseek", "oseek", "if", "of", "conv", "status", "iflag", "oflag"}:
+            raise failed(f"unrecognized operand '{name}={given[name]}'")
+        changes, flags = (set(filter(None, given.get(name, "").split(","))) for name in ("conv", "iflag"))
+        writes = set(filter(None, given.get("oflag", "").split(",")))
+        for bad in changes - {"notrunc", "ucase", "lcase", "swab", "sync", "noerror", "fsync", "fdatasync", "excl", "nocreat", "sparse"}:
+            raise failed(f"invalid conversion: '{bad}'")
+        for bad in (flags | writes) - {"count_bytes", "skip_bytes", "seek_bytes", "fullblock", "append", "direct", "sync", "dsync", "nonblock", "noatime", "nocache"}:
+            raise failed(f"invalid input flag: '{bad}'" if bad in flags else f"invalid output flag: '{bad}'")
+
+        def place(name, is_bytes, block):
+            text = given.get(name, given.get(f"{'i' if name == 'skip' else 'o'}{name}", "0"))
+            return size_of(text.removesuffix("B")) * (1 if is_bytes or text.endswith("B") else block)
+
+        block = size_of(given.get("bs") or given.get("ibs") or "512")
+        blocks_out = size_of(given.get("bs") or given.get("obs") or "512")
+        wanted = place("count", "count_bytes" in flags, block) if "count" in given else None
+        skip, seek = place("skip", "skip_bytes" in flags, block), place("seek", "seek_bytes" in writes, blocks_out)
+        source = None if given.get("if") == "/dev/stdin" else given.get("if")
+        if given.get("of") == "/dev/stdout":
+            del given["of"]
+        data = made_bytes(source, wanted) if source else None
         if data is None:
-            with open(source, "rb") as file:
-                file.seek(skip)
+            with contextlib.ExitStack() as held:
+                file = held.enter_context(open(source, "rb")) if source else stdin.buffer
+                file.read(skip)
                 data = file.read(-1 if wanted is None else wanted)
-        elif wanted is not None:
-            data = data[:wanted]
+        read = len(data)
+        if "swab" in changes:
+            data = b"".join(data[at : at + 2][::-1] for at in range(0, len(data) - 1, 2)) + (data[-1:] if len(data) % 2 else b"")
+        data = data.upper() if "ucase" in changes else data.lower() if "lcase" in changes else data
+        data = data.ljust(-(-len(data) // block) * block, b"\0") if "sync" in changes else data
         if "of" in given and given["of"] != "/dev/null":
-            keeps = "notrunc" in given.get("conv", "") and os.path.exists(given["of"])
-            with open(given["of"], "r+b" if keeps else "wb") as file:
-                file.seek(block * size_of(given.get("seek", "0")))
-                file.write(data)
+            keeps = ("notrunc" in changes or seek) and os.path.exists(given["of"])
+            with open(given["of"], "ab" if "append" in writes else "r+b" if keeps else "wb") as file:
+                if "append" not in writes:
+                    file.seek(seek)
+                    file.write(data)
+                    file.truncate() if "notrunc" not in changes else None
+                else:
+                    file.write(data)
         elif "of" not in given:
-            out.write(data.decode("utf-8", "surrogateescape"))
+            out.buffer.write(b"\0" * seek + data)
         if given.get("status") != "none":
-            whole, part = divmod(len(data), block)
-            records = f"{whole}+{int(part > 0)} records"
-            err.write(f"{records} in\n{records} out\n{len(data)} bytes copied, 0.001 s, {_human(len(data) * 1000, 1000)}B/s\n")
+            for size, unit, way in ((read, block, "in"), (len(data), blocks_out, "out")):
+                err.write(f"{size // unit}+{int(size % unit > 0)} records {way}\n")
+            err.write("" if given.get("status") == "noxfer" else f"{len(data)} bytes copied, 0.001 s, {_human(len(data) * 1000, 1000)}B/s\n")
 
     def truncate(arguments, _stdin, _out, _err):
         options, operands = options_of(arguments, "c", "s")
@@ -97,18 +141,24 @@ def install(table, options_of, texts_of, failed):
                 file.truncate(size)
 
     def shuf(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "er", "ni")
+        options, operands = options_of(arguments, "erz", "nio", {"echo": "e", "head-count": "n", "input-range": "i", "repeat": "r"})
+        end = "\0" if "z" in options else "\n"
         if "i" in options:
             first, _, last = options["i"].partition("-")
             lines = list(map(str, range(int(first), min(int(last), int(first) + _LINES_MAX) + 1)))
         else:
-            lines = operands if "e" in options else lines_of("".join(text for _, text in texts_of(operands, stdin)))
+            lines = operands if "e" in options else lines_of("".join(text for _, text in texts(operands, stdin)), end)
         count = int(options["n"]) if "n" in options else None
         if "r" in options:
             lines = random.choices(lines, k=min(count or _LINES_MAX, _LINES_MAX)) if lines else []
         else:
             random.shuffle(lines)
-        out.write("".join(f"{line}\n" for line in lines[:count]))
+        data = encoded("".join(f"{line}{end}" for line in lines[:count]))
+        if "o" in options:
+            with open(options["o"], "wb") as file:
+                file.write(data)
+        else:
+            out.buffer.write(data)
 
     def factor(arguments, stdin, out, _err):
         for each in arguments or stdin.read().split():
@@ -128,7 +178,7 @@ def install(table, options_of, texts_of, failed):
             out.write((_human(number, bases[options["to"]]) if options.get("to") in bases else f"{number:.0f}") + "\n")
 
     def tsort(arguments, stdin, out, _err):
-        words = "".join(text for _, text in texts_of(arguments, stdin)).split()
+        words = "".join(text for _, text in texts(arguments, stdin)).split()
         graph = graphlib.TopologicalSorter()
         for first, second in zip(words[::2], words[1::2], strict=False):
             graph.add(second, *([first] if first != second else []))
@@ -137,25 +187,35 @@ def install(table, options_of, texts_of, failed):
     def envsubst(_arguments, stdin, out, _err):
         out.write(re.sub(r"\$(?:(\w+)|\{(\w+)\})", lambda match: os.environ.get(match[1] or match[2], ""), stdin.read()))
 
-    def iconv(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "cs", "fto")
-        source, target = (options.get(letter) or options.get(word) or "utf-8" for letter, word in (("f", "from-code"), ("t", "to-code")))
+    def iconv(arguments, stdin, out, err):
+        options, operands = options_of(arguments, "cs", "fto", {"from-code": "f", "to-code": "t"})
+        source, target = options.get("f", "utf-8"), options.get("t", "utf-8")
         ways = re.findall(r"//(TRANSLIT|IGNORE)", target)
-        for name in operands or ["-"]:
-            data = stdin.read().encode("utf-8", "surrogateescape") if name == "-" else _read(name)
-            text = data.decode(source)
-            errors = "ignore" if "c" in options or "IGNORE" in ways else "replace" if "TRANSLIT" in ways else "strict"
-            changed = text.encode(target.partition("//")[0], errors)
-            if "o" in options:
-                with open(options["o"], "wb") as file:
-                    file.write(changed)
-            else:
-                out.write(changed.decode("utf-8", "surrogateescape"))
+        errors = "ignore" if "c" in options or "IGNORE" in ways else "replace" if "TRANSLIT" in ways else "strict"
+        status, pieces = 0, []
+        for _, data in blobs(operands, stdin):
+            try:
+                text = data.decode(source, "ignore" if errors == "ignore" else "strict")
+            except UnicodeDecodeError as error:
+                # Text before the fault is written all the same.
+                text, status = data[: error.start].decode(source), 1
+                err.write(f"iconv: illegal input sequence at position {error.start}\n")
+            try:
+                pieces.append(text.encode(target.partition("//")[0], errors))
+            except UnicodeEncodeError as error:
+                pieces.append(text[: error.start].encode(target.partition("//")[0]))
+                err.write(f"iconv: cannot convert the character at position {error.start}\n")
+                status = 1
+        if "o" in options:
+            with open(options["o"], "wb") as file:
+                file.write(b"".join(pieces))
+        else:
+            out.buffer.write(b"".join(pieces))
+        return status
 
     def cksum(arguments, stdin, out, _err):
-        for name in arguments or ["-"]:
-            data = stdin.read().encode("utf-8", "surrogateescape") if name == "-" else _read(name)
-            out.write(f"{zlib.crc32(data)} {len(data)}{'' if name == '-' else ' ' + name}\n")
+        for name, data in blobs(options_of(arguments, "", longs={})[1], stdin):
+            out.write(f"{_posix_sum(data)} {len(data)}{'' if name == '-' and not arguments else ' ' + name}\n")
 
     def cal(arguments, _stdin, out, _err):
         today, numbers = datetime.date.today(), [int(each) for each in arguments if each.isdigit()]
@@ -220,8 +280,3 @@ def install(table, options_of, texts_of, failed):
         "numfmt": numfmt, "pgrep": lambda *_: 1, "ps": ps, "shuf": shuf, "sync": nothing, "tput": tput, "truncate": truncate, "tsort": tsort,
         "tty": lambda _arguments, _stdin, out, _err: out.write("not a tty\n") and 1, "unlink": unlink, "uptime": uptime,
     })  # fmt: skip
-
-
-def _read(name):
-    with open(name, "rb") as file:
-        return file.read()

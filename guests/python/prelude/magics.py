@@ -1,6 +1,8 @@
 """What IPython adds to Python's syntax: help with `name?`, the usual magics, and shell lines; see `shell`."""
 
 import builtins
+import codecs
+import contextlib
 import io
 import keyword
 import os
@@ -12,6 +14,7 @@ import types
 
 import _cellar
 from _cellar_prelude import describing, display, faults, ipython, processes, program, shell, streams
+from _cellar_prelude.lines import Stream, encoded
 
 _HELP = re.compile(
     rf"\s*(?:(?P<before>\?{{1,2}})\s*(?P<after>{describing.SUBJECT})|(?P<subject>{describing.SUBJECT})\s*(?P<behind>\?{{1,2}}))\s*(?:#.*)?$",
@@ -307,32 +310,47 @@ def words(text):
         return text.split()
 
 
-def _readable(text):
-    """The text with a sign for each byte that was no text."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-class _Shown:
-    """A stream of the cell's, for what commands print: bytes that are no text are shown as one sign each."""
+class _Decoded(io.BufferedIOBase):
+    """The bytes that go to a stream of text alone, as they come; a character may come in two pieces."""
 
     def __init__(self, stream):
-        self._stream = stream
+        self._stream, self._decoder = stream, codecs.getincrementaldecoder("utf-8")("replace")
 
-    def write(self, text):
-        """Writes text."""
-        return self._stream.write(text if text.isascii() else _readable(text))
+    def writable(self):
+        return True
 
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
+    def write(self, data):
+        self._stream.write(self._decoder.decode(data))
+        return len(data)
+
+    def finish(self):
+        """Writes what is held back of a character."""
+        self._stream.write(self._decoder.decode(b"", final=True))
+
+
+@contextlib.contextmanager
+def _written_by_commands(*streams):
+    """Streams of a cell as commands write to them: bytes that are no text are shown as U+FFFD."""
+    below = [getattr(stream, "buffer", None) or _Decoded(stream) for stream in streams]
+    try:
+        for stream in streams:
+            if hasattr(stream, "flush"):
+                stream.flush()
+        yield [Stream(each) for each in below]
+    finally:
+        for each in below:
+            each.finish() if isinstance(each, _Decoded) else each.flush()
 
 
 def _shell(text, keeps):
     text = _filled(text)
     if keeps:
-        status, out = shell.capture(text, _Shown(sys.stderr))
+        with _written_by_commands(sys.stderr) as (err,):
+            status, out = shell.capture(text, err)
         _run_source[0]["_exit_code"] = status
-        return SList(_readable(out).splitlines())
-    _run_source[0]["_exit_code"] = shell.run_apart(text, _Shown(sys.stdout), _Shown(sys.stderr))
+        return SList(out.decode("utf-8", "replace").splitlines())
+    with _written_by_commands(sys.stdout, sys.stderr) as (out, err):
+        _run_source[0]["_exit_code"] = shell.run_apart(text, out, err)
     return None
 
 
@@ -342,23 +360,25 @@ def _shell_cell(name):
 
 def _script(text, body):
     """Runs the body by the program that `text` begins with; `--out` and `--err` name what its output is bound to."""
-    given, bound, streams = words(text), {}, {"out": _Shown(sys.stdout), "err": _Shown(sys.stderr)}
+    given, bound = words(text), {}
     for option in ("out", "err"):
         if f"--{option}" in given[:-1]:
             at = given.index(f"--{option}")
-            bound[given[at + 1]] = streams[option] = io.StringIO()
+            bound[option] = given[at + 1], Stream()
             del given[at : at + 2]
     arguments = [word for word in given if word not in ("--no-raise-error", "--bg")]
-    if arguments[1:2] == ["-s"]:
-        # What follows are the arguments of the script on standard input.
-        name, rest = arguments[0], arguments[2:]
-        status = shell.run_shell(["-c", body, name, *rest], io.StringIO(), streams["out"], streams["err"], name)
-    elif arguments[:1] in (["bash"], ["sh"], []):
-        name = (arguments or ["bash"])[0]
-        status = shell.run_shell([*arguments[1:], "-c", body], io.StringIO(), streams["out"], streams["err"], name)
-    else:
-        status = shell.run(" ".join(arguments), streams["out"], streams["err"], io.StringIO(body))
-    _run_source[0].update({name: stream.getvalue() for name, stream in bound.items()}, _exit_code=status)
+    with _written_by_commands(sys.stdout, sys.stderr) as streams:
+        out, err = (bound[name][1] if name in bound else stream for name, stream in zip(("out", "err"), streams, strict=True))
+        if arguments[1:2] == ["-s"]:
+            # Arguments of the script on standard input follow.
+            name, rest = arguments[0], arguments[2:]
+            status = shell.run_shell(["-c", body, name, *rest], Stream(), out, err, name)
+        elif arguments[:1] in (["bash"], ["sh"], []):
+            name = (arguments or ["bash"])[0]
+            status = shell.run_shell([*arguments[1:], "-c", body], Stream(), out, err, name)
+        else:
+            status = shell.run(" ".join(arguments), out, err, Stream(encoded(body)))
+    _run_source[0].update({name: stream.buffer.getvalue().decode("utf-8", "replace") for name, stream in bound.values()}, _exit_code=status)
     if status and "--no-raise-error" not in text.split():
         import subprocess
 

@@ -198,18 +198,13 @@ def _reply(value):
     _cellar.call(bridges.TOOL, bridges.RUNTIME + "process.reply", json.dumps(text))
 
 
-def _show(output):
-    for stream, text in output:
-        (sys.stdout if stream == 1 else sys.stderr).write(channels.bytes_of(text).decode("utf-8", "replace"))
-
-
 def call_all(initializer, initargs, calls):
     """Makes calls in one process; a list of (whether it returned, value or exception)."""
     more = {"kind": "calls", "data": pack((initializer, initargs, calls))}
     running = processes.start(["python", "-"], more=more)
     running.wait()
     status, output, reply = running.result()
-    _show(output)
+    processes.show(output)
     if reply is None:
         raise _broken(f"A process in the process pool was terminated abruptly: it ended with the status {status}")
     return pickle.loads(base64.b64decode(reply))
@@ -322,7 +317,7 @@ class _Popen:
         while self.open_readers() and self.show(time.monotonic()):
             pass
         self.returncode, output, _ = self._running.result()
-        _show(output)
+        processes.show(output)
 
     def terminate(self):
         """Ends it."""

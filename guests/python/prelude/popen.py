@@ -113,13 +113,12 @@ class Popen:
         if self._err == STDOUT:
             output = [[1, text] for _, text in output]
         if self._out is None and self._err is None:
-            for to, text in output:
-                (sys.stdout if to == 1 else sys.stderr).write(channels.bytes_of(text).decode("utf-8", "replace"))
+            processes.show(output)
             return
-        for number, target, own in ((1, self._out, sys.stdout), (2, self._err, sys.stderr)):
+        for number, target in ((1, self._out), (2, self._err)):
             data = b"".join(channels.bytes_of(text) for to, text in output if to == number)
             if target is None:
-                own.write(data.decode("utf-8", "replace"))
+                processes.show([piece for piece in output if piece[0] == number])
             elif target not in (PIPE, DEVNULL, STDOUT) and data:
                 _write_all(target, data)
 
@@ -262,7 +261,8 @@ def _all_of(source):
 def _write_all(target, data):
     """Writes to a file that a process was given, by its number or as an object."""
     if target is sys.stdout or target is sys.stderr:
-        target.write(data.decode("utf-8", "replace"))
+        target.flush()
+        target.buffer.write(data)
         return
     if isinstance(_raw_of(target), channels.PipeWriter):
         target.flush()

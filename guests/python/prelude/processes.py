@@ -6,6 +6,7 @@ started it.
 """
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import _thread
 
 import _cellar
 from _cellar_prelude import bridges, channels, commands, packages
-from _cellar_prelude.channels import bytes_of, escape, text_of
+from _cellar_prelude.channels import bytes_of, text_of
 from _cellar_prelude.sandbox import CallError, CellStopped, SandboxError
 
 # The cells that read an order, by language.
@@ -230,18 +231,28 @@ def start(arguments, *, shell=False, folder=None, environment=None, data=b"", pi
 
 def run_in_line(arguments, stdin, out, err):
     """Runs a program as a command of a line; see `commands`."""
-    raw = getattr(getattr(stdin, "buffer", None), "raw", None)
-    if isinstance(raw, channels.PipeReader):
-        # It reads what this process would have read.
-        pipe = raw.lend()
-        running = start(arguments, pipes=None if pipe is None else {"input": pipe})
-    else:
-        running = start(arguments, data=stdin.read().encode("utf-8", "surrogatepass"))
+    raw = getattr(stdin.buffer, "raw", None)
+    # It reads from a pipe what this process would have read, if none of that has been.
+    pipe = raw.lend() if isinstance(raw, channels.PipeReader) else None
+    running = start(arguments, data=stdin.buffer.read()) if pipe is None else start(arguments, pipes={"input": pipe})
     running.wait()
     status, output, _ = running.result()
     for stream, text in output:
-        (out if stream == 1 else err).write(bytes_of(text).decode("utf-8", "surrogateescape"))
+        (out if stream == 1 else err).buffer.write(bytes_of(text))
     return status if status >= 0 else 128 - status
+
+
+def show(output, streams=None):
+    """Writes what processes have printed to streams of text, `sys.stdout` and `sys.stderr` if no others are named."""
+    targets = streams or {1: sys.stdout, 2: sys.stderr}
+    # A character may lie in two pieces.
+    for number, pieces in itertools.groupby(output, lambda piece: piece[0]):
+        data, stream = b"".join(bytes_of(text) for _, text in pieces), targets[number]
+        if hasattr(stream, "buffer"):
+            stream.flush()
+            stream.buffer.write(data)
+        else:
+            stream.write(data.decode("utf-8", "replace"))
 
 
 # --- `os`
@@ -253,8 +264,7 @@ def _system(command):
     running = start([line], shell=True)
     running.wait()
     status, output, _ = running.result()
-    for stream, text in output:
-        (sys.stdout if stream == 1 else sys.stderr).write(bytes_of(text).decode("utf-8", "replace"))
+    show(output)
     return status << 8 if status >= 0 else -status
 
 
@@ -333,11 +343,8 @@ def _which(cmd, mode=os.F_OK | os.X_OK, path=None):
 
 def install():
     """Makes the library start processes as they are here."""
-    import codecs
-
     from _cellar_prelude import asyncprocesses, popen, pooling, sharing
 
-    codecs.register_error("cellar.bytes", escape)
     sys.executable = sys._base_executable = PYTHON
     commands.add_programs(run_in_line, ("python", "python3", "node"))
     os.WNOHANG = 1

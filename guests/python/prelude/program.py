@@ -6,17 +6,16 @@ anywhere else. What ends it ends as its exit status.
 
 import asyncio
 import atexit
-import codecs
 import io
 import json
 import os
-import re
 import runpy
 import sys
 import threading
 
 import _cellar
-from _cellar_prelude import bridges, channels, commands, faults, processes, shell, streams
+from _cellar_prelude import bridges, channels, commands, faults, processes, shell
+from _cellar_prelude.lines import Stream
 from _cellar_prelude.sandbox import CellStopped, ProcessEnded
 
 # Options of Python's command line that change nothing here, and those that have a value.
@@ -34,8 +33,7 @@ def main():
     os.getpid, os.getppid = (lambda: order["pid"]), (lambda: order["ppid"])
     os.chdir(order["cwd"])
     os.environ["PWD"] = order["cwd"]
-    for stream in (streams.OUT, streams.ERR):
-        stream.buffer._decoder = codecs.getincrementaldecoder("utf-8")("cellar.bytes")
+    _cellar.write_exactly()
     if "input" in order:
         data = channels.PipeReader(order["input"], "<stdin>")
     else:
@@ -60,28 +58,15 @@ def _run(order):
     if "more" in order:
         return _ended(lambda: MORE[order["more"]["kind"]](order["more"]))
     if order["program"] == "shell":
-        return _ended(lambda: shell.run_shell(arguments[1:], sys.stdin, _Exact(sys.stdout), _Exact(sys.stderr)))
+        return _ended(lambda: shell.run_shell(arguments[1:], *_streams()))
     if order["program"] == "command":
-        return commands.run_words(arguments, sys.stdin, _Exact(sys.stdout), _Exact(sys.stderr))
+        return commands.run_words(arguments, *_streams())
     return _ended(lambda: _python(arguments[1:]))
 
 
-class _Exact:
-    """Standard output or error for commands, which print bytes that need be no text."""
-
-    def __init__(self, stream):
-        self._stream = stream
-
-    def write(self, text):
-        """Writes text, and the bytes that surrogates in it stand for."""
-        if text.isascii() or not re.search("[\udc80-\udcff]", text):
-            return self._stream.write(text)
-        self._stream.flush()
-        self._stream.buffer.write(text.encode("utf-8", "surrogateescape"))
-        return len(text)
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
+def _streams():
+    """Standard input, output and error, as commands have them."""
+    return [Stream(each.buffer) for each in (sys.stdin, sys.stdout, sys.stderr)]
 
 
 def _ended(run):
@@ -129,7 +114,7 @@ def _python(arguments):
         return _source(source, "<string>", ["-c", *rest], "", names)
     if first == "-m":
         if arguments[1] in ("pip", "pip3"):
-            return commands.run_words(arguments[1:], sys.stdin, sys.stdout, sys.stderr)
+            return commands.run_words(arguments[1:], *_streams())
         sys.argv = list(arguments[1:])
         sys.path.insert(0, os.getcwd())
         runpy._run_module_as_main(arguments[1])

@@ -9,19 +9,21 @@ import functools
 import io
 import os
 import re
-import sys
 import time
 
-from _cellar_prelude import awk, commands
+from _cellar_prelude import commands, filters
 from _cellar_prelude.arithmetic import Bad
-from _cellar_prelude.lines import lines_with_ends
+from _cellar_prelude.lines import Stream, contents, decoded, encoded, lines_of
 from _cellar_prelude.shell_syntax import ASSIGNMENT, Reader, Unreadable, tokens
 from _cellar_prelude.shell_words import Unset, Variables, fits_pattern
 
 # Commands may be nested this deep.
 _DEPTH_MAX = 300
-# A command of a pipeline writes no more than this many characters into it.
+# A command of a pipeline writes no more than this many bytes into it.
 _PIPE_MAX = 64 << 20
+# A command that has begun may write so many bytes although nobody reads them: they lie in the pipe.
+_PIPE_ROOM = 64 << 10
+_ENDLESS = (["/dev/zero"], ["/dev/urandom"], ["/dev/random"])
 # What the status is of a command whose output nobody reads any more.
 _BROKEN_PIPE = 141
 _DECLARING = frozenset(("declare", "export", "local", "readonly", "typeset"))
@@ -44,22 +46,34 @@ class _Broken(Exception):
     """What is written is not read any more."""
 
 
-class _Pipe(io.StringIO):
-    """What a command writes for the next one, which reads so many lines of it."""
+class _Pipe(io.BytesIO):
+    """The bytes that a command writes for the next one, which reads so many lines or bytes of them."""
 
-    def __init__(self, lines):
+    def __init__(self, lines, size):
         super().__init__()
-        self._lines = lines
+        self._lines, self._size = lines, size
 
-    def write(self, text):
-        count = super().write(text)
+    def write(self, data):
+        count = super().write(data)
         if self._lines is not None:
-            self._lines -= text.count("\n")
-            if self._lines <= 0:
-                raise _Broken
+            self._lines -= data.count(b"\n")
         if self.tell() > _PIPE_MAX:
-            raise Bad(f"a pipe holds at most {_PIPE_MAX} characters")
+            raise Bad(f"a pipe holds at most {_PIPE_MAX} bytes")
+        if self.tell() > _PIPE_ROOM:
+            self.check()
         return count
+
+    def check(self):
+        """Ends who writes when all that is read has been written."""
+        if (self._lines is not None and self._lines <= 0) or (self._size is not None and self.tell() >= self._size):
+            raise _Broken
+
+
+class _Nothing(io.BytesIO):
+    """The bytes of `/dev/null`."""
+
+    def write(self, data):
+        return len(data)
 
 
 class _Streams:
@@ -113,7 +127,7 @@ class Shell(Variables):
 
     def run(self, text, stdin, out, err):
         """Runs a text to its end; its exit status."""
-        io_ = _Streams(stdin, out, err)
+        self._err_streams = io_ = _Streams(stdin, out, err)
         try:
             self._whole(text, io_)
             trap, self._guards = self.traps.pop("EXIT", None), 0
@@ -199,7 +213,7 @@ class Shell(Variables):
 
     def _back(self, tree, io_):
         streams = io_.copy()
-        streams.stdin = io.StringIO()
+        streams.stdin = Stream()
         self._inside(tree[1], streams)
         self.last_job = os.getpid() + len(self.jobs) + 1
         self.jobs[str(self.last_job)] = self.status
@@ -209,13 +223,19 @@ class Shell(Variables):
         *first, last = tree[1]
         streams, statuses = io_.copy(), []
         for each, after in zip(first, tree[1][1:], strict=True):
-            streams.out = _Pipe(_lines_read(after))
+            if each[0] == "run" and each[1][:1] == ["cat"] and each[1][1:] in _ENDLESS:
+                # The next command reads of it as much as it wants.
+                streams.stdin = Stream(open(each[1][1], "rb"), is_file=True)
+                statuses.append(0)
+                continue
+            pipe = _Pipe(*_read_by(after))
+            streams.out = Stream(pipe)
             try:
                 self._inside(each, streams)
             except _Broken:
                 self.status = _BROKEN_PIPE
             statuses.append(self.status)
-            streams.stdin = io.StringIO(streams.out.getvalue())
+            streams.stdin = Stream(pipe.getvalue())
         streams.out = io_.out
         self._inside(last, streams)
         self.statuses = [*statuses, self.status]
@@ -371,7 +391,7 @@ class Shell(Variables):
             return fits_pattern(text, wanted) == (sign != "!=")
         if sign == "=~":
             try:
-                found = re.search(awk.pattern_of(self.pattern(right, re.escape)), left)
+                found = re.search(filters.pattern_of(self.pattern(right, re.escape), True), left)
             except re.error as error:
                 raise Bad(f"{right}: no expression: {error}") from None
             if found:
@@ -406,16 +426,18 @@ class Shell(Variables):
             number, kind = re.fullmatch(r"(\d*)(.*)", written).groups()
             if kind in ("<<", "<<-", "<<<"):
                 text = self.text(target) + "\n" if kind == "<<<" else self.filled(target[1], is_here=True) if target[0] else target[1]
-                streams.set(number or "0", io.StringIO(text))
+                streams.set(number or "0", Stream(encoded(text)))
                 continue
             name = self.text(target)
             if kind in (">&", "<&") and re.fullmatch(r"\d+|-", name):
                 number = number or ("1" if kind == ">&" else "0")
-                streams.set(number, io.StringIO() if name == "-" else streams.get(name))
+                streams.set(number, Stream(_Nothing()) if name == "-" else streams.get(name))
                 continue
-            mode = "r" if kind == "<" else "a" if kind.endswith(">>") else "r+" if kind == "<>" else "w"
+            mode = "rb" if kind == "<" else "ab" if kind.endswith(">>") else "r+b" if kind == "<>" else "wb"
             known = {"/dev/stdout": streams.out, "/dev/stderr": streams.err, "/dev/stdin": streams.stdin}.get(name)
-            file = known or (io.StringIO() if name == "/dev/null" else open(name, mode, 1, encoding="utf-8", errors="surrogateescape", newline=""))
+            if kind == "<>" and not os.path.exists(name):
+                mode = "w+b"
+            file = known or Stream(_Nothing() if name == "/dev/null" else open(name, mode), is_file=True)
             if known is None:
                 files.append(file)
             if kind.startswith("&") or (kind == ">&" and not number):
@@ -440,7 +462,7 @@ class Shell(Variables):
         if "xtrace" in self.options:
             io_.err.write(f"+ {' '.join(found)}\n")
         if not settings:
-            return self._checked(self._call(found, io_))
+            return self._checked(self._called(found, io_))
         environment = dict(os.environ)
         self.scopes.append({})
         try:
@@ -450,12 +472,23 @@ class Shell(Variables):
                 self.assigned(each)
                 if isinstance(self.scopes[-1][name], str):
                     os.environ[name] = self.scopes[-1][name]
-            status = self._call(found, io_)
+            status = self._called(found, io_)
         finally:
             self.scopes.pop()
             os.environ.clear()
             os.environ.update(environment)
         self._checked(status)
+
+    def _called(self, words, io_):
+        """Calls a command, after which others can read what it has written."""
+        if isinstance(io_.out.buffer, _Pipe):
+            io_.out.buffer.check()
+        try:
+            return self._call(words, io_)
+        finally:
+            for stream in (io_.out, io_.err):
+                if stream.is_file:
+                    stream.flush()
 
     def _call(self, words, io_):
         name = words[0]
@@ -495,18 +528,20 @@ class Shell(Variables):
 
     def output(self, text, keeps_end=False):
         """What `$(…)` comes to."""
-        held = io.StringIO()
-        streams = _Streams(io.StringIO(), held, getattr(self, "_err_streams", None) and self._err_streams.err or sys.stderr)
+        held = Stream()
+        streams = _Streams(Stream(), held, self._err_streams.err)
         guards, self._guards = self._guards, 0
         # As in any bash, `set -e` does not reach in here.
         options, self.options = self.options, self.options - {"errexit"}
-        tree = ("text", text)
+        # A file alone is what is in it.
+        tree = ("text", f"cat {text}" if re.fullmatch(r"\s*<\s*[^\s<>&|;()][^<>&|;()]*", text) else text)
         try:
             self._inside(tree, streams)
         finally:
             self._guards, self.options = guards, options
         self._output_status = self.status
-        return held.getvalue() if keeps_end else held.getvalue().rstrip("\n")
+        # A text has no bytes that are zero, as in any bash.
+        return held.buffer.getvalue() if keeps_end else held.getvalue().replace("\0", "").rstrip("\n")
 
     def _text(self, tree, io_):
         self.lines(tree[1], io_)
@@ -519,12 +554,14 @@ _NODES = {
 }  # fmt: skip
 
 
-def _lines_read(tree):
-    """How many lines a command reads of what is written to it, if that is known before."""
+def _read_by(tree):
+    """(lines, bytes) that a command reads of what is written to it, as far as that is known before."""
     if tree[0] != "run" or tree[1][:1] != ["head"] or len(tree[1]) > 3:
-        return None
-    match = re.fullmatch(r"(?:-n ?|-|--lines=)(\d{1,9})", " ".join(tree[1][1:]))
-    return int(match[1]) if match else 10 if len(tree[1]) == 1 else None
+        return None, None
+    match = re.fullmatch(r"(?:-(n|c) ?|-|--(lines|bytes)=)(\d{1,9})", " ".join(tree[1][1:]))
+    if match is None:
+        return 10 if len(tree[1]) == 1 else None, None
+    return (None, int(match[3])) if "c" in (match[1], (match[2] or "")[:1].replace("b", "c")) else (int(match[3]), None)
 
 
 def _program(name, arguments, io_):
@@ -532,8 +569,7 @@ def _program(name, arguments, io_):
     if not os.access(name, os.X_OK):
         io_.err.write(f"bash: {name}: Permission denied\n")
         return 126
-    with open(name, encoding="utf-8", errors="replace") as file:
-        text = file.read()
+    text = decoded(contents(name))
     first = text.partition("\n")[0]
     words = first[2:].split() if first.startswith("#!") else ["bash"]
     words = words[1:] if words and words[0].endswith("/env") else words
@@ -646,18 +682,22 @@ def _read(shell, arguments, io_):
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
         letters = rest.pop(0)[1:]
         for number, letter in enumerate(letters):
-            if letter in "adpntu":
+            if letter in "adpnNtu":
                 options[letter] = letters[number + 1 :] or (rest.pop(0) if rest else "")
                 break
             options[letter] = True
     stream = io_.get(options["u"]) if "u" in options else io_.stdin
     if "p" in options:
         io_.err.write(options["p"])
-    if "n" in options:
-        line, is_whole = stream.read(int(options["n"])), True
+    if "n" in options or "N" in options:
+        count, end = int(options.get("N") or options["n"]), "" if "N" in options else options.get("d", "\n")[:1]
+        line = sign = ""
+        while len(line) < count and (sign := stream.read(1)) and sign != end:
+            line += sign
+        is_whole = len(line) == count or bool(sign)
     else:
         line, is_whole = _line(stream, options.get("d", "\n")[:1])
-    status = int(not line) if "n" in options else int(not is_whole)
+    status = int(not is_whole)
     if "r" not in options:
         line = re.sub(r"\\(.)", r"\1", line, flags=re.DOTALL)
     if "a" in options:
@@ -673,16 +713,13 @@ def _read(shell, arguments, io_):
 
 
 def _line(stream, end):
-    """(a line of a stream, whether it has an end); its end may be another sign."""
-    if end == "\n":
-        line = stream.readline()
-        return line.removesuffix("\n"), line.endswith("\n")
-    found = []
-    while sign := stream.read(1):
-        if sign == (end or "\0"):
-            return "".join(found), True
-        found.append(sign)
-    return "".join(found), False
+    """(a line of a stream, whether it has an end); its end may be another sign. As in any bash, it has no bytes that are zero."""
+    mark, data = (encoded(end) or b"\0")[:1], b""
+    if mark == b"\n":
+        data = stream.buffer.readline()
+    while mark != b"\n" and not data.endswith(mark) and (byte := stream.buffer.read(1)):
+        data += byte
+    return decoded(data.removesuffix(mark).replace(b"\0", b"")), data.endswith(mark)
 
 
 def _parted(line, count, ifs, spaces):
@@ -703,10 +740,21 @@ def _parted(line, count, ifs, spaces):
 
 
 def _map_lines(shell, arguments, io_):
-    names = [each for each in arguments if not each.startswith("-")]
-    lines = lines_with_ends(io_.stdin.read())
-    lines = [line.removesuffix("\n") for line in lines] if "-t" in arguments else lines
-    shell.set(names[-1] if names else "MAPFILE", dict(enumerate(lines)))
+    rest, options = list(arguments), {}
+    while rest and rest[0].startswith("-"):
+        letters = rest.pop(0)[1:]
+        for number, letter in enumerate(letters):
+            if letter in "dnsu":
+                options[letter] = letters[number + 1 :] or (rest.pop(0) if rest else "")
+                break
+            if letter != "t":
+                raise ValueError(f"-{letter}: invalid option")
+            options[letter] = True
+    stream, end = io_.get(options["u"]) if "u" in options else io_.stdin, options.get("d", "\n")[:1] or "\0"
+    lines = lines_of(stream.read(), end)[int(options.get("s", 0)) :]
+    lines = lines[: int(options["n"])] if int(options.get("n", 0)) else lines
+    tail = "" if "t" in options else end
+    shell.set(rest[0] if rest else "MAPFILE", {number: f"{line}{tail}".replace("\0", "") for number, line in enumerate(lines)})
 
 
 def _options_of(shell, arguments, io_):
@@ -751,8 +799,7 @@ def _shift(shell, arguments, _io):
 
 def _source(shell, arguments, io_):
     try:
-        with open(arguments[0], encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = decoded(contents(arguments[0]))
     except OSError as error:
         io_.err.write(f"bash: {arguments[0]}: {error.strerror}\n")
         return 1
@@ -807,12 +854,12 @@ def _print(shell, arguments, io_):
     """`printf`, which may write into a variable."""
     if arguments[:1] != ["-v"] or len(arguments) < 3:
         return commands.run_words(["printf", *arguments], io_.stdin, io_.out, io_.err)
-    held = io.StringIO()
+    held = Stream()
     if not ASSIGNMENT.fullmatch(f"{arguments[1]}="):
         io_.err.write(f"bash: printf: `{arguments[1]}': not a valid identifier\n")
         return 2
     status = commands.run_words(["printf", *arguments[2:]], io_.stdin, held, io_.err)
-    shell.assigned(f"{arguments[1]}={_quoted(held.getvalue())}")
+    shell.assigned(f"{arguments[1]}={_quoted(held.getvalue().partition(chr(0))[0])}")
     return status
 
 
@@ -916,7 +963,7 @@ _OWN = {
 
 def run(line, out, err, stdin=None):
     """Runs a line of commands; returns its exit status."""
-    return Shell().run(line, stdin or io.StringIO(), out, err)
+    return Shell().run(line, stdin or Stream(), out, err)
 
 
 def run_apart(line, out, err):
@@ -930,10 +977,10 @@ def run_apart(line, out, err):
 
 
 def capture(line, err):
-    """(exit status, text) of a line of commands."""
-    out = io.StringIO()
+    """(exit status, bytes) of a line of commands."""
+    out = Stream()
     status = run_apart(line, out, err)
-    return status, out.getvalue()
+    return status, out.buffer.getvalue()
 
 
 def script(text, stdin, out, err, arguments=(), name="bash"):
@@ -957,10 +1004,9 @@ def _sh(arguments, stdin, out, err, name):
             return 2
         return script(settings + rest[0], stdin, out, err, rest[2:], rest[1] if len(rest) > 1 else name)
     if not rest or rest[0] == "-":
-        return script(settings + stdin.read(), io.StringIO(), out, err, rest[1:], name)
+        return script(settings + stdin.read(), Stream(), out, err, rest[1:], name)
     try:
-        with open(rest[0], encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = decoded(contents(rest[0]))
     except OSError as error:
         err.write(f"{name}: {rest[0]}: {error.strerror}\n")
         return 127

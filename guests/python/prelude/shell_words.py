@@ -9,7 +9,7 @@ import shlex
 import tempfile
 import time
 
-from _cellar_prelude import commands
+from _cellar_prelude import escapes
 from _cellar_prelude.arithmetic import Bad, Expression
 from _cellar_prelude.shell_syntax import ASSIGNMENT, closing, quote_end, single_end, tokens
 
@@ -255,7 +255,7 @@ class Variables:
                 at = end + 1
             elif raw.startswith("$'", at):
                 end = single_end(raw, at + 2)
-                yield commands.unescaped(raw[at + 2 : end].replace("\\'", "'").replace('\\"', '"')), _QUOTED
+                yield escapes.filled(raw[at + 2 : end], escapes.QUOTED)[0].partition("\0")[0], _QUOTED
                 at = end + 1
             elif raw.startswith('$"', at):
                 at += 1
@@ -458,7 +458,7 @@ class Variables:
     def _process(self, text):
         """The file that the output of `<(…)` is in."""
         handle, name = tempfile.mkstemp(prefix="sh-")
-        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+        with open(handle, "wb") as file:
             file.write(self.output(text, keeps_end=True))
         self.made.append(name)
         return name

@@ -1,6 +1,5 @@
 """Standard streams: text goes straight to the host, marked with the cell that wrote it."""
 
-import codecs
 import io
 import sys
 
@@ -13,16 +12,12 @@ class _BytesOut(io.BufferedIOBase):
     def __init__(self, number, name):
         self._number = number
         self.name = name
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def writable(self):
         return True
 
     def write(self, data):
-        text = self._decoder.decode(data)
-        if text:
-            _cellar.write(self._number, text)
-        return memoryview(data).nbytes
+        return _cellar.write_bytes(self._number, data)
 
     def flush(self):
         _cellar.flush()

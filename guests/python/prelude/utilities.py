@@ -2,13 +2,14 @@
 
 import ast
 import decimal
-import io
+import itertools
 import os
 import re
 import tempfile
 
 from _cellar_prelude import arithmetic
-from _cellar_prelude.lines import lines_of, lines_with_ends
+from _cellar_prelude.lines import blobs, encoded, lines_of, texts
+from _cellar_prelude.machine import size_of
 
 # `yes` says as many lines as the next command reads, and no more than these when it reads all.
 _YES_MAX = 1_000_000
@@ -93,20 +94,49 @@ class _Calculator:
         raise self._failed("syntax error")
 
 
-def _split_names():
-    for first in "abcdefghijklmnopqrstuvwxyz":
-        for second in "abcdefghijklmnopqrstuvwxyz":
-            yield first + second
+def _split_names(letters, length):
+    """Names of parts, in order; without a length they grow, as GNU's do."""
+    if length:
+        yield from map("".join, itertools.product(letters, repeat=length))
+        return
+    head = ""
+    while True:
+        for first in letters[:-1]:
+            for rest in map("".join, itertools.product(letters, repeat=1 + len(head))):
+                yield head + first + rest
+        head += letters[-1]
 
 
-def install(table, options_of, texts_of, failed, run_words):
+def _lacks_order(first, second):
+    """Says if GNU's `join` would miss lines with these keys: it looks at their order from the first one without a partner."""
+    sides, at, is_alone = (first, second), [0, 0], False
+    while at[0] < len(first) or at[1] < len(second):
+        ended = [place == len(side) for place, side in zip(at, sides, strict=True)]
+        if any(ended):
+            moves = [not each for each in ended]
+        else:
+            left, right = first[at[0]], second[at[1]]
+            moves = [left <= right, left >= right]
+        key = None if any(ended) or not all(moves) else first[at[0]]
+        for number, side in enumerate(sides):
+            while moves[number] and at[number] < len(side) and (key is None or side[at[number]] == key):
+                at[number] += 1
+                if is_alone and at[number] < len(side) and side[at[number]] < side[at[number] - 1]:
+                    return True
+                if key is None:
+                    break
+        is_alone = is_alone or (not any(ended) and not all(moves))
+    return False
+
+
+def install(table, options_of, failed, run_words):
     """Adds the commands to a table."""
 
     def bc(arguments, stdin, out, err):
         calculator = _Calculator(failed, 20 if "-l" in arguments else 0)
-        texts = [text for _, text in texts_of([each for each in arguments if not each.startswith("-")], stdin)]
+        given = [text for _, text in texts([each for each in arguments if not each.startswith("-")], stdin)]
         with decimal.localcontext(prec=_DIGITS_MAX):
-            for line in re.split(r"[;\n]", "\n".join(texts)):
+            for line in re.split(r"[;\n]", "\n".join(given)):
                 line = re.sub(r"/\*.*?\*/|#.*", "", line).strip()
                 if line in ("quit", "halt"):
                     break
@@ -131,30 +161,61 @@ def install(table, options_of, texts_of, failed, run_words):
             out.write(line)
 
     def split(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "d", "lbna")
-        text = next(texts_of(operands[:1] if operands[:1] != ["-"] else [], stdin))[1]
+        longs = {"numeric-suffixes": "d", "hex-suffixes": "x", "line-bytes": "C", "number": "n", "suffix-length": "a", "additional-suffix": "additional-suffix=", "bytes": "b", "lines": "l", "elide-empty-files": "e", "separator": "t"}
+        options, operands = options_of(arguments, "dxe", "lbnaCt", longs)
+        data = next(blobs(operands[:1], stdin))[1]
         prefix = operands[1] if len(operands) > 1 else "x"
+        mark = re.escape(encoded(options.get("t", "\n").replace("\\0", "\0")))
+        lines = re.findall(b"(?:(?!" + mark + b").)*" + mark + b"|(?:(?!" + mark + b").)+", data, re.DOTALL)
+        chosen = None
         if "b" in options:
-            unit = {"k": 1 << 10, "K": 1 << 10, "m": 1 << 20, "M": 1 << 20}.get(options["b"][-1], 1)
-            size = int(options["b"].rstrip("kKmM")) * unit
-            parts = [text[at : at + size] for at in range(0, len(text), size)]
+            size = max(size_of(options["b"]), 1)
+            parts = [data[at : at + size] for at in range(0, len(data), size)]
+        elif "C" in options:
+            size, parts = max(size_of(options["C"]), 1), []
+            for line in lines:
+                if parts and len(parts[-1]) + len(line) <= size:
+                    parts[-1] += line
+                else:
+                    parts += [line[at : at + size] for at in range(0, len(line), size)]
+        elif "n" in options:
+            match = re.fullmatch(r"(?:([lr])/)?(?:(\d+)/)?(\d+)", options["n"])
+            if match is None or int(match[3]) < 1:
+                raise failed(f"invalid number of chunks: '{options['n']}'")
+            count, size = int(match[3]), len(data) // int(match[3])
+            chosen = int(match[2]) if match[2] else None
+            # The last one takes the remainder, as in GNU's.
+            ends = [*(size * number for number in range(1, count)), len(data)]
+            if match[1] == "r":
+                parts = [b"".join(lines[number::count]) for number in range(count)]
+            elif match[1] == "l":
+                parts, starts = [b""] * count, itertools.accumulate(map(len, lines), initial=0)
+                for line, start in zip(lines, starts, strict=False):
+                    parts[next((number for number, end in enumerate(ends) if start < end), count - 1)] += line
+            else:
+                parts = [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+            parts = [part for part in parts if part] if "e" in options else parts
         else:
-            lines, count = lines_with_ends(text), int(options.get("l", 1000))
-            if "n" in options:
-                count = -(-len(lines) // int(options["n"].rpartition("/")[2]))
-            parts = ["".join(lines[at : at + count]) for at in range(0, len(lines), count)]
-        names = (f"{number:02}" for number in range(100)) if "d" in options else _split_names()
-        for part, name in zip(parts, names, strict=False):
-            with open(prefix + name, "w", encoding="utf-8", errors="surrogateescape") as file:
+            count = max(size_of(str(options.get("l", 1000))), 1)
+            parts = [b"".join(lines[at : at + count]) for at in range(0, len(lines), count)]
+        if chosen is not None:
+            out.buffer.write(parts[chosen - 1])
+            return
+        letters = "0123456789" if "d" in options else "0123456789abcdef" if "x" in options else "abcdefghijklmnopqrstuvwxyz"
+        length = int(options.get("a", 0)) or (len(str(len(parts) - 1)) if "n" in options and len(parts) > len(letters) ** 2 else 0)
+        names = _split_names(letters, length)
+        for part in parts:
+            name = next(names, None)
+            if name is None:
+                raise failed("output file suffixes exhausted")
+            with open(prefix + name + options.get("additional-suffix", ""), "wb") as file:
                 file.write(part)
-        if len(parts) > (100 if "d" in options else 676):
-            raise failed("output file suffixes exhausted")
 
-    def join(arguments, stdin, out, _err):
+    def join(arguments, stdin, out, err):
         options, operands = options_of(arguments, "", "t12av")
         fields = int(options.get("1", 1)) - 1, int(options.get("2", 1)) - 1
         mark, tables = options.get("t"), []
-        for (_, text), field in zip(texts_of(operands, stdin), fields, strict=True):
+        for (_, text), field in zip(texts(operands, stdin), fields, strict=True):
             tables.append([(row[field] if field < len(row) else "", row[:field] + row[field + 1 :]) for row in (line.split(mark) for line in lines_of(text))])
         glue, matched = mark or " ", set()
         for key, rest in tables[0]:
@@ -169,40 +230,76 @@ def install(table, options_of, texts_of, failed, run_words):
             for key, rest in tables[1]:
                 if key not in matched:
                     out.write(glue.join([key, *rest]) + "\n")
+        keys = [[encoded(key) for key, _ in rows] for rows in tables]
+        if not _lacks_order(*keys):
+            return 0
+        err.write("join: input is not in sorted order\n")
+        return 1
 
-    def comm(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "123i")
-        first, second = (lines_of(text) for _, text in texts_of(operands, stdin))
+    def comm(arguments, stdin, out, err):
+        options, operands = options_of(arguments, "123iz", longs={"output-delimiter": "output-delimiter=", "check-order": "check-order", "nocheck-order": "nocheck-order"})
+        end = "\0" if "z" in options else "\n"
+        first, second = (lines_of(text, end) for _, text in texts(operands, stdin))
         rows, at, other = [], 0, 0
+        keys = [list(map(encoded, lines)) for lines in (first, second)]
         while at < len(first) or other < len(second):
-            if other >= len(second) or (at < len(first) and first[at] < second[other]):
+            if other >= len(second) or (at < len(first) and keys[0][at] < keys[1][other]):
                 rows.append((0, first[at]))
                 at += 1
-            elif at >= len(first) or first[at] > second[other]:
+            elif at >= len(first) or keys[0][at] > keys[1][other]:
                 rows.append((1, second[other]))
                 other += 1
             else:
                 rows.append((2, first[at]))
                 at, other = at + 1, other + 1
         shown = [column for column in range(3) if str(column + 1) not in options]
-        out.write("".join("\t" * shown.index(column) + f"{line}\n" for column, line in rows if column in shown))
-
-    def cmp(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "sl")
-        names, texts = zip(*texts_of(operands, stdin), strict=True)
-        if texts[0] == texts[1]:
+        glue = options.get("output-delimiter", "\t")
+        out.write("".join(glue * shown.index(column) + f"{line}{end}" for column, line in rows if column in shown))
+        wrong = [number for number, lines in enumerate(keys, 1) if lines != sorted(lines)]
+        if not wrong or "nocheck-order" in options or all(column == 2 for column, _ in rows):
             return 0
-        at = next((number for number, (left, right) in enumerate(zip(*texts, strict=False)) if left != right), None)
-        if "s" not in options and at is not None:
-            out.write(f"{names[0]} {names[1]} differ: byte {at + 1}, line {texts[0].count(chr(10), 0, at) + 1}\n")
-        elif "s" not in options:
-            out.write(f"cmp: EOF on {names[len(texts[0]) > len(texts[1])]}\n")
+        err.write("".join(f"comm: file {number} is not in sorted order\n" for number in wrong) + "comm: input is not in sorted order\n")
+        return 1
+
+    def cmp(arguments, stdin, out, err):
+        options, operands = options_of(arguments, "slb", "ni", {"quiet": "s", "silent": "s", "verbose": "l", "print-bytes": "b", "bytes": "n", "ignore-initial": "i"})
+        names = [*operands[:2], "-"][:2]
+        given = [data for _, data in blobs(names, stdin)]
+        skips = [size_of(each) for each in options.get("i", "0").split(":")] + [size_of(each) for each in operands[2:]]
+        limit = size_of(options["n"]) if "n" in options else None
+        given = [data[skip:][:limit] for data, skip in zip(given, [skips[0], skips[-1]], strict=True)]
+        if given[0] == given[1]:
+            return 0
+        if "s" in options:
+            return 1
+        differing = [number for number, (left, right) in enumerate(zip(*given, strict=False)) if left != right]
+        if "l" in options:
+            width = len(str(max(map(len, given))))
+            out.write("".join(f"{number + 1:>{width}} {given[0][number]:3o} {given[1][number]:3o}\n" for number in differing))
+        elif differing:
+            at = differing[0]
+            out.write(f"{names[0]} {names[1]} differ: byte {at + 1}, line {given[0].count(10, 0, at) + 1}\n")
+            return 1
+        if len(given[0]) != len(given[1]):
+            short = min(given, key=len)
+            lines = short.count(b"\n")
+            where = f", {'line' if short.endswith(chr(10).encode()) else 'in line'} {lines if short.endswith(chr(10).encode()) else lines + 1}"
+            said = f" after byte {len(short)}{'' if 'l' in options else where}" if short else " which is empty"
+            err.write(f"cmp: EOF on {names[given[0] != short]}{said}\n")
         return 1
 
     def expand(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "i", "t")
-        for _, text in texts_of(operands, stdin):
-            out.write(text.expandtabs(int(options.get("t", 8))))
+        options, operands = options_of(arguments, "i", "t", {"initial": "i", "tabs": "t"})
+        width = max(int(options.get("t", 8)), 1)
+        # A column is a byte, as in GNU's.
+        for _, data in blobs(operands, stdin):
+            done, column, is_initial = [], 0, True
+            for sign in data.decode("latin-1"):
+                is_initial = sign == "\n" or (is_initial and sign in " \t")
+                room = width - column % width if sign == "\t" else 1
+                done.append(" " * room if sign == "\t" and (is_initial or "i" not in options) else sign)
+                column = 0 if sign == "\n" else max(column - 1, 0) if sign == "\b" else column + room
+            out.buffer.write("".join(done).encode("latin-1"))
 
     def new_file(arguments, _stdin, out, _err):
         options, operands = options_of(arguments, "dqtu", "p")
