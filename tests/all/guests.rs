@@ -33,6 +33,7 @@ mod recordings;
 mod runtime;
 mod secrets;
 mod serve;
+mod shell;
 mod snapshots;
 mod soak;
 mod stdio;
