@@ -14,7 +14,7 @@ import sys
 import threading
 
 import _cellar
-from _cellar_prelude import bridges, channels, commands, faults, processes, shell
+from _cellar_prelude import bridges, channels, commands, faults, processes, shell, streams
 from _cellar_prelude.lines import Stream
 from _cellar_prelude.sandbox import CellStopped, ProcessEnded
 
@@ -34,6 +34,7 @@ def main():
     os.chdir(order["cwd"])
     os.environ["PWD"] = order["cwd"]
     _cellar.write_exactly()
+    streams.OUT.is_exact = streams.ERR.is_exact = True
     if "input" in order:
         data = channels.PipeReader(order["input"], "<stdin>")
     else:

@@ -122,8 +122,8 @@ class Shell(Variables):
     def __init__(self, arguments=(), name="bash"):
         super().__init__()
         self.arguments = [name, *arguments]
-        self.functions, self.traps, self.made, self.folders, self.last_job, self.jobs = {}, {}, [], [], 0, {}
-        self._depth, self._guards, self._files, self._option_at = 0, 0, [], 1
+        self.functions, self.traps, self.made, self.receivers, self.folders, self.last_job, self.jobs = {}, {}, [], [], [], 0, {}
+        self._depth, self._guards, self._files, self._lasting, self._option_at = 0, 0, [], [], 1
 
     def run(self, text, stdin, out, err):
         """Runs a text to its end; its exit status."""
@@ -138,6 +138,8 @@ class Shell(Variables):
         finally:
             for file in self._files:
                 file.close()
+            for receiver, around in self._lasting:
+                self._received([receiver], around)
             for name in self.made:
                 os.remove(name)
             self.made.clear()
@@ -404,22 +406,26 @@ class Shell(Variables):
     # Redirections
 
     def _with(self, tree, io_):
-        streams, files = io_.copy(), []
+        streams, files, self.receivers = io_.copy(), [], []
         try:
             if tree[1][0] == "run" and tree[1][1][:1] == ["exec"] and len(tree[1][1]) == 1:
+                around = io_.copy()
                 self._redirect(tree[2], io_, self._files)
-                self.status = 0
+                self._lasting += [(each, around) for each in self.receivers]
+                self.receivers, self.status = [], 0
                 return
             self._redirect(tree[2], streams, files)
         except OSError as error:
             io_.err.write(f"bash: {error.filename}: {error.strerror}\n")
             self._checked(1)
             return
+        receivers, self.receivers = self.receivers, []
         try:
             self._run(tree[1], streams)
         finally:
             for file in files:
                 file.close()
+            self._received(receivers, io_)
 
     def _redirect(self, targets, streams, files):
         for written, target in targets:
@@ -483,12 +489,22 @@ class Shell(Variables):
         """Calls a command, after which others can read what it has written."""
         if isinstance(io_.out.buffer, _Pipe):
             io_.out.buffer.check()
+        receivers, self.receivers = self.receivers, []
         try:
             return self._call(words, io_)
         finally:
             for stream in (io_.out, io_.err):
                 if stream.is_file:
                     stream.flush()
+            self._received(receivers, io_)
+
+    def _received(self, receivers, io_):
+        """Runs the commands of `>(…)` on what was written to them."""
+        for name, text in receivers:
+            streams, status = io_.copy(), self.status
+            streams.stdin = Stream(contents(name))
+            self._inside(("text", text), streams)
+            self.status = status
 
     def _call(self, words, io_):
         name = words[0]

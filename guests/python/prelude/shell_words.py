@@ -240,8 +240,8 @@ class Variables:
         if re.match(r"~(?=/|$)", raw):
             yield os.path.expanduser("~"), _QUOTED
             at = 1
-        if raw.startswith("<(") and raw.endswith(")"):
-            yield self._process(raw[2:-1]), _QUOTED
+        if raw.startswith(("<(", ">(")) and raw.endswith(")"):
+            yield self._process(raw[2:-1]) if raw[0] == "<" else self._receiver(raw[2:-1]), _QUOTED
             return
         while at < len(raw):
             sign = raw[at]
@@ -461,6 +461,14 @@ class Variables:
         with open(handle, "wb") as file:
             file.write(self.output(text, keeps_end=True))
         self.made.append(name)
+        return name
+
+    def _receiver(self, text):
+        """The file that is the input of `>(…)` once the command that writes to it has ended."""
+        handle, name = tempfile.mkstemp(prefix="sh-")
+        os.close(handle)
+        self.made.append(name)
+        self.receivers.append((name, text))
         return name
 
 

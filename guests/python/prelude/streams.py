@@ -13,6 +13,11 @@ class _BytesOut(io.BufferedIOBase):
         self._number = number
         self.name = name
 
+    @property
+    def raw(self):
+        """Nothing lies below."""
+        return self
+
     def writable(self):
         return True
 
@@ -36,7 +41,6 @@ class TextOut(io.TextIOBase):
     write_through = True
     mode = "w"
     closed = False
-
     def __init__(self, number, name):
         self._number = number
         self.name = name
@@ -64,8 +68,15 @@ class TextOut(io.TextIOBase):
     def close(self):
         """Cells share the stream: it stays open."""
 
-    def reconfigure(self, **_options):
-        """Everything is UTF-8 and written at once."""
+    def detach(self):
+        """The bytes below; cells share the stream, which stays as it is."""
+        return self.buffer
+
+    def reconfigure(self, *, encoding=None, errors=None, **_options):
+        """Everything is written at once, and is UTF-8 unless a process asks for another encoding."""
+        self.__dict__.pop("write", None)
+        if getattr(self, "is_exact", False) and encoding is not None:
+            self.write = lambda text: self.buffer.write(text.encode(encoding, errors or "strict")) and len(text)
 
 
 class _Out(TextOut):
