@@ -101,8 +101,29 @@
     }
   }
 
-  function columnOf({ take, head }) {
-    const { name, rows, nullable, type, buffers } = head();
+  // How many bytes the buffers of so many values have.
+  const WIDTHS = { boolean: 1, timestamp: 8, duration: 8, date: 4 };
+  function lengths({ kind, bits, count, bytes }, rows) {
+    if (kind === "null") return [];
+    if (kind === "integer" || kind === "float") return [(rows * bits) / 8];
+    if (kind in WIDTHS) return [rows * WIDTHS[kind]];
+    if (kind === "category" || kind === "repeated") return [4 * rows, 4 * (count + 1), bytes];
+    return [4 * (rows + 1), bytes];
+  }
+
+  // Buffers of other lengths would give other rows their values.
+  function checked({ name, rows, nullable, type, buffers }, count) {
+    if (rows !== count) throw new RangeError(`column '${name}' came with ${rows} rows, where the table has ${count}`);
+    const wanted = [...(nullable ? [rows] : []), ...lengths(type, rows)];
+    if (`${wanted}` !== `${buffers}`) {
+      throw new RangeError(`column '${name}' came in buffers of [${buffers}] bytes, where its ${rows} rows need [${wanted}]`);
+    }
+  }
+
+  function columnOf({ take, head }, count) {
+    const said = head();
+    checked(said, count);
+    const { name, rows, nullable, type, buffers } = said;
     const sizes = [...buffers];
     const there = nullable ? new Uint8Array(take(sizes.shift())) : undefined;
     const values = type.kind === "null" ? new Array(rows).fill(null) : valuesOf(take, type, sizes);
@@ -112,8 +133,8 @@
   function rowsOf(told) {
     const table = reader(taken(told));
     const { columns: count, rows } = table.head();
-    const columns = Array.from({ length: count }, () => columnOf(table));
-    return Array.from({ length: rows ?? 0 }, (_, i) => {
+    const columns = Array.from({ length: count }, () => columnOf(table, rows));
+    return Array.from({ length: rows }, (_, i) => {
       const row = {};
       for (const { name, values } of columns) {
         // A column may be called `__proto__`.

@@ -251,13 +251,14 @@ def _frame(file, is_exact=False):
     head = columnar.head(file)
     known = _pandas(head)
     said = {each.get("field_name", each.get("name")): each for each in known["columns"] if isinstance(each, dict)}
-    names, columns = [], []
+    names, columns, rows = [], [], head["rows"]
     for _ in range(head["columns"]):
-        column = columnar.head(file)
+        column = columnar.column(file, rows)
+        rows = column["rows"]
         names.append(column["name"])
         numpy_type = said.get(column["name"], {}).get("numpy_type")
         columns.append(_column(file, column, numpy_type if isinstance(numpy_type, str) else "", is_exact))
-    rows = len(columns[0]) if columns else head["rows"] or 0
+    rows = rows or 0
     frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(rows), copy=False)
     frame.columns = pd.Index(names) if names else pd.Index([], dtype=object)
     frame = _indexed(frame, known["index_columns"], said)

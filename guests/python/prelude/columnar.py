@@ -2,7 +2,8 @@
 
 A column is its buffers: where some rows have no value, a byte for each row first, 0 for none; numbers; text as one offset
 more than there are values, of 32 bits, and its bytes; categories and texts that repeat as a number for each row, and then the
-texts. What is here needs nothing but the standard library.
+texts. Each buffer has the length that its type and its rows ask for: another one is an error, because it would give other rows
+their values. What is here needs nothing but the standard library.
 """
 
 import array
@@ -23,6 +24,8 @@ _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _NOT_A_TIME = -(1 << 63)
 _DAYS = datetime.date(1970, 1, 1).toordinal()
+# Bytes of a value, where the kind alone says them.
+_WIDTHS = {"boolean": 1, "timestamp": 8, "duration": 8, "date": 4}
 
 
 class Lent:
@@ -54,6 +57,32 @@ def head(file):
     return json.loads(file.read(int.from_bytes(file.read(4), "little")))
 
 
+def column(file, rows=None):
+    """What is said of a column, which has as many rows as the others, if that is known."""
+    said = head(file)
+    if rows is not None and said["rows"] != rows:
+        raise ValueError(f"column {said['name']!r} came with {said['rows']} rows, where the table has {rows}")
+    wanted = [said["rows"]] if said["nullable"] else []
+    wanted += _lengths(said["type"], said["rows"])
+    if wanted != said["buffers"]:
+        raise ValueError(f"column {said['name']!r} came in buffers of {said['buffers']} bytes, where its {said['rows']} rows need {wanted}")
+    return said
+
+
+def _lengths(kind, rows):
+    """How many bytes the buffers of so many values have."""
+    name = kind["kind"]
+    if name == "null":
+        return []
+    if name in ("integer", "float"):
+        return [rows * kind["bits"] // 8]
+    if name in _WIDTHS:
+        return [rows * _WIDTHS[name]]
+    if name in ("category", "repeated"):
+        return [4 * rows, 4 * (kind["count"] + 1), kind["bytes"]]
+    return [4 * (rows + 1), kind["bytes"]]
+
+
 def texts(file, sizes):
     """The texts of a buffer of offsets and one of bytes."""
     return _cellar.texts(file.read(sizes[0]), file.read(sizes[1]))
@@ -82,22 +111,22 @@ def rows(file):
     said = head(file)
     names, columns = [], []
     for _ in range(said["columns"]):
-        column = head(file)
-        names.append(column["name"])
-        columns.append(_column(file, column))
+        each = column(file, said["rows"])
+        names.append(each["name"])
+        columns.append(_column(file, each))
     if not columns:
         return [{} for _ in range(said["rows"] or 0)]
-    return [dict(zip(names, row)) for row in zip(*columns)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _column(file, column):
-    kind, sizes = column["type"], list(column["buffers"])
-    there = file.read(sizes.pop(0)) if column["nullable"] else None
+def _column(file, said):
+    kind, sizes = said["type"], list(said["buffers"])
+    there = file.read(sizes.pop(0)) if said["nullable"] else None
     if kind["kind"] == "null":
-        return [None] * column["rows"]
+        return [None] * said["rows"]
     values = _values(file, kind, sizes)
     if there is not None:
-        values = [value if is_there else None for value, is_there in zip(values, there)]
+        values = [value if is_there else None for value, is_there in zip(values, there, strict=True)]
     return values
 
 

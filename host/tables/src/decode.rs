@@ -17,7 +17,7 @@ use arrow_array::{
         TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
     },
 };
-use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_buffer::Buffer;
 use arrow_cast::{
     cast,
     display::{ArrayFormatter, FormatOptions},
@@ -25,20 +25,16 @@ use arrow_cast::{
 use arrow_schema::{DataType, Field, TimeUnit};
 use serde_json::{Map, Value, json};
 
-use crate::{column::NOT_A_TIME, error::TableError, frame::JSON_KEY, repeating};
+use crate::{
+    column::NOT_A_TIME,
+    encoded::{Encoded, flags, rows},
+    error::TableError,
+    frame::JSON_KEY,
+    repeating,
+};
 
 /// How deep values of lists and structures may lie in each other.
 const DEPTH_MAX: usize = 32;
-
-/// A column as a guest takes it.
-struct Encoded {
-    /// What is said of its type.
-    kind: Value,
-    /// Whether the first buffer says where there are values.
-    nullable: bool,
-    /// Each in the parts that the column has.
-    buffers: Vec<Vec<Buffer>>,
-}
 
 /// What is said of a table or of a column: JSON behind its length, of 32 bits.
 pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
@@ -51,13 +47,11 @@ pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
 pub(crate) fn column(field: &Field, parts: Vec<ArrayRef>) -> Result<impl Iterator<Item = Buffer>, TableError> {
     let parts = plain(field, parts)?;
     let encoded = encode(field, &parts)?;
-    let bytes = |buffer: &Vec<Buffer>| buffer.iter().map(Buffer::len).sum::<usize>();
     let head = head(&json!({
-        "name": field.name(), "rows": parts.iter().map(|part| part.len()).sum::<usize>(),
-        "nullable": encoded.nullable, "type": encoded.kind,
-        "buffers": encoded.buffers.iter().map(bytes).collect::<Vec<_>>(),
+        "name": field.name(), "rows": rows(&parts), "nullable": encoded.nullable, "type": encoded.kind,
+        "buffers": encoded.lengths(),
     }))?;
-    Ok(std::iter::once(head).chain(encoded.buffers.into_iter().flatten()))
+    Ok(std::iter::once(head).chain(encoded.into_buffers()))
 }
 
 /// The parts of a column as arrays whose buffers are much what a guest takes: those that it takes part by part as they are, others
@@ -126,11 +120,11 @@ fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableErro
 /// The buffers of arrays of one type, of which there is one at least.
 fn encode(field: &Field, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
     let Some(first) = parts.first() else { return Err(TableError::Damaged) };
-    Ok(match first.data_type() {
-        DataType::Null => Encoded { kind: json!({"kind": "null"}), nullable: false, buffers: Vec::new() },
+    match first.data_type() {
+        DataType::Null => Ok(Encoded::new(json!({"kind": "null"}))),
         DataType::Boolean => {
-            let flags = parts.iter().map(|part| flags(part.as_boolean().values()));
-            flagged(json!({"kind": "boolean"}), parts, flags.collect())
+            let values = parts.iter().map(|part| flags(part.as_boolean().values().iter()));
+            Encoded::new(json!({"kind": "boolean"})).with_mask(parts)?.with::<u8>(rows(parts), values.collect())
         }
         DataType::Int8 => numbers::<Int8Type>(integer(8, true), parts),
         DataType::Int16 => numbers::<Int16Type>(integer(16, true), parts),
@@ -162,18 +156,18 @@ fn encode(field: &Field, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
                 TimeUnit::Nanosecond => times::<DurationNanosecondType>(kind, parts),
             }
         }
-        DataType::Utf8 if field.metadata().contains_key(JSON_KEY) => pieces::<Utf8Type>("json", parts)?,
-        DataType::Utf8 => pieces::<Utf8Type>("text", parts)?,
-        DataType::Binary => pieces::<BinaryType>("binary", parts)?,
-        DataType::Dictionary(..) if repeating::is_text(field.data_type()) => repeated(parts)?,
-        DataType::Dictionary(..) => return categories(field, first),
+        DataType::Utf8 if field.metadata().contains_key(JSON_KEY) => pieces::<Utf8Type>("json", parts),
+        DataType::Utf8 => pieces::<Utf8Type>("text", parts),
+        DataType::Binary => pieces::<BinaryType>("binary", parts),
+        DataType::Dictionary(..) if repeating::is_text(field.data_type()) => repeated(parts),
+        DataType::Dictionary(..) => categories(field, first),
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            return formatted("decimal", first);
+            formatted("decimal", first)
         }
-        DataType::Time32(_) | DataType::Time64(_) => return formatted("time", first),
-        DataType::Interval(_) => return formatted("text", first),
-        _ => return nested(first),
-    })
+        DataType::Time32(_) | DataType::Time64(_) => formatted("time", first),
+        DataType::Interval(_) => formatted("text", first),
+        _ => nested(first),
+    }
 }
 
 fn integer(bits: u8, signed: bool) -> Value {
@@ -190,46 +184,27 @@ pub(crate) fn word(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// A byte for each bit.
-fn flags(bits: &BooleanBuffer) -> Buffer {
-    bits.iter().map(u8::from).collect::<Vec<_>>().into()
-}
-
-/// A buffer, and before it the one that says where there are values, if there are gaps.
-fn flagged(kind: Value, parts: &[ArrayRef], buffer: Vec<Buffer>) -> Encoded {
-    let (nullable, mut buffers) = gaps(parts);
-    buffers.push(buffer);
-    Encoded { kind, nullable, buffers }
-}
-
-fn gaps(parts: &[ArrayRef]) -> (bool, Vec<Vec<Buffer>>) {
-    if parts.iter().all(|part| part.null_count() == 0) {
-        return (false, Vec::new());
-    }
-    let there = |part: &ArrayRef| match part.nulls() {
-        Some(nulls) => flags(nulls.inner()),
-        None => vec![1; part.len()].into(),
-    };
-    (true, vec![parts.iter().map(there).collect()])
-}
-
 fn bytes_of<T: ArrowPrimitiveType>(part: &ArrayRef) -> Buffer {
     part.as_primitive::<T>().values().inner().clone()
 }
 
-fn numbers<T: ArrowPrimitiveType>(kind: Value, parts: &[ArrayRef]) -> Encoded {
-    flagged(kind, parts, parts.iter().map(bytes_of::<T>).collect())
+fn numbers<T: ArrowPrimitiveType>(kind: Value, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
+    let values = parts.iter().map(bytes_of::<T>).collect();
+    Encoded::new(kind).with_mask(parts)?.with::<T::Native>(rows(parts), values)
 }
 
-fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(kind: Value, parts: &[ArrayRef]) -> Encoded {
-    let buffer = parts.iter().map(|part| match part.null_count() {
+fn times<T: ArrowPrimitiveType<Native = i64> + ArrowTemporalType>(
+    kind: Value,
+    parts: &[ArrayRef],
+) -> Result<Encoded, TableError> {
+    let values = parts.iter().map(|part| match part.null_count() {
         0 => bytes_of::<T>(part),
         _ => {
             let times = part.as_primitive::<T>().iter();
-            times.map(|time| time.unwrap_or(NOT_A_TIME)).collect::<Vec<_>>().into()
+            Buffer::from_vec(times.map(|time| time.unwrap_or(NOT_A_TIME)).collect::<Vec<i64>>())
         }
     });
-    Encoded { kind, nullable: false, buffers: vec![buffer.collect()] }
+    Encoded::new(kind).with::<i64>(rows(parts), values.collect())
 }
 
 /// Pieces of buffers, of which a slice of an array uses a part.
@@ -248,12 +223,11 @@ fn pieces<T: ByteArrayType<Offset = i32>>(kind: &str, parts: &[ArrayRef]) -> Res
         let data = part.values().slice_with_length(start, end.saturating_sub(start));
         bytes = bytes.saturating_add(data.len());
         i32::try_from(bytes).map_err(|_| TableError::TooLarge)?;
-        moved.push(offsets.iter().skip(1).map(|end| end.wrapping_add(by)).collect::<Vec<_>>().into());
+        moved.push(Buffer::from_vec(offsets.iter().skip(1).map(|end| end.wrapping_add(by)).collect::<Vec<i32>>()));
         values.push(data);
     }
-    let (nullable, mut buffers) = gaps(parts);
-    buffers.extend([moved, values]);
-    Ok(Encoded { kind: json!({"kind": kind, "bytes": bytes}), nullable, buffers })
+    let encoded = Encoded::new(json!({"kind": kind, "bytes": bytes})).with_mask(parts)?;
+    encoded.with::<i32>(rows(parts).saturating_add(1), moved)?.with::<u8>(bytes, values)
 }
 
 /// Values as they are written.
@@ -272,22 +246,22 @@ fn nested(array: &ArrayRef) -> Result<Encoded, TableError> {
 }
 
 fn made(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded, TableError> {
-    let (mut offsets, mut values) = (vec![0_i32], Vec::new());
+    let (mut offsets, mut values) = (vec![0_i32], Vec::<u8>::new());
     for text in texts {
         values.extend(text.into_bytes());
         offsets.push(i32::try_from(values.len()).map_err(|_| TableError::TooLarge)?);
     }
-    let (nullable, mut buffers) = gaps(std::slice::from_ref(array));
-    let bytes = values.len();
-    buffers.extend([vec![offsets.into()], vec![values.into()]]);
-    Ok(Encoded { kind: json!({"kind": kind, "bytes": bytes}), nullable, buffers })
+    let (parts, bytes) = (std::slice::from_ref(array), values.len());
+    let encoded = Encoded::new(json!({"kind": kind, "bytes": bytes})).with_mask(parts)?;
+    let encoded = encoded.with::<i32>(rows(parts).saturating_add(1), vec![Buffer::from_vec(offsets)])?;
+    encoded.with::<u8>(bytes, vec![Buffer::from_vec(values)])
 }
 
 /// Categories that are texts.
 fn categories(field: &Field, array: &ArrayRef) -> Result<Encoded, TableError> {
-    let rows = array.as_dictionary::<Int32Type>();
+    let column = array.as_dictionary::<Int32Type>();
     let kind = json!({"kind": "category", "ordered": field.dict_is_ordered().unwrap_or_default()});
-    numbered(kind, coded(rows, 0)?, std::slice::from_ref(rows.values()))
+    numbered(kind, array.len(), coded(column, 0)?, std::slice::from_ref(column.values()))
 }
 
 /// Texts that repeat. Parts that lie side by side may have the same texts.
@@ -304,7 +278,7 @@ fn repeated(parts: &[ArrayRef]) -> Result<Encoded, TableError> {
         }
         codes.extend(coded(part, before)?);
     }
-    numbered(json!({"kind": "repeated"}), codes, &names)
+    numbered(json!({"kind": "repeated"}), rows(parts), codes, &names)
 }
 
 /// The numbers of the texts of rows, those of texts that `before` others come before.
@@ -319,7 +293,7 @@ fn coded(rows: &DictionaryArray<Int32Type>, before: usize) -> Result<Vec<Buffer>
         if !codes.iter().all(is_there) {
             return Err(TableError::Damaged);
         }
-        let moved = || codes.iter().map(|code| code.wrapping_add(before)).collect::<Vec<_>>().into();
+        let moved = || Buffer::from_vec(codes.iter().map(|code| code.wrapping_add(before)).collect::<Vec<i32>>());
         return Ok(vec![if before == 0 { codes.inner().clone() } else { moved() }]);
     }
     let code = |code: Option<i32>| match code {
@@ -327,16 +301,18 @@ fn coded(rows: &DictionaryArray<Int32Type>, before: usize) -> Result<Vec<Buffer>
         Some(code) if is_there(&code) => Ok(code.wrapping_add(before)),
         Some(_) => Err(TableError::Damaged),
     };
-    Ok(vec![rows.keys().iter().map(code).collect::<Result<Vec<i32>, _>>()?.into()])
+    Ok(vec![Buffer::from_vec(rows.keys().iter().map(code).collect::<Result<Vec<i32>, _>>()?)])
 }
 
-/// Numbers of texts, and then these.
-fn numbered(mut kind: Value, codes: Vec<Buffer>, names: &[ArrayRef]) -> Result<Encoded, TableError> {
+/// Numbers of texts, one for each row, and then these.
+fn numbered(mut kind: Value, count: usize, codes: Vec<Buffer>, names: &[ArrayRef]) -> Result<Encoded, TableError> {
     let mut texts = pieces::<Utf8Type>("text", names)?;
-    kind["count"] = names.iter().map(|texts| texts.len()).sum::<usize>().into();
+    if texts.nullable {
+        return Err(TableError::Damaged);
+    }
+    kind["count"] = rows(names).into();
     kind["bytes"] = texts.kind["bytes"].take();
-    texts.buffers.insert(0, codes);
-    Ok(Encoded { kind, nullable: false, buffers: texts.buffers })
+    Ok(Encoded::new(kind).with::<i32>(count, codes)?.with_all(texts))
 }
 
 /// One value as JSON.

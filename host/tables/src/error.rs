@@ -16,6 +16,9 @@ pub enum TableError {
     /// There is more than what its head tells of.
     #[error("the table has {0} bytes behind its last column")]
     Surplus(usize),
+    /// A buffer for a guest that has not the length that its type and its rows ask for.
+    #[error("a column would be handed over in a buffer of {found} bytes, where its values need {wanted}")]
+    Length { wanted: usize, found: usize },
     /// More of something than a table may have.
     #[error("the table has {count} {what}, at most {max} are kept")]
     TooMany { what: &'static str, count: usize, max: usize },

@@ -20,6 +20,8 @@ mod columns;
 pub mod convert;
 #[cfg(feature = "parquet")]
 mod decode;
+#[cfg(feature = "parquet")]
+mod encoded;
 mod error;
 #[cfg(feature = "parquet")]
 mod files;

@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod parts;
+
 /// A table as a guest would hand it over.
 fn frame(head: &Value, buffers: &[&[u8]]) -> Vec<u8> {
     let head = head.to_string().into_bytes();
@@ -220,7 +222,11 @@ fn read_again(bytes: &[u8]) -> Result<Batches, TableError> {
 
 /// What a guest is handed over: of each column what is said of it, and its buffers.
 fn handed_over(rows: &Batches) -> Vec<(Value, Vec<Vec<u8>>)> {
-    let mut columns = rows.to_columns().expect("columns");
+    taken(rows.to_columns().expect("columns"))
+}
+
+/// The columns that a guest takes, all that there is.
+fn taken(mut columns: Columns) -> Vec<(Value, Vec<Vec<u8>>)> {
     let head = |columns: &mut Columns| {
         let length = u32::from_le_bytes(columns.take(4).try_into().expect("a length"));
         serde_json::from_slice::<Value>(&columns.take(length as usize)).expect("JSON")
@@ -232,7 +238,9 @@ fn handed_over(rows: &Batches) -> Vec<(Value, Vec<Vec<u8>>)> {
         let buffers = sizes.map(|size| columns.take(usize::try_from(size).expect("small"))).collect();
         (said, buffers)
     };
-    (0..count).map(column).collect()
+    let all = (0..count).map(column).collect();
+    assert!(columns.is_empty(), "{} bytes are left", columns.len());
+    all
 }
 
 #[test]
