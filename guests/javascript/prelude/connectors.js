@@ -19,6 +19,9 @@
     return (n) => new Date(Number((n - (((n % per) + per) % per)) / per));
   }
 
+  // Buffers of kinds that have not two.
+  const BUFFERS = { boolean: 1, integer: 1, float: 1, timestamp: 1, duration: 1, date: 1, category: 3, repeated: 3 };
+
   // Takes a table that the host lends, whole.
   function taken({ table, bytes }) {
     const all = new Uint8Array(bytes);
@@ -61,8 +64,21 @@
   }
 
   function texts(take, sizes) {
-    const decoder = new TextDecoder();
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     return cut(take, sizes, (bytes) => decoder.decode(bytes));
+  }
+
+  // JSON in which numbers may be what Python writes for those that are none.
+  const NO_NUMBERS = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
+  const MARK = "\u0000number";
+  function parsed(text) {
+    try {
+      return JSON.parse(text);
+    } catch (error) {
+      const marked = text.replace(NO_NUMBERS, (found) => (found[0] === '"' ? found : JSON.stringify({ [MARK]: found })));
+      if (marked === text) throw error;
+      return JSON.parse(marked, (_, value) => (value !== null && typeof value === "object" && MARK in value ? Number(value[MARK]) : value));
+    }
   }
 
   function valuesOf(take, kind, sizes) {
@@ -94,7 +110,7 @@
       case "binary":
         return cut(take, sizes, (bytes) => bytes.slice());
       case "json":
-        return texts(take, sizes).map((text) => (text === "" ? null : JSON.parse(text)));
+        return texts(take, sizes).map((text) => (text === "" ? null : parsed(text)));
       default:
         // Decimals keep all their digits as texts.
         return texts(take, sizes);
@@ -103,18 +119,21 @@
 
   // How many bytes the buffers of so many values have.
   const WIDTHS = { boolean: 1, timestamp: 8, duration: 8, date: 4 };
-  function lengths({ kind, bits, count, bytes }, rows) {
-    if (kind === "null") return [];
-    if (kind === "integer" || kind === "float") return [(rows * bits) / 8];
-    if (kind in WIDTHS) return [rows * WIDTHS[kind]];
-    if (kind === "category" || kind === "repeated") return [4 * rows, 4 * (count + 1), bytes];
-    return [4 * (rows + 1), bytes];
+  function lengths({ nullable, type: { kind, bits, count, bytes, item, fields } }, rows) {
+    const mask = nullable ? [rows] : [];
+    if (kind === "null") return mask;
+    if (kind === "integer" || kind === "float") return [...mask, (rows * bits) / 8];
+    if (kind in WIDTHS) return [...mask, rows * WIDTHS[kind]];
+    if (kind === "category" || kind === "repeated") return [...mask, 4 * rows, 4 * (count + 1), bytes];
+    if (kind === "list" || kind === "map") return [...mask, 4 * (rows + 1), ...lengths(item, count)];
+    if (kind === "struct") return [...mask, ...fields.flatMap((field) => lengths(field, rows))];
+    return [...mask, 4 * (rows + 1), bytes];
   }
 
   // Buffers of other lengths would give other rows their values.
   function checked({ name, rows, nullable, type, buffers }, count) {
     if (rows !== count) throw new RangeError(`column '${name}' came with ${rows} rows, where the table has ${count}`);
-    const wanted = [...(nullable ? [rows] : []), ...lengths(type, rows)];
+    const wanted = lengths({ nullable, type }, rows);
     if (`${wanted}` !== `${buffers}`) {
       throw new RangeError(`column '${name}' came in buffers of [${buffers}] bytes, where its ${rows} rows need [${wanted}]`);
     }
@@ -123,17 +142,43 @@
   function columnOf({ take, head }, count) {
     const said = head();
     checked(said, count);
-    const { name, rows, nullable, type, buffers } = said;
-    const sizes = [...buffers];
-    const there = nullable ? new Uint8Array(take(sizes.shift())) : undefined;
-    const values = type.kind === "null" ? new Array(rows).fill(null) : valuesOf(take, type, sizes);
-    return { name, values: there === undefined ? values : values.map((value, i) => (there[i] ? value : null)) };
+    return { name: said.name, values: partOf(take, said, count, [...said.buffers]) };
   }
 
-  function rowsOf(told) {
-    const table = reader(taken(told));
-    const { columns: count, rows } = table.head();
-    const columns = Array.from({ length: count }, () => columnOf(table, rows));
+  // The values of a column, or of what lies in one. It takes the sizes of their buffers.
+  function partOf(take, { nullable, type, extension }, rows, sizes) {
+    const there = nullable ? new Uint8Array(take(sizes.shift())) : undefined;
+    let values = nestedOf(take, type, rows, sizes);
+    if (extension?.name === "arrow.uuid") values = values.map((bytes) => (bytes?.length === 16 ? uuid(bytes) : bytes));
+    return there === undefined ? values : values.map((value, i) => (there[i] ? value : null));
+  }
+
+  function uuid(bytes) {
+    const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+  }
+
+  function nestedOf(take, type, rows, sizes) {
+    switch (type.kind) {
+      case "null":
+        return new Array(rows).fill(null);
+      case "list":
+      case "map": {
+        const ends = new Int32Array(take(sizes.shift()));
+        const items = partOf(take, type.item, type.count, sizes);
+        const entries = type.kind === "map" ? items.map((entry) => Object.values(entry)) : items;
+        return Array.from({ length: rows }, (_, i) => entries.slice(ends[i], ends[i + 1]));
+      }
+      case "struct": {
+        const columns = type.fields.map((field) => ({ name: field.name, values: partOf(take, field, rows, sizes) }));
+        return objects(columns, rows);
+      }
+      default:
+        return valuesOf(take, type, sizes.splice(0, BUFFERS[type.kind] ?? 2));
+    }
+  }
+
+  function objects(columns, rows) {
     return Array.from({ length: rows }, (_, i) => {
       const row = {};
       for (const { name, values } of columns) {
@@ -143,6 +188,13 @@
       }
       return row;
     });
+  }
+
+  function rowsOf(told) {
+    const table = reader(taken(told));
+    const { columns: count, rows } = table.head();
+    const columns = Array.from({ length: count }, () => columnOf(table, rows));
+    return objects(columns, rows);
   }
 
   // ---- Names

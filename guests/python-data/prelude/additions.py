@@ -39,7 +39,7 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, likeness, plots, ranks, sizes, tables, texts
+    from _cellar_prelude import datasets, documents, drawing, formats, labels, likeness, plots, ranks, sizes, tables, texts
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
@@ -58,6 +58,7 @@ def names():
     likeness.add_sizes([(numpy.ndarray, numpy.zeros(()), 104), (numpy.generic, numpy.int8(1), 25)])
     likeness.add_sizes((type(value), value, size) for value, size in scalars.items())
     sizes.begin()
+    labels.begin()
     tables.begin()
     texts.begin()
     formats.begin()

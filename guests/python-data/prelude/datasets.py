@@ -46,7 +46,7 @@ def publish_dataset(name, frame, /):
     if not isinstance(name, str) or not isinstance(frame, pd.DataFrame):
         raise TypeError("publish_dataset() takes the name of a dataset and a DataFrame")
     try:
-        data = tables.columns(frame, formats.BYTES, formats.OBJECTS)
+        data = tables.file_columns(frame, formats.BYTES, formats.OBJECTS)
     except tables.NotKept as reason:
         raise PublishDatasetError(f"the table cannot be published: {reason}") from None
     with formats._temporary() as given:

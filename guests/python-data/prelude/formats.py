@@ -3,14 +3,15 @@ what passes between the two are columns, in temporary files of the session.
 """
 
 import contextlib
-import datetime
 import decimal
 import errno
+import itertools
 import json
 import operator
 import os
 import sys
 import tempfile
+import urllib.parse
 
 from _cellar_prelude import bridges, columnar, connectors
 
@@ -30,10 +31,10 @@ _OPERATORS = {
 
 def begin():
     """Takes the place of the packages that pandas would use."""
-    global np, pd, get_handle, tables, texts
+    global np, pd, get_handle, labels, tables, texts
     import numpy as np
     import pandas as pd
-    from _cellar_prelude import tables, texts
+    from _cellar_prelude import labels, tables, texts
     from pandas.io.common import get_handle
 
     connectors.use(_fetched)
@@ -69,8 +70,8 @@ class Parquet:
             _write("parquet", frame, path, compression, storage_options)
             return
         names = [partition_cols] if isinstance(partition_cols, str) else list(partition_cols)
-        for values, part in frame.groupby(names, observed=True):
-            folder = os.path.join(path, *(f"{name}={value}" for name, value in zip(names, values, strict=True)))
+        for values, part in frame.groupby(names, observed=True, dropna=False):
+            folder = os.path.join(path, *(f"{_quoted(name)}={_key(value)}" for name, value in zip(names, values, strict=True)))
             os.makedirs(folder, exist_ok=True)
             _write("parquet", part.drop(columns=names), os.path.join(folder, "part-0.parquet"), compression, None)
 
@@ -79,10 +80,10 @@ class Parquet:
         to_pandas_kwargs=None, **_options,
     ):
         _refuse(filesystem=filesystem)
-        wanted = None if columns is None else list(columns)
+        wanted = None if columns is None else [labels.text(name) for name in columns]
         groups = _groups(filters)
         if wanted is not None:
-            tested = [name for group in groups for name, _operator, _value in group]
+            tested = [labels.text(name) for group in groups for name, _operator, _value in group]
             wanted = list(dict.fromkeys([*wanted, *tested]))
         if _is_local(path) and os.path.isdir(path):
             frame = _dataset(os.fspath(path), wanted, storage_options)
@@ -96,15 +97,19 @@ class Parquet:
             frame = frame[kept]
             if ranged:
                 frame = frame.reset_index(drop=True)
-        if columns is not None:
-            frame = frame[list(columns)]
-        return _backed(frame, dtype_backend)
+        return _backed(frame if columns is None else _chosen(frame, columns), dtype_backend)
 
 
 def read_feather(path, columns=None, use_threads=True, storage_options=None, dtype_backend=None):
     """Load a feather-format object from the file path."""
-    frame = _read("feather", path, None if columns is None else list(columns), storage_options)
-    return _backed(frame if columns is None else frame[list(columns)], dtype_backend)
+    frame = _read("feather", path, None if columns is None else [labels.text(name) for name in columns], storage_options)
+    return _backed(frame if columns is None else _chosen(frame, columns), dtype_backend)
+
+
+def _chosen(frame, columns):
+    """The columns in an order, each by its name or by the text that it is in the file."""
+    places = {labels.text(label): place for place, label in enumerate(frame.columns)}
+    return frame.iloc[:, [places[labels.text(name)] for name in columns]]
 
 
 def to_feather(df, path, storage_options=None, compression="lz4", **_options):
@@ -151,7 +156,7 @@ def _write(form, frame, path, compression, storage_options):
         known = ", ".join(map(repr, _COMPRESSIONS[form]))
         raise ValueError(f"{compression!r} is no compression of {form} files here: {known} and None are")
     try:
-        data = tables.columns(frame, BYTES, OBJECTS)
+        data = tables.file_columns(frame, BYTES, OBJECTS)
     except tables.NotKept as reason:
         raise ValueError(f"the table cannot be written as a {form} file: {reason}") from None
     request = {"direction": "write", "format": form, "compression": compression}
@@ -204,12 +209,25 @@ def _ask(form, path, columns, take):
             return take(file)
 
 
+# The folder of rows that have no value in a column of folders.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _quoted(text):
+    return urllib.parse.quote(str(text), safe=" !\"#$&'()*+,;<>?@[]^`{|}~")
+
+
+def _key(value):
+    return _NO_VALUE if pd.isna(value) else _quoted(value)
+
+
 def _dataset(folder, columns, storage_options):
     """The files of a folder as one table; folders that are called `name=value` make a column."""
     frames = []
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         parts = [part.split("=", 1) for part in os.path.relpath(parent, folder).split(os.sep) if "=" in part]
+        parts = [(urllib.parse.unquote(name), value) for name, value in parts]
         for name in sorted(names):
             if name.startswith((".", "_")):
                 continue
@@ -225,10 +243,12 @@ def _dataset(folder, columns, storage_options):
 
 
 def _value(text):
+    if text == _NO_VALUE:
+        return None
     try:
         return int(text)
     except ValueError:
-        return text
+        return urllib.parse.unquote(text)
 
 
 def _pandas(head):
@@ -239,7 +259,9 @@ def _pandas(head):
         known = {}
     known = known if isinstance(known, dict) else {}
     parts = {name: known.get(name) for name in ("index_columns", "columns", "column_indexes")}
-    return {name: [*filter(None, part)] if isinstance(part, list) else [] for name, part in parts.items()}
+    more = known.get("cellar")
+    found = {name: [*filter(None, part)] if isinstance(part, list) else [] for name, part in parts.items()}
+    return {**found, "more": more if isinstance(more, dict) else {}}
 
 
 def _fetched(file):
@@ -258,31 +280,62 @@ def _frame(file, is_exact=False):
         names.append(column["name"])
         numpy_type = said.get(column["name"], {}).get("numpy_type")
         columns.append(_column(file, column, numpy_type if isinstance(numpy_type, str) else "", is_exact))
-    rows = rows or 0
-    frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(rows), copy=False)
+    frame = pd.DataFrame(dict(enumerate(columns)), index=pd.RangeIndex(_counted(rows, names, known)), copy=False)
     frame.columns = pd.Index(names) if names else pd.Index([], dtype=object)
-    frame = _indexed(frame, known["index_columns"], said)
-    label = next((each for each in known["column_indexes"] if isinstance(each, dict)), {})
-    if label.get("numpy_type") == "int64" and all(name.lstrip("-").isdigit() for name in frame.columns):
-        frame.columns = frame.columns.astype("int64")
-    name = label.get("name")
-    if isinstance(name, str):
-        frame.columns.name = name
+    frame = _indexed(frame, known, said)
+    if known["column_indexes"] or known["more"]:
+        frame.columns = _restored([*frame.columns], known)
+    frame.attrs.update(_attrs(head))
     return frame
 
 
-def _indexed(frame, index_columns, said):
+def _counted(rows, names, known):
+    """Counts the rows. The number of rows of a file without columns stands in its pandas metadata alone."""
+    for each in known["index_columns"]:
+        if not names and isinstance(each, dict) and each.get("kind") == "range":
+            bounds = [each.get(key) for key in ("start", "stop", "step")]
+            if all(isinstance(bound, int) for bound in bounds) and bounds[2]:
+                return len(range(*bounds))
+    return rows or 0
+
+
+def _restored(names, known):
+    """The names of the columns as the table had them; texts where what is said of them makes no sense."""
+    more = known["more"]
+    try:
+        if isinstance(more.get("labels"), list):
+            # Of those that the file has, some may have been read.
+            every = [each["field_name"] for each in known["columns"] if each["field_name"] not in known["index_columns"]]
+            by_name = dict(zip(every, more["labels"], strict=True))
+            more = {**more, "labels": [by_name[name] for name in names]}
+        return labels.restored(names, known["column_indexes"], more)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
+        return pd.Index(names)
+
+
+def _attrs(head):
+    try:
+        found = json.loads(head["attrs"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _indexed(frame, known, said):
     """The table with what names its rows."""
+    index_columns = known["index_columns"]
     ranges = [each for each in index_columns if isinstance(each, dict) and each.get("kind") == "range"]
     if ranges:
         bounds = [ranges[0].get(key) for key in ("start", "stop", "step")]
         if all(isinstance(bound, int) for bound in bounds) and bounds[2] and len(range(*bounds)) == len(frame):
-            frame.index = pd.RangeIndex(*bounds, name=ranges[0].get("name"))
+            frame.index = pd.RangeIndex(*bounds)
+            frame.index.names = labels.restored_rows([ranges[0].get("name")], known["more"])
         return frame
     there = [name for name in index_columns if isinstance(name, str) and (frame.columns == name).sum() == 1]
     if there:
         frame = frame.set_index(there)
-        frame.index.names = [said.get(name, {}).get("name", name) for name in there]
+        names = [said.get(name, {}).get("name", name) for name in there]
+        frame.index.names = labels.restored_rows(names, known["more"])
     return frame
 
 
@@ -299,42 +352,126 @@ def _take(file, length, dtype):
 
 
 def _column(file, column, numpy_type, is_exact):
-    kind, sizes = column["type"], list(column["buffers"])
+    extension, sizes = column.get("extension") or {}, list(column["buffers"])
+    kind = column["type"]["kind"]
+    if extension.get("name") == "arrow.uuid" or kind in ("list", "map", "struct") and (is_exact or column.get("container")):
+        found = columnar.values(file, column, column["rows"], sizes)
+        make = {"tuple": tuple, "set": set, "frozenset": frozenset}.get(column.get("container"))
+        return _objects([each if each is None or make is None else make(each) for each in found])
+    if extension.get("name") in ("pandas.period", "pandas.interval"):
+        made = _extended(file, column, sizes, extension)
+        if made is not None:
+            return made
+    return _part(file, column, column["rows"], sizes, numpy_type, is_exact)
+
+
+def _extended(file, column, sizes, extension):
+    """Periods and intervals, of which the file has numbers and structures."""
+    kind = column["type"]
+    try:
+        said = json.loads(extension["metadata"])
+        if extension["name"] == "pandas.period":
+            dtype = pd.PeriodDtype(said["freq"])
+        else:
+            closed = {"left": "left", "right": "right", "both": "both", "neither": "neither"}[said["closed"]]
+    except (KeyError, TypeError, ValueError):
+        return None
+    if extension["name"] == "pandas.period":
+        if kind != {"kind": "integer", "bits": 64, "signed": True}:
+            return None
+        there = _take(file, sizes.pop(0), "?") if column["nullable"] else None
+        numbers = _take(file, sizes.pop(0), "<i8")
+        if there is not None:
+            numbers[~there] = pd.NaT._value
+        return pd.arrays.PeriodArray(numbers, dtype=dtype)
+    if kind["kind"] != "struct" or [field["name"] for field in kind["fields"]] != ["left", "right"]:
+        return None
     there = _take(file, sizes.pop(0), "?") if column["nullable"] else None
+    left, right = (_part(file, field, column["rows"], sizes) for field in kind["fields"])
+    if there is not None and not there.all():
+        # Whole numbers have no word for none.
+        left, right = (pd.Index(end) if end.dtype.kind not in "iu" else pd.Index(end.astype("f8")) for end in (left, right))
+        left, right = (end.where(there) for end in (left, right))
+    return pd.arrays.IntervalArray.from_arrays(left, right, closed=closed)
+
+
+def _part(file, column, rows, sizes, numpy_type="", is_exact=False):
+    """The values of a column, or of what lies in one. It takes the sizes of their buffers."""
+    kind = column["type"]
     name = kind["kind"]
+    there = _take(file, sizes.pop(0), "?") if column["nullable"] else None
+    if name in ("list", "map"):
+        return _gaps(_lists(file, kind, sizes), there)
+    if name == "struct":
+        return _gaps(_structures(file, kind, rows, sizes), there)
     if is_exact and there is not None and name in ("boolean", "integer"):
         numpy_type = "boolean"
     if name == "boolean":
-        return _number(_take(file, sizes[0], "?"), there, numpy_type)
+        return _number(_take(file, sizes.pop(0), "?"), there, numpy_type)
     if name in ("integer", "float"):
         letter = "f" if name == "float" else "i" if kind["signed"] else "u"
-        return _number(_take(file, sizes[0], f"<{letter}{kind['bits'] // 8}"), there, numpy_type)
+        return _number(_take(file, sizes.pop(0), f"<{letter}{kind['bits'] // 8}"), there, numpy_type)
     if name == "timestamp":
-        moments = pd.DatetimeIndex(_take(file, sizes[0], "<i8").view(f"M8[{kind['unit']}]"))
+        moments = pd.DatetimeIndex(_take(file, sizes.pop(0), "<i8").view(f"M8[{kind['unit']}]"))
         return moments if kind["zone"] is None else moments.tz_localize("UTC").tz_convert(kind["zone"])
     if name == "duration":
-        return pd.TimedeltaIndex(_take(file, sizes[0], "<i8").view(f"m8[{kind['unit']}]"))
+        return pd.TimedeltaIndex(_take(file, sizes.pop(0), "<i8").view(f"m8[{kind['unit']}]"))
     if name == "date":
-        days = _take(file, sizes[0], "<i4").astype("M8[D]").astype(object)
-        return _gaps(days, there)
-    if name == "category":
-        codes = _take(file, sizes[0], "<i4")
-        return pd.Categorical.from_codes(codes, _strings(file, sizes[1:]), ordered=kind["ordered"])
+        return _gaps(_days(_take(file, sizes.pop(0), "<i4"), there), there)
     if name == "null":
-        return np.full(column["rows"], None, object)
+        return np.full(rows, None, object)
+    if name == "category":
+        codes = _take(file, sizes.pop(0), "<i4")
+        return pd.Categorical.from_codes(codes, _strings(file, [sizes.pop(0), sizes.pop(0)]), ordered=kind["ordered"])
     if name == "repeated":
-        return _repeated(_take(file, sizes[0], "<i4"), columnar.texts(file, sizes[1:]), numpy_type)
+        codes = _take(file, sizes.pop(0), "<i4")
+        return _repeated(codes, columnar.texts(file, [sizes.pop(0), sizes.pop(0)]), numpy_type)
+    own = [sizes.pop(0), sizes.pop(0)]
     if name == "binary":
-        return _gaps(_objects(columnar.pieces(file, sizes)), there)
+        return _gaps(_objects(columnar.pieces(file, own)), there)
     if name == "text":
-        found = _strings(file, sizes, there, numpy_type)
+        found = _strings(file, own, there, numpy_type)
         # Objects that are all None are no texts.
         is_none = numpy_type == "object" and there is not None and not there.any()
-        return np.full(column["rows"], None, object) if is_none else found
-    found = columnar.texts(file, sizes)
-    convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}[name]
+        return np.full(rows, None, object) if is_none else found
+    found = columnar.texts(file, own)
+    convert = {"decimal": decimal.Decimal, "time": columnar.time, "json": json.loads}[name]
     valid = there if there is not None else [True] * len(found)
     return _objects([convert(text) if is_there else None for text, is_there in zip(found, valid, strict=True)])
+
+
+def _lists(file, kind, sizes):
+    """Arrays, as pyarrow gives them; of maps lists of pairs."""
+    ends = _take(file, sizes.pop(0), "<i4").tolist()
+    item = kind["item"]
+    if item["type"]["kind"] in ("boolean", "integer", "float", "duration", "list", "map", "struct") or item["type"].get("zone", "") is None:
+        items = _part(file, item, kind["count"], sizes)
+        items = items if isinstance(items, np.ndarray) else items.to_numpy()
+    else:
+        items = _objects(columnar.values(file, item, kind["count"], sizes))
+    if kind["kind"] == "map":
+        return _objects([[tuple(entry.values()) for entry in items[start:end]] for start, end in itertools.pairwise(ends)])
+    return _objects([items[start:end] for start, end in itertools.pairwise(ends)])
+
+
+def _structures(file, kind, rows, sizes):
+    """Dicts of Python's own values, and of arrays where a field has lists."""
+    columns = []
+    for field in kind["fields"]:
+        is_flat = field["type"]["kind"] not in ("list", "map", "struct")
+        columns.append(columnar.values(file, field, rows, sizes) if is_flat else _part(file, field, rows, sizes))
+    names = [field["name"] for field in kind["fields"]]
+    return _objects([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else [{} for _ in range(rows)])
+
+
+def _days(numbers, there):
+    """Days as Python has them, which begin with the year 1."""
+    found = numbers.astype("M8[D]").astype(object)
+    real = found if there is None else found[there]
+    if any(type(day) is int for day in real):
+        far = next(day for day in real if type(day) is int)
+        raise ValueError(f"a column has a day {far:,} days from 1970, which Python's dates do not reach: read it as a text or a number")
+    return found
 
 
 def _number(values, there, numpy_type):
@@ -347,7 +484,12 @@ def _number(values, there, numpy_type):
         return values
     if values.dtype.kind == "b":
         return _gaps(values.astype(object), there)
-    values = values if values.dtype.kind == "f" else values.astype("f8")
+    if values.dtype.kind != "f":
+        floats = values.astype("f8")
+        if (floats[there].astype(object) != values[there].astype(object)).any():
+            # Numbers that a float does not have stay what they are.
+            return _gaps(values.astype(object), there)
+        values = floats
     values[~there] = np.nan
     return values
 

@@ -6,11 +6,14 @@ host's crate `cellar-tables` describes; the host makes a Parquet file of them an
 """
 
 import datetime
+import decimal
 import itertools
 import json
 import math
+import uuid
 
-from _cellar_prelude import display
+from _cellar_prelude import display, labels
+from _cellar_prelude.labels import NotKept
 
 # The prelude is loaded before packages can be imported: `begin` does that.
 np = pd = DataFrameFormatter = None
@@ -28,12 +31,13 @@ NAME = 200
 OBJECTS = 2_000_000
 # What the host takes in one crossing is little more.
 BYTES = display.TABLE_LIMIT
-# Columns that the host keeps.
+# Columns that the host keeps of a table that is displayed, and of one that becomes a file.
 COLUMNS = 2_000
-
-
-class NotKept(Exception):
-    """Why a table stays in the session alone."""
+FILE_COLUMNS = 20_000
+# Digits of a decimal that has 16 bytes, and of the longest.
+DIGITS_SHORT, DIGITS_MAX = 38, 76
+_NOT_A_TIME = -(1 << 63)
+_A_DAY = datetime.date(1970, 1, 1).toordinal()
 
 
 def begin():
@@ -205,11 +209,11 @@ def _index_parts(frame):
     if isinstance(index, pd.RangeIndex):
         return []
     parts, taken = [], {None, *map(str, frame.columns)}
-    for level, label in enumerate(index.names):
+    for level, (label, values) in enumerate(zip(index.names, labels.each_level(index), strict=True)):
         label = None if label is None else str(label)
         name = f"__index_level_{level}__" if label in taken else label
         taken.add(label)
-        parts.append((name, label, index.get_level_values(level)))
+        parts.append((name, label, values))
     return parts
 
 
@@ -229,11 +233,47 @@ def _names(frame):
 
 
 def columns(frame, bytes_max=BYTES, objects_max=OBJECTS):
-    """The table's columns, as bytes; `NotKept` where the host would have none of it."""
-    if len(frame.columns) > COLUMNS:
-        raise NotKept(f"it has {len(frame.columns)} columns, at most {COLUMNS} are kept")
+    """The columns of a table that is displayed, as bytes; `NotKept` where the host would have none of it.
+
+    They have the names that the display shows, which stand for the labels where a file restores those.
+    """
     if not len(frame.columns):
         raise NotKept("it has no columns")
+    names, head = _names(frame), {}
+    try:
+        told, levels, more = labels.told(frame.columns)
+        if told == names:
+            more.update(labels.row_names(frame.index))
+            head = {"labels": levels, "more": more or None}
+    except NotKept:
+        pass
+    return _columns(frame, names, head, COLUMNS, bytes_max, objects_max)
+
+
+def file_columns(frame, bytes_max, objects_max):
+    """The columns of a table that becomes a file and comes back as it is."""
+    if not frame.columns.is_unique:
+        raise NotKept(f"Duplicate column names found: {[*frame.columns]}")
+    names, levels, more = labels.told(frame.columns)
+    taken = [*(name for name, _label, _values in _index_parts(frame)), *names]
+    if len(set(taken)) < len(taken):
+        twice = next(name for name in taken if taken.count(name) > 1)
+        raise NotKept(f"two of its columns are called {twice!r} where names are texts: rename one")
+    head = {"labels": levels}
+    more.update(labels.row_names(frame.index))
+    if more:
+        head["more"] = more
+    if frame.attrs:
+        try:
+            head["attrs"] = json.dumps(frame.attrs)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise NotKept(f"its attrs are no JSON ({error}): set frame.attrs = {{}}") from None
+    return _columns(frame, names, head, FILE_COLUMNS, bytes_max, objects_max)
+
+
+def _columns(frame, frame_names, said, columns_max, bytes_max, objects_max):
+    if len(frame.columns) > columns_max:
+        raise NotKept(f"it has {len(frame.columns)} columns, at most {columns_max} are kept")
     index = frame.index
     parts = _index_parts(frame)
     if parts:
@@ -241,7 +281,6 @@ def columns(frame, bytes_max=BYTES, objects_max=OBJECTS):
     else:
         name = None if index.name is None else str(index.name)
         head = {"kind": "range", "name": name, "start": index.start, "stop": index.stop, "step": index.step}
-    frame_names = _names(frame)
     named = itertools.chain(
         ((name, values) for name, _label, values in parts),
         ((name, frame.iloc[:, place]) for place, name in enumerate(frame_names)),
@@ -251,16 +290,21 @@ def columns(frame, bytes_max=BYTES, objects_max=OBJECTS):
     for name, values in named:
         if len(frame) > budget["bytes"]:
             raise NotKept(_too_large(budget))
-        kind, nullable, made = _column(values, budget)
-        described.append({"name": name, "dtype": str(values.dtype)[:NAME], "nullable": nullable, "type": kind})
+        try:
+            kind, made = _column(values, budget)
+        except _Unfit as reason:
+            raise NotKept(f"column {_short(name, NAME)!r} {reason}") from None
+        described.append({"name": name, "dtype": str(values.dtype)[:NAME], **kind})
         budget["bytes"] -= sum(map(_size, made))
         if budget["bytes"] < 0:
             raise NotKept(_too_large(budget))
         buffers += made
-    label = None if frame.columns.name is None else str(frame.columns.name)
-    numbered = frame.columns.dtype.kind in "iu" and frame_names == [str(label) for label in frame.columns]
-    text = json.dumps({"rows": len(frame), "index": head, "label": label, "numbered": numbered, "columns": described}).encode()
+    text = json.dumps({"rows": len(frame), "index": head, "columns": described, **said}).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *buffers])
+
+
+class _Unfit(NotKept):
+    """Why a column cannot be kept as it is, and what to do about it."""
 
 
 def _too_large(budget):
@@ -276,28 +320,43 @@ def _flat(array, kind=None):
     return np.ascontiguousarray(array if kind is None else array.astype(kind, copy=False))
 
 
+def _said(kind, there=None, **more):
+    """Describes a column: its type, and whether its first buffer is a mask."""
+    return {"type": kind, "nullable": there is not None, **more}
+
+
 def _column(values, budget):
-    """The type of a column, whether its first buffer says where there are values, and its buffers."""
+    """Describes a column, and makes its buffers."""
     dtype = values.dtype
     if isinstance(dtype, pd.SparseDtype):
-        values = values.sparse.to_dense()
+        values = pd.Series(values).sparse.to_dense()
         dtype = values.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8:
-        return _number(dtype), False, [_flat(values.to_numpy())]
+        return _said(_number(dtype)), [_flat(values.to_numpy())]
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
         kind = {"kind": "timestamp", "zone": None} if dtype.kind == "M" else {"kind": "duration"}
-        return {**kind, "unit": _unit(dtype)}, False, [_flat(values.to_numpy().view("i8"))]
+        return _said({**kind, "unit": _unit(dtype)}), [_flat(values.to_numpy().view("i8"))]
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return {"kind": "timestamp", "unit": dtype.unit, "zone": _zone(dtype.tz)}, False, [_flat(values.array.asi8)]
+        return _said({"kind": "timestamp", "unit": dtype.unit, "zone": _zone(dtype.tz)}), [_flat(values.array.asi8)]
     if isinstance(dtype, pd.CategoricalDtype):
         return _category(values, budget)
+    if isinstance(dtype, pd.PeriodDtype):
+        return _periods(values.array)
+    if isinstance(dtype, pd.IntervalDtype):
+        return _intervals(values.array, budget)
     mask = getattr(values.array, "_mask", None)
     if isinstance(mask, np.ndarray):
-        return _number(values.array._data.dtype), True, [_flat(~mask), _flat(values.array._data)]
+        there = _flat(~mask)
+        return _said(_number(values.array._data.dtype), there), [there, _flat(values.array._data)]
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        raise _Unfit(f"is of the type {dtype}, which files of tables do not have: {_REMEDIES.get(dtype.kind, 'convert it')}")
     budget["objects"] -= len(values)
     if budget["objects"] < 0:
         raise NotKept("too many of its values are Python objects")
-    return _objects(values)
+    return _objects(values, budget)
+
+
+_REMEDIES = {"c": "keep .real and .imag apart", "f": 'use astype("float64")'}
 
 
 def _number(dtype):
@@ -318,10 +377,17 @@ def _zone(zone):
     if name is not None:
         return name
     offset = zone.utcoffset(None)
-    if not isinstance(offset, datetime.timedelta) or offset.total_seconds() % 60:
-        return "UTC"
-    minutes = round(offset.total_seconds() / 60)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    if isinstance(offset, datetime.timedelta) and not offset.total_seconds() % 60:
+        minutes = round(offset.total_seconds() / 60)
+        return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "UTC"
+    # dateutil knows the file that it has read.
+    name = str(getattr(zone, "_filename", "")).rpartition("zoneinfo/")[2]
+    try:
+        import zoneinfo
+
+        return zoneinfo.ZoneInfo(name).key
+    except (ValueError, OSError, KeyError):
+        raise _Unfit(f"is in the time zone {zone!r}, which has no name: use .dt.tz_convert with one that has") from None
 
 
 def _category(values, budget):
@@ -331,73 +397,331 @@ def _category(values, budget):
         plain = pd.Series(values).astype(object)
         return _column(plain.infer_objects(), budget)
     array = values.array if isinstance(values, pd.Series) else values._data
-    kind, _nullable, (offsets, text) = _text([*categories], None)
+    kind, (offsets, text) = _text([*categories])
     kind = {"kind": "category", "count": len(categories), "bytes": kind["bytes"], "ordered": bool(values.dtype.ordered)}
-    return kind, False, [_flat(array.codes, "<i4"), offsets, text]
+    return _said(kind), [_flat(array.codes, "<i4"), offsets, text]
 
 
-def _objects(values):
-    """Values that are Python objects: texts, bytes, dates, or whatever else as JSON."""
-    missing = np.asarray(pd.isna(values))
-    there = ~missing
-    is_text = isinstance(values.dtype, pd.StringDtype)
-    found = "string" if is_text else pd.api.types.infer_dtype(values, skipna=True)
+def _periods(array):
+    """Numbers of periods since 1970, as pandas keeps them with pyarrow."""
+    numbers = _flat(array.asi8)
+    there = numbers != _NOT_A_TIME
+    extension = {"name": "pandas.period", "metadata": json.dumps({"freq": array.freqstr})}
+    return _said(_number(numbers.dtype), there, extension=extension), [there, numbers]
+
+
+def _intervals(array, budget):
+    """Their ends side by side, as pandas keeps them with pyarrow."""
+    there = _flat(~array.isna())
+    (left, left_made), (right, right_made) = (_column(pd.Series(end), budget) for end in (array.left, array.right))
+    fields = [{"name": name, **end} for name, end in (("left", left), ("right", right))]
+    extension = {"name": "pandas.interval", "metadata": json.dumps({"subtype": _arrow_name(left["type"]), "closed": array.closed})}
+    return _said({"kind": "struct", "fields": fields}, there, extension=extension), [there, *left_made, *right_made]
+
+
+def _arrow_name(kind):
+    """Names a type of numbers or of moments as pyarrow does."""
+    if kind["kind"] == "float":
+        return {16: "halffloat", 32: "float", 64: "double"}[kind["bits"]]
+    if kind["kind"] == "integer":
+        return f"{'' if kind['signed'] else 'u'}int{kind['bits']}"
+    zone = kind.get("zone")
+    return f"{kind['kind']}[{kind['unit']}{'' if zone is None else f', tz={zone}'}]"
+
+
+def _objects(values, budget):
+    """Values that are Python objects, as the type that all of them have; JSON where that gives back the same."""
     objects = np.asarray(values, dtype=object)
+    missing = _missing(values)
+    there = ~missing
+    if isinstance(values.dtype, pd.StringDtype):
+        return _texts(_filled(objects, missing, ""), there)
+    present = objects[there].tolist()
+    kinds = set(map(type, present))
+    if not kinds:
+        return _said({"kind": "null"}), [np.zeros(len(objects), "?")]
+    if all(issubclass(kind, str) for kind in kinds):
+        return _texts(_filled(objects, missing, ""), there)
+    if kinds <= {bool, np.bool_}:
+        return _said({"kind": "boolean"}, there), [there, np.array(_filled(objects, missing, False), "?")]
+    if kinds <= {bytes, bytearray, memoryview}:
+        kind, made = _pieces([bytes(piece) for piece in _filled(objects, missing, b"")])
+        return _said({"kind": "binary", **kind}, there), [there, *made]
+    if kinds == {datetime.date}:
+        days = _spread([day.toordinal() - _A_DAY for day in present], there, "<i4")
+        return _said({"kind": "date"}, there), [there, days]
+    if kinds == {datetime.time}:
+        return _times(present, there)
+    if decimal.Decimal in kinds and kinds <= {decimal.Decimal, int}:
+        return _decimals(present, there)
+    if kinds == {uuid.UUID}:
+        data = np.zeros((len(objects), 16), "u1")
+        data[there] = np.frombuffer(b"".join(each.bytes for each in present), "u1").reshape(-1, 16)
+        return _said({"kind": "uuid"}, there), [there, data]
+    if all(issubclass(kind, (int, float, np.integer, np.floating)) and not issubclass(kind, bool) for kind in kinds):
+        found = _numbers(present, kinds)
+        if found is not None:
+            return _said(_number(found.dtype), there), [there, _spread(found, there, found.dtype)]
+    if all(issubclass(kind, (datetime.datetime, np.datetime64)) for kind in kinds):
+        return _column(_moments(present, there), budget)
+    if all(issubclass(kind, (datetime.timedelta, np.timedelta64)) for kind in kinds):
+        return _column(_durations(present, there), budget)
+    if kinds == {pd.Period} or kinds == {pd.Interval}:
+        return _column(_extended(objects, present, missing, kinds), budget)
+    if kinds == {np.ndarray}:
+        return _arrays(present, there)
+    if len(kinds) == 1 and kinds <= {list, tuple, set, frozenset}:
+        found = _lists(present, there, *kinds)
+        if found is not None:
+            return found
+    kind, made = _text([_json(item) if is_there else "" for item, is_there in zip(objects, there, strict=True)])
+    return _said({**kind, "kind": "json"}, there), [there, *made]
 
-    def with_gaps(gap, convert=None):
-        """The values in a list, converted, with `gap` where there is none."""
-        if convert is not None:
-            return [gap if gone else convert(item) for item, gone in zip(objects, missing, strict=True)]
-        if not missing.any():
-            return objects.tolist()
-        full = objects.copy()
-        full[missing] = gap
-        return full.tolist()
 
-    if found in ("string", "empty"):
-        return _text(with_gaps(""), there)
-    if found == "boolean":
-        return {"kind": "boolean"}, True, [there, np.array(with_gaps(False), "?")]
-    if found == "bytes":
-        kind, nullable, made = _pieces(with_gaps(b""), there)
-        return {"kind": "binary", **kind}, nullable, made
-    if found == "date":
-        epoch = datetime.date(1970, 1, 1).toordinal()
-        return {"kind": "date"}, True, [there, np.array(with_gaps(0, lambda day: day.toordinal() - epoch), "<i4")]
-    if found in ("period", "interval", "decimal", "complex", "time") or not isinstance(values.dtype, np.dtype):
-        return _text(with_gaps("", str), there)
-    kind, nullable, made = _text(with_gaps("", _json), there)
-    return {**kind, "kind": "json"}, nullable, made
+def _missing(values):
+    try:
+        return np.asarray(pd.isna(values))
+    except decimal.InvalidOperation:
+        raise _Unfit("has signalling NaNs among its decimals, which files of tables do not have") from None
+
+
+def _filled(objects, missing, gap):
+    """The values in a list, with `gap` where there is none."""
+    if not missing.any():
+        return objects.tolist()
+    full = objects.copy()
+    full[missing] = gap
+    return full.tolist()
+
+
+def _spread(present, there, dtype):
+    """Values at their rows, and zeros between them."""
+    full = np.zeros(len(there), dtype)
+    full[there] = present
+    return full
+
+
+def _times(present, there):
+    if any(time.tzinfo is not None for time in present):
+        raise _Unfit("has times of day in time zones, which files of tables do not have: use time.replace(tzinfo=None)")
+    micros = [((time.hour * 60 + time.minute) * 60 + time.second) * 1_000_000 + time.microsecond for time in present]
+    return _said({"kind": "time"}, there), [there, _spread(micros, there, "<i8")]
+
+
+def _decimals(present, there):
+    """Multiples of the smallest power of ten that all of them are multiples of."""
+    exact = [decimal.Decimal(number) for number in present]
+    if not all(number.is_finite() for number in exact):
+        raise _Unfit("has an infinite decimal, which files of tables do not have")
+    scale = max(0, *(-number.as_tuple().exponent for number in exact))
+    digits = max(1, scale, *(number.adjusted() + 1 + scale for number in exact if number))
+    if digits > DIGITS_MAX:
+        raise _Unfit(f"has decimals that need {digits} digits together, at most {DIGITS_MAX} are kept: round them, or make texts of them")
+    width = 16 if digits <= DIGITS_SHORT else 32
+    data = np.zeros((len(there), width), "u1")
+    data[there] = np.frombuffer(b"".join(_scaled(number, scale).to_bytes(width, "little", signed=True) for number in exact), "u1").reshape(-1, width)
+    return _said({"kind": "decimal", "precision": digits, "scale": scale}, there), [there, data]
+
+
+def _scaled(number, scale):
+    sign, digits, exponent = number.as_tuple()
+    whole = int("".join(map(str, digits)))
+    # A zero may have any exponent.
+    whole *= 10 ** (exponent + scale) if whole else 1
+    return -whole if sign else whole
+
+
+def _numbers(present, kinds):
+    """Numbers as an array, or None where it would have others."""
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    if kind is not None and issubclass(kind, np.generic):
+        found = np.array(present)
+        if found.dtype.itemsize > 8:
+            raise _Unfit(f"has numbers of the type {found.dtype}, which files of tables do not have: {_REMEDIES['f']}")
+        return found
+    is_whole = all(issubclass(kind, (int, np.integer)) for kind in kinds)
+    try:
+        found = np.array(present, "i8" if is_whole else "f8")
+    except OverflowError:
+        return None
+    return found if found.tolist() == [number.item() if isinstance(number, np.generic) else number for number in present] else None
+
+
+def _moments(present, there):
+    """Moments of one time zone, or of none, as pandas has them."""
+    zones = {getattr(moment, "tzinfo", None) for moment in present}
+    if len(zones) > 1:
+        names = ", ".join(sorted(map(str, zones)))[:TEXT]
+        raise _Unfit(f"has moments in several time zones ({names}): convert them with pd.to_datetime(…, utc=True)")
+    return _timed(pd.DatetimeIndex, [pd.Timestamp(moment) for moment in present], there)
+
+
+def _durations(present, there):
+    return _timed(pd.TimedeltaIndex, [pd.Timedelta(duration) for duration in present], there)
+
+
+def _timed(kind, present, there):
+    """An index with what is there, in the unit that keeps all of it; pandas has microseconds for Python's own."""
+    is_fine = any(each.nanoseconds if isinstance(each, pd.Timedelta) else each.nanosecond for each in present)
+    try:
+        found = kind([each.as_unit("ns" if is_fine else "us") for each in present])
+    except (ValueError, OverflowError) as error:
+        raise _Unfit(f"has times that are too far apart for their unit ({error})") from None
+    full = np.full(len(there), _NOT_A_TIME, "i8")
+    full[there] = found.asi8
+    full = kind(full.view(f"{'M' if kind is pd.DatetimeIndex else 'm'}8[{found.unit}]"))
+    zone = getattr(found, "tz", None)
+    return pd.Series(full if zone is None else full.tz_localize("UTC").tz_convert(zone))
+
+
+def _extended(objects, present, missing, kinds):
+    """Periods of one frequency, or intervals that are closed on one side, as pandas has them."""
+    if kinds == {pd.Period}:
+        names = {period.freqstr for period in present}
+        if len(names) > 1:
+            raise _Unfit(f"has periods of several frequencies ({', '.join(sorted(names))[:TEXT]}): make texts of them, or give each a column")
+        return pd.Series(pd.array([None if gone else item for item, gone in zip(objects, missing, strict=True)], f"period[{names.pop()}]"))
+    sides = {interval.closed for interval in present}
+    if len(sides) > 1:
+        raise _Unfit(f"has intervals that are closed on different sides ({', '.join(sorted(sides))}): make texts of them")
+    made = pd.arrays.IntervalArray(_nulled(objects, missing), closed=sides.pop())
+    if [*made[~missing]] != present:
+        raise _Unfit("has intervals of several types: make texts of them")
+    return pd.Series(made)
+
+
+def _nulled(objects, missing):
+    full = objects.copy()
+    full[missing] = np.nan
+    return full
+
+
+def _arrays(present, there):
+    """Arrays of one dimension, as lists of their items."""
+    if any(array.ndim != 1 for array in present):
+        raise _Unfit("has arrays of several dimensions, which files of tables do not have: use array.tolist(), or array.ravel()")
+    dtypes = {array.dtype for array in present}
+    try:
+        dtype = dtypes.pop() if len(dtypes) == 1 else np.result_type(*dtypes)
+    except TypeError:
+        raise _Unfit(f"has arrays of several types ({', '.join(sorted(map(str, dtypes)))}): use astype") from None
+    known = dtype.kind in "biuf" and dtype.itemsize <= 8 or dtype.kind in "mM" and _unit(dtype) in ("s", "ms", "us", "ns")
+    if dtype.kind in "UTO" or not known:
+        flat = [item for array in present for item in array.tolist()]
+        if dtype.kind not in "UTO" or not all(item is None or type(item) is str for item in flat):
+            raise _Unfit(f"has arrays of the type {dtype}, which files of tables do not have: use array.tolist(), or astype")
+        gaps = np.array([item is not None for item in flat], "?")
+        kind, made = _text(["" if item is None else item for item in flat])
+        return _listed(present, there, _said(kind, gaps), [gaps, *made])
+    joined = np.concatenate([array.astype(dtype.newbyteorder("="), copy=False) for array in present])
+    if len(dtypes) and not all(np.array_equal(array.astype(dtype).astype(array.dtype), array, equal_nan=array.dtype.kind == "f") for array in present):
+        raise _Unfit(f"has arrays of several types that {dtype} does not hold: use astype")
+    if dtype.kind in "mM":
+        kind = {"kind": "timestamp", "zone": None} if dtype.kind == "M" else {"kind": "duration"}
+        return _listed(present, there, _said({**kind, "unit": _unit(dtype)}), [_flat(joined.view("i8"))])
+    return _listed(present, there, _said(_number(dtype)), [_flat(joined)])
+
+
+def _lists(present, there, container):
+    """Lists whose items are of one type; None where JSON has to say of each what it is."""
+    if container in (set, frozenset):
+        present = [sorted(items, key=repr) for items in present]
+    flat = [*itertools.chain.from_iterable(present)]
+    kinds = set(map(type, flat))
+    said = None
+    if not kinds:
+        said, made = _said({"kind": "null"}), [b""]
+    elif kinds == {str}:
+        said, made = _text(flat)
+        said = _said(said)
+    elif len(kinds) == 1 and kinds <= {bool, int, float}:
+        try:
+            items = np.array(flat, {bool: "?", int: "i8", float: "f8"}[kinds.pop()])
+            said, made = _said(_number(items.dtype)), [items]
+        except OverflowError:
+            pass
+    if said is None:
+        if container is list:
+            return None
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise _Unfit(f"has values of the type {container.__name__} with items of the types {names}: use lists, or items of one type")
+    return _listed(present, there, said, made, container=container.__name__)
+
+
+def _listed(present, there, item, made, **more):
+    """Lists: where each ends, and the items of all."""
+    lengths = np.zeros(len(there), "i8")
+    lengths[there] = [len(items) for items in present]
+    ends = np.cumsum(lengths)
+    if len(ends) and ends[-1] >= 2**31:
+        raise _Unfit("has lists with more than 2,147,483,647 items together")
+    offsets = np.zeros(len(there) + 1, "<i4")
+    offsets[1:] = ends
+    return _said({"kind": "list", "count": int(offsets[-1]), "item": item}, there, **more), [there, offsets, *made]
 
 
 def _json(item):
-    if isinstance(item, np.generic):
-        item = item.item()
+    """A value as JSON, if that gives the same back."""
     try:
-        return json.dumps(item, ensure_ascii=False, allow_nan=False, default=str)
+        text = json.dumps(item, ensure_ascii=False, default=_item)
+        if json.loads(text) == item or _is_json(item):
+            return text
     except (TypeError, ValueError, RecursionError):
-        return json.dumps(str(item), ensure_ascii=False)
+        pass
+    raise _Unfit(f"has a value {_kind_of(item)}, which cannot be kept as it is: {_short(repr(item), NAME)}; make a text or a number of it")
 
 
-def _text(texts, there):
-    """Offsets and bytes of texts."""
+def _item(item):
+    if isinstance(item, (np.bool_, np.integer, np.floating)) and item.dtype.itemsize <= 8:
+        return item.item()
+    raise TypeError
+
+
+def _is_json(item):
+    """Tells whether JSON holds the value exactly. NaN does not equal itself, so types are compared."""
+    if isinstance(item, dict):
+        return all(type(key) is str for key in item) and all(map(_is_json, item.values()))
+    if isinstance(item, list):
+        return all(map(_is_json, item))
+    return item is None or isinstance(item, (str, int, float, np.bool_, np.integer, np.floating))
+
+
+def _kind_of(item):
+    """The part of a value that JSON has no word for."""
+    if isinstance(item, dict):
+        keys = [key for key in item if type(key) is not str]
+        if keys:
+            return f"with a key of the type {type(keys[0]).__name__}"
+    inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    part = next((part for part in inner if not _is_json(part)), None)
+    return f"of the type {type(item).__name__}" if part is None else f"with a part {_kind_of(part)}"
+
+
+def _texts(texts, there):
+    kind, made = _text(texts)
+    return _said(kind, there), [there, *made]
+
+
+def _text(texts):
+    """Describes texts, and makes their offsets and bytes."""
     joined = "".join(texts)
     if joined.isascii():
-        kind, nullable, made = _cut(joined.encode(), map(len, texts), len(texts), there)
+        kind, made = _cut(joined.encode(), map(len, texts), len(texts))
     else:
-        # Half of a surrogate pair has no bytes.
-        kind, nullable, made = _pieces([text.encode("utf-8", "replace") for text in texts], there)
-    return {"kind": "text", **kind}, nullable, made
+        try:
+            kind, made = _pieces([text.encode() for text in texts])
+        except UnicodeEncodeError:
+            raise _Unfit("has half of a surrogate pair in a text, which no file has: use text.encode('utf-8', 'replace').decode()") from None
+    return {"kind": "text", **kind}, made
 
 
-def _pieces(pieces, there):
-    return _cut(b"".join(pieces), map(len, pieces), len(pieces), there)
+def _pieces(pieces):
+    return _cut(b"".join(pieces), map(len, pieces), len(pieces))
 
 
-def _cut(joined, lengths, count, there):
+def _cut(joined, lengths, count):
     if len(joined) >= 2**31:
-        raise NotKept("a column has more than 2 GiB of text")
+        raise _Unfit("has more than 2 GiB of text")
     offsets = np.zeros(count + 1, "<i4")
     np.cumsum(np.fromiter(lengths, "<i4", count), out=offsets[1:])
-    made = [offsets, joined] if there is None else [there, offsets, joined]
-    return {"bytes": len(joined)}, there is not None, made
+    return {"bytes": len(joined)}, [offsets, joined]

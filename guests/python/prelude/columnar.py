@@ -2,7 +2,7 @@
 
 A column is its buffers: where some rows have no value, a byte for each row first, 0 for none; numbers; text as one offset
 more than there are values, of 32 bits, and its bytes; categories and texts that repeat as a number for each row, and then the
-texts. Each buffer has the length that its type and its rows ask for: another one is an error, because it would give other rows
+texts. Lists are one offset more than there are lists, and then their items as a column; structures are their fields. Each buffer has the length that its type and its rows ask for: another one is an error, because it would give other rows
 their values. What is here needs nothing but the standard library.
 """
 
@@ -24,6 +24,8 @@ _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _NOT_A_TIME = -(1 << 63)
 _DAYS = datetime.date(1970, 1, 1).toordinal()
+# Buffers of kinds that have not two.
+_BUFFERS = {"boolean": 1, "integer": 1, "float": 1, "timestamp": 1, "duration": 1, "date": 1, "category": 3, "repeated": 3}
 # Bytes of a value, where the kind alone says them.
 _WIDTHS = {"boolean": 1, "timestamp": 8, "duration": 8, "date": 4}
 
@@ -62,25 +64,29 @@ def column(file, rows=None):
     said = head(file)
     if rows is not None and said["rows"] != rows:
         raise ValueError(f"column {said['name']!r} came with {said['rows']} rows, where the table has {rows}")
-    wanted = [said["rows"]] if said["nullable"] else []
-    wanted += _lengths(said["type"], said["rows"])
+    wanted = _lengths(said, said["rows"])
     if wanted != said["buffers"]:
         raise ValueError(f"column {said['name']!r} came in buffers of {said['buffers']} bytes, where its {said['rows']} rows need {wanted}")
     return said
 
 
-def _lengths(kind, rows):
+def _lengths(said, rows):
     """How many bytes the buffers of so many values have."""
+    kind, mask = said["type"], [rows] if said["nullable"] else []
     name = kind["kind"]
     if name == "null":
-        return []
+        return mask
     if name in ("integer", "float"):
-        return [rows * kind["bits"] // 8]
+        return [*mask, rows * kind["bits"] // 8]
     if name in _WIDTHS:
-        return [rows * _WIDTHS[name]]
+        return [*mask, rows * _WIDTHS[name]]
     if name in ("category", "repeated"):
-        return [4 * rows, 4 * (kind["count"] + 1), kind["bytes"]]
-    return [4 * (rows + 1), kind["bytes"]]
+        return [*mask, 4 * rows, 4 * (kind["count"] + 1), kind["bytes"]]
+    if name in ("list", "map"):
+        return [*mask, 4 * (rows + 1), *_lengths(kind["item"], kind["count"])]
+    if name == "struct":
+        return [*mask, *(length for field in kind["fields"] for length in _lengths(field, rows))]
+    return [*mask, 4 * (rows + 1), kind["bytes"]]
 
 
 def texts(file, sizes):
@@ -113,24 +119,44 @@ def rows(file):
     for _ in range(said["columns"]):
         each = column(file, said["rows"])
         names.append(each["name"])
-        columns.append(_column(file, each))
+        columns.append(values(file, each, each["rows"], [*each["buffers"]]))
     if not columns:
         return [{} for _ in range(said["rows"] or 0)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _column(file, said):
-    kind, sizes = said["type"], list(said["buffers"])
+def values(file, said, rows, sizes):
+    """The values of a column, or of what lies in one, as a list. It takes the sizes of their buffers."""
     there = file.read(sizes.pop(0)) if said["nullable"] else None
-    if kind["kind"] == "null":
-        return [None] * said["rows"]
-    values = _values(file, kind, sizes)
+    found = _values(file, said["type"], rows, sizes)
+    if (said.get("extension") or {}).get("name") == "arrow.uuid":
+        import uuid
+
+        found = [uuid.UUID(bytes=value) if len(value) == 16 else value for value in found]
     if there is not None:
-        values = [value if is_there else None for value, is_there in zip(values, there, strict=True)]
-    return values
+        found = [value if is_there else None for value, is_there in zip(found, there, strict=True)]
+    return found
 
 
-def _values(file, kind, sizes):
+def _values(file, kind, rows, sizes):
+    name = kind["kind"]
+    if name == "null":
+        return [None] * rows
+    if name in ("list", "map"):
+        ends = _numbers(file, sizes.pop(0), "i")
+        items = [*values(file, kind["item"], kind["count"], sizes)]
+        if name == "map":
+            items = [tuple(entry.values()) for entry in items]
+        return [items[start:end] for start, end in zip(ends, ends[1:])]
+    if name == "struct":
+        names = [field["name"] for field in kind["fields"]]
+        columns = [values(file, field, rows, sizes) for field in kind["fields"]]
+        return [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(rows)]
+    own = [sizes.pop(0) for _ in range(_BUFFERS.get(name, 2))]
+    return _flat(file, kind, own)
+
+
+def _flat(file, kind, sizes):
     name = kind["kind"]
     if name == "boolean":
         return [value != 0 for value in file.read(sizes[0])]
@@ -155,8 +181,15 @@ def _values(file, kind, sizes):
         return pieces(file, sizes)
     found = texts(file, sizes)
     # Where there is no value, there is an empty text.
-    convert = {"decimal": decimal.Decimal, "time": datetime.time.fromisoformat, "json": json.loads}.get(name)
+    convert = {"decimal": decimal.Decimal, "time": time, "json": json.loads}.get(name)
     return [convert(text) if text else None for text in found] if convert else found
+
+
+def time(text):
+    """A time of day, of which Python has microseconds."""
+    if text[15:].strip("0"):
+        raise ValueError(f"the time {text} is finer than a microsecond, which Python's times are not")
+    return datetime.time.fromisoformat(text)
 
 
 def _moments(numbers, a_second, zone):

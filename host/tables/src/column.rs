@@ -2,21 +2,24 @@
 //!
 //! A column that may have no value in some rows begins with a byte for each row. Numbers are little-endian, as wide as
 //! their type says. Text is one offset more than there are values, each of 32 bits, and then its bytes. A category is a
-//! number of 32 bits for each row, -1 where there is none, and then the categories as text is.
+//! number of 32 bits for each row, -1 where there is none, and then the categories as text is. Lists are one offset more than
+//! there are lists, and then their items as a column; structures are their fields, each as a column.
 
 use std::{str::FromStr, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray, PrimitiveArray, StringArray,
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, ListArray,
+    NullArray, PrimitiveArray, StringArray, StructArray,
     timezone::Tz,
     types::{
-        ArrowTimestampType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-        DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
-        UInt64Type,
+        ArrowTimestampType, Date32Type, Decimal128Type, Decimal256Type, DecimalType, DurationMicrosecondType,
+        DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
+        Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
+        TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{Field, Fields};
 use serde::Deserialize;
 
 use crate::{
@@ -26,6 +29,13 @@ use crate::{
 
 const _: () = assert!(cfg!(target_endian = "little"), "buffers are taken as they are");
 
+/// Digits of a decimal that has 16 bytes; others have 32.
+const DECIMAL_DIGITS: u8 = 38;
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+/// Bytes of a UUID.
+const UUID: u8 = 16;
+
 /// What numpy has in the place of a moment or a duration that is none.
 pub(crate) const NOT_A_TIME: i64 = i64::MIN;
 
@@ -33,6 +43,8 @@ pub(crate) const NOT_A_TIME: i64 = i64::MIN;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Kind {
+    /// No values at all; a byte each, which says so.
+    Null,
     /// A byte each.
     Boolean,
     Integer {
@@ -53,6 +65,15 @@ pub(crate) enum Kind {
     },
     /// Days since 1970, with 32 bits.
     Date,
+    /// Microseconds since midnight, with 64 bits.
+    Time,
+    /// Whole numbers of 16 bytes, of 32 from 39 digits on, which are multiples of a power of ten.
+    Decimal {
+        precision: u8,
+        scale: i8,
+    },
+    /// 16 bytes each.
+    Uuid,
     Text {
         bytes: u32,
     },
@@ -68,6 +89,36 @@ pub(crate) enum Kind {
         bytes: u32,
         ordered: bool,
     },
+    /// Lists, which have so many items together.
+    List {
+        count: u32,
+        item: Box<Item>,
+    },
+    /// Fields, each with its name.
+    Struct {
+        fields: Vec<Member>,
+    },
+}
+
+/// Type of the items of lists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Item {
+    #[serde(default)]
+    nullable: bool,
+    #[serde(rename = "type")]
+    pub(crate) kind: Kind,
+}
+
+/// Name and type of a field of structures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Member {
+    name: String,
+    #[serde(default)]
+    nullable: bool,
+    #[serde(rename = "type")]
+    kind: Kind,
 }
 
 /// What a time is counted in.
@@ -85,12 +136,7 @@ pub(crate) enum Unit {
 
 /// Takes a column from the bytes.
 pub(crate) fn array(column: &Column, rows: u32, rest: &mut Rest<'_>) -> Result<ArrayRef, TableError> {
-    let mut taking = Taking { column, rest };
-    let nulls = match column.nullable {
-        true => Some(NullBuffer::new(taking.flags(rows)?)),
-        false => None,
-    };
-    taking.array(rows, nulls)
+    Taking { column, rest }.values(&column.kind, column.nullable, rows)
 }
 
 struct Taking<'a, 'b> {
@@ -99,8 +145,14 @@ struct Taking<'a, 'b> {
 }
 
 impl<'b> Taking<'_, 'b> {
-    fn array(&mut self, rows: u32, nulls: Option<NullBuffer>) -> Result<ArrayRef, TableError> {
-        Ok(match &self.column.kind {
+    fn values(&mut self, kind: &Kind, nullable: bool, rows: u32) -> Result<ArrayRef, TableError> {
+        let nulls = if nullable { Some(NullBuffer::new(self.flags(rows)?)) } else { None };
+        self.array(kind, rows, nulls)
+    }
+
+    fn array(&mut self, kind: &Kind, rows: u32, nulls: Option<NullBuffer>) -> Result<ArrayRef, TableError> {
+        Ok(match kind {
+            Kind::Null => Arc::new(NullArray::new(self.take(rows.into())?.len())),
             Kind::Boolean => Arc::new(BooleanArray::new(self.flags(rows)?, nulls)),
             Kind::Integer { bits, signed } => match (signed, bits) {
                 (true, 8) => Arc::new(self.numbers::<Int8Type>(rows, nulls)?),
@@ -136,13 +188,62 @@ impl<'b> Taking<'_, 'b> {
                 Unit::Nanosecond => Arc::new(self.times::<DurationNanosecondType>(rows, nulls)?),
             },
             Kind::Date => Arc::new(self.numbers::<Date32Type>(rows, nulls)?),
+            Kind::Time => {
+                let times = self.numbers::<Time64MicrosecondType>(rows, nulls)?;
+                if !times.iter().flatten().all(|time| (0..DAY).contains(&time)) {
+                    return Err(self.fault("has times that no day has"));
+                }
+                Arc::new(times)
+            }
+            Kind::Decimal { precision, scale } if *precision <= DECIMAL_DIGITS => {
+                self.decimals::<Decimal128Type>(*precision, *scale, rows, nulls)?
+            }
+            Kind::Decimal { precision, scale } => self.decimals::<Decimal256Type>(*precision, *scale, rows, nulls)?,
+            Kind::Uuid => {
+                let bytes = Buffer::from(self.take(u64::from(rows).saturating_mul(UUID.into()))?);
+                let ids = FixedSizeBinaryArray::try_new(UUID.into(), bytes, nulls);
+                Arc::new(ids.map_err(|source| self.refused(source))?)
+            }
             Kind::Text { bytes } | Kind::Json { bytes } => Arc::new(self.texts(rows, *bytes, nulls)?),
             Kind::Binary { bytes } => {
                 let (offsets, values) = self.pieces(rows, *bytes)?;
                 Arc::new(BinaryArray::try_new(offsets, values, nulls).map_err(|source| self.refused(source))?)
             }
             Kind::Category { count, bytes, .. } => self.categories(rows, *count, *bytes, nulls)?,
+            Kind::List { count, item } => {
+                let offsets = self.offsets(rows, *count)?;
+                let items = self.values(&item.kind, item.nullable, *count)?;
+                let field = Arc::new(Field::new("element", items.data_type().clone(), true));
+                let lists = ListArray::try_new(field, offsets, items, nulls);
+                Arc::new(lists.map_err(|source| self.refused(source))?)
+            }
+            Kind::Struct { fields } if fields.is_empty() => return Err(self.fault("has structures without fields")),
+            Kind::Struct { fields } => {
+                let member = |member: &Member| self.values(&member.kind, member.nullable, rows);
+                let arrays = fields.iter().map(member).collect::<Result<Vec<_>, _>>()?;
+                let named = fields.iter().zip(&arrays);
+                let fields: Fields =
+                    named.map(|(member, array)| Field::new(&member.name, array.data_type().clone(), true)).collect();
+                Arc::new(StructArray::try_new(fields, arrays, nulls).map_err(|source| self.refused(source))?)
+            }
         })
+    }
+
+    /// Whole numbers that are multiples of a power of ten.
+    fn decimals<T: DecimalType>(
+        &mut self,
+        precision: u8,
+        scale: i8,
+        rows: u32,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, TableError> {
+        if scale < 0 {
+            return Err(self.fault("has decimals of whole powers of ten"));
+        }
+        let decimals = self.numbers::<T>(rows, nulls)?.with_precision_and_scale(precision, scale);
+        let decimals = decimals.map_err(|source| self.refused(source))?;
+        decimals.validate_decimal_precision(precision).map_err(|source| self.refused(source))?;
+        Ok(Arc::new(decimals))
     }
 
     fn fault(&self, reason: &'static str) -> TableError {
@@ -226,15 +327,20 @@ impl<'b> Taking<'_, 'b> {
 
     /// Where each value begins and ends, and the bytes of all.
     fn pieces(&mut self, count: u32, bytes: u32) -> Result<(OffsetBuffer<i32>, Buffer), TableError> {
+        let offsets = self.offsets(count, bytes)?;
+        Ok((offsets, Buffer::from(self.take(bytes.into())?)))
+    }
+
+    /// Offsets of the values, of which the last ends at `end`.
+    fn offsets(&mut self, count: u32, end: u32) -> Result<OffsetBuffer<i32>, TableError> {
         let offsets = self.take(u64::from(count).saturating_add(1).saturating_mul(4))?;
         let offsets = ScalarBuffer::<i32>::from(Buffer::from(offsets));
-        let values = Buffer::from(self.take(bytes.into())?);
         let rises = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
-        let ends = offsets.last().and_then(|end| u32::try_from(*end).ok());
-        if offsets.first() != Some(&0) || !rises || ends != Some(bytes) {
-            return Err(self.fault("has offsets that do not rise from 0 to the end of its bytes"));
+        let last = offsets.last().and_then(|last| u32::try_from(*last).ok());
+        if offsets.first() != Some(&0) || !rises || last != Some(end) {
+            return Err(self.fault("has offsets that do not rise from 0 to the end of its values"));
         }
-        Ok((OffsetBuffer::new(offsets), values))
+        Ok(OffsetBuffer::new(offsets))
     }
 
     fn texts(&mut self, count: u32, bytes: u32, nulls: Option<NullBuffer>) -> Result<StringArray, TableError> {

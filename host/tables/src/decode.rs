@@ -3,7 +3,7 @@
 //! A column is a head in JSON and its buffers. Where some rows have no value, a byte for each row comes first, 0 for none;
 //! times that are none are the lowest number instead, as NumPy has them. Text is one offset more than there are values, each
 //! of 32 bits, and then its bytes. A category is a number of 32 bits for each row, and then the categories as text is. Texts that
-//! repeat are so too: where a row has none, its number is -1.
+//! repeat are so too: where a row has none, its number is -1. Lists and structures are as `nested` says.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, DictionaryArray,
     cast::AsArray,
     types::{
-        ArrowTemporalType, BinaryType, ByteArrayType, Date32Type, DurationMicrosecondType, DurationMillisecondType,
-        DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
-        Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-        TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+        ArrowTemporalType, BinaryType, ByteArrayType, Date32Type, Date64Type, DurationMicrosecondType,
+        DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
+        Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
     },
 };
 use arrow_buffer::Buffer;
@@ -29,12 +29,13 @@ use crate::{
     column::NOT_A_TIME,
     encoded::{Encoded, flags, rows},
     error::TableError,
-    frame::JSON_KEY,
+    frame::{CONTAINER_KEY, INTERVAL, JSON_KEY, PERIOD, UUID},
+    nested::{DEPTH_MAX, nested},
     repeating,
 };
 
-/// How deep values of lists and structures may lie in each other.
-const DEPTH_MAX: usize = 32;
+/// Milliseconds of a day.
+const DAY: i64 = 86_400_000;
 
 /// What is said of a table or of a column: JSON behind its length, of 32 bits.
 pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
@@ -46,23 +47,30 @@ pub(crate) fn head(said: &Value) -> Result<Buffer, TableError> {
 /// A column of several parts as a guest takes it: its head, then its buffers.
 pub(crate) fn column(field: &Field, parts: Vec<ArrayRef>) -> Result<impl Iterator<Item = Buffer>, TableError> {
     let parts = plain(field, parts)?;
-    let encoded = encode(field, &parts)?;
+    let encoded = encode(field, &parts, 0)?;
     let head = head(&json!({
         "name": field.name(), "rows": rows(&parts), "nullable": encoded.nullable, "type": encoded.kind,
-        "buffers": encoded.lengths(),
+        "buffers": encoded.lengths(), "extension": extension(field), "container": field.metadata().get(CONTAINER_KEY),
     }))?;
     Ok(std::iter::once(head).chain(encoded.into_buffers()))
 }
 
+/// The type that a column has besides that of its values, if guests know of it.
+fn extension(field: &Field) -> Option<Value> {
+    let name = field.extension_type_name().filter(|name| [UUID, PERIOD, INTERVAL].contains(name))?;
+    Some(json!({"name": name, "metadata": field.extension_type_metadata()}))
+}
+
 /// The parts of a column as arrays whose buffers are much what a guest takes: those that it takes part by part as they are, others
 /// as one.
-fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableError> {
+pub(crate) fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableError> {
     let kind = parts.first().map_or(field.data_type(), |part| part.data_type()).clone();
     if repeating::is_text(field.data_type()) && parts.iter().any(|part| *part.data_type() != kind) {
         // One file repeats its texts, another one does not.
         return Ok(parts.iter().map(|part| cast(part, &DataType::Utf8)).collect::<Result<_, _>>()?);
     }
     let wanted = match &kind {
+        DataType::Date64 if parts.iter().all(are_days) => DataType::Date32,
         DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
         DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => DataType::Binary,
@@ -117,8 +125,14 @@ fn plain(field: &Field, parts: Vec<ArrayRef>) -> Result<Vec<ArrayRef>, TableErro
     parts.iter().map(|part| Ok(cast(part, &wanted)?)).collect()
 }
 
+/// Tells whether all dates in milliseconds are whole days in the range of 32-bit days.
+fn are_days(part: &ArrayRef) -> bool {
+    let is_day = |time: i64| time % DAY == 0 && i32::try_from(time / DAY).is_ok();
+    part.as_primitive::<Date64Type>().iter().flatten().all(is_day)
+}
+
 /// The buffers of arrays of one type, of which there is one at least.
-fn encode(field: &Field, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
+pub(crate) fn encode(field: &Field, parts: &[ArrayRef], depth: usize) -> Result<Encoded, TableError> {
     let Some(first) = parts.first() else { return Err(TableError::Damaged) };
     match first.data_type() {
         DataType::Null => Ok(Encoded::new(json!({"kind": "null"}))),
@@ -165,8 +179,7 @@ fn encode(field: &Field, parts: &[ArrayRef]) -> Result<Encoded, TableError> {
             formatted("decimal", first)
         }
         DataType::Time32(_) | DataType::Time64(_) => formatted("time", first),
-        DataType::Interval(_) => formatted("text", first),
-        _ => nested(first),
+        _ => nested(first, depth),
     }
 }
 
@@ -232,23 +245,13 @@ fn pieces<T: ByteArrayType<Offset = i32>>(kind: &str, parts: &[ArrayRef]) -> Res
 
 /// Values as they are written.
 fn formatted(kind: &str, array: &ArrayRef) -> Result<Encoded, TableError> {
-    let options = FormatOptions::new().with_display_error(true);
+    let options = FormatOptions::new();
     let formatter = ArrayFormatter::try_new(array, &options)?;
-    let text = |row| if array.is_valid(row) { formatter.value(row).to_string() } else { String::new() };
-    made(kind, array, (0..array.len()).map(text))
-}
-
-/// Lists, structures and whatever else, each as a JSON text.
-fn nested(array: &ArrayRef) -> Result<Encoded, TableError> {
-    let text = |row| Ok(if array.is_valid(row) { value(array, row, 0)?.to_string() } else { String::new() });
-    let texts = (0..array.len()).map(text).collect::<Result<Vec<_>, TableError>>()?;
-    made("json", array, texts.into_iter())
-}
-
-fn made(kind: &str, array: &ArrayRef, texts: impl Iterator<Item = String>) -> Result<Encoded, TableError> {
     let (mut offsets, mut values) = (vec![0_i32], Vec::<u8>::new());
-    for text in texts {
-        values.extend(text.into_bytes());
+    for row in 0..array.len() {
+        if array.is_valid(row) {
+            values.extend(formatter.value(row).try_to_string()?.into_bytes());
+        }
         offsets.push(i32::try_from(values.len()).map_err(|_| TableError::TooLarge)?);
     }
     let (parts, bytes) = (std::slice::from_ref(array), values.len());

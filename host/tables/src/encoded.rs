@@ -11,9 +11,9 @@ use crate::error::TableError;
 
 /// A column as a guest takes it.
 pub(crate) struct Encoded {
-    /// What is said of its type.
+    /// Description of its type, for the head of the column.
     pub(crate) kind: Value,
-    /// Whether the first buffer says where there are values.
+    /// Tells whether the first buffer is a mask.
     pub(crate) nullable: bool,
     /// Each in the parts that the column has.
     buffers: Vec<Vec<Buffer>>,
@@ -58,7 +58,7 @@ impl Encoded {
         self
     }
 
-    /// How many bytes each buffer has.
+    /// Lengths of the buffers, in bytes.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.buffers.iter().map(|parts| length(parts)).collect()
     }
@@ -74,7 +74,7 @@ pub(crate) fn flags(values: impl Iterator<Item = bool>) -> Buffer {
     Buffer::from_vec(values.map(u8::from).collect::<Vec<u8>>())
 }
 
-/// How many rows parts of a column have.
+/// Counts the rows of all parts of a column.
 pub(crate) fn rows(parts: &[ArrayRef]) -> usize {
     parts.iter().map(|part| part.len()).fold(0, usize::saturating_add)
 }

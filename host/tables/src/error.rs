@@ -25,9 +25,6 @@ pub enum TableError {
     /// Its head is not what it should be.
     #[error("the head of the table cannot be read")]
     Head(#[source] serde_json::Error),
-    /// A table without columns has nothing to keep.
-    #[error("the table has no columns")]
-    Empty,
     /// Two columns have one name.
     #[error("the table has two columns named `{0}`")]
     Twice(String),
@@ -62,6 +59,9 @@ pub enum TableError {
     /// More than is taken at once.
     #[error("it is too large to be read or written at once: take fewer columns or rows")]
     TooLarge,
+    /// Values that no guest has a type for.
+    #[error("guests have no type for values of `{0}`: cast them where they come from")]
+    Kind(String),
     /// Lists and structures in each other.
     #[error("its values lie too deep in each other")]
     TooDeep,

@@ -22,7 +22,7 @@ use crate::{
     convert::{Compression, Direction, Format, Request},
     decode::{column, head},
     error::TableError,
-    frame::{COLUMNS_MAX, Table},
+    frame::{FILE_COLUMNS_MAX, Table},
     pandas, repeating,
 };
 
@@ -57,11 +57,13 @@ fn read(file: File, request: &Request, out: &mut impl Write) -> Result<(), Table
             (0..schema.fields().len()).filter(is_wanted).collect()
         }
     };
-    if wanted.len() > COLUMNS_MAX {
-        return Err(TableError::TooMany { what: "columns", count: wanted.len(), max: COLUMNS_MAX });
+    if wanted.len() > FILE_COLUMNS_MAX {
+        return Err(TableError::TooMany { what: "columns", count: wanted.len(), max: FILE_COLUMNS_MAX });
     }
-    let pandas = schema.metadata().get(pandas::KEY);
-    out.write_all(&head(&json!({"columns": wanted.len(), "rows": source.rows(), "pandas": pandas}))?)?;
+    let said = |key: &str| schema.metadata().get(key);
+    let (pandas, attrs) = (said(pandas::KEY), said(pandas::ATTRS_KEY));
+    let count = wanted.len();
+    out.write_all(&head(&json!({"columns": count, "rows": source.rows(), "pandas": pandas, "attrs": attrs}))?)?;
     for place in wanted {
         let field = schema.field(place);
         let (mut arrays, mut bytes) = (Vec::new(), 0_usize);
@@ -84,7 +86,7 @@ fn write(file: File, request: &Request, out: &mut (impl Write + Send)) -> Result
     if frame.len() as u64 > TABLE_BYTES_MAX {
         return Err(TableError::TooLarge);
     }
-    let table = Table::parse(&frame)?;
+    let table = Table::parse_for_file(&frame)?;
     drop(frame);
     match request.format {
         Format::Parquet => table.write_compressed(&mut *out, request.compression),

@@ -15,8 +15,11 @@ use std::{
     sync::Arc,
 };
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Field, Schema};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{
+    Field, Schema,
+    extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY},
+};
 use parquet::{
     arrow::{
         ArrowWriter,
@@ -26,20 +29,30 @@ use parquet::{
     file::{metadata::KeyValue, properties::WriterProperties, writer::SerializedFileWriter},
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{categories, column, column::Kind, convert, error::TableError, pandas};
 
 /// Columns that a table may have: each takes memory of its own while the file is written.
 pub const COLUMNS_MAX: usize = 2_000;
+/// Columns of a table that a process of its own makes a file of, or reads of one.
+pub(crate) const FILE_COLUMNS_MAX: usize = 20_000;
 /// Bytes of a column's name, of its type and of its time zone.
 pub const NAME_BYTES_MAX: usize = 1 << 10;
 /// Rows that a reader can take by themselves.
 pub(crate) const GROUP_ROWS: usize = 1 << 20;
 /// Bytes of the head: room for all columns with names of a common length.
 const HEAD_BYTES_MAX: usize = 4 << 20;
+const FILE_HEAD_BYTES_MAX: usize = 32 << 20;
 
 /// The key in a column's metadata that says that its texts are JSON.
 pub const JSON_KEY: &str = "cellar.json";
+/// The key in a column's metadata that says what its lists are in the guest that has made them.
+pub(crate) const CONTAINER_KEY: &str = "cellar.container";
+/// The names of types that a column may have besides the type of its values, and what that is called.
+pub(crate) const UUID: &str = "arrow.uuid";
+pub(crate) const PERIOD: &str = "pandas.period";
+pub(crate) const INTERVAL: &str = "pandas.interval";
 
 /// What is said of the table before its buffers.
 #[derive(Debug, Deserialize)]
@@ -47,13 +60,27 @@ pub const JSON_KEY: &str = "cellar.json";
 pub(crate) struct Head {
     pub(crate) rows: u32,
     pub(crate) index: Index,
-    /// What the columns' names are together.
+    /// The names of the columns, level by level; one level of texts where it says nothing.
     #[serde(default)]
-    pub(crate) label: Option<String>,
-    /// Whether the columns' names are numbers in the guest.
+    pub(crate) labels: Vec<Label>,
+    /// Notes of the guest on labels that pandas metadata cannot describe.
     #[serde(default)]
-    pub(crate) numbered: bool,
+    pub(crate) more: Value,
+    /// `DataFrame.attrs`, in JSON.
+    #[serde(default)]
+    pub(crate) attrs: Option<String>,
     pub(crate) columns: Vec<Column>,
+}
+
+/// One level of the columns' names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Label {
+    pub(crate) name: Option<String>,
+    pub(crate) pandas_type: String,
+    pub(crate) numpy_type: String,
+    #[serde(default)]
+    pub(crate) metadata: Value,
 }
 
 /// What names the rows.
@@ -78,6 +105,29 @@ pub(crate) struct Column {
     pub(crate) nullable: bool,
     #[serde(rename = "type")]
     pub(crate) kind: Kind,
+    /// The type that it has in pandas besides that of its values.
+    #[serde(default)]
+    pub(crate) extension: Option<Extension>,
+    /// Python type of the lists: `list`, `tuple`, `set` or `frozenset`.
+    #[serde(default)]
+    pub(crate) container: Option<String>,
+}
+
+/// A type of pandas for values of another type.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Extension {
+    pub(crate) name: ExtensionName,
+    /// In JSON.
+    pub(crate) metadata: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) enum ExtensionName {
+    #[serde(rename = "pandas.period")]
+    Period,
+    #[serde(rename = "pandas.interval")]
+    Interval,
 }
 
 /// What is left of the bytes.
@@ -97,8 +147,15 @@ impl<'a> Rest<'a> {
 #[derive(Clone, Debug)]
 pub struct Table {
     batch: RecordBatch,
-    /// What pandas wants to know of the table's file.
-    metadata: String,
+    /// Metadata of the file, by key.
+    metadata: HashMap<String, String>,
+}
+
+/// Limits of a table.
+#[derive(Clone, Copy)]
+struct Bounds {
+    columns: usize,
+    head_bytes: usize,
 }
 
 impl Table {
@@ -107,25 +164,31 @@ impl Table {
     /// # Errors
     /// Anything that is not as it should be, and where.
     pub fn parse(frame: &[u8]) -> Result<Table, TableError> {
+        Table::parse_within(frame, Bounds { columns: COLUMNS_MAX, head_bytes: HEAD_BYTES_MAX })
+    }
+
+    /// Reads a table that becomes a file in a process of its own, where it may have more columns.
+    pub(crate) fn parse_for_file(frame: &[u8]) -> Result<Table, TableError> {
+        Table::parse_within(frame, Bounds { columns: FILE_COLUMNS_MAX, head_bytes: FILE_HEAD_BYTES_MAX })
+    }
+
+    fn parse_within(frame: &[u8], bounds: Bounds) -> Result<Table, TableError> {
         let mut rest = Rest(frame);
         let length = rest.take(4, || "the length of its head".to_owned())?;
         let length = length.iter().rev().fold(0_u32, |all, byte| all << 8 | u32::from(*byte));
         let count = usize::try_from(length).unwrap_or(usize::MAX);
         let head = rest.take(length.into(), || "its head".to_owned())?;
-        if count > HEAD_BYTES_MAX {
-            return Err(TableError::TooMany { what: "bytes in its head", count, max: HEAD_BYTES_MAX });
+        if count > bounds.head_bytes {
+            return Err(TableError::TooMany { what: "bytes in its head", count, max: bounds.head_bytes });
         }
         let head: Head = serde_json::from_slice(head).map_err(TableError::Head)?;
-        head.check()?;
+        head.check(bounds.columns)?;
         let mut fields = Vec::with_capacity(head.columns.len());
         let mut arrays = Vec::with_capacity(head.columns.len());
         for column in &head.columns {
             let array = column::array(column, head.rows, &mut rest)?;
             let is_ordered = matches!(column.kind, Kind::Category { ordered: true, .. });
-            let mut field = Field::new(&column.name, array.data_type().clone(), true);
-            if matches!(column.kind, Kind::Json { .. }) {
-                field = field.with_metadata(HashMap::from([(JSON_KEY.to_owned(), "1".to_owned())]));
-            }
+            let field = Field::new(&column.name, array.data_type().clone(), true).with_metadata(column.metadata());
             fields.push(field.with_dict_is_ordered(is_ordered));
             arrays.push(array);
         }
@@ -133,9 +196,11 @@ impl Table {
             return Err(TableError::Surplus(rest.0.len()));
         }
         // Readers look for it in the schema that is kept in the file, others in the file itself.
-        let metadata = pandas::metadata(&head);
-        let schema = Schema::new_with_metadata(fields, HashMap::from([(pandas::KEY.to_owned(), metadata.clone())]));
-        let batch = RecordBatch::try_new(Arc::new(schema), arrays)?;
+        let mut metadata = HashMap::from([(pandas::KEY.to_owned(), pandas::metadata(&head))]);
+        metadata.extend(head.attrs.map(|attrs| (pandas::ATTRS_KEY.to_owned(), attrs)));
+        let schema = Schema::new_with_metadata(fields, metadata.clone());
+        let rows = RecordBatchOptions::new().with_row_count(usize::try_from(head.rows).ok());
+        let batch = RecordBatch::try_new_with_options(Arc::new(schema), arrays, &rows)?;
         Ok(Table { batch, metadata })
     }
 
@@ -170,14 +235,19 @@ impl Table {
             Some(convert::Compression::Zstd) => Compression::ZSTD(ZstdLevel::default()),
             Some(convert::Compression::Lz4) => Compression::LZ4_RAW,
         };
+        let mut said: Vec<_> =
+            self.metadata.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+        said.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         let properties = WriterProperties::builder()
             .set_compression(compression)
             .set_created_by("Cellar".to_owned())
-            .set_key_value_metadata(Some(vec![KeyValue::new(pandas::KEY.to_owned(), self.metadata.clone())]))
+            .set_key_value_metadata(Some(said))
             .build();
         let writer = ArrowWriter::try_new(out, self.batch.schema(), Some(properties))?;
         let (mut writer, columns) = writer.into_serialized_writer()?;
-        for (group, from) in (0..self.rows()).step_by(GROUP_ROWS).enumerate() {
+        // Rows without columns are in no file; what is said of the table has their number.
+        let count = if self.columns() == 0 { 0 } else { self.rows() };
+        for (group, from) in (0..count).step_by(GROUP_ROWS).enumerate() {
             let rows = self.batch.slice(from, GROUP_ROWS.min(self.rows().saturating_sub(from)));
             write_group(&mut writer, columns.create_column_writers(group)?, &rows)?;
         }
@@ -200,15 +270,18 @@ fn write_group<W: Write + Send>(
     let descriptors = writer.schema_descr().columns().to_vec();
     let mut group = writer.next_row_group()?;
     let fields = rows.schema();
-    let arrays = rows.columns().iter().zip(fields.fields());
-    for (((array, field), mut column), descriptor) in arrays.zip(columns).zip(descriptors) {
+    // A column of structures is several in a file.
+    let mut leaves = columns.into_iter().zip(descriptors);
+    for (array, field) in rows.columns().iter().zip(fields.fields()) {
         if let Some(parts) = categories::parts(array) {
+            let (_, descriptor) = leaves.next().ok_or(TableError::Damaged)?;
             let (bytes, close) = categories::chunk(descriptor, parts)?;
             group.append_column(&bytes, close)?;
-        } else {
-            for leaf in compute_leaves(field, array)? {
-                column.write(&leaf)?;
-            }
+            continue;
+        }
+        for leaf in compute_leaves(field, array)? {
+            let (mut column, _) = leaves.next().ok_or(TableError::Damaged)?;
+            column.write(&leaf)?;
             column.close()?.append_to_row_group(&mut group)?;
         }
     }
@@ -217,13 +290,10 @@ fn write_group<W: Write + Send>(
 }
 
 impl Head {
-    fn check(&self) -> Result<(), TableError> {
+    fn check(&self, columns_max: usize) -> Result<(), TableError> {
         let count = self.columns.len();
-        if count > COLUMNS_MAX {
-            return Err(TableError::TooMany { what: "columns", count, max: COLUMNS_MAX });
-        }
-        if count == 0 {
-            return Err(TableError::Empty);
+        if count > columns_max {
+            return Err(TableError::TooMany { what: "columns", count, max: columns_max });
         }
         if let Index::Columns { names } = &self.index
             && names.len() > count
@@ -243,5 +313,26 @@ impl Head {
             }
         }
         Ok(())
+    }
+}
+
+impl Column {
+    /// Returns the metadata of the column in the file.
+    fn metadata(&self) -> HashMap<String, String> {
+        let mut said = Vec::new();
+        match (&self.kind, &self.extension) {
+            (Kind::Json { .. }, _) => said.push((JSON_KEY, "1")),
+            (Kind::Uuid, _) => said.extend([(EXTENSION_TYPE_NAME_KEY, UUID), (EXTENSION_TYPE_METADATA_KEY, "")]),
+            (_, Some(Extension { name, metadata })) => {
+                let name = match name {
+                    ExtensionName::Period => PERIOD,
+                    ExtensionName::Interval => INTERVAL,
+                };
+                said.extend([(EXTENSION_TYPE_NAME_KEY, name), (EXTENSION_TYPE_METADATA_KEY, metadata)]);
+            }
+            _ => {}
+        }
+        said.extend(self.container.iter().map(|container| (CONTAINER_KEY, container.as_str())));
+        said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 }

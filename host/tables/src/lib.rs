@@ -27,6 +27,8 @@ mod error;
 mod files;
 #[cfg(feature = "parquet")]
 mod frame;
+#[cfg(feature = "parquet")]
+mod nested;
 mod page;
 #[cfg(feature = "parquet")]
 mod pandas;
@@ -36,6 +38,8 @@ pub mod reading;
 pub mod repeating;
 #[cfg(feature = "parquet")]
 mod rows;
+#[cfg(feature = "parquet")]
+mod shown;
 #[cfg(test)]
 #[cfg(feature = "parquet")]
 mod tests;

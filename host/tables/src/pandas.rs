@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 
 use crate::{
     column::Kind,
-    frame::{Column, Head, Index},
+    frame::{Column, Head, Index, Label},
 };
 
 /// The key of [`metadata`] in a file, and in the schema that it has.
 pub(crate) const KEY: &str = "pandas";
+/// The key of what belongs to a table besides: `DataFrame.attrs`.
+pub(crate) const ATTRS_KEY: &str = "PANDAS_ATTRS";
 
 /// The text of the file's key `pandas`.
 pub(crate) fn metadata(head: &Head) -> String {
@@ -37,24 +39,36 @@ pub(crate) fn metadata(head: &Head) -> String {
             })
         })
         .collect();
-    let (names, numpy) = if head.numbered { ("int64", "int64") } else { ("unicode", "object") };
-    let label = &head.label;
-    let names =
-        json!({"name": label, "field_name": label, "pandas_type": names, "numpy_type": numpy, "metadata": null});
-    json!({
+    let label = |label: &Label| {
+        let Label { name, pandas_type, numpy_type, metadata } = label;
+        json!({"name": name, "field_name": name, "pandas_type": pandas_type, "numpy_type": numpy_type, "metadata": metadata})
+    };
+    let texts = || Label {
+        name: None,
+        pandas_type: "unicode".to_owned(),
+        numpy_type: "object".to_owned(),
+        metadata: Value::Null,
+    };
+    let labels = if head.labels.is_empty() { vec![label(&texts())] } else { head.labels.iter().map(label).collect() };
+    let mut said = json!({
         "index_columns": index_columns,
-        "column_indexes": [names],
+        "column_indexes": labels,
         "columns": columns,
         "creator": {"library": "cellar", "version": env!("CARGO_PKG_VERSION")},
         "pandas_version": "3.1.0",
-    })
-    .to_string()
+    });
+    if !head.more.is_null() {
+        said["cellar"] = head.more.clone();
+    }
+    said.to_string()
 }
 
 /// What numpy calls the type; of pandas' own types that which the column can be turned into.
 fn numpy_type(column: &Column) -> String {
     let own = column.dtype.as_str();
     let known = match &column.kind {
+        // The values are numbers, what they are of is not.
+        _ if column.extension.is_some() => own,
         Kind::Category { .. } => "int32",
         // The unit is that of the column.
         Kind::Timestamp { .. } => "datetime64[ns]",
@@ -73,7 +87,15 @@ fn numpy_type(column: &Column) -> String {
 
 /// What pandas calls the type, and what else it wants to know of it.
 fn kind(column: &Column) -> (String, Value) {
-    let (kind, more) = match &column.kind {
+    if column.extension.is_some() {
+        return ("object".to_owned(), Value::Null);
+    }
+    named(&column.kind)
+}
+
+fn named(kind: &Kind) -> (String, Value) {
+    let (kind, more) = match kind {
+        Kind::Null => ("empty", Value::Null),
         Kind::Boolean => ("bool", Value::Null),
         Kind::Integer { bits, signed } => {
             return (format!("{}int{bits}", if *signed { "" } else { "u" }), Value::Null);
@@ -83,6 +105,10 @@ fn kind(column: &Column) -> (String, Value) {
         Kind::Timestamp { zone: Some(zone), .. } => ("datetimetz", json!({"timezone": zone})),
         Kind::Duration { .. } => ("timedelta", Value::Null),
         Kind::Date => ("date", Value::Null),
+        Kind::Time => ("time", Value::Null),
+        Kind::Decimal { precision, scale } => ("decimal", json!({"precision": precision, "scale": scale})),
+        Kind::Uuid | Kind::Struct { .. } => ("object", Value::Null),
+        Kind::List { item, .. } => return (format!("list[{}]", named(&item.kind).0), Value::Null),
         Kind::Text { .. } | Kind::Json { .. } => ("unicode", Value::Null),
         Kind::Binary { .. } => ("bytes", Value::Null),
         Kind::Category { count, ordered, .. } => ("categorical", json!({"num_categories": count, "ordered": ordered})),

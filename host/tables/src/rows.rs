@@ -2,11 +2,11 @@
 
 use std::{fmt::Write as _, fs::File};
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use crate::{Page, PageRequest, error::TableError};
+use crate::{Page, PageRequest, error::TableError, shown::shown};
 
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 256;
@@ -24,13 +24,16 @@ pub(crate) fn read(file: File, request: PageRequest) -> Result<Page, TableError>
         push_field(&mut page.header, field.name());
     }
     page.header.push('\n');
+    let fields = builder.schema().fields().clone();
     let rows = size(request.rows.min(total.saturating_sub(skip)));
     let reader = builder.with_batch_size(BATCH_ROWS).with_offset(size(skip)).with_limit(rows).build()?;
     // What cannot be said, such as a day millions of years from now, says so in its place.
     let options = FormatOptions::new().with_display_error(true);
     for batch in reader {
         let batch: RecordBatch = batch?;
-        let values = batch.columns().iter().map(|array| ArrayFormatter::try_new(array, &options));
+        let columns = fields.iter().zip(batch.columns()).map(|(field, array)| shown(field, array));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
+        let values = columns.iter().map(|array| ArrayFormatter::try_new(array, &options));
         let values: Vec<ArrayFormatter<'_>> = values.collect::<Result<_, _>>()?;
         for row in 0..batch.num_rows() {
             if !page.add(&values, row, request) {

@@ -353,7 +353,89 @@ fn refusal(head: &Value, buffers: &[&[u8]]) -> String {
 }
 
 fn one(kind: Value) -> Value {
-    json!({"rows": 2, "index": {"kind": "range", "name": null, "start": 0, "stop": 2, "step": 1}, "columns": [column("a", "?", kind)]})
+    of_two_rows(&[column("a", "?", kind)])
+}
+
+fn of_two_rows(columns: &[Value]) -> Value {
+    json!({"rows": 2, "index": {"kind": "range", "name": null, "start": 0, "stop": 2, "step": 1}, "columns": columns})
+}
+
+const ALL: PageRequest = PageRequest { skip: 0, rows: 99, bytes: 1 << 16, value_chars: None };
+
+/// A column of each kind that is none of Arrow's own or lies in others, two rows each.
+fn own_kinds() -> Vec<u8> {
+    let integer = json!({"kind": "integer", "bits": 64, "signed": true});
+    let column = |name: &str, kind: &Value, more: Value| {
+        let mut column = column(name, "?", kind.clone());
+        column.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        column
+    };
+    let extension =
+        |name: &str, metadata: Value| json!({"extension": {"name": name, "metadata": metadata.to_string()}});
+    let ends =
+        json!({"kind": "struct", "fields": [{"name": "left", "type": integer}, {"name": "right", "type": integer}]});
+    let list = json!({"kind": "list", "count": 3, "item": {"type": {"kind": "float", "bits": 32}}});
+    let columns = [
+        column("none", &json!({"kind": "null"}), json!({})),
+        column("time", &json!({"kind": "time"}), json!({})),
+        column("money", &json!({"kind": "decimal", "precision": 38, "scale": 2}), json!({})),
+        column("long", &json!({"kind": "decimal", "precision": 39, "scale": 0}), json!({"nullable": true})),
+        column("id", &json!({"kind": "uuid"}), json!({})),
+        column("month", &integer, extension("pandas.period", json!({"freq": "M"}))),
+        column("hour", &integer, extension("pandas.period", json!({"freq": "h"}))),
+        column("week", &integer, extension("pandas.period", json!({"freq": "W-SUN"}))),
+        column("from", &ends, extension("pandas.interval", json!({"subtype": "int64", "closed": "left"}))),
+        column("list", &list, json!({"container": "tuple"})),
+    ];
+    let long = [1_u8; 16].iter().chain(&[0; 16]).copied().chain([0; 32]).collect::<Vec<_>>();
+    let id: Vec<u8> = (0..32).collect();
+    let buffers: &[&[u8]] = &[
+        &[0, 0],
+        &integers(&[1, 86_399_999_999]),
+        &le(&[110_i128, -5], i128::to_le_bytes),
+        &[1, 0],
+        &long,
+        &id,
+        &integers(&[0, -1]),
+        &integers(&[5, -1]),
+        &integers(&[1, 0]),
+        &integers(&[0, -7]),
+        &integers(&[1, 8]),
+        &offsets(&[0, 3, 3]),
+        &le(&[0.5_f32, 1.0, 2.0], f32::to_le_bytes),
+    ];
+    frame(&of_two_rows(&columns), buffers)
+}
+
+/// Values that are none of Arrow's own kinds for tables, and what people read of them.
+#[test]
+fn what_pandas_has_of_its_own_is_kept_and_shown() {
+    let table = Table::parse(&own_kinds()).expect("a table");
+    let page = Page::read(parquet(&table), ALL).expect("a page");
+    let expected = ",00:00:00.000001,1.10,1334440654591915542993625911497130241,00010203-0405-0607-0809-0a0b0c0d0e0f,1970-01,\
+                    1970-01-01 05:00,1969-12-29/1970-01-04,\"[0, 1)\",\"[0.5, 1.0, 2.0]\"
+,23:59:59.999999,-0.05,,10111213-1415-1617-1819-1a1b1c1d1e1f,1969-12,1969-12-31 23:00,1969-12-22/1969-12-28,\"[-7, 8)\",[]
+";
+    assert_eq!(page.text, expected);
+    let schema = table.batch().schema();
+    assert_eq!(schema.field(4).extension_type_name(), Some("arrow.uuid"));
+    assert_eq!(schema.field(5).extension_type_name(), Some("pandas.period"));
+    let list = json!({"kind": "list", "count": 3, "item": {"type": {"kind": "float", "bits": 32}}});
+    let refused = |kind: Value, buffers: &[&[u8]], expected: &str| {
+        let found = refusal(&one(kind), buffers);
+        assert!(found.contains(expected), "{found}");
+    };
+    refused(json!({"kind": "time"}), &[&integers(&[0, 86_400_000_000])], "times that no day has");
+    refused(
+        json!({"kind": "decimal", "precision": 1, "scale": 0}),
+        &[&le(&[10_i128, 0], i128::to_le_bytes)],
+        "not what it claims",
+    );
+    refused(json!({"kind": "decimal", "precision": 1, "scale": -1}), &[&[0; 32]], "whole powers of ten");
+    refused(json!({"kind": "decimal", "precision": 77, "scale": 0}), &[&[0; 64]], "not what it claims");
+    refused(json!({"kind": "struct", "fields": []}), &[], "structures without fields");
+    refused(list.clone(), &[&offsets(&[0, 2, 2])], "offsets that do not rise");
+    refused(list, &[&offsets(&[0, 2, 3]), &[0; 8]], "ends within column `a`");
 }
 
 #[test]
@@ -378,7 +460,8 @@ fn what_lies_is_refused_by_its_reason() {
     check(&category, &[&offsets(&[0, 1]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
     check(&category, &[&offsets(&[0, -2]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
     check(&json!({"kind": "timestamp", "unit": "us", "zone": "Europe/Nowhere"}), &[&[0; 16]], "not what it claims");
-    check(&json!({"kind": "text", "bytes": u32::MAX}), &[&offsets(&[0, 1, 2])], "ends within column `a`");
+    check(&json!({"kind": "text", "bytes": u32::MAX}), &[&offsets(&[0, 1, 2])], "offsets that do not rise");
+    check(&json!({"kind": "text", "bytes": i32::MAX}), &[&offsets(&[0, 1, i32::MAX])], "ends within column `a`");
     check(&json!({"kind": "tower"}), &[], "head of the table cannot be read");
 }
 
@@ -388,7 +471,10 @@ fn heads_are_bounded() {
     let head = |columns: Vec<Value>, names: usize| json!({"rows": 0, "index": {"kind": "columns", "names": vec![Value::Null; names]}, "columns": columns});
     let many = (0..=COLUMNS_MAX).map(|number| column(&number.to_string(), "int8", numbers.clone())).collect();
     assert!(refusal(&head(many, 0), &[]).contains("2001 columns, at most 2000"));
-    assert!(refusal(&head(Vec::new(), 0), &[]).contains("no columns"));
+    // A table without columns has its names and its rows alone.
+    let none = Table::parse(&frame(&of_two_rows(&[]), &[])).expect("a table");
+    assert_eq!((none.rows(), none.columns()), (2, 0));
+    assert_eq!(Page::read(parquet(&none), ALL).expect("a page").total, 0);
     let twice = vec![column("a", "int8", numbers.clone()), column("a", "int8", numbers.clone())];
     assert!(refusal(&head(twice, 0), &[]).contains("two columns named `a`"));
     let long = vec![column(&"a".repeat(1_025), "int8", numbers.clone())];
@@ -408,8 +494,9 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
         is_cut in any::<bool>(),
+        is_own in any::<bool>(),
     ) {
-        let mut bytes = all_kinds();
+        let mut bytes = if is_own { own_kinds() } else { all_kinds() };
         for (place, value) in changes {
             let place = place.index(bytes.len());
             bytes[place] = value;

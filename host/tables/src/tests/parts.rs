@@ -3,9 +3,11 @@
 use std::{fs::File, io::Write as _, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, Int64Array, RecordBatch, StringArray, StructArray,
+    Array, ArrayRef, FixedSizeListArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
     builder::{Int64Builder, MapBuilder, StringBuilder},
+    types::Int64Type,
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_cast::cast;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
@@ -105,17 +107,38 @@ fn kinds() -> Vec<Kind> {
             told: plain,
         },
         Kind { name: "texts that repeat", said: Utf8, made: Made::Texts(vec![repeating::kind()]), told: text },
-        by("List", List(item(Int64)), lists, |n| json!([n, null]).to_string()),
+        by("List", List(item(Int64)), lists, |n| format!("[{n},null]")),
         by(
             "LargeList",
             LargeList(item(Int64)),
             |values| cast(&lists(values), &LargeList(Arc::new(Field::new("item", Int64, true)))).expect("lists"),
-            |n| json!([n, null]).to_string(),
+            |n| format!("[{n},null]"),
+        ),
+        by(
+            "FixedSizeList",
+            FixedSizeList(item(Int64), 2),
+            |values| {
+                let lists = values.iter().map(|n| n.map(|n| vec![Some(n), None]));
+                Arc::new(FixedSizeListArray::from_iter_primitive::<Int64Type, _, _>(lists, 2))
+            },
+            |n| format!("[{n},null]"),
+        ),
+        by(
+            "lists of lists",
+            List(item(List(item(Int64)))),
+            |values| {
+                // Where there is no list, there are items all the same.
+                let (inner, nulls) = (lists(values), values.iter().map(Option::is_some).collect::<Vec<_>>());
+                let field = Arc::new(Field::new("item", inner.data_type().clone(), true));
+                let offsets = OffsetBuffer::from_lengths(values.iter().map(|_| 1));
+                Arc::new(ListArray::new(field, offsets, inner, Some(nulls.into())))
+            },
+            |n| format!("[[{n},null]]"),
         ),
         by("Struct", Struct(vec![Field::new("n", Int64, true), Field::new("t", Utf8, true)].into()), structures, |n| {
-            json!({"n": n, "t": text(n)}).to_string()
+            format!("{{n: {n}, t: {}}}", text(n))
         }),
-        by("Map", maps(&[]).data_type().clone(), maps, |n| json!([[text(n), n]]).to_string()),
+        by("Map", maps(&[]).data_type().clone(), maps, |n| format!("[{{key: {}, value: {n}}}]", text(n))),
     ];
     let whole = [
         ("Int8", Int8),
@@ -138,7 +161,7 @@ fn kinds() -> Vec<Kind> {
 
 fn lists(values: &[Option<i64>]) -> ArrayRef {
     let lists = values.iter().map(|n| n.map(|n| vec![Some(n), None]));
-    Arc::new(arrow_array::ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists))
+    Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
 }
 
 fn structures(values: &[Option<i64>]) -> ArrayRef {
@@ -204,51 +227,83 @@ fn rows(parts: &[Vec<Option<i64>>], are_slices: bool) -> Batches {
 
 /// The value of each row, as the page on columns says that they are read.
 fn values(said: &Value, buffers: &[Vec<u8>]) -> Vec<Option<String>> {
-    let rows = usize::try_from(said["rows"].as_u64().expect("rows")).expect("few");
-    let (mask, buffers) = match said["nullable"].as_bool() {
-        Some(true) => (buffers[0].iter().map(|byte| *byte != 0).collect(), &buffers[1..]),
-        _ => (vec![true; rows], buffers),
-    };
+    let rows = count(&said["rows"]);
+    let mut buffers = buffers.iter().map(Vec::as_slice);
+    let found = part(said, rows, &mut buffers);
+    assert_eq!((found.len(), buffers.len()), (rows, 0), "{said}");
+    found
+}
+
+fn count(said: &Value) -> usize {
+    usize::try_from(said.as_u64().expect("a number")).expect("small")
+}
+
+/// The values of a column, or of what lies in one.
+fn part<'a>(said: &Value, rows: usize, buffers: &mut impl Iterator<Item = &'a [u8]>) -> Vec<Option<String>> {
+    let mut buffer = || buffers.next().expect("a buffer");
+    let is_nullable = said["nullable"].as_bool().expect("said");
+    let mask = if is_nullable { buffer().iter().map(|byte| *byte != 0).collect() } else { vec![true; rows] };
     assert_eq!(mask.len(), rows, "{said}");
     let kind = &said["type"];
     let name = kind["kind"].as_str().expect("a kind");
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i64, |all, byte| all << 8 | i64::from(*byte));
-    let numbers = |place: usize, width: usize| buffers[place].chunks_exact(width).map(number).collect::<Vec<_>>();
-    let texts = |place: usize| {
-        let ends: Vec<_> = numbers(place, 4).into_iter().map(|end| usize::try_from(end).expect("small")).collect();
-        assert_eq!(ends.last(), Some(&buffers[place + 1].len()));
-        ends.windows(2)
-            .map(|pair| String::from_utf8(buffers[place + 1][pair[0]..pair[1]].to_vec()).expect("text"))
-            .collect::<Vec<_>>()
-    };
     let bits = kind["bits"].as_u64().unwrap_or(64) as usize;
     let found: Vec<Option<String>> = match name {
         "null" => vec![None; rows],
-        "boolean" => numbers(0, 1).into_iter().map(|byte| Some((byte != 0).to_string())).collect(),
+        "boolean" => buffer().iter().map(|byte| Some((*byte != 0).to_string())).collect(),
         "float" => {
             let real = |bytes: &[u8]| match bits {
                 16 => half(bytes),
                 32 => f32::from_le_bytes(bytes.try_into().expect("four bytes")).into(),
                 _ => f64::from_le_bytes(bytes.try_into().expect("eight bytes")),
             };
-            buffers[0].chunks_exact(bits / 8).map(|bytes| Some(real(bytes).to_string())).collect()
+            buffer().chunks_exact(bits / 8).map(|bytes| Some(real(bytes).to_string())).collect()
         }
-        "integer" | "date" => {
-            let width = if name == "date" { 4 } else { bits / 8 };
-            numbers(0, width).into_iter().map(|number| Some(number.to_string())).collect()
-        }
+        "integer" => numbers(buffer(), bits / 8).iter().map(|number| Some(number.to_string())).collect(),
+        "date" => numbers(buffer(), 4).iter().map(|number| Some(number.to_string())).collect(),
         "timestamp" | "duration" => {
-            numbers(0, 8).into_iter().map(|number| (number != i64::MIN).then(|| number.to_string())).collect()
+            numbers(buffer(), 8).iter().map(|number| (*number != i64::MIN).then(|| number.to_string())).collect()
         }
         "category" | "repeated" => {
-            let names = texts(1);
-            let name = |code: i64| usize::try_from(code as i32).ok().map(|code| names[code].clone());
-            numbers(0, 4).into_iter().map(name).collect()
+            let codes = numbers(buffer(), 4);
+            let names = texts(buffer(), buffer());
+            let name = |code: &i64| usize::try_from(*code as i32).ok().map(|code| names[code].clone());
+            codes.iter().map(name).collect()
         }
-        _ => texts(0).into_iter().map(Some).collect(),
+        "list" | "map" => {
+            let ends = ends(buffer());
+            let items = part(&kind["item"], count(&kind["count"]), buffers);
+            let item = |item: &Option<String>| item.clone().unwrap_or_else(|| "null".to_owned());
+            let list = |pair: &[usize]| items[pair[0]..pair[1]].iter().map(item).collect::<Vec<_>>().join(",");
+            ends.windows(2).map(|pair| Some(format!("[{}]", list(pair)))).collect()
+        }
+        "struct" => {
+            let fields = kind["fields"].as_array().expect("fields");
+            let columns: Vec<_> = fields.iter().map(|field| part(field, rows, buffers)).collect();
+            let member = |(field, column): (&Value, &Vec<Option<String>>), row: usize| {
+                format!("{}: {}", field["name"].as_str().expect("a name"), column[row].as_deref().unwrap_or("null"))
+            };
+            let row = |row| fields.iter().zip(&columns).map(|each| member(each, row)).collect::<Vec<_>>().join(", ");
+            (0..rows).map(|each| Some(format!("{{{}}}", row(each)))).collect()
+        }
+        _ => texts(buffer(), buffer()).into_iter().map(Some).collect(),
     };
     assert_eq!(found.len(), rows, "{said}");
     found.into_iter().zip(mask).map(|(value, is_there)| value.filter(|_| is_there)).collect()
+}
+
+fn numbers(buffer: &[u8], width: usize) -> Vec<i64> {
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i64, |all, byte| all << 8 | i64::from(*byte));
+    buffer.chunks_exact(width).map(number).collect()
+}
+
+fn ends(buffer: &[u8]) -> Vec<usize> {
+    numbers(buffer, 4).into_iter().map(|end| usize::try_from(end).expect("small")).collect()
+}
+
+fn texts(offsets: &[u8], bytes: &[u8]) -> Vec<String> {
+    let ends = ends(offsets);
+    assert_eq!(ends.last(), Some(&bytes.len()));
+    ends.windows(2).map(|pair| String::from_utf8(bytes[pair[0]..pair[1]].to_vec()).expect("text")).collect()
 }
 
 /// A number of 16 bits, of those that the tests have.
