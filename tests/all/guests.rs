@@ -13,6 +13,7 @@ mod continuity;
 mod corpus;
 mod data;
 mod floods;
+mod gaps;
 mod hostile;
 mod imports;
 mod input;
