@@ -279,8 +279,10 @@ impl Form {
             (_, Sent::UInt(value)) => Value::Unsigned(value),
             (_, Sent::Float(value)) => Value::Float(value.into()),
             (_, Sent::Double(value)) => Value::Float(value),
-            (Form::Decimal, Sent::Bytes(bytes)) => decimal(&text(bytes))
-                .ok_or_else(|| "a number has more than 38 digits: cast it to `char` or `double`".to_owned())?,
+            (Form::Decimal, Sent::Bytes(bytes)) => {
+                let text = text(bytes);
+                decimal(&text).unwrap_or(Value::Text(text))
+            }
             (Form::Bits, Sent::Bytes(bytes)) => {
                 Value::Unsigned(bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
             }
@@ -292,16 +294,22 @@ impl Form {
             (Form::Binary, Sent::Bytes(bytes)) => Value::Binary(bytes),
             (_, Sent::Bytes(bytes)) => Value::Text(text(bytes)),
             (Form::Date, Sent::Date(year, month, day, ..)) => {
+                let text = format!("{year:04}-{month:02}-{day:02}");
                 let day = chrono::NaiveDate::from_ymd_opt(year.into(), month.into(), day.into());
                 let days = day.map(|day| day.signed_duration_since(chrono::NaiveDate::default()).num_days());
-                // Days that there are none of, such as 0000-00-00.
-                days.and_then(|days| i32::try_from(days).ok()).map_or(Value::Null, Value::Date)
+                // There are no such days as 0000-00-00.
+                days.and_then(|days| i32::try_from(days).ok()).map_or(Value::Text(text), Value::Date)
             }
             (_, Sent::Date(year, month, day, hour, minute, second, micros)) => {
-                let day = chrono::NaiveDate::from_ymd_opt(year.into(), month.into(), day.into());
+                let date = chrono::NaiveDate::from_ymd_opt(year.into(), month.into(), day.into());
                 let moment =
-                    day.and_then(|day| day.and_hms_micro_opt(hour.into(), minute.into(), second.into(), micros));
-                moment.map_or(Value::Null, |moment| Value::Timestamp(moment.and_utc().timestamp_micros()))
+                    date.and_then(|date| date.and_hms_micro_opt(hour.into(), minute.into(), second.into(), micros));
+                let text = || {
+                    let micros = if micros == 0 { String::new() } else { format!(".{micros:06}") };
+                    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{micros}")
+                };
+                moment
+                    .map_or_else(|| Value::Text(text()), |moment| Value::Timestamp(moment.and_utc().timestamp_micros()))
             }
             (_, Sent::Time(is_negative, days, hours, minutes, seconds, micros)) => {
                 let sign = if is_negative { "-" } else { "" };

@@ -11,7 +11,7 @@ use futures::{StreamExt, future::BoxFuture};
 use rustls_platform_verifier::ConfigVerifierExt;
 use serde_json::{Map, Value as Json};
 use tokio_postgres::{
-    CancelToken, Client, Config, NoTls, RowStream,
+    CancelToken, Client, Column, Config, NoTls, RowStream,
     config::SslMode,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
@@ -206,16 +206,20 @@ async fn read(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {left}; SET LOCAL lock_timeout = {left}; SET LOCAL TimeZone = 'UTC'"
     );
     client.batch_execute(&begin).await.map_err(|error| translated(&error, timeout))?;
-    let prepared = client.prepare(text).await.map_err(|error| translated(&error, timeout))?;
+    let asked = client.prepare(text).await.map_err(|error| translated(&error, timeout))?;
+    let prepared = match written(text, asked.columns()) {
+        None => asked.clone(),
+        Some(written) => client.prepare(&written).await.map_err(|error| translated(&error, timeout))?,
+    };
     let mut columns = Vec::with_capacity(prepared.columns().len());
-    for column in prepared.columns() {
+    for (column, asked) in prepared.columns().iter().zip(asked.columns()) {
         let kind = kind(column.type_()).ok_or_else(|| {
-            let (name, kind) = (column.name(), column.type_().name());
+            let (name, kind) = (asked.name(), column.type_().name());
             FetchError::failed(format!(
                 "column `{name}` is of the type `{kind}`, which no column of a table is: select `{name}::text`"
             ))
         })?;
-        columns.push((column.name().to_owned(), kind));
+        columns.push((asked.name().to_owned(), kind));
     }
     let kinds: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
     let mut gathered = Rows::new(columns, &request.bounds, request.deadline)?;
@@ -233,6 +237,21 @@ async fn read(
         gathered.push(values)?;
     }
     gathered.finish()
+}
+
+/// The statement with columns of types that no column of a table is, such as ranges, as the server writes them. None where there
+/// are no such columns.
+fn written(text: &str, columns: &[Column]) -> Option<String> {
+    if columns.iter().all(|column| kind(column.type_()).is_some()) {
+        return None;
+    }
+    let names: Vec<String> = (1..=columns.len()).map(|number| format!("c{number}")).collect();
+    let cast = |(name, column): (&String, &Column)| match kind(column.type_()) {
+        Some(_) => name.clone(),
+        None => format!("{name}::text"),
+    };
+    let casts: Vec<String> = names.iter().zip(columns).map(cast).collect();
+    Some(format!("select {} from ({text}\n) as asked({})", casts.join(", "), names.join(", ")))
 }
 
 /// What PostgreSQL says of a statement, which is the cell's own.

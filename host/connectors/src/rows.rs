@@ -7,13 +7,14 @@ use std::{
 };
 
 use arrow_array::{
-    ArrayRef, NullArray, RecordBatch,
+    ArrayRef, ListArray, NullArray, RecordBatch,
     builder::{
         BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder, Int16Builder,
         Int32Builder, Int64Builder, StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
         UInt64Builder,
     },
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{Field, Schema};
 use cellar_tables::{Batches, JSON_KEY};
 use serde_json::Value as Json;
@@ -27,6 +28,11 @@ use crate::{
 pub(crate) const COLUMNS_MAX: usize = 2_000;
 /// Digits of a decimal number that Arrow takes.
 const DIGITS_MAX: u8 = 38;
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
+/// Whole numbers up to this one are floating-point numbers as well.
+const EXACT_MAX: u64 = 1 << 53;
 
 /// What a source says of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +54,8 @@ pub(crate) enum ColumnKind {
     Time,
     /// With the word for its time zone, if it has one.
     Timestamp(Option<&'static str>),
+    /// Lists of values of a kind, and of such lists where an array has several dimensions.
+    List(&'static ColumnKind),
     /// As the values are, once all are there.
     ByValues(Hint),
 }
@@ -80,6 +88,7 @@ pub(crate) enum Value {
     /// Microseconds since 1970.
     Timestamp(i64),
     Json(Json),
+    List(Vec<Value>),
 }
 
 impl Value {
@@ -89,6 +98,7 @@ impl Value {
             Value::Binary(bytes) => bytes.len().saturating_add(4),
             Value::Decimal(..) => 16,
             Value::Json(value) => json_bytes(value),
+            Value::List(items) => items.iter().map(Value::bytes).fold(8, usize::saturating_add),
             // One that is missing takes its place all the same.
             _ => 8,
         }
@@ -131,6 +141,9 @@ enum Column {
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder, Option<&'static str>),
     Decimal(Vec<Option<(i128, u8)>>),
+    List(Vec<Option<Vec<Value>>>, &'static ColumnKind),
+    /// Dates, times or decimals as they are written, because one of them is none that Arrow has.
+    Written(StringBuilder, Option<&'static str>),
     ByValues(Vec<Value>, Hint),
 }
 
@@ -178,7 +191,10 @@ impl Rows {
         let mut fields = Vec::with_capacity(self.columns.len());
         let mut arrays = Vec::with_capacity(self.columns.len());
         for (name, column) in self.columns {
-            let (array, is_json) = column.finish(count);
+            let (array, is_json) = column.finish(count).map_err(|what| {
+                let remedy = "cast it to one type in the statement";
+                FetchError::failed(format!("column `{name}` has {what} beside values of other types: {remedy}"))
+            })?;
             let field = Field::new(name, array.data_type().clone(), true);
             let said = is_json.then(|| (JSON_KEY.to_owned(), "1".to_owned()));
             fields.push(field.with_metadata(said.into_iter().collect::<HashMap<String, String>>()));
@@ -241,6 +257,7 @@ impl Column {
             ColumnKind::Date => Column::Date(Date32Builder::new()),
             ColumnKind::Time => Column::Time(Time64MicrosecondBuilder::new()),
             ColumnKind::Timestamp(zone) => Column::Timestamp(TimestampMicrosecondBuilder::new(), zone),
+            ColumnKind::List(item) => Column::List(Vec::new(), item),
             ColumnKind::ByValues(hint) => Column::ByValues(Vec::new(), hint),
         }
     }
@@ -251,6 +268,8 @@ impl Column {
             (Column::ByValues(values, _), value) => values.push(value),
             (Column::Decimal(values), Value::Decimal(digits, scale)) => values.push(Some((digits, scale))),
             (Column::Decimal(values), Value::Null) => values.push(None),
+            (Column::List(lists, _), Value::List(items)) => lists.push(Some(items)),
+            (Column::List(lists, _), Value::Null) => lists.push(None),
             (Column::Boolean(builder), Value::Boolean(value)) => builder.append_value(value),
             (Column::Boolean(builder), Value::Integer(value)) => builder.append_value(value != 0),
             (Column::Boolean(builder), Value::Null) => builder.append_null(),
@@ -285,13 +304,47 @@ impl Column {
             (Column::Time(builder), Value::Null) => builder.append_null(),
             (Column::Timestamp(builder, _), Value::Timestamp(moment)) => builder.append_value(moment),
             (Column::Timestamp(builder, _), Value::Null) => builder.append_null(),
+            (Column::Written(builder, _), Value::Null) => builder.append_null(),
+            (Column::Written(builder, zone), value) => {
+                builder.append_value(written(&value, *zone).ok_or_else(|| format!("{value:?}"))?);
+            }
+            (
+                column @ (Column::Decimal(_) | Column::Date(_) | Column::Time(_) | Column::Timestamp(..)),
+                value @ Value::Text(_),
+            ) => {
+                column.write_out();
+                return column.push(value);
+            }
             (_, value) => return Err(format!("{value:?}")),
         }
         Ok(())
     }
 
-    /// The column, and whether its texts are JSON.
-    fn finish(self, count: usize) -> (ArrayRef, bool) {
+    /// Makes texts of dates, times or decimals.
+    fn write_out(&mut self) {
+        let (values, zone): (Vec<Value>, _) = match self {
+            Column::Decimal(values) => {
+                let value = |(digits, scale): (i128, u8)| Value::Decimal(digits, scale);
+                (std::mem::take(values).into_iter().map(|each| each.map_or(Value::Null, value)).collect(), None)
+            }
+            Column::Date(builder) => {
+                (builder.finish().iter().map(|day| day.map_or(Value::Null, Value::Date)).collect(), None)
+            }
+            Column::Time(builder) => {
+                (builder.finish().iter().map(|time| time.map_or(Value::Null, Value::Time)).collect(), None)
+            }
+            Column::Timestamp(builder, zone) => {
+                (builder.finish().iter().map(|time| time.map_or(Value::Null, Value::Timestamp)).collect(), *zone)
+            }
+            _ => return,
+        };
+        let mut builder = StringBuilder::new();
+        values.iter().for_each(|value| builder.append_option(written(value, zone)));
+        *self = Column::Written(builder, zone);
+    }
+
+    /// The column, and whether its texts are JSON; in words, what it has that JSON does not.
+    fn finish(self, count: usize) -> Result<(ArrayRef, bool), &'static str> {
         let array: ArrayRef = match self {
             Column::Boolean(mut builder) => Arc::new(builder.finish()),
             Column::Int16(mut builder) => Arc::new(builder.finish()),
@@ -301,15 +354,25 @@ impl Column {
             Column::Float32(mut builder) => Arc::new(builder.finish()),
             Column::Float64(mut builder) => Arc::new(builder.finish()),
             Column::Text(mut builder) => Arc::new(builder.finish()),
-            Column::Json(mut builder) => return (Arc::new(builder.finish()), true),
+            Column::Json(mut builder) => return Ok((Arc::new(builder.finish()), true)),
             Column::Binary(mut builder) => Arc::new(builder.finish()),
             Column::Date(mut builder) => Arc::new(builder.finish()),
             Column::Time(mut builder) => Arc::new(builder.finish()),
             Column::Timestamp(mut builder, zone) => Arc::new(builder.finish().with_timezone_opt(zone)),
             Column::Decimal(values) => decimals(&values),
+            Column::List(lists, item) => listed(lists, *item)?,
+            Column::Written(mut builder, _) => Arc::new(builder.finish()),
             Column::ByValues(values, hint) => {
                 let kind = kind_of(&values, hint);
-                let Some(kind) = kind else { return (Arc::new(NullArray::new(count)), false) };
+                let Some(kind) = kind else { return Ok((Arc::new(NullArray::new(count)), false)) };
+                if kind == ColumnKind::Json {
+                    let odd = |value: &Value| match value {
+                        Value::Binary(_) => Some("bytes"),
+                        Value::Float(value) if !value.is_finite() => Some("a number without end"),
+                        _ => None,
+                    };
+                    values.iter().find_map(odd).map_or(Ok(()), Err)?;
+                }
                 let mut column = Column::new(kind);
                 for value in values {
                     let value = fitted(value, kind);
@@ -321,8 +384,35 @@ impl Column {
                 return column.finish(count);
             }
         };
-        (array, false)
+        Ok((array, false))
     }
+}
+
+/// Lists as an array; in words, what they have that no array has.
+fn listed(lists: Vec<Option<Vec<Value>>>, item: ColumnKind) -> Result<ArrayRef, &'static str> {
+    let lengths: Vec<usize> = lists.iter().map(|list| list.as_ref().map_or(0, Vec::len)).collect();
+    if i32::try_from(lengths.iter().copied().fold(0, usize::saturating_add)).is_err() {
+        return Err("too many items");
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let nulls = lists.iter().map(Option::is_some).collect::<Vec<_>>().into();
+    let items: Vec<Value> = lists.into_iter().flatten().flatten().collect();
+    let items = if items.iter().any(|item| matches!(item, Value::List(_))) {
+        let inner = |value| match value {
+            Value::List(items) => Ok(Some(items)),
+            Value::Null => Ok(None),
+            _ => Err("arrays of several dimensions"),
+        };
+        listed(items.into_iter().map(inner).collect::<Result<_, _>>()?, item)?
+    } else {
+        let (mut column, count) = (Column::new(item), items.len());
+        for value in items {
+            column.push(value).map_err(|_| "items of a type")?;
+        }
+        column.finish(count)?.0
+    };
+    let field = Arc::new(Field::new("element", items.data_type().clone(), true));
+    Ok(Arc::new(ListArray::new(field, offsets, items, Some(nulls))))
 }
 
 /// Decimals of one scale; as texts where they have too many digits.
@@ -345,6 +435,32 @@ fn decimals(values: &[Option<(i128, u8)>]) -> ArrayRef {
     let mut builder = StringBuilder::new();
     values.iter().for_each(|value| builder.append_option(value.map(|(digits, scale)| decimal_text(digits, scale))));
     Arc::new(builder.finish())
+}
+
+/// A value as databases write it.
+fn written(value: &Value, zone: Option<&str>) -> Option<String> {
+    let clock = |micros: i64| {
+        let (seconds, sub) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+        let sub = format!(".{sub:06}");
+        let sub = sub.trim_end_matches('0').trim_end_matches('.');
+        format!("{:02}:{:02}:{:02}{sub}", seconds.div_euclid(3_600), seconds.div_euclid(60) % 60, seconds % 60)
+    };
+    let day = |day: i64| {
+        let day = chrono::NaiveDate::default().checked_add_signed(chrono::Duration::try_days(day)?)?;
+        Some(day.format("%Y-%m-%d").to_string())
+    };
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Decimal(digits, scale) => Some(decimal_text(*digits, *scale)),
+        Value::Date(days) => day((*days).into()),
+        Value::Time(micros) => Some(clock(*micros)),
+        Value::Timestamp(micros) => {
+            let (days, rest) = (micros.div_euclid(DAY_MICROS), micros.rem_euclid(DAY_MICROS));
+            let zone = if zone.is_some() { "+00" } else { "" };
+            Some(format!("{} {}{zone}", day(days)?, clock(rest)))
+        }
+        _ => None,
+    }
 }
 
 /// A decimal number as it is written.
@@ -399,7 +515,11 @@ fn native(kind: ColumnKind, value: &Value) -> bool {
         ColumnKind::Boolean => matches!(value, Value::Boolean(_)),
         ColumnKind::Int64 => matches!(value, Value::Integer(_)),
         ColumnKind::UInt64 => matches!(value, Value::Integer(0..) | Value::Unsigned(_)),
-        ColumnKind::Float64 => matches!(value, Value::Integer(_) | Value::Unsigned(_) | Value::Float(_)),
+        ColumnKind::Float64 => match value {
+            Value::Integer(value) => value.unsigned_abs() <= EXACT_MAX,
+            Value::Unsigned(value) => *value <= EXACT_MAX,
+            value => matches!(value, Value::Float(_)),
+        },
         ColumnKind::Text => matches!(value, Value::Text(_)),
         ColumnKind::Binary => matches!(value, Value::Binary(_)),
         ColumnKind::Decimal => matches!(value, Value::Decimal(..)),
@@ -443,6 +563,7 @@ pub(crate) fn json(value: Value) -> Json {
             moment(micros).map(|moment| moment.format("%Y-%m-%dT%H:%M:%S%.f").to_string()).into()
         }
         Value::Json(value) => value,
+        Value::List(items) => Json::Array(items.into_iter().map(json).collect()),
     }
 }
 

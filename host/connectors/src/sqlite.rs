@@ -178,7 +178,11 @@ fn value(value: ValueRef<'_>) -> Value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),
         ValueRef::Real(value) => Value::Float(value),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        // A text of another encoding is bytes.
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Binary(text.to_vec()),
+        },
         ValueRef::Blob(bytes) => Value::Binary(bytes.to_vec()),
     }
 }

@@ -485,6 +485,11 @@ async fn sqlite_is_only_read_and_ends_in_time() {
         assert_eq!(error.fault, FetchFault::Denied, "{query}: {error}");
     }
     sql("select load_extension('x')").await.expect_err("no extension");
+    // What fits no column is an error, and never another value.
+    let error = sql("select x'00ff' as a union all select 'b'").await.expect_err("bytes and texts");
+    assert!(error.message.contains("column `a` has bytes beside values of other types"), "{error}");
+    let rows = sql("select 9007199254740993 as a union all select 0.5").await.expect("rows");
+    assert_eq!(all(&rows)[0]["a"], "9007199254740993");
     let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n";
     let error = sql(endless).await.expect_err("endless");
     assert!(error.fault == FetchFault::Limit && error.message.contains("timeout"), "{error}");

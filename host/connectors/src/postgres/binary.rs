@@ -17,6 +17,7 @@ use crate::{
 const EPOCH_DAYS: i32 = 10_957;
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const A_SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * A_SECOND;
 /// How deep arrays may lie in each other.
 const DIMENSIONS_MAX: i32 = 6;
 
@@ -45,7 +46,18 @@ pub(super) fn kind(of: &Type) -> Option<ColumnKind> {
         _ => match of.kind() {
             Kind::Enum(_) => ColumnKind::Text,
             Kind::Domain(inner) => return kind(inner),
-            Kind::Array(item) if kind(item).is_some() => ColumnKind::Json,
+            Kind::Array(item) => match kind(item)? {
+                // JSON has no words for these, or other ones.
+                ColumnKind::Decimal => ColumnKind::List(&ColumnKind::Decimal),
+                ColumnKind::Float32 => ColumnKind::List(&ColumnKind::Float32),
+                ColumnKind::Float64 => ColumnKind::List(&ColumnKind::Float64),
+                ColumnKind::Binary => ColumnKind::List(&ColumnKind::Binary),
+                ColumnKind::Date => ColumnKind::List(&ColumnKind::Date),
+                ColumnKind::Time => ColumnKind::List(&ColumnKind::Time),
+                ColumnKind::Timestamp(None) => ColumnKind::List(&ColumnKind::Timestamp(None)),
+                ColumnKind::Timestamp(Some(_)) => ColumnKind::List(&ColumnKind::Timestamp(Some("UTC"))),
+                _ => ColumnKind::Json,
+            },
             _ if matches!(of.name(), "citext" | "ltree" | "regclass") => ColumnKind::Text,
             _ => return None,
         },
@@ -74,20 +86,30 @@ pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
         Type::FLOAT4 => rest.i32().map(|bits| Value::Float(f32::from_bits(bits.cast_unsigned()).into())),
         Type::FLOAT8 => rest.i64().map(|bits| Value::Float(f64::from_bits(bits.cast_unsigned()))),
         Type::NUMERIC => {
-            let long = || "a number has more than 38 digits: select it `::text` or `::float8`".to_owned();
-            return numeric(&mut rest).ok_or_else(long);
+            return numeric(&mut rest).ok_or_else(broken);
         }
         Type::MONEY => rest.i64().map(|cents| Value::Decimal(cents.into(), 2)),
         Type::BYTEA => Some(Value::Binary(raw.to_vec())),
         // The ends of the calendar stand for no end.
         Type::DATE => rest.i32().map(|day| match day {
-            i32::MIN | i32::MAX => Value::Null,
-            day => Value::Date(day.saturating_add(EPOCH_DAYS)),
+            i32::MIN => Value::Text("-infinity".to_owned()),
+            i32::MAX => Value::Text("infinity".to_owned()),
+            day => far_day(i64::from(day).saturating_add(EPOCH_DAYS.into()), "")
+                .map_or(Value::Date(day.saturating_add(EPOCH_DAYS)), Value::Text),
         }),
-        Type::TIME => rest.i64().map(Value::Time),
+        Type::TIME => rest.i64().map(|micros| match micros {
+            DAY => Value::Text("24:00:00".to_owned()),
+            micros => Value::Time(micros),
+        }),
         Type::TIMESTAMP | Type::TIMESTAMPTZ => rest.i64().map(|moment| match moment {
-            i64::MIN | i64::MAX => Value::Null,
-            moment => Value::Timestamp(moment.saturating_add(EPOCH_MICROS)),
+            i64::MIN => Value::Text("-infinity".to_owned()),
+            i64::MAX => Value::Text("infinity".to_owned()),
+            moment => {
+                let moment = moment.saturating_add(EPOCH_MICROS);
+                let zone = if *of == Type::TIMESTAMPTZ { "+00" } else { "" };
+                let clock = format!(" {}{zone}", clock(moment.rem_euclid(DAY)));
+                far_day(moment.div_euclid(DAY), &clock).map_or(Value::Timestamp(moment), Value::Text)
+            }
         }),
         Type::JSON => return json_of(raw),
         // Its first byte is its version.
@@ -98,7 +120,10 @@ pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
         Type::INTERVAL => interval(&mut rest).map(Value::Text),
         Type::TIMETZ => time_with_zone(&mut rest).map(Value::Text),
         _ => match of.kind() {
-            Kind::Array(item) => return array(item, &mut rest)?.map(Value::Json).ok_or_else(broken),
+            Kind::Array(item) => {
+                let list = array(item, &mut rest)?.ok_or_else(broken)?;
+                return Ok(if matches!(kind(of), Some(ColumnKind::List(_))) { list } else { Value::Json(json(list)) });
+            }
             _ => Some(Value::Text(String::from_utf8_lossy(raw).into_owned())),
         },
     };
@@ -131,27 +156,74 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Groups of four digits, of which the first stands `weight` groups before the point.
+/// A day of a year that has not four digits, with what follows it, as PostgreSQL writes it: readers of dates have no such years.
+#[allow(clippy::arithmetic_side_effects, reason = "a day that a database has is far from the ends of the numbers")]
+fn far_day(days: i64, behind: &str) -> Option<String> {
+    // The calendar in eras of 400 years, each of which begins in March; see Hinnant, "chrono-compatible low-level date algorithms".
+    let shifted = days.checked_add(719_468)?;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (shown, before) = if year < 1 { (1 - year, " BC") } else { (year, "") };
+    (!(1..=9_999).contains(&year)).then(|| format!("{shown:04}-{month:02}-{day:02}{behind}{before}"))
+}
+
+/// A time of day.
+fn clock(micros: i64) -> String {
+    let (seconds, sub) = (micros / A_SECOND, micros % A_SECOND);
+    let sub = format!(".{sub:06}");
+    let sub = sub.trim_end_matches('0').trim_end_matches('.');
+    format!("{:02}:{:02}:{:02}{sub}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Groups of four digits, of which the first stands `weight` groups before the point. What no decimal is, or one of more than 38
+/// digits, is as it is written.
 fn numeric(rest: &mut Reader<'_>) -> Option<Value> {
     let (count, weight, sign, scale) = (rest.i16()?, rest.i16()?, rest.i16()?.cast_unsigned(), rest.i16()?);
-    if sign & 0xc000 == 0xc000 {
-        // Neither a number nor without end: no decimal is either.
-        return Some(Value::Null);
+    let word = match sign {
+        0xc000 => Some("NaN"),
+        0xd000 => Some("Infinity"),
+        0xf000 => Some("-Infinity"),
+        _ => None,
+    };
+    if let Some(word) = word {
+        return Some(Value::Text(word.to_owned()));
     }
-    let scale = u8::try_from(scale).ok();
+    let groups = (0..count).map(|_| rest.i16()).collect::<Option<Vec<_>>>()?;
+    let is_negative = sign == 0x4000;
     let mut digits = Some(0_i128);
-    for _ in 0..count {
-        let group = rest.i16()?;
-        digits = digits.and_then(|digits| digits.checked_mul(10_000)?.checked_add(group.into()));
+    for group in &groups {
+        digits = digits.and_then(|digits| digits.checked_mul(10_000)?.checked_add((*group).into()));
     }
     let behind = i32::from(count).saturating_sub(1).saturating_sub(weight.into()).saturating_mul(4);
-    digits.zip(scale).and_then(|(digits, scale)| {
-        let digits = if sign == 0x4000 { digits.checked_neg()? } else { digits };
+    let decimal = digits.zip(u8::try_from(scale).ok()).and_then(|(digits, scale)| {
+        let digits = if is_negative { digits.checked_neg()? } else { digits };
         let missing = i32::from(scale).saturating_sub(behind);
         let power = 10_i128.checked_pow(missing.unsigned_abs())?;
         let digits = if missing >= 0 { digits.checked_mul(power)? } else { digits.checked_div(power)? };
         (digits.unsigned_abs() < 10_u128.pow(38)).then_some(Value::Decimal(digits, scale))
-    })
+    });
+    Some(decimal.unwrap_or_else(|| Value::Text(long(&groups, weight.into(), is_negative, scale.into()))))
+}
+
+/// A number of any length.
+fn long(groups: &[i16], weight: i32, is_negative: bool, scale: i32) -> String {
+    let group = |place: i32| usize::try_from(place).ok().and_then(|place| groups.get(place)).copied().unwrap_or(0);
+    let whole: String =
+        (0..=weight.max(0)).map(|place| format!("{:04}", group(place.saturating_sub(weight.min(0))))).collect();
+    let whole = if weight < 0 { "" } else { whole.trim_start_matches('0') };
+    let scale = usize::try_from(scale).unwrap_or_default();
+    let first = weight.saturating_add(1);
+    let count = i32::try_from(scale.div_ceil(4)).unwrap_or(i32::MAX);
+    let mut behind: String = (0..count).map(|place| format!("{:04}", group(first.saturating_add(place)))).collect();
+    behind.truncate(scale);
+    let sign = if is_negative { "-" } else { "" };
+    let point = if scale == 0 { "" } else { "." };
+    format!("{sign}{}{point}{behind}", if whole.is_empty() { "0" } else { whole })
 }
 
 fn uuid(raw: &[u8]) -> Option<String> {
@@ -216,7 +288,7 @@ fn time_with_zone(rest: &mut Reader<'_>) -> Option<String> {
 }
 
 /// An array, with those that lie in it.
-fn array(item: &Type, rest: &mut Reader<'_>) -> Result<Option<Json>, String> {
+fn array(item: &Type, rest: &mut Reader<'_>) -> Result<Option<Value>, String> {
     let header = |rest: &mut Reader<'_>| {
         let dimensions = rest.i32()?;
         rest.i32()?;
@@ -233,32 +305,24 @@ fn array(item: &Type, rest: &mut Reader<'_>) -> Result<Option<Json>, String> {
     };
     let Some(sizes) = header(rest) else { return Ok(None) };
     if sizes.is_empty() {
-        return Ok(Some(Json::Array(Vec::new())));
+        return Ok(Some(Value::List(Vec::new())));
     }
     items(item, &sizes, rest)
 }
 
-fn items(item: &Type, sizes: &[usize], rest: &mut Reader<'_>) -> Result<Option<Json>, String> {
+fn items(item: &Type, sizes: &[usize], rest: &mut Reader<'_>) -> Result<Option<Value>, String> {
     let Some((count, inner)) = sizes.split_first() else {
         let Some(length) = rest.i32() else { return Ok(None) };
-        let Ok(length) = usize::try_from(length) else { return Ok(Some(Json::Null)) };
+        let Ok(length) = usize::try_from(length) else { return Ok(Some(Value::Null)) };
         let Some(raw) = rest.take(length) else { return Ok(None) };
-        return value(item, Some(raw)).map(|value| Some(plain(value)));
+        return value(item, Some(raw)).map(Some);
     };
     let mut list = Vec::new();
     for _ in 0..*count {
         let Some(one) = items(item, inner, rest)? else { return Ok(None) };
         list.push(one);
     }
-    Ok(Some(Json::Array(list)))
-}
-
-/// A value in a list.
-fn plain(value: Value) -> Json {
-    match value {
-        Value::Binary(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        other => json(other),
-    }
+    Ok(Some(Value::List(list)))
 }
 
 /// Whether values of this type are sent and taken as they are written.
