@@ -247,7 +247,7 @@ def columns(frame, bytes_max=BYTES, objects_max=OBJECTS):
             head = {"labels": levels, "more": more or None}
     except NotKept:
         pass
-    return _columns(frame, names, head, COLUMNS, bytes_max, objects_max)
+    return _columns(frame, names, head, COLUMNS, bytes_max, objects_max, is_shown=True)
 
 
 def file_columns(frame, bytes_max, objects_max):
@@ -271,7 +271,7 @@ def file_columns(frame, bytes_max, objects_max):
     return _columns(frame, names, head, FILE_COLUMNS, bytes_max, objects_max)
 
 
-def _columns(frame, frame_names, said, columns_max, bytes_max, objects_max):
+def _columns(frame, frame_names, said, columns_max, bytes_max, objects_max, is_shown=False):
     if len(frame.columns) > columns_max:
         raise NotKept(f"it has {len(frame.columns)} columns, at most {columns_max} are kept")
     index = frame.index
@@ -286,7 +286,7 @@ def _columns(frame, frame_names, said, columns_max, bytes_max, objects_max):
         ((name, frame.iloc[:, place]) for place, name in enumerate(frame_names)),
     )
     described, buffers = [], []
-    budget = {"bytes": bytes_max, "most": bytes_max, "objects": objects_max}
+    budget = {"bytes": bytes_max, "most": bytes_max, "objects": objects_max, "is_shown": is_shown}
     for name, values in named:
         if len(frame) > budget["bytes"]:
             raise NotKept(_too_large(budget))
@@ -442,6 +442,9 @@ def _objects(values, budget):
         return _said({"kind": "null"}), [np.zeros(len(objects), "?")]
     if all(issubclass(kind, str) for kind in kinds):
         return _texts(_filled(objects, missing, ""), there)
+    if budget["is_shown"] and all(issubclass(kind, (np.dtype, pd.api.extensions.ExtensionDtype)) for kind in kinds):
+        # `frame.dtypes` shows names of types.
+        return _texts([str(item) if is_there else "" for item, is_there in zip(objects, there, strict=True)], there)
     if kinds <= {bool, np.bool_}:
         return _said({"kind": "boolean"}, there), [there, np.array(_filled(objects, missing, False), "?")]
     if kinds <= {bytes, bytearray, memoryview}:

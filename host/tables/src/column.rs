@@ -211,7 +211,9 @@ impl<'b> Taking<'_, 'b> {
             }
             Kind::Category { count, bytes, .. } => self.categories(rows, *count, *bytes, nulls)?,
             Kind::List { count, item } => {
-                let offsets = self.offsets(rows, *count)?;
+                let offsets = self.offsets(rows)?;
+                let reason = "has offsets that do not rise from 0 to the end of its items";
+                let offsets = self.risen(offsets, *count, reason)?;
                 let items = self.values(&item.kind, item.nullable, *count)?;
                 let field = Arc::new(Field::new("element", items.data_type().clone(), true));
                 let lists = ListArray::try_new(field, offsets, items, nulls);
@@ -327,18 +329,29 @@ impl<'b> Taking<'_, 'b> {
 
     /// Where each value begins and ends, and the bytes of all.
     fn pieces(&mut self, count: u32, bytes: u32) -> Result<(OffsetBuffer<i32>, Buffer), TableError> {
-        let offsets = self.offsets(count, bytes)?;
-        Ok((offsets, Buffer::from(self.take(bytes.into())?)))
+        let offsets = self.offsets(count)?;
+        let values = Buffer::from(self.take(bytes.into())?);
+        let reason = "has offsets that do not rise from 0 to the end of its bytes";
+        Ok((self.risen(offsets, bytes, reason)?, values))
     }
 
-    /// Offsets of the values, of which the last ends at `end`.
-    fn offsets(&mut self, count: u32, end: u32) -> Result<OffsetBuffer<i32>, TableError> {
+    /// Offsets of so many values, and of the end.
+    fn offsets(&mut self, count: u32) -> Result<ScalarBuffer<i32>, TableError> {
         let offsets = self.take(u64::from(count).saturating_add(1).saturating_mul(4))?;
-        let offsets = ScalarBuffer::<i32>::from(Buffer::from(offsets));
+        Ok(ScalarBuffer::from(Buffer::from(offsets)))
+    }
+
+    /// Checks that offsets rise from 0 to `end`.
+    fn risen(
+        &self,
+        offsets: ScalarBuffer<i32>,
+        end: u32,
+        reason: &'static str,
+    ) -> Result<OffsetBuffer<i32>, TableError> {
         let rises = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
         let last = offsets.last().and_then(|last| u32::try_from(*last).ok());
         if offsets.first() != Some(&0) || !rises || last != Some(end) {
-            return Err(self.fault("has offsets that do not rise from 0 to the end of its values"));
+            return Err(self.fault(reason));
         }
         Ok(OffsetBuffer::new(offsets))
     }

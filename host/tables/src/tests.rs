@@ -460,8 +460,7 @@ fn what_lies_is_refused_by_its_reason() {
     check(&category, &[&offsets(&[0, 1]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
     check(&category, &[&offsets(&[0, -2]), &offsets(&[0, 1]), b"x"], "not what it claims to be");
     check(&json!({"kind": "timestamp", "unit": "us", "zone": "Europe/Nowhere"}), &[&[0; 16]], "not what it claims");
-    check(&json!({"kind": "text", "bytes": u32::MAX}), &[&offsets(&[0, 1, 2])], "offsets that do not rise");
-    check(&json!({"kind": "text", "bytes": i32::MAX}), &[&offsets(&[0, 1, i32::MAX])], "ends within column `a`");
+    check(&json!({"kind": "text", "bytes": u32::MAX}), &[&offsets(&[0, 1, 2])], "ends within column `a`");
     check(&json!({"kind": "tower"}), &[], "head of the table cannot be read");
 }
 
