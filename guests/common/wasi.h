@@ -16,8 +16,8 @@
 typedef int32_t wasi_result_t;
 
 // What a descriptor is open on: nothing, a file or folder of the host's, or one of the devices that programs ask for by
-// their paths, which are the guest's own.
-enum { WASI_CLOSED, WASI_HOSTS, WASI_NULL, WASI_ZERO, WASI_RANDOM };
+// their paths, which are the guest's own. The last three are the standard streams.
+enum { WASI_CLOSED, WASI_HOSTS, WASI_NULL, WASI_ZERO, WASI_RANDOM, WASI_STDIN, WASI_STDOUT, WASI_STDERR };
 
 // An open descriptor of the guest. The host's descriptors are positional; offset and flags are ours.
 typedef struct {

@@ -32,6 +32,14 @@ static bool is_stdio(__wasi_fd_t fd) {
     return fd >= 0 && fd <= 2;
 }
 
+// The standard stream that a descriptor leads to, by its number or as a device; -1 for anything else.
+static int standard(__wasi_fd_t fd) {
+    wasi_file_t *file = wasi_file(fd);
+    if (is_stdio(fd))
+        return (int)fd;
+    return file != NULL && file->open >= WASI_STDIN ? file->open - WASI_STDIN : -1;
+}
+
 static void drop_batch(void) {
     if (batch.fd != 0 && batch.entries.len > 0) {
         for (size_t i = 0; i < batch.entries.len; i++)
@@ -185,16 +193,17 @@ static wasi_result_t read_at(const wasi_file_t *file, uint64_t offset, const __w
 wasi_result_t WASI(fd_pread)(__wasi_fd_t fd, const __wasi_iovec_t *vectors, size_t count, __wasi_filesize_t offset,
                              __wasi_size_t *got) {
     wasi_file_t *file = wasi_file(fd);
-    if (file == NULL)
-        return is_stdio(fd) ? __WASI_ERRNO_SPIPE : __WASI_ERRNO_BADF;
-    return read_at(file, offset, vectors, count, got);
+    if (standard(fd) >= 0)
+        return __WASI_ERRNO_SPIPE;
+    return file == NULL ? __WASI_ERRNO_BADF : read_at(file, offset, vectors, count, got);
 }
 
 wasi_result_t WASI(fd_read)(__wasi_fd_t fd, const __wasi_iovec_t *vectors, size_t count, __wasi_size_t *got) {
-    if (fd == 0)
+    int stream = standard(fd);
+    if (stream == 0)
         return wasi_read_stdin(vectors, count, got);
     wasi_file_t *file = wasi_file(fd);
-    if (file == NULL)
+    if (file == NULL || stream > 0)
         return __WASI_ERRNO_BADF;
     wasi_result_t result = read_at(file, file->offset, vectors, count, got);
     if (result == OK)
@@ -248,23 +257,24 @@ static wasi_result_t write_at(wasi_file_t *file, uint64_t *offset, bool append, 
 wasi_result_t WASI(fd_pwrite)(__wasi_fd_t fd, const __wasi_ciovec_t *vectors, size_t count, __wasi_filesize_t offset,
                               __wasi_size_t *put) {
     wasi_file_t *file = wasi_file(fd);
-    if (file == NULL)
-        return is_stdio(fd) ? __WASI_ERRNO_SPIPE : __WASI_ERRNO_BADF;
-    return write_at(file, &offset, false, vectors, count, put);
+    if (standard(fd) >= 0)
+        return __WASI_ERRNO_SPIPE;
+    return file == NULL ? __WASI_ERRNO_BADF : write_at(file, &offset, false, vectors, count, put);
 }
 
 wasi_result_t WASI(fd_write)(__wasi_fd_t fd, const __wasi_ciovec_t *vectors, size_t count, __wasi_size_t *put) {
-    if (fd == 1 || fd == 2) {
+    int stream = standard(fd);
+    if (stream > 0) {
         *put = 0;
         for (size_t i = 0; i < count; i++) {
-            glue_write_bytes(fd == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR,
+            glue_write_bytes(stream == 1 ? CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDOUT : CELLAR_KERNEL_OUTPUT_STREAM_NAME_STDERR,
                              (const char *)vectors[i].buf, vectors[i].buf_len);
             *put += vectors[i].buf_len;
         }
         return OK;
     }
     wasi_file_t *file = wasi_file(fd);
-    if (file == NULL)
+    if (file == NULL || stream == 0)
         return __WASI_ERRNO_BADF;
     return write_at(file, &file->offset, file->flags & __WASI_FDFLAGS_APPEND, vectors, count, put);
 }
@@ -273,8 +283,10 @@ wasi_result_t WASI(fd_write)(__wasi_fd_t fd, const __wasi_ciovec_t *vectors, siz
 
 wasi_result_t WASI(fd_seek)(__wasi_fd_t fd, __wasi_filedelta_t delta, uint8_t whence, __wasi_filesize_t *position) {
     wasi_file_t *file = wasi_file(fd);
+    if (standard(fd) >= 0)
+        return __WASI_ERRNO_SPIPE;
     if (file == NULL)
-        return is_stdio(fd) ? __WASI_ERRNO_SPIPE : __WASI_ERRNO_BADF;
+        return __WASI_ERRNO_BADF;
     uint64_t base = 0;
     if (whence == __WASI_WHENCE_CUR) {
         base = file->offset;

@@ -27,7 +27,10 @@ static uint8_t device(__wasi_fd_t fd, const uint8_t *path, __wasi_size_t length)
         const char *path;
         uint8_t device;
     } devices[] = {
-        {"dev/null", WASI_NULL}, {"dev/zero", WASI_ZERO}, {"dev/urandom", WASI_RANDOM}, {"dev/random", WASI_RANDOM},
+        {"dev/null", WASI_NULL},     {"dev/zero", WASI_ZERO},     {"dev/urandom", WASI_RANDOM},
+        {"dev/random", WASI_RANDOM}, {"dev/stdin", WASI_STDIN},   {"dev/stdout", WASI_STDOUT},
+        {"dev/stderr", WASI_STDERR}, {"dev/fd/0", WASI_STDIN},    {"dev/fd/1", WASI_STDOUT},
+        {"dev/fd/2", WASI_STDERR},
     };
     for (size_t i = 0; fd == WASI_ROOT_FD && i < sizeof devices / sizeof *devices; i++) {
         if (length == strlen(devices[i].path) && memcmp(path, devices[i].path, length) == 0)

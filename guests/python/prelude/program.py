@@ -6,6 +6,8 @@ anywhere else. What ends it ends as its exit status.
 
 import asyncio
 import atexit
+import builtins
+import functools
 import io
 import json
 import os
@@ -21,6 +23,9 @@ from _cellar_prelude.sandbox import CellStopped, ProcessEnded
 # Options of Python's command line that change nothing here, and those that have a value.
 _FLAGS = frozenset("-u -B -E -s -S -I -O -OO -P -q -b -bb -d -v -x -R".split())
 _VALUED = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+
+# Number and names of standard input.
+_INPUT = (0, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 # What runs an order of a certain kind, besides a program: see `pooling`.
 MORE = {}
@@ -41,6 +46,7 @@ def main():
         data = io.BytesIO(channels.bytes_of(order["stdin"]))
         data.name = "<stdin>"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(data), encoding="utf-8", errors="surrogateescape")
+    _name_input(sys.stdin.buffer)
     loop = asyncio.events._get_running_loop()
     # There is none until the program makes one.
     asyncio.events._set_running_loop(None)
@@ -52,6 +58,43 @@ def main():
         asyncio.events._set_running_loop(loop)
     if status:
         raise ProcessEnded(status)
+
+
+class _Input(io.RawIOBase):
+    """Standard input for whoever opens it once more: what one has read the others do not read."""
+
+    name = "<stdin>"
+
+    def __init__(self, stdin):
+        self._stdin = stdin
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self._stdin.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _name_input(stdin):
+    """Has the number and the names of standard input lead to that of this process: WASI's is whoever watches the run."""
+    own_read, own_open = os.read, io.open
+
+    @functools.wraps(own_read)
+    def read(fd, length, /):
+        return stdin.read1(length) if fd == 0 else own_read(fd, length)
+
+    @functools.wraps(own_open)
+    def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
+        if file is False or file not in _INPUT or not set(mode) <= set("rbt"):
+            return own_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        raw = _Input(stdin)
+        if "b" in mode:
+            return raw if buffering == 0 else io.BufferedReader(raw)
+        return io.TextIOWrapper(io.BufferedReader(raw), encoding, errors, newline)
+
+    os.read, io.open, builtins.open = read, open, open
 
 
 def _run(order):
