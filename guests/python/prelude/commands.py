@@ -634,6 +634,20 @@ def _printenv(arguments, _stdin, out, _err):
     return int(bool(missing)) if arguments else _env([], None, out, None)
 
 
+def _realpath(arguments, _stdin, out, err):
+    options, operands = _options(arguments, "emsqz", longs={"canonicalize-existing": "e", "canonicalize-missing": "m", "strip": "s", "no-symlinks": "s", "zero": "z"})
+    status = 0
+    for each in operands:
+        path = os.path.abspath(each) if "s" in options else os.path.realpath(each)
+        needed = path if "e" in options else "/" if "m" in options else os.path.dirname(path)
+        if os.path.exists(needed):
+            out.write(path + ("\0" if "z" in options else "\n"))
+        else:
+            status = 1
+            err.write("" if "q" in options else f"realpath: {each}: No such file or directory\n")
+    return status
+
+
 def _date(arguments, _stdin, out, _err):
     options, operands = _options(arguments, "uRI", "dr")
     now = time.time()
@@ -871,7 +885,7 @@ _COMMANDS = {
     "printenv": _printenv,
     "pwd": _write(lambda: f"{os.getcwd()}\n"),
     "readlink": lambda arguments, _stdin, out, _err: out.write("".join(f"{os.path.realpath(each) if arguments[0].startswith('-') else os.readlink(each)}\n" for each in arguments if not each.startswith("-"))) and 0,
-    "realpath": lambda arguments, _stdin, out, _err: out.write("".join(f"{os.path.realpath(each)}\n" for each in arguments)) and 0,
+    "realpath": _realpath,
     "rm": _rm,
     "rmdir": _rmdir,
     "sleep": lambda arguments, *_: time.sleep(float(arguments[0].rstrip("s"))),
@@ -892,7 +906,7 @@ _COMMANDS = {
     "xargs": _xargs,
 }
 filters.install(_COMMANDS, _options, _Failed)
-packing.install(_COMMANDS, _options, _Failed)
+packing.install(_COMMANDS, _options, _Failed, _moment)
 inspecting.install(_COMMANDS, _options, _Failed)
 machine.install(_COMMANDS, _options, _Failed)
 utilities.install(_COMMANDS, _options, _Failed, lambda *command: run_words(*command))

@@ -18,6 +18,8 @@ _SIGNATURES = (
 )  # fmt: skip
 _PNG_KINDS = {0: "grayscale", 2: "RGB", 3: "colormap", 4: "gray+alpha", 6: "RGBA"}
 _ESCAPES = {0: r"\0", 7: r"\a", 8: r"\b", 9: r"\t", 10: r"\n", 11: r"\v", 12: r"\f", 13: r"\r"}
+# Ways of `hexdump`: bytes of a piece, how it is written, and the width of all pieces of a line.
+_DUMPS = {"b": (1, " {:03o}", 64), "d": (2, "   {:05d}", 64), "o": (2, "  {:06o}", 64), "x": (2, "    {:04x}", 64)}
 # Those of `od`: bytes of each item, its width, how it is shown.
 _FORMS = {
     "c": (1, 4, lambda data: _ESCAPES.get(data[0]) or (chr(data[0]) if 32 <= data[0] < 127 else f"{data[0]:03o}")),
@@ -224,7 +226,8 @@ def install(table, options_of, failed):
             out.write(f"{at:08x}: {text:<{width}}  {_shown(row)}\n")
 
     def hexdump(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "Ccvxbdo", "nse")
+        options, operands = options_of(arguments, "Ccvxbdo", "ns", {"canonical": "C", "no-squeezing": "v", "length": "n", "skip": "s"})
+        form = next((_DUMPS[letter] for letter in "bdox" if letter in options), None)
         data = b"".join(data for _, data in blobs(operands, stdin))
         start = _number(options.get("s", "0"))
         data = data[start:] if "n" not in options else data[start : start + _number(options["n"])]
@@ -241,15 +244,20 @@ def install(table, options_of, failed):
             elif "c" in options:
                 out.write(f"{at:07x}" + "".join(f"{_FORMS['c'][2](bytes([byte])):>4}" for byte in row).ljust(64) + "\n")
             else:
-                pairs = [row[place : place + 2].ljust(2, b"\0") for place in range(0, len(row), 2)]
-                out.write(f"{at:07x} " + " ".join(f"{int.from_bytes(pair, 'little'):04x}" for pair in pairs).ljust(39) + "\n")
+                size, show, width = form or (2, " {:04x}", 40)
+                pieces = [row[place : place + size].ljust(size, b"\0") for place in range(0, len(row), size)]
+                out.write(f"{at:07x}" + "".join(show.format(int.from_bytes(piece, "little")) for piece in pieces).ljust(width) + "\n")
         if data:
             out.write(f"{start + len(data):08x}\n" if "C" in options else f"{start + len(data):07x}\n")
 
     def strings(arguments, stdin, out, _err):
-        options, operands = options_of(arguments, "a", "nt")
+        options, operands = options_of(arguments, "a", "nt", {"all": "a", "bytes": "n", "radix": "t"})
         least = max(int(options.get("n", 4)), 1)
+        if options.get("t", "d") not in ("d", "o", "x"):
+            raise failed(f"invalid argument to -t: '{options['t']}'")
+        place = f"{{:7{options['t']}}} " if "t" in options else ""
         for name in operands or ["-"]:
-            out.write("".join(f"{found.decode()}\n" for found in re.findall(rb"[\t\x20-\x7e]{%d,}" % least, _read(name, stdin))))
+            found = re.finditer(rb"[\t\x20-\x7e]{%d,}" % least, _read(name, stdin))
+            out.write("".join(f"{place.format(each.start())}{each[0].decode()}\n" for each in found))
 
     table.update({"file": file, "hexdump": hexdump, "od": od, "strings": strings, "xxd": xxd})

@@ -152,7 +152,7 @@ _TAR = {
     "verbose": "v", "to-stdout": "O", "auto-compress": "a", "exclude": "exclude=", "strip-components": "strip-components=", "files-from": "T",
     "dereference": "h", "absolute-names": "P", "preserve-permissions": "p", "keep-old-files": "k", "touch": "m", "no-same-owner": "o",
     "owner": "owner=", "group": "group=", "mode": "mode=", "mtime": "mtime=", "sort": "sort=", "format": "format=", "numeric-owner": "numeric-owner",
-    "no-recursion": "no-recursion", "overwrite": "overwrite", "wildcards": "wildcards", "transform": "transform=",
+    "no-recursion": "no-recursion", "overwrite": "overwrite", "wildcards": "wildcards",
 }  # fmt: skip
 # Faults of what is no archive, or a damaged one.
 _DAMAGES = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
@@ -217,8 +217,26 @@ _PACKING = {
 }  # fmt: skip
 
 
-def install(table, options_of, failed):
-    """Adds the commands to a table; see `filters`."""
+def install(table, options_of, failed, moment):
+    """Adds the commands to a table; see `filters`. `moment` gives the seconds that a date of `date -d` means."""
+
+    def labels(options):
+        """Attributes that options of `tar` give all members."""
+        found = {}
+        try:
+            if "mtime" in options:
+                found["mtime"] = int(moment(options["mtime"], time.time()))
+            if "mode" in options:
+                found["mode"] = int(options["mode"], 8)
+        except ValueError:
+            raise failed(f"{options.get('mtime', options.get('mode'))}: a date such as 2026-01-31 or @0, and a mode in octal digits, are what is understood here") from None
+        for option, name, number in (("owner", "uname", "uid"), ("group", "gname", "gid")):
+            text, _, own = options.get(option, "").partition(":")
+            if text.isdigit():
+                found |= {name: "", number: int(text)}
+            elif text:
+                found |= {name: text, number: int(own)} if own.isdigit() else {name: text}
+        return found
 
     def tar(arguments, stdin, out, err):
         arguments = list(arguments)
@@ -263,13 +281,13 @@ def install(table, options_of, failed):
         kind = next((_WAYS[letter] for letter in "zjJ" if letter in options), "")
         if "a" in options:
             kind = next((each for end, each in ((".gz", "gz"), (".tgz", "gz"), (".bz2", "bz2"), (".xz", "xz")) if name.endswith(end)), "")
-        target, status = io.BytesIO() if name == "-" else None, 0
+        target, status, given = io.BytesIO() if name == "-" else None, 0, labels(options)
         mode = "a" if way == "r" else f"w:{kind}"
         with tarfile.open(None if target else name, mode, fileobj=target, format=tarfile.GNU_FORMAT, dereference="h" in options) as archive:
 
             def taken(member):
                 parts = [member.name, *itertools.accumulate(reversed(member.name.split("/")), lambda tail, head: f"{head}/{tail}")]
-                return None if any(fnmatch.fnmatchcase(part, each.rstrip("/")) for part in parts for each in excluded) else member
+                return None if any(fnmatch.fnmatchcase(part, each.rstrip("/")) for part in parts for each in excluded) else member.replace(**given, deep=False)
 
             for folder, each in placed:
                 if not os.path.lexists(os.path.join(folder, each)):
@@ -298,7 +316,7 @@ def install(table, options_of, failed):
                 found.update(fits)
                 if (fits or not operands) and not any(fnmatch.fnmatchcase(each.name, one) or fnmatch.fnmatchcase(os.path.basename(each.name), one) for one in excluded):
                     members.append(each)
-            shown = "".join((f"{_long(each)}\n" if "v" in options and way == "t" else f"{each.name}{'/' if each.isdir() else ''}\n") for each in members)
+            shown = "".join((f"{_long(each, 'numeric-owner' in options)}\n" if "v" in options and way == "t" else f"{each.name}{'/' if each.isdir() else ''}\n") for each in members)
             if way == "t" or "v" in options:
                 said.write(shown)
             if "O" in options:
@@ -444,10 +462,10 @@ def install(table, options_of, failed):
     table.update({"curl": _curl, "tar": tar, "unzip": unzip, "wget": _wget, "zip": zip_})
 
 
-def _long(member):
+def _long(member, is_numeric):
     """A member as `tar tv` shows it."""
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(member.mtime))
-    owner = f"{member.uname or member.uid}/{member.gname or member.gid}"
+    owner = f"{member.uid}/{member.gid}" if is_numeric else f"{member.uname or member.uid}/{member.gname or member.gid}"
     link = f" -> {member.linkname}" if member.issym() else f" link to {member.linkname}" if member.islnk() else ""
     return f"{stat.filemode(member.mode | _KINDS.get(member.type, 0))} {owner} {member.size:>{max(18 - len(owner), 1)}} {when} {member.name}{'/' if member.isdir() else ''}{link}"
 
