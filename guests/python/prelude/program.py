@@ -25,7 +25,7 @@ _FLAGS = frozenset("-u -B -E -s -S -I -O -OO -P -q -b -bb -d -v -x -R".split())
 _VALUED = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 
 # Number and names of standard input.
-_INPUT = (0, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_INPUT = (0, b"/dev/stdin", b"/dev/fd/0", b"/proc/self/fd/0")
 
 # What runs an order of a certain kind, besides a program: see `pooling`.
 MORE = {}
@@ -87,7 +87,8 @@ def _name_input(stdin):
 
     @functools.wraps(own_open)
     def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
-        if file is False or file not in _INPUT or not set(mode) <= set("rbt"):
+        name = file if isinstance(file, int) else os.fsencode(file)
+        if name not in _INPUT or not set(mode) <= set("rbt"):
             return own_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
         raw = _Input(stdin)
         if "b" in mode:
