@@ -294,11 +294,11 @@ impl Form {
             (Form::Binary, Sent::Bytes(bytes)) => Value::Binary(bytes),
             (_, Sent::Bytes(bytes)) => Value::Text(text(bytes)),
             (Form::Date, Sent::Date(year, month, day, ..)) => {
-                let text = format!("{year:04}-{month:02}-{day:02}");
+                let text = || Value::Text(format!("{year:04}-{month:02}-{day:02}"));
                 let day = chrono::NaiveDate::from_ymd_opt(year.into(), month.into(), day.into());
                 let days = day.map(|day| day.signed_duration_since(chrono::NaiveDate::default()).num_days());
                 // There are no such days as 0000-00-00.
-                days.and_then(|days| i32::try_from(days).ok()).map_or(Value::Text(text), Value::Date)
+                days.and_then(|days| i32::try_from(days).ok()).map_or_else(text, Value::Date)
             }
             (_, Sent::Date(year, month, day, hour, minute, second, micros)) => {
                 let date = chrono::NaiveDate::from_ymd_opt(year.into(), month.into(), day.into());

@@ -30,7 +30,7 @@ pub(crate) const COLUMNS_MAX: usize = 2_000;
 const DIGITS_MAX: u8 = 38;
 
 /// Microseconds of a day.
-const DAY_MICROS: i64 = 86_400_000_000;
+pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
 /// Whole numbers up to this one are floating-point numbers as well.
 const EXACT_MAX: u64 = 1 << 53;
 
@@ -437,14 +437,16 @@ fn decimals(values: &[Option<(i128, u8)>]) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
+/// A time of day as databases write it, from the microseconds since midnight.
+pub(crate) fn clock(micros: i64) -> String {
+    let (seconds, sub) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let sub = format!(".{sub:06}");
+    let sub = sub.trim_end_matches('0').trim_end_matches('.');
+    format!("{:02}:{:02}:{:02}{sub}", seconds.div_euclid(3_600), seconds.div_euclid(60) % 60, seconds % 60)
+}
+
 /// A value as databases write it.
 fn written(value: &Value, zone: Option<&str>) -> Option<String> {
-    let clock = |micros: i64| {
-        let (seconds, sub) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
-        let sub = format!(".{sub:06}");
-        let sub = sub.trim_end_matches('0').trim_end_matches('.');
-        format!("{:02}:{:02}:{:02}{sub}", seconds.div_euclid(3_600), seconds.div_euclid(60) % 60, seconds % 60)
-    };
     let day = |day: i64| {
         let day = chrono::NaiveDate::default().checked_add_signed(chrono::Duration::try_days(day)?)?;
         Some(day.format("%Y-%m-%d").to_string())

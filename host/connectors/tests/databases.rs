@@ -368,6 +368,11 @@ fn postgres_is_read() {
             "select day::text, at::text, moment::text, clock::text, n::text, long::text, span::text, place::text, bits::text, pair::text, plain from odd order by plain",
         );
         assert_eq!(all(&said.await.expect("rows")), all(&rows));
+        let ends = "select date '0001-01-01' as a, date '9999-12-31' as b, timestamp '0001-01-01' as c, timestamp '9999-12-31 23:59:59.999999' as d";
+        assert_eq!(
+            types(&sql(&connectors, ends).await.expect("rows")),
+            "a date, b date, c timestamp[us], d timestamp[us]"
+        );
         let echoed = fetch(
             &connectors,
             SQL_FETCH,

@@ -220,7 +220,7 @@ fn read_again(bytes: &[u8]) -> Result<Batches, TableError> {
     Batches::read_parquet(file)
 }
 
-/// What a guest is handed over: of each column what is said of it, and its buffers.
+/// Columns as a guest is handed them: the head of each, and its buffers.
 fn handed_over(rows: &Batches) -> Vec<(Value, Vec<Vec<u8>>)> {
     taken(rows.to_columns().expect("columns"))
 }

@@ -2,6 +2,8 @@
 //!
 //! The forms are those of the functions `…send` and `…recv` in PostgreSQL's sources (`src/backend/utils/adt`).
 
+use std::ops::Range;
+
 use bytes::BytesMut;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde_json::Value as Json;
@@ -9,7 +11,7 @@ use tokio_postgres::types::{Kind, Type};
 
 use super::put;
 use crate::{
-    rows::{ColumnKind, Value, json},
+    rows::{ColumnKind, DAY_MICROS, Value, clock, json},
     tool::as_text,
 };
 
@@ -17,7 +19,8 @@ use crate::{
 const EPOCH_DAYS: i32 = 10_957;
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const A_SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * A_SECOND;
+/// Days since 1970 of the years 1 to 9999, which readers of dates have.
+const PLAIN_DAYS: Range<i64> = -719_162..2_932_897;
 /// How deep arrays may lie in each other.
 const DIMENSIONS_MAX: i32 = 6;
 
@@ -94,11 +97,13 @@ pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
         Type::DATE => rest.i32().map(|day| match day {
             i32::MIN => Value::Text("-infinity".to_owned()),
             i32::MAX => Value::Text("infinity".to_owned()),
-            day => far_day(i64::from(day).saturating_add(EPOCH_DAYS.into()), "")
-                .map_or(Value::Date(day.saturating_add(EPOCH_DAYS)), Value::Text),
+            day => match i64::from(day).saturating_add(EPOCH_DAYS.into()) {
+                days if PLAIN_DAYS.contains(&days) => Value::Date(day.saturating_add(EPOCH_DAYS)),
+                days => Value::Text(far_day(days, "")),
+            },
         }),
         Type::TIME => rest.i64().map(|micros| match micros {
-            DAY => Value::Text("24:00:00".to_owned()),
+            DAY_MICROS => Value::Text("24:00:00".to_owned()),
             micros => Value::Time(micros),
         }),
         Type::TIMESTAMP | Type::TIMESTAMPTZ => rest.i64().map(|moment| match moment {
@@ -106,9 +111,13 @@ pub(super) fn value(of: &Type, raw: Option<&[u8]>) -> Result<Value, String> {
             i64::MAX => Value::Text("infinity".to_owned()),
             moment => {
                 let moment = moment.saturating_add(EPOCH_MICROS);
-                let zone = if *of == Type::TIMESTAMPTZ { "+00" } else { "" };
-                let clock = format!(" {}{zone}", clock(moment.rem_euclid(DAY)));
-                far_day(moment.div_euclid(DAY), &clock).map_or(Value::Timestamp(moment), Value::Text)
+                match moment.div_euclid(DAY_MICROS) {
+                    days if PLAIN_DAYS.contains(&days) => Value::Timestamp(moment),
+                    days => {
+                        let zone = if *of == Type::TIMESTAMPTZ { "+00" } else { "" };
+                        Value::Text(far_day(days, &format!(" {}{zone}", clock(moment.rem_euclid(DAY_MICROS)))))
+                    }
+                }
             }
         }),
         Type::JSON => return json_of(raw),
@@ -156,11 +165,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A day of a year that has not four digits, with what follows it, as PostgreSQL writes it: readers of dates have no such years.
-#[allow(clippy::arithmetic_side_effects, reason = "a day that a database has is far from the ends of the numbers")]
-fn far_day(days: i64, behind: &str) -> Option<String> {
+/// A day out of [`PLAIN_DAYS`], with what follows it, as PostgreSQL writes it.
+#[allow(clippy::arithmetic_side_effects, reason = "days have 32 bits, or are moments of 64 bits divided")]
+fn far_day(days: i64, behind: &str) -> String {
     // The calendar in eras of 400 years, each of which begins in March; see Hinnant, "chrono-compatible low-level date algorithms".
-    let shifted = days.checked_add(719_468)?;
+    let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -169,15 +178,7 @@ fn far_day(days: i64, behind: &str) -> Option<String> {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let (shown, before) = if year < 1 { (1 - year, " BC") } else { (year, "") };
-    (!(1..=9_999).contains(&year)).then(|| format!("{shown:04}-{month:02}-{day:02}{behind}{before}"))
-}
-
-/// A time of day.
-fn clock(micros: i64) -> String {
-    let (seconds, sub) = (micros / A_SECOND, micros % A_SECOND);
-    let sub = format!(".{sub:06}");
-    let sub = sub.trim_end_matches('0').trim_end_matches('.');
-    format!("{:02}:{:02}:{:02}{sub}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    format!("{shown:04}-{month:02}-{day:02}{behind}{before}")
 }
 
 /// Groups of four digits, of which the first stands `weight` groups before the point. What no decimal is, or one of more than 38
@@ -193,11 +194,11 @@ fn numeric(rest: &mut Reader<'_>) -> Option<Value> {
     if let Some(word) = word {
         return Some(Value::Text(word.to_owned()));
     }
-    let groups = (0..count).map(|_| rest.i16()).collect::<Option<Vec<_>>>()?;
-    let is_negative = sign == 0x4000;
+    let (mut again, is_negative) = (Reader(rest.0), sign == 0x4000);
     let mut digits = Some(0_i128);
-    for group in &groups {
-        digits = digits.and_then(|digits| digits.checked_mul(10_000)?.checked_add((*group).into()));
+    for _ in 0..count {
+        let group = rest.i16()?;
+        digits = digits.and_then(|digits| digits.checked_mul(10_000)?.checked_add(group.into()));
     }
     let behind = i32::from(count).saturating_sub(1).saturating_sub(weight.into()).saturating_mul(4);
     let decimal = digits.zip(u8::try_from(scale).ok()).and_then(|(digits, scale)| {
@@ -207,7 +208,11 @@ fn numeric(rest: &mut Reader<'_>) -> Option<Value> {
         let digits = if missing >= 0 { digits.checked_mul(power)? } else { digits.checked_div(power)? };
         (digits.unsigned_abs() < 10_u128.pow(38)).then_some(Value::Decimal(digits, scale))
     });
-    Some(decimal.unwrap_or_else(|| Value::Text(long(&groups, weight.into(), is_negative, scale.into()))))
+    if decimal.is_some() {
+        return decimal;
+    }
+    let groups = (0..count).map(|_| again.i16()).collect::<Option<Vec<_>>>()?;
+    Some(Value::Text(long(&groups, weight.into(), is_negative, scale.into())))
 }
 
 /// A number of any length.

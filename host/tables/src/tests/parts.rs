@@ -27,7 +27,7 @@ use crate::{
 /// A kind of column: how it is made of whole numbers from 0 to 99, and what a guest has of each.
 struct Kind {
     name: &'static str,
-    /// What the table says of the column.
+    /// Type of the column in the table.
     said: DataType,
     made: Made,
     told: fn(i64) -> String,
@@ -325,7 +325,7 @@ fn check(way: &str, handed: &[(Value, Vec<Vec<u8>>)], wanted: &[Option<i64>]) {
     assert_eq!(handed.len(), kinds().len(), "{way}");
 }
 
-/// What a guest is handed over of a file.
+/// Columns of a file as a guest is handed them.
 fn read(file: File, format: Format) -> Vec<(Value, Vec<Vec<u8>>)> {
     let request = Request { direction: Direction::Read, format, columns: None, compression: None };
     let mut out = Vec::new();
