@@ -19,10 +19,8 @@ use crate::{
     sessions::{age_text, size_text},
     terminal::escaped,
 };
-use cellar_wire::{
-    ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson,
-    config::{ArtifactsTable, Config},
-};
+use cellar_config::{ArtifactsTable, Config};
+use cellar_wire::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
 
 /// What `gc` removes when it is not told.
 const UNUSED_DAYS: u64 = 30;
@@ -48,7 +46,7 @@ fn tell_left(left: usize) {
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
 pub(crate) fn store(folders: &Folders, table: &ArtifactsTable) -> Result<ArtifactStore, CliError> {
-    Ok(cellar_setup::Folders::from(folders).artifacts(table)?)
+    Ok(cellar_config::Folders::from(folders).artifacts(table)?)
 }
 
 /// Does what was asked with the store.

@@ -8,11 +8,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use cellar_config::Config;
 use cellar_engine::{
     artifacts::datasets::{DatasetVersion, Datasets, Publication},
     origin::Origin,
 };
-use cellar_wire::{DatasetJson, OriginJson, OriginsJson, config::Config};
+use cellar_wire::{DatasetJson, OriginJson, OriginsJson};
 
 use crate::{
     args::{DatasetArguments, DatasetCommand, DatasetPublish, Folders, OriginArguments},

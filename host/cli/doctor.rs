@@ -3,9 +3,7 @@
 use std::{error::Error as _, fmt::Write as _, fs, path::Path};
 
 use anstyle::{AnsiColor, Style};
-use cellar_bridges::{
-    HostBridges, Options, Program, Tool, check_component, is_too_short, keep_compiled_in, learn_named,
-};
+use cellar_bridges::{HostBridges, Llm, Options, Program, Tool, check_component, keep_compiled_in};
 use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
     GuestName, HostConfig, Limits,
@@ -24,10 +22,10 @@ use crate::{
     setup,
     terminal::{Look, escaped},
 };
-use cellar_setup::ObjectRemote;
+use cellar_config::{Config, Isolate, ObjectRemote};
+use cellar_secrets::{is_too_short, learn_named};
 use cellar_wire::{
-    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson,
-    config::{Config, Isolate},
+    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, LlmJson, MachineJson,
 };
 
 const HEADER: Style = Style::new().bold();
@@ -78,8 +76,8 @@ fn report(host: &HostConfig, path: Option<&Path>, config: &Config) -> DoctorJson
         problems.push(format!("nothing can run: {error}{cause}"));
     }
     let host_json = HostJson {
-        kernels: cellar_setup::kernels_max(&config.host),
-        memory_mib: cellar_setup::memory_bytes() >> 20,
+        kernels: cellar_config::kernels_max(&config.host),
+        memory_mib: cellar_config::memory_bytes() >> 20,
         is_set: config.host.kernels.is_some(),
         stops: config.host.stops.name(),
     };
@@ -117,7 +115,7 @@ fn is_needed(guest: &str, config: &Config) -> bool {
 
 /// Says what keeps the packages that the file grants from being granted.
 fn check_packages(report: &mut DoctorJson, store: Option<&Path>, config: &Config) {
-    if let Err(error) = cellar_setup::package_folders(store, config.packages.clone()) {
+    if let Err(error) = cellar_config::package_folders(store, config.packages.clone()) {
         report.problems.push(format!("packages: {error}"));
     }
 }
@@ -197,7 +195,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
         mcp: Vec::new(),
         runtime: config.bridges.runtime.keys().cloned().collect(),
         agents: config.bridges.agents.keys().cloned().collect(),
-        llm: config.bridges.llm.as_ref().map(Into::into),
+        llm: config.bridges.llm.as_ref().map(llm),
         http: config.bridges.http.allow.iter().map(ToString::to_string).collect(),
         connectors: Vec::new(),
         secrets: secrets(&config.bridges),
@@ -303,7 +301,17 @@ fn wasmtime_version() -> &'static str {
     version.unwrap_or("unknown")
 }
 
-/// What of this machine makes sandboxes faster or tighter.
+/// The models, and whether their key is there.
+fn llm(llm: &Llm) -> LlmJson {
+    let key = match &llm.api_key_env {
+        None => "not asked for",
+        Some(name) if std::env::var_os(name).is_some_and(|key| !key.is_empty()) => "set",
+        Some(_) => "missing",
+    };
+    LlmJson { endpoint: llm.endpoint.clone(), tiers: llm.tiers.clone(), api_key_env: llm.api_key_env.clone(), key }
+}
+
+/// Features of this machine that make sandboxes faster or tighter.
 fn machine() -> MachineJson {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let Available { landlock, seccomp, protection_keys } = cellar_isolation::available();

@@ -2,10 +2,10 @@
 
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
+use cellar_config::Overrides;
 use cellar_engine::{GuestName, Language, config::Stops, guests::guest_status};
 use cellar_jupyter::{Connection, KernelConfig, Place, Spec, display_name, install, serve, spec_name};
 use cellar_packages::Source;
-use cellar_setup::Overrides;
 
 use crate::{
     args::{Folders, GrantArguments, KernelInstall, KernelRun},

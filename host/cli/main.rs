@@ -29,7 +29,7 @@ mod token;
 
 use std::{process::ExitCode, time::Duration};
 
-use cellar_wire::config::{Config, Logs};
+use cellar_config::{Config, Logs};
 use clap::{CommandFactory, Parser};
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;

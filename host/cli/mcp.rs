@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use cellar_config::Overrides;
 use cellar_server::{ServerConfig, serve_mcp};
-use cellar_setup::Overrides;
 
 use crate::{
     args::{Folders, McpArguments},

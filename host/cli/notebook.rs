@@ -2,11 +2,12 @@
 
 use std::{
     fs,
-    io::Write,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cellar_core::files::{Durability, replace_with};
 use cellar_engine::{
     Cell, Event, EventKind, Language, Outcome,
     event::{background_lines, fork_lines},
@@ -19,7 +20,6 @@ use nbformat::{
     v4::{Cell as NotebookCell, Notebook as Notebook4, Output},
 };
 use serde_json::{Map, Value, json};
-use tempfile::NamedTempFile;
 
 use crate::report::CliError;
 
@@ -143,12 +143,8 @@ impl Notebook {
         let write = || {
             // The file behind a link, not the link.
             let path = fs::canonicalize(&path)?;
-            let folder = path.parent().unwrap_or(Path::new("."));
-            let mut file = NamedTempFile::new_in(folder)?;
-            file.write_all(text.as_bytes())?;
-            file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
-            file.as_file().sync_all()?;
-            file.persist(&path).map(drop).map_err(|error| error.error)
+            let mode = fs::metadata(&path)?.permissions().mode();
+            replace_with(&path, text.as_bytes(), mode, Durability::Synced)
         };
         write().map_err(|source| CliError::Save { path: path.clone(), source })
     }

@@ -2,12 +2,12 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
+use cellar_config::{Overrides, SessionRequest};
 use cellar_engine::{
     Cell, GuestName, HostConfig, Language,
     config::{RunOptions, Stops},
 };
 use cellar_packages::{Added, Fetched, Listed, PackageError, PackageStore, Wanted};
-use cellar_setup::{Overrides, SessionRequest};
 
 use crate::{
     args::{Folders, PackagesArguments, PackagesCommand},
@@ -40,7 +40,7 @@ for folder, _, names in os.walk("/uncompiled"):
 /// # Errors
 /// A package cannot be had, or the store fails.
 pub(crate) async fn packages(folders: &Folders, arguments: PackagesArguments) -> Result<u8, CliError> {
-    let store = cellar_setup::package_store(arguments.package_store.as_deref())?;
+    let store = cellar_config::package_store(arguments.package_store.as_deref())?;
     match arguments.command {
         PackagesCommand::Add { names, json } => {
             let added = add(folders, &store, &names).await?;

@@ -10,9 +10,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use cellar_config::SessionRequest;
 use cellar_engine::{Cell, Error, EventKind, Language, Session, config::RunOptions};
 use cellar_hub::OwnSession;
-use cellar_setup::SessionRequest;
 use reedline::Signal;
 
 use crate::{

@@ -16,12 +16,12 @@ use crate::{
     socket::is_request_fault,
     terminal::{Look, escaped, escaped_lines, say, tell},
 };
+use cellar_config::{ConfigError, SetupError};
 use cellar_hub::{HubError, LineError};
 use cellar_jupyter::KernelError;
 use cellar_packages::PackageError;
 use cellar_server::{ConfineError, ServeError, TokenError};
-use cellar_setup::SetupError;
-use cellar_wire::{Refusal, check::Invalid, config::ConfigError};
+use cellar_wire::{Refusal, check::Invalid};
 
 /// All cells ran to their end.
 pub(crate) const EXIT_COMPLETE: u8 = 0;

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use cellar_config::Overrides;
 use cellar_server::{Isolation, ServeError, Server, ServerConfig, serve_worker};
-use cellar_setup::Overrides;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},

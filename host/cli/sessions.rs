@@ -2,11 +2,12 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, BufReader, Write},
+    io::{self, BufReader},
     path::Path,
     time::SystemTime,
 };
 
+use cellar_core::files::replace;
 use cellar_engine::{
     Error, Snapshot,
     store::{SessionStore, StoredInfo},
@@ -18,14 +19,15 @@ use crate::{
     report::{CliError, EXIT_COMPLETE},
     terminal::{Look, escaped, padded, width},
 };
-use cellar_wire::{StoredSessionJson, config::ArtifactsTable};
+use cellar_config::ArtifactsTable;
+use cellar_wire::{StoredSessionJson, unix_seconds};
 
 /// Opens the folder of stored sessions.
 ///
 /// # Errors
 /// No folder was named and the user has none, or it cannot be made.
 pub(crate) fn store(folders: &Folders) -> Result<SessionStore, CliError> {
-    Ok(cellar_setup::Folders::from(folders).sessions()?)
+    Ok(cellar_config::Folders::from(folders).sessions()?)
 }
 
 /// Lists the stored sessions, or removes some.
@@ -44,10 +46,21 @@ pub(crate) fn sessions(folders: &Folders, arguments: &SessionsArguments) -> Resu
     }
     let sessions = store.list()?;
     match arguments.json {
-        true => output::print_json(&sessions.iter().map(StoredSessionJson::from).collect::<Vec<_>>())?,
+        true => output::print_json(&sessions.iter().map(json).collect::<Vec<_>>())?,
         false => output::print(&table(&sessions, SystemTime::now()))?,
     }
     Ok(EXIT_COMPLETE)
+}
+
+fn json(info: &StoredInfo) -> StoredSessionJson {
+    StoredSessionJson {
+        name: info.name.clone(),
+        stored_at: info.stored_at.map(unix_seconds),
+        state_bytes: info.state_bytes,
+        languages: info.languages.iter().map(|language| language.code()).collect(),
+        is_live: info.is_live,
+        problem: info.problem.as_ref().map(ToString::to_string),
+    }
 }
 
 fn table(sessions: &[StoredInfo], now: SystemTime) -> String {
@@ -138,11 +151,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What goes wrong with it is told without a name that nobody gave.
     folder.metadata()?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    replace(path, bytes)
 }
 
 /// Makes a session of a snapshot, or takes one back to it.

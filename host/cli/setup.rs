@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use cellar_config::{Overrides, SessionRequest};
 use cellar_engine::{HostConfig, config::Stops, results::OutputPolicy};
 use cellar_hub::OwnSession;
-use cellar_setup::{Overrides, SessionRequest};
 
 use crate::{
     args::{Folders, GrantArguments, SessionArguments},
@@ -15,10 +15,10 @@ use crate::{
 /// Live kernels of each flavour: one a language, and some that are being given back.
 const KERNELS_MAX: u32 = 16;
 
-impl From<&Folders> for cellar_setup::Folders {
-    fn from(folders: &Folders) -> cellar_setup::Folders {
+impl From<&Folders> for cellar_config::Folders {
+    fn from(folders: &Folders) -> cellar_config::Folders {
         let Folders { guests, cache, store } = folders.clone();
-        cellar_setup::Folders { guests, cache, store }
+        cellar_config::Folders { guests, cache, store }
     }
 }
 
@@ -62,7 +62,7 @@ impl From<&SessionArguments> for SessionRequest {
 /// # Errors
 /// No folder was named and the user has none.
 pub(crate) fn host_config(folders: &Folders, stops: Stops) -> Result<HostConfig, CliError> {
-    Ok(cellar_setup::Folders::from(folders).host_config(KERNELS_MAX, stops)?)
+    Ok(cellar_config::Folders::from(folders).host_config(KERNELS_MAX, stops)?)
 }
 
 /// A session as the command line describes it, on a host of its own.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::nearest;
+use cellar_core::text::nearest;
 use cellar_engine::{
     Cell, Language,
     limits::{TIMEOUT_MAX, TIMEOUT_MIN},

@@ -3,9 +3,9 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
+use cellar_config::{Config, Overrides};
 use cellar_engine::{HostConfig, Snapshot};
 use cellar_hub::{Hub, HubConfig, HubError, Line, LineError, LineRead, Lines, OpenRequest, Place, TASKS_MAX};
-use cellar_setup::Overrides;
 use cellar_wire::{Caller, Open, REQUEST_BYTES_MAX, Refusal};
 use futures::{Stream, future::BoxFuture, stream};
 use tokio::{
@@ -45,7 +45,7 @@ pub(crate) async fn stdio(folders: &Folders, arguments: StdioArguments) -> Resul
     (config.runs_max, config.sessions_max) = (TASKS_MAX, SESSIONS_MAX);
     config.overrides = Overrides::from(&arguments.granted);
     let table = config.overrides.file().map_err(HubError::from)?.host;
-    let kernels_max = cellar_setup::kernels_max(&table);
+    let kernels_max = cellar_config::kernels_max(&table);
     let host_config = HostConfig { kernels_max, ..setup::host_config(folders, table.stops)? };
     config.progress = print_progress;
     let hub = Hub::open(host_config, config, Arc::new(SessionDoors))?;
@@ -82,7 +82,7 @@ impl Place for Starter {
         &self.0
     }
 
-    fn open(&self, open: Open) -> BoxFuture<'_, Result<OpenRequest, LineError>> {
+    fn open(&self, open: Open<Config>) -> BoxFuture<'_, Result<OpenRequest, LineError>> {
         Box::pin(async move {
             let snapshot = match open.snapshot {
                 Some(file) => Some(self.read_snapshot(file).await?),

@@ -265,7 +265,7 @@ pub(crate) struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let line_text = cellar_bridges::hide(&String::from_utf8_lossy(line)).into_owned();
+        let line_text = cellar_secrets::hide(&String::from_utf8_lossy(line)).into_owned();
         io::stderr().write_all(harmless(&line_text).as_bytes())?;
         Ok(line.len())
     }

@@ -70,7 +70,7 @@ impl S3 {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), KEY).expect("written");
         options.options.insert("secret_access_key".to_owned(), Secret::File(file.path().to_owned()));
-        options.open(&|_| ()).expect("opened")
+        options.open().expect("opened")
     }
 
     fn stop(&mut self) {
@@ -329,7 +329,7 @@ fn files_of_an_object_store_are_rows_of_a_connector() {
     let kind = Kind::Files { place: FilesPlace::Objects(options), fetches };
     let bounds = Bounds { timeout: Duration::from_secs(60), ..Bounds::default() };
     let connector = ConnectorOptions { description: String::new(), bounds, kind };
-    let connectors = Connectors::new(BTreeMap::from([("lake".to_owned(), connector)]), &|_| ()).expect("a connector");
+    let connectors = Connectors::new(BTreeMap::from([("lake".to_owned(), connector)])).expect("a connector");
     let ask = |name: &str, arguments: Value| {
         let Value::Object(arguments): Value = arguments else { panic!("no object") };
         let arguments: Map<String, Value> = connectors.check("lake", name, arguments).expect("arguments");

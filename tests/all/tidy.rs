@@ -216,8 +216,9 @@ fn only_three_files_of_the_engine_have_unsafe_code() {
         if file.extension().is_none_or(|extension| extension != "rs") || may_be || file.ends_with("tidy.rs") {
             continue;
         }
+        // The workspace denies it; an exception has to name the lint.
         let text = std::fs::read_to_string(&file).expect("source is text");
-        assert!(!text.contains("unsafe {"), "`{}` has unsafe code", file.display());
+        assert!(!text.contains("unsafe_code"), "`{}` has unsafe code", file.display());
     }
 }
 

@@ -39,7 +39,7 @@ fn frames(plan: &Plan) -> Vec<Line> {
     }
     let kind = Kind::Files { place: FilesPlace::Folder(folder.path().to_owned()), fetches };
     let options = ConnectorOptions { description: String::new(), bounds: Bounds::default(), kind };
-    let connectors = Connectors::new([("lake".to_owned(), options)].into(), &|_| ()).expect("a connector");
+    let connectors = Connectors::new([("lake".to_owned(), options)].into()).expect("a connector");
     let lab = Lab::open_guest(plan, GuestName::PythonData);
     let mut lines = Vec::new();
     for (name, texts) in FETCHES {

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
+use cellar_config::Config;
 use cellar_engine::{
     Cell, EventKind, GuestName, Host, HostConfig, HostFolders, Language, Session, SessionConfig, Snapshot,
     guests::{BakeOptions, bake},
 };
 use cellar_tables::Table;
-use cellar_wire::config::Config;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -278,8 +278,8 @@ fn lines(seeds: &mut Vec<Vec<u8>>) -> Try {
     seeds.retain(|seed| !seed.is_empty());
     Box::new(|case| {
         let run = cellar_wire::run_from_json(case, "a run");
-        let _ = cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Remote);
-        match cellar_wire::request_from_json(case, "a line", cellar_wire::Caller::Trusted).1 {
+        let _ = cellar_wire::request_from_json::<Config>(case, "a line", cellar_wire::Caller::Remote);
+        match cellar_wire::request_from_json::<Config>(case, "a line", cellar_wire::Caller::Trusted).1 {
             Ok(_) => Ok(Answer::Taken),
             Err(_) if run.is_ok() => Ok(Answer::Taken),
             Err(error) => Ok(Answer::Refused(error.to_string())),

@@ -14,11 +14,13 @@ use std::{
     time::Duration,
 };
 
+use cellar_core::text::{describe, list};
 use cellar_engine::{
     Session,
     bridges::{AgentCall, CallError, CallErrorKind, Caller, Response},
     limits::AGENT_DEPTH_MAX,
 };
+use cellar_secrets::clip;
 use reqwest::{Client, redirect::Policy};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -31,7 +33,6 @@ use crate::{
     Origin,
     http::HeaderTemplate,
     options::{Agent, AgentTransport, Spawns},
-    text::{causes, clip, list},
     tools::ToolFailure,
 };
 
@@ -253,7 +254,7 @@ impl Agents {
     ) -> Result<Value, CallError> {
         let failed = |what: String| CallError::new(CallErrorKind::Failed, format!("{who} {what}"));
         // Redirects could carry the headers to another host.
-        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| causes(&error));
+        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| describe(&error));
         let client = self.client.get_or_init(build).as_ref();
         let client = client.map_err(|fault| failed(format!("cannot be asked: {fault}")))?;
         let mut post = client.post(url).json(&request.to_json());
@@ -264,7 +265,7 @@ impl Agents {
             post = post.header(name, value);
         }
         let unreachable =
-            |error: reqwest::Error| failed(format!("cannot be reached: {}", causes(&error.without_url())));
+            |error: reqwest::Error| failed(format!("cannot be reached: {}", describe(&error.without_url())));
         let mut response = post.send().await.map_err(unreachable)?;
         let status = response.status();
         let mut bytes = Vec::new();

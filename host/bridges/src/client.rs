@@ -13,6 +13,7 @@ pub fn builder(certificates: &[u8]) -> Result<ClientBuilder, String> {
     if certificates.is_empty() {
         return Ok(builder);
     }
-    let certificates = Certificate::from_pem_bundle(certificates).map_err(|error| crate::text::causes(&error))?;
+    let certificates =
+        Certificate::from_pem_bundle(certificates).map_err(|error| cellar_core::text::describe(&error))?;
     Ok(builder.tls_certs_merge(certificates))
 }

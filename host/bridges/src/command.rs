@@ -12,10 +12,7 @@ use tokio::{
     process::ChildStdin,
 };
 
-use crate::{
-    options::{AgentTransport, Command, Connector, McpTransport, Options, Program},
-    secrets,
-};
+use crate::options::{AgentTransport, Command, Connector, McpTransport, Options, Program};
 
 /// Bytes a command may print as its result.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
@@ -122,9 +119,9 @@ pub(crate) fn inherited(names: &[String], beside: &[(String, String)]) -> Vec<(S
     let inherited = names.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
     let inherited: Vec<_> = inherited.collect();
     for (name, value) in inherited.iter().filter(|(name, _)| !ENVIRONMENT.contains(&name.as_str())) {
-        secrets::learn_variable(name, &value.to_string_lossy(), true);
+        cellar_secrets::learn_variable(name, &value.to_string_lossy(), true);
     }
-    beside.iter().for_each(|(name, value)| secrets::learn_variable(name, value, false));
+    beside.iter().for_each(|(name, value)| cellar_secrets::learn_variable(name, value, false));
     inherited
 }
 
@@ -182,9 +179,9 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 /// The last lines of standard error, to stand behind a message.
 pub(crate) fn last_lines(errors: &[u8]) -> String {
     // Where the beginning is missing, a credential may be cut in two.
-    let start = if errors.len() >= ERROR_BYTES_MAX { secrets::longest().min(errors.len()) } else { 0 };
+    let start = if errors.len() >= ERROR_BYTES_MAX { cellar_secrets::longest().min(errors.len()) } else { 0 };
     let text = String::from_utf8_lossy(&errors[start..]);
-    let text = secrets::hide(&text);
+    let text = cellar_secrets::hide(&text);
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let start = lines.len().saturating_sub(ERROR_LINES_MAX);
     if lines.is_empty() { String::new() } else { format!(":\n{}", lines[start..].join("\n")) }

@@ -12,7 +12,7 @@ use cellar_engine::{
 use cellar_tables::Batches;
 use serde_json::{Map, Value, json};
 
-use crate::{Connector, Sources, command, json_text, secrets};
+use crate::{Connector, Sources, command, json_text};
 
 /// The connectors of a host.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Held {
             Ok((name, options))
         });
         let made = made.collect::<Result<_, String>>().map_err(|problem| vec![problem]);
-        match made.and_then(|options| Connectors::new(options, &secrets::learn)) {
+        match made.and_then(|options| Connectors::new(options)) {
             Ok(connectors) => Held { specs: specs(&connectors), connectors },
             Err(problems) => {
                 problems.iter().for_each(|problem| tracing::error!("{problem}"));
@@ -76,7 +76,7 @@ impl Held {
     pub(crate) async fn probe(&self) -> Vec<(String, Result<String, String>)> {
         let probes = self.names().into_iter().map(|name| async {
             let probed = self.connectors.probe(&name).await;
-            (name, probed.map_err(|error| secrets::hide(&error.message).into_owned()))
+            (name, probed.map_err(|error| cellar_secrets::hide(&error.message).into_owned()))
         });
         futures::future::join_all(probes).await
     }
@@ -106,7 +106,7 @@ fn refusal(error: FetchError) -> CallError {
         FetchFault::Limit => CallErrorKind::Limit,
         FetchFault::Failed => CallErrorKind::Failed,
     };
-    secrets::clean_error(CallError::new(kind, error.message))
+    crate::clean::clean_error(CallError::new(kind, error.message))
 }
 
 /// What asks a connector.
@@ -173,11 +173,11 @@ fn clean(rows: Batches) -> Batches {
 }
 
 fn clean_schema(schema: &SchemaRef) -> SchemaRef {
-    let is_clean = |field: &FieldRef| !secrets::is_found_in(field.name().as_bytes());
+    let is_clean = |field: &FieldRef| !cellar_secrets::is_found_in(field.name().as_bytes());
     if schema.fields().iter().all(is_clean) {
         return Arc::clone(schema);
     }
-    let clean = |field: &FieldRef| field.as_ref().clone().with_name(secrets::hide(field.name()));
+    let clean = |field: &FieldRef| field.as_ref().clone().with_name(cellar_secrets::hide(field.name()));
     Arc::new(Schema::new_with_metadata(
         schema.fields().iter().map(clean).collect::<Vec<_>>(),
         schema.metadata().clone(),
@@ -196,10 +196,10 @@ fn clean_column(column: &ArrayRef) -> ArrayRef {
 fn clean_texts<O: OffsetSizeTrait>(column: &ArrayRef) -> Option<ArrayRef> {
     let texts = column.as_string_opt::<O>()?;
     // One search finds whether there is anything to do.
-    if !secrets::is_found_in(texts.value_data()) {
+    if !cellar_secrets::is_found_in(texts.value_data()) {
         return None;
     }
-    let cleaned: GenericStringArray<O> = texts.iter().map(|text| text.map(secrets::hide)).collect();
+    let cleaned: GenericStringArray<O> = texts.iter().map(|text| text.map(cellar_secrets::hide)).collect();
     Some(Arc::new(cleaned))
 }
 
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn credentials_are_taken_out_of_texts_however_a_column_has_them() {
-        secrets::learn("correct-horse-battery");
+        cellar_secrets::learn("correct-horse-battery");
         let texts = ["plain", "its correct-horse-battery"];
         let columns: [ArrayRef; 3] = [
             Arc::new(StringArray::from(texts.to_vec())),

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_core::text::describe;
 use cellar_engine::bridges::{CallError, CallErrorKind, HttpCall, HttpResponse, Response};
 use reqwest::{
     Client, Url,
@@ -30,7 +31,6 @@ use reqwest::{
 use crate::{
     client,
     options::{Http, HttpRule},
-    text::causes,
 };
 use request::Request;
 use resolve::{CheckedLookup, SystemLookup, check};
@@ -146,7 +146,7 @@ impl Network {
                 .pool_max_idle_per_host(4)
                 .dns_resolver(CheckedLookup { lookup: self.lookup.clone(), private })
                 .build()
-                .map_err(|error| causes(&error))
+                .map_err(|error| describe(&error))
         };
         let clients = self.clients.get_or_init(|| Ok(Clients { public: build(false)?, private: build(true)? }));
         match clients {
@@ -213,7 +213,7 @@ fn failed(host: &str, error: reqwest::Error) -> CallError {
     }
     // The outermost error says no more than that there is one.
     let error = error.without_url();
-    let message = format!("the request to `{host}` failed: {}", causes(error.source().unwrap_or(&error)));
+    let message = format!("the request to `{host}` failed: {}", describe(error.source().unwrap_or(&error)));
     CallError::new(CallErrorKind::Failed, message)
 }
 

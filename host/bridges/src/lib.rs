@@ -11,6 +11,7 @@
 mod afar;
 mod agent;
 mod arguments;
+mod clean;
 mod client;
 mod command;
 mod component;
@@ -22,14 +23,13 @@ mod options;
 mod packs;
 mod sampling;
 mod schema;
-mod secrets;
 #[cfg(test)]
 mod service;
-mod text;
 mod tools;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use cellar_core::text::nearest;
 use cellar_engine::{
     Bridges, CellId,
     bridges::{
@@ -37,6 +37,7 @@ use cellar_engine::{
         ToolSpec, ToolsFuture, denied, selfref_pack,
     },
 };
+use cellar_secrets::{Named, quote};
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
@@ -57,13 +58,11 @@ pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use llm::TokenBudget;
 pub use options::{
     Agent, AgentTransport, Command, Component, Connector, Http, HttpRule, Llm, McpServer, McpTransport, Options,
-    Primitive, Program, RuntimePack, SecretSource, Spawns, TIERS, Tool,
+    Primitive, Program, RuntimePack, Spawns, TIERS, Tool,
 };
 pub use packs::Pack;
 pub use sampling::{Sample, SampleFuture, Sampler};
 pub use schema::Schema;
-pub use secrets::{Named, hide, is_too_short, learn, learn_named};
-pub use text::{list, nearest, quote};
 pub use tools::{ToolFailure, Tools};
 
 /// Names that a message lists.
@@ -106,7 +105,7 @@ impl HostBridges {
     /// The bridges that `options` grant. Nothing is started or asked before a cell calls.
     pub fn new(options: Options) -> HostBridges {
         for source in &options.secrets {
-            let named = secrets::learn_named(source);
+            let named = cellar_secrets::learn_named(source);
             if named != Named::Hidden {
                 tracing::warn!("the credential `{source}` is {named}");
             }
@@ -174,7 +173,7 @@ impl HostBridges {
         let start = |server: &Arc<Server>| {
             let server = server.clone();
             async move {
-                let tools = server.tools().await.map_err(secrets::clean_error);
+                let tools = server.tools().await.map_err(clean::clean_error);
                 (server.name().to_owned(), tools.map(|tools| tools.len()))
             }
         };
@@ -214,7 +213,7 @@ const CLEANED_HERE_BYTES: usize = 256 << 10;
 impl Bridges for HostBridges {
     fn tools(&self) -> ToolsFuture {
         let sources = self.tools.clone();
-        Box::pin(async move { sources.all().await.specs().map(secrets::clean_tool).collect() })
+        Box::pin(async move { sources.all().await.specs().map(clean::clean_tool).collect() })
     }
 
     fn grants(&self) -> BridgeGrants {
@@ -326,12 +325,12 @@ impl HostBridges {
         Box::pin(async move {
             let answer = answer.await;
             if answer.as_ref().is_ok_and(|response| response.size_bytes() > CLEANED_HERE_BYTES) {
-                let cleaned = tokio::task::spawn_blocking(move || secrets::clean(answer)).await;
+                let cleaned = tokio::task::spawn_blocking(move || clean::clean(answer)).await;
                 return cleaned.unwrap_or_else(|_| {
                     Err(CallError::new(CallErrorKind::Failed, "the answer could not be searched for credentials"))
                 });
             }
-            secrets::clean(answer)
+            clean::clean(answer)
         })
     }
 }

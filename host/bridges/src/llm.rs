@@ -16,12 +16,14 @@ use std::{
 };
 
 use backon::{ExponentialBuilder, Retryable};
+use cellar_core::text::describe;
 use cellar_engine::bridges::{CallError, CallErrorKind, Response};
+use cellar_secrets::quote;
 use reqwest::{Client, StatusCode, header::RETRY_AFTER, redirect::Policy};
 use serde_json::{Value, json};
 
 use super::schema::{Schema, object_of};
-use crate::{client, options::Llm, secrets, text::causes, text::quote};
+use crate::{client, options::Llm};
 pub(super) use reply::schema_words;
 use reply::{Choice, Reply};
 
@@ -206,7 +208,7 @@ impl Models {
         let Some(name) = &self.config.api_key_env else { return Ok(None) };
         match env::var(name) {
             Ok(key) if !key.is_empty() => {
-                secrets::learn(&key);
+                cellar_secrets::learn(&key);
                 Ok(Some(key))
             }
             _ => Err(CallError::new(
@@ -218,7 +220,7 @@ impl Models {
 
     fn client(&self) -> Result<&Client, Fault> {
         // Redirects could carry the key to another host.
-        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| causes(&error));
+        let build = || client::builder(&[])?.redirect(Policy::none()).build().map_err(|error| describe(&error));
         self.client.get_or_init(build).as_ref().map_err(|fault| {
             Fault::Final(CallError::new(CallErrorKind::Failed, format!("llm cannot be set up: {fault}")))
         })
@@ -264,14 +266,14 @@ impl Models {
             request = request.bearer_auth(key);
         }
         let response = request.send().await.map_err(|error| {
-            let message = format!("model `{model}` cannot be reached: {}", causes(&error.without_url()));
+            let message = format!("model `{model}` cannot be reached: {}", describe(&error.without_url()));
             Fault::Passing(failed(message), None)
         })?;
         let status = response.status();
         let wanted = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = read(response, model).await?;
         if !status.is_success() {
-            let said = secrets::hide(&String::from_utf8_lossy(&bytes)).into_owned();
+            let said = cellar_secrets::hide(&String::from_utf8_lossy(&bytes)).into_owned();
             return Err(refused(model, status, &said, wanted.map(Duration::from_secs)));
         }
         let reply: Reply = serde_json::from_slice(&bytes).map_err(|error| {
@@ -308,7 +310,7 @@ async fn read(mut response: reqwest::Response, model: &str) -> Result<Vec<u8>, F
     let mut bytes = Vec::new();
     loop {
         let chunk = response.chunk().await.map_err(|error| {
-            let message = format!("the reply of model `{model}` broke off: {}", causes(&error.without_url()));
+            let message = format!("the reply of model `{model}` broke off: {}", describe(&error.without_url()));
             Fault::Passing(CallError::new(CallErrorKind::Failed, message), None)
         })?;
         let Some(chunk) = chunk else { return Ok(bytes) };

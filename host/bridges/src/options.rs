@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use cellar_connectors::{Bounds, ConnectorOptions, FetchOptions};
 
+use cellar_secrets::SecretSource;
+
 use crate::{agent::AgentProgram, http::HeaderTemplate};
 
 /// All that the cells of a session may call. The default grants nothing.
@@ -54,24 +56,6 @@ pub enum Connector {
         /// What can be fetched.
         fetches: BTreeMap<String, FetchOptions<String>>,
     },
-}
-
-/// Where a credential stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretSource {
-    /// A variable of Cellar's own environment.
-    Variable(String),
-    /// A file with the credential in it and nothing else.
-    File(PathBuf),
-}
-
-impl fmt::Display for SecretSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SecretSource::Variable(name) => f.write_str(name),
-            SecretSource::File(path) => write!(f, "{}", path.display()),
-        }
-    }
 }
 
 /// How a command is run.

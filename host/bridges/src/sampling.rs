@@ -3,12 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use cellar_engine::bridges::{CallError, CallErrorKind, Response};
+use cellar_secrets::quote;
 use futures::future::BoxFuture;
 
 use crate::{
     llm::{ANSWER_BYTES_MAX, Question, object, schema_of, schema_words},
     options::TIERS,
-    text::quote,
 };
 
 /// A question for a model that somebody else has.

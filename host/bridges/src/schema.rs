@@ -1,12 +1,12 @@
 //! JSON Schema, as tools and callers give it.
 
+use cellar_core::text::{list, nearest};
+use cellar_secrets::{clip, quote};
 use jsonschema::{
     ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},
 };
 use serde_json::Value;
-
-use crate::text::{clip, list, nearest, quote};
 
 /// Faults that one message names.
 const FAULTS_MAX: usize = 3;

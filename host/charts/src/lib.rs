@@ -24,7 +24,6 @@
 //! # }
 //! ```
 
-#![forbid(unsafe_code)]
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

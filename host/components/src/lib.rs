@@ -6,7 +6,6 @@
 //! is kept in memory, and in a folder if [`keep_compiled_in`] names one. Cells run in the engine's own sandboxes: the
 //! two share no code but wasmtime's.
 
-#![forbid(unsafe_code)]
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

@@ -63,15 +63,9 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// `learn` is told every credential.
-    ///
     /// # Errors
     /// What is wrong with the options.
-    pub(crate) fn new(
-        place: FilesPlace,
-        fetches: BTreeMap<String, FetchOptions<FilesFetch>>,
-        learn: &dyn Fn(&str),
-    ) -> Result<Files, String> {
+    pub(crate) fn new(place: FilesPlace, fetches: BTreeMap<String, FetchOptions<FilesFetch>>) -> Result<Files, String> {
         let mut known = BTreeMap::new();
         for (name, options) in fetches {
             let (spec, files) = spec(&name, options)?;
@@ -91,7 +85,7 @@ impl Files {
             FilesPlace::Folder(folder) => Ok(Place::Folder(folder.into())),
             FilesPlace::Objects(options) => {
                 options.check()?;
-                options.open(learn).map(Place::Objects)
+                options.open().map(Place::Objects)
             }
         };
         Ok(Files { place, fetches: Arc::new(known) })

@@ -124,16 +124,16 @@ impl fmt::Debug for Connectors {
 }
 
 impl Connectors {
-    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches. `learn` is told every
-    /// credential. One whose credentials are missing is there, and says so when it is asked.
+    /// The connectors that these options describe. Nothing is opened or asked before a cell fetches. Credentials are known
+    /// from now on. One whose credentials are missing is there, and says so when it is asked.
     ///
     /// # Errors
     /// All that is wrong with the options, each with its connector.
-    pub fn new(options: BTreeMap<String, ConnectorOptions>, learn: &dyn Fn(&str)) -> Result<Connectors, Vec<String>> {
+    pub fn new(options: BTreeMap<String, ConnectorOptions>) -> Result<Connectors, Vec<String>> {
         let (mut held, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, options) in options {
             let ConnectorOptions { description, bounds, kind } = options;
-            match source(kind, learn) {
+            match source(kind) {
                 Ok(source) => {
                     held.insert(name, Held::new(description, bounds, source));
                 }
@@ -272,27 +272,27 @@ impl Source for Elsewhere {
 ///
 /// # Errors
 /// What is wrong with the options.
-fn source(kind: Kind, learn: &dyn Fn(&str)) -> Result<Arc<dyn Source>, String> {
+fn source(kind: Kind) -> Result<Arc<dyn Source>, String> {
     Ok(match kind {
         Kind::Postgres(database) => {
             let queries = Queries::new(Dialect::Postgres, database.sql, database.fetches)?;
-            let server = database.url.resolve(learn).and_then(|url| postgres::Server::new(&url));
-            Arc::new(postgres::Postgres::new(server.inspect(|server| server.learn(learn)), queries))
+            let server = database.url.resolve().and_then(|url| postgres::Server::new(&url));
+            Arc::new(postgres::Postgres::new(server.inspect(postgres::Server::learn), queries))
         }
         Kind::Mysql(database) => {
             let queries = Queries::new(Dialect::Mysql, database.sql, database.fetches)?;
-            let url = database.url.resolve(learn);
+            let url = database.url.resolve();
             Arc::new(mysql::Mysql::new(url.and_then(|url| mysql::Server::new(&url)), queries))
         }
         Kind::Sqlite { file, sql, fetches } => {
             Arc::new(sqlite::Sqlite::new(file, Queries::new(Dialect::Sqlite, sql, fetches)?))
         }
-        Kind::Files { place, fetches } => Arc::new(files::Files::new(place, fetches, learn)?),
+        Kind::Files { place, fetches } => Arc::new(files::Files::new(place, fetches)?),
         Kind::Http { url, headers, rate, fetches } => {
             let fetches = http::read(fetches)?;
             let headers: Result<Vec<_>, String> =
-                headers.into_iter().map(|(name, value)| Ok((name, value.resolve(learn)?))).collect();
-            let server = url.resolve(learn).and_then(|url| http::Server::new(&url, headers?, rate));
+                headers.into_iter().map(|(name, value)| Ok((name, value.resolve()?))).collect();
+            let server = url.resolve().and_then(|url| http::Server::new(&url, headers?, rate));
             Arc::new(http::Endpoint::new(server, fetches))
         }
         Kind::Source(source) => source,

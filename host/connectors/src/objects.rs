@@ -103,21 +103,21 @@ impl ObjectsOptions {
     }
 
     /// Opens the store. Nothing is asked of it before it is used. Where no credentials are said, those are taken that the usual
-    /// variables name, `AWS_ACCESS_KEY_ID` and its like. `learn` is told each of them.
+    /// variables name, `AWS_ACCESS_KEY_ID` and its like. They are known as credentials from now on.
     ///
     /// # Errors
     /// What is wrong or missing, in words that tell no credential.
-    pub fn open(&self, learn: &dyn Fn(&str)) -> Result<Objects, String> {
+    pub fn open(&self) -> Result<Objects, String> {
         self.check()?;
         let (url, scheme) = self.parsed()?;
         let (_, prefix) = ObjectStoreScheme::parse(&url).map_err(|_| "the address names no store".to_owned())?;
         let mut options = usual(&scheme);
         for (name, value) in &self.options {
-            options.insert(name.clone(), value.resolve(&|_| ())?);
+            options.insert(name.clone(), value.value()?);
         }
         for (name, value) in &options {
             if name.split('_').any(|word| CREDENTIALS.contains(&word)) {
-                learn(value);
+                cellar_secrets::learn(value);
             }
         }
         // It fails when there is a provider already, which is as good.
@@ -350,7 +350,7 @@ mod tests {
         let folder = tempfile::TempDir::new().expect("a folder");
         let inner = folder.path().join("lake");
         std::fs::create_dir(&inner).expect("made");
-        let objects = options(&format!("file://{}", inner.display()), &[]).open(&|_| ()).expect("opened");
+        let objects = options(&format!("file://{}", inner.display()), &[]).open().expect("opened");
         let file = folder.path().join("file");
         // Larger than what is sent at once.
         let bytes: Vec<u8> = (0..PIECE_BYTES + 100).map(|place| u8::try_from(place % 251).expect("a byte")).collect();

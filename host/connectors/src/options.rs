@@ -42,11 +42,23 @@ impl Secret {
         }
     }
 
-    /// The secret itself. `learn` is told each part that nobody must see.
+    /// The secret itself, whose parts are known as credentials from now on.
     ///
     /// # Errors
-    /// What is missing, in words that tell no secret.
-    pub(crate) fn resolve(&self, learn: &dyn Fn(&str)) -> Result<String, String> {
+    /// The name of what is missing, without any secret.
+    pub(crate) fn resolve(&self) -> Result<String, String> {
+        self.resolved(&cellar_secrets::learn)
+    }
+
+    /// The value of an option that may be no credential.
+    ///
+    /// # Errors
+    /// The name of what is missing, without any secret.
+    pub(crate) fn value(&self) -> Result<String, String> {
+        self.resolved(&|_| ())
+    }
+
+    fn resolved(&self, learn: &dyn Fn(&str)) -> Result<String, String> {
         match self {
             Secret::Plain(text) => {
                 learn_address(text, learn);
@@ -75,7 +87,7 @@ impl Secret {
                 Ok(text)
             }
             Secret::Address(address, password) => {
-                let password = password.resolve(learn)?;
+                let password = password.resolved(learn)?;
                 learn(&password);
                 let mut url = Url::parse(address).map_err(|_| "`url` is no address")?;
                 url.set_password(Some(&password)).map_err(|()| "`url` has no place for a password")?;

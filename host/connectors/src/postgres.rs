@@ -118,9 +118,9 @@ impl Server {
     }
 
     /// Makes the password known, in whatever form the address was.
-    pub(crate) fn learn(&self, learn: &dyn Fn(&str)) {
+    pub(crate) fn learn(&self) {
         if let Some(password) = self.config.get_password().and_then(|password| std::str::from_utf8(password).ok()) {
-            learn(password);
+            cellar_secrets::learn(password);
         }
     }
 

@@ -219,7 +219,7 @@ fn shop(url: &str, is_postgres: bool, bounds: Bounds) -> Connectors {
     let database = Database { url: Secret::Plain(url.to_owned()), sql: true, fetches };
     let kind = if is_postgres { Kind::Postgres(database) } else { Kind::Mysql(database) };
     let options = ConnectorOptions { description: String::new(), bounds, kind };
-    Connectors::new(BTreeMap::from([("shop".to_owned(), options)]), &|_| ()).expect("connectors")
+    Connectors::new(BTreeMap::from([("shop".to_owned(), options)])).expect("connectors")
 }
 
 async fn fetch(connectors: &Connectors, name: &str, arguments: Value) -> Result<Batches, FetchError> {

@@ -46,7 +46,7 @@ fn options<T>(parameters: Vec<Parameter>, asks: T) -> FetchOptions<T> {
 
 fn connector(kind: Kind, bounds: Bounds) -> Connectors {
     let options = ConnectorOptions { description: String::new(), bounds, kind };
-    Connectors::new(BTreeMap::from([("c".to_owned(), options)]), &|_| ()).expect("a connector")
+    Connectors::new(BTreeMap::from([("c".to_owned(), options)])).expect("a connector")
 }
 
 async fn fetch(connectors: &Connectors, name: &str, arguments: Value) -> Result<Batches, FetchError> {

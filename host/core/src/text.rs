@@ -1,4 +1,4 @@
-//! Texts cut short, bytes as digits, errors with their causes.
+//! Texts cut short, bytes as digits, errors with their causes, words of messages.
 
 /// Longest prefix of `text` within `bytes` that ends between characters.
 pub fn prefix(text: &str, bytes: u64) -> &str {
@@ -25,6 +25,33 @@ pub fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The name in `known` that `name` was probably meant to be.
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    let begins = |candidate: &&&str| lower.len() >= 3 && candidate.starts_with(&lower);
+    if let Some(candidate) = known.iter().find(begins) {
+        return Some(candidate);
+    }
+    known
+        .iter()
+        .map(|candidate| (strsim::osa_distance(&lower, candidate), *candidate))
+        .filter(|(distance, candidate)| {
+            // Something of it must be right.
+            *distance <= candidate.len().min(lower.len()).max(3) / 3 && *distance < lower.chars().count()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// "`a`, `b` and `c`"
+pub fn list(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
 /// How serde reads and writes a text that is shared.
 pub(crate) mod shared {
     use std::sync::Arc;
@@ -37,5 +64,22 @@ pub(crate) mod shared {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
         String::deserialize(deserializer).map(Arc::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_names() {
+        let known = ["language", "code", "title", "timeout", "reset"];
+        assert_eq!(nearest("codee", &known), Some("code"));
+        assert_eq!(nearest("timeot", &known), Some("timeout"));
+        assert_eq!(nearest("Language", &known), Some("language"));
+        assert_eq!(nearest("lang", &known), Some("language"));
+        assert_eq!(nearest("name", &known), None);
+        assert_eq!(nearest("x", &known), None);
+        assert_eq!(nearest("x", &["a"]), None);
     }
 }

@@ -28,3 +28,8 @@ mod tests {
         assert_eq!(later(now, Duration::MAX) - now, FAR);
     }
 }
+
+/// Milliseconds, to the microsecond.
+pub fn fractional_millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1_000.0
+}

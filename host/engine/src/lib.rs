@@ -53,7 +53,6 @@
 //! Enumerations that will grow are `#[non_exhaustive]`. Structures of options have public fields and a constructor or a
 //! `Default`: fields are added to them, so build them with `..Default::default()`.
 
-#![deny(unsafe_code)]
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -111,8 +110,10 @@ pub mod bridges {
 
 /// What an embedder decides beside [`HostConfig`] and [`SessionConfig`].
 pub mod config {
+    pub use cellar_core::run::RunOptions;
+
     pub use crate::{
-        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, RunOptions, Seed, Stops, TEMPORARY, WORKSPACE},
+        contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, WORKSPACE},
         kernel::{
             meter::MemoryBudget,
             turns::{CpuShare, WEIGHT, WEIGHT_MAX},
@@ -135,10 +136,9 @@ pub mod guests {
 
 /// Answers to questions about a session.
 pub mod looks {
-    pub use crate::{
-        kernel::introspection::{Completeness, Completion, Completions, Variable},
-        session::history::CellSource,
-    };
+    pub use cellar_core::looks::{Completeness, Completion, Completions, Variable};
+
+    pub use crate::session::history::CellSource;
 }
 
 /// Playing a recording again.

@@ -1,7 +1,7 @@
 //! Why a hub refuses.
 
+use cellar_config::SetupError;
 use cellar_engine::{Error, artifacts::ArtifactError};
-use cellar_setup::SetupError;
 
 use crate::bounds::QuotaError;
 

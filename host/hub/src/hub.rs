@@ -14,6 +14,8 @@ use std::{
 
 use cellar_bridges::{Afar, Doors, HostBridges, Options, OwnAndAfar, Sampler, Tools, keep_compiled_in};
 use cellar_charts::Charts;
+use cellar_config::Config;
+use cellar_config::{Granted, Overrides, Progress, languages_of, make_ready};
 use cellar_core::sync::lock;
 use cellar_engine::{
     DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
@@ -23,8 +25,6 @@ use cellar_engine::{
     guests::guest_status,
     store::{SessionStore, StoredInfo},
 };
-use cellar_setup::{Granted, Overrides, Progress, languages_of, make_ready};
-use cellar_wire::config::Config;
 use tokio::task::spawn_blocking;
 
 use crate::{

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_config::Config;
 use cellar_engine::{
     Event, EventKind, RunResult,
     background::{Background, BackgroundReader},
@@ -196,7 +197,7 @@ impl<P: Place> Lines<P> {
     async fn line(&self, line: LineRead, number: u64, tasks: &mut JoinSet<()>) {
         let (id, request) = match line {
             LineRead::Whole(bytes) if bytes.trim_ascii().is_empty() => return,
-            LineRead::Whole(bytes) => request_from_json(&bytes, &format!("line {number}"), self.caller),
+            LineRead::Whole(bytes) => request_from_json::<Config>(&bytes, &format!("line {number}"), self.caller),
             LineRead::TooLong => (None, Err(too_long(number))),
         };
         let answer = match request {
@@ -212,7 +213,7 @@ impl<P: Place> Lines<P> {
     /// Why not; nothing has changed then.
     async fn request(
         &self,
-        request: Request,
+        request: Request<Config>,
         id: Option<String>,
         line: u64,
         tasks: &mut JoinSet<()>,
@@ -390,7 +391,7 @@ impl<P: Place> Lines<P> {
     }
 
     /// Opens a session, and returns its name.
-    async fn open(&self, open: Open) -> Result<String, LineError> {
+    async fn open(&self, open: Open<Config>) -> Result<String, LineError> {
         let own = self.names.new_session(open.session.clone())?;
         let name = self.voice.place.session_name(&own);
         let request = crate::OpenRequest { name: Some(name.clone()), ..self.voice.place.open(open).await? };

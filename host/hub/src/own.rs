@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use cellar_bridges::Doors;
+use cellar_config::{Folders, Progress, SessionRequest};
 use cellar_engine::{Cell, Language, Session, config::RunOptions, made_up_id, store::check_name};
-use cellar_setup::{Folders, Progress, SessionRequest};
 
 use crate::{
     error::HubError,

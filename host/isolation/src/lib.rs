@@ -6,7 +6,6 @@
 //!
 //! [`available`] says what the kernel has, [`confine`] does it. It must be called while the process has one thread.
 
-#![forbid(unsafe_code)]
 // Callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

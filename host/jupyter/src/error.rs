@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use cellar_setup::SetupError;
+use cellar_config::SetupError;
 
 /// Why a kernel cannot be installed, or cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,12 @@
 //! Kernelspecs: the files by which clients find kernels.
 
 use std::{
-    fs,
-    io::{self, Write as _},
+    fs, io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
+use cellar_core::files::{Durability, replace_with};
 use cellar_engine::Language;
 use serde_json::{Value, json};
 
@@ -117,14 +117,8 @@ pub fn install(spec: &Spec, place: &Place) -> Result<PathBuf, KernelError> {
     Ok(folder)
 }
 
-/// Writes a file so that it is whole or as it was.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // Until it is whole, nobody else can read it.
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    replace_with(path, text.as_bytes(), mode, Durability::Cached)
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
+use cellar_config::Folders;
 use cellar_core::{sync::lock, text::describe};
 use cellar_engine::{Language, background::Background};
 use cellar_hub::{HubError, OwnSession, RunHandle};
-use cellar_setup::Folders;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::{

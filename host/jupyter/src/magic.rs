@@ -2,13 +2,14 @@
 
 use std::{
     fs::{self, DirBuilder},
-    io::{self, BufReader, Write as _},
+    io::{self, BufReader},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
+use cellar_config::Folders;
+use cellar_core::files::replace;
 use cellar_engine::{Error, Language, Session, Snapshot};
-use cellar_setup::Folders;
 
 /// What every magic of this kernel begins with.
 const WORD: &str = "%cellar";
@@ -157,10 +158,7 @@ fn file(folders: &Folders, name: &str) -> Result<PathBuf, MagicError> {
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    replace(path, bytes)
 }
 
 /// The names of the snapshots, a line each.

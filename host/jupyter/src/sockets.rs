@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cellar_bridges::Doors;
+use cellar_config::{Folders, Overrides, Progress, SessionRequest};
 use cellar_core::sync::lock;
 use cellar_engine::Language;
 use cellar_hub::OwnSession;
-use cellar_setup::{Folders, Overrides, Progress, SessionRequest};
 use futures::future::BoxFuture;
 use rustix::io::Errno;
 use serde_json::{Value, json};

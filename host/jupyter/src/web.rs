@@ -15,10 +15,10 @@ use std::{
     time::SystemTime,
 };
 
+use cellar_config::Folders;
 use cellar_core::sync::lock;
 use cellar_engine::Language;
 use cellar_hub::{HubError, OwnSession};
-use cellar_setup::Folders;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::{

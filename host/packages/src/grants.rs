@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cellar_core::files::{Durability, PRIVATE, replace_with};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -210,8 +211,5 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 fn write(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&mut file, value)?;
-    file.persist(path)?;
-    Ok(())
+    replace_with(path, &serde_json::to_vec(value)?, PRIVATE, Durability::Cached)
 }

@@ -2,11 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io::Write as _,
+    fs,
     path::Path,
 };
 
+use cellar_core::files::replace;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -144,14 +144,10 @@ impl Lock {
     /// # Errors
     /// `Store`.
     pub(crate) fn write(&self, path: &Path) -> Result<(), PackageError> {
-        let folder = path.parent().unwrap_or(Path::new("."));
         let write = || {
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer_pretty(&mut file, self)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            File::open(folder)?.sync_all()
+            let mut text = serde_json::to_vec_pretty(self)?;
+            text.push(b'\n');
+            replace(path, &text)
         };
         write().map_err(PackageError::store(path))
     }

@@ -48,7 +48,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fs2::FileExt;
+use cellar_core::files::{Durability, PRIVATE, replace_with};
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -356,11 +356,8 @@ impl ArtifactStore {
     /// Writes a small file whole.
     fn write_json(&self, folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ArtifactError> {
         let write = || {
-            let mut file = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
-            file.write_all(&serde_json::to_vec(value)?)?;
-            self.sync(file.as_file())?;
-            file.persist(folder.join(name))?;
-            self.sync(&File::open(folder)?)
+            let durability = if self.is_temporary() { Durability::Cached } else { Durability::Synced };
+            replace_with(&folder.join(name), &serde_json::to_vec(value)?, PRIVATE, durability)
         };
         write().map_err(failed(folder, "write in"))
     }
@@ -592,7 +589,7 @@ fn lock_in(folder: &Path) -> Result<File, ArtifactError> {
     // Somebody may have put something there that is waited for.
     options.create(true).truncate(false).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(&path).map_err(failed(&path, "open"))?;
-    file.lock_exclusive().map_err(failed(&path, "lock"))?;
+    file.lock().map_err(failed(&path, "lock"))?;
     Ok(file)
 }
 

@@ -7,12 +7,11 @@
 use std::{
     collections::HashMap,
     fs, io,
-    io::Write,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
+use cellar_core::files::replace;
 use rand::{Rng, distr::Alphanumeric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -230,10 +229,7 @@ impl TokenFile {
         let mut tokens = self.list()?;
         let value = change(&mut tokens)?;
         let text = serde_json::to_vec_pretty(&Stored { tokens }).map_err(|error| failed(error.into()))?;
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-        file.persist(&self.path).map_err(|error| failed(error.error))?;
+        replace(&self.path, &text).map_err(failed)?;
         Ok(value)
     }
 
@@ -330,6 +326,8 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn new(tenant: &str, name: &str) -> NewToken {

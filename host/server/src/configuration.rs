@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
+use cellar_config::{Config, Isolate, TenantTable};
+use cellar_config::{Folders, Overrides, Progress, SetupError, kernels_max};
 use cellar_engine::config::WEIGHT;
-use cellar_setup::{Folders, Overrides, Progress, SetupError, kernels_max};
-use cellar_wire::config::{Config, Isolate, TenantTable};
 
 use crate::{
     ServerConfig,

@@ -159,7 +159,7 @@ async fn route(call: Call, method: &Method, names: &[&str]) -> Answer {
         return Err(Problem::unknown("resource"));
     }
     let Some(operation) = operations::at(names).find(|operation| operation.method == method.as_str()) else {
-        let detail = format!("{method} has no meaning here; {} has", cellar_bridges::list(&known));
+        let detail = format!("{method} has no meaning here; {} has", cellar_core::text::list(&known));
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
     };
     if operation.starts_work() && *call.server.0.is_draining.borrow() {
@@ -250,7 +250,7 @@ impl Call {
         let mut asked = HashMap::new();
         for (name, value) in url::form_urlencoded::parse(self.query.as_deref().unwrap_or_default().as_bytes()) {
             if !known.contains(&name.as_ref()) {
-                let known = if known.is_empty() { "nothing".to_owned() } else { cellar_bridges::list(known) };
+                let known = if known.is_empty() { "nothing".to_owned() } else { cellar_core::text::list(known) };
                 return Err(Problem::bad(format!("`{name}` is not known behind `?`; known is {known}")));
             }
             if asked.insert(name.clone().into_owned(), value.into_owned()).is_some() {

@@ -7,13 +7,14 @@ use std::{
 };
 
 use cellar_bridges::{
-    AgentTransport, Connector, ConnectorKind, FilesPlace, McpTransport, Options, Program, SecretSource, command_recipes,
+    AgentTransport, Connector, ConnectorKind, FilesPlace, McpTransport, Options, Program, command_recipes,
 };
+use cellar_config::{Config, Isolate};
+use cellar_config::{Granted, SetupError};
 use cellar_files::{Access, Mount};
 use cellar_isolation::{InForce, IsolationError, Needs, confine};
 use cellar_packages::Source;
-use cellar_setup::{Granted, SetupError};
-use cellar_wire::config::{Config, Isolate};
+use cellar_secrets::SecretSource;
 use tempfile::TempDir;
 
 use crate::{ServerConfig, TenantConfig};
@@ -202,7 +203,7 @@ impl Plan {
     fn packages(&mut self, tenant: &TenantConfig, file: &Config) -> Result<(), SetupError> {
         let mut sources = tenant.overrides.packages.iter().chain(&file.packages);
         if sources.any(|source| matches!(source, Source::Named(_))) {
-            let store = cellar_setup::package_store(tenant.overrides.package_store.as_deref())?;
+            let store = cellar_config::package_store(tenant.overrides.package_store.as_deref())?;
             self.needs.read.push(store.folder().to_owned());
         }
         Ok(())

@@ -50,9 +50,9 @@ use std::{
 };
 
 use cellar_bridges::{Afar, Doors};
+use cellar_config::{Progress, SetupError};
 use cellar_engine::{Host, HostConfig};
 use cellar_hub::HubError;
-use cellar_setup::{Progress, SetupError};
 use http::Uri;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -66,7 +66,7 @@ pub use tenant::TenantConfig;
 pub use workers::WorkerConfig;
 
 use access::Tokens;
-use cellar_wire::config::{Isolate, OauthTable};
+use cellar_config::{Isolate, OauthTable};
 use metrics::Metrics;
 use tenant::Tenant;
 use traces::Traces;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use axum_core::response::Response;
-use cellar_wire::config::OauthTable;
+use cellar_config::OauthTable;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation,
@@ -246,7 +246,7 @@ fn key_name(token: &str) -> Option<String> {
 
 /// Keys come encrypted, but from this machine itself.
 fn check_url(text: &str) -> Result<(), String> {
-    cellar_wire::config::secure_url(text).map(|_| ()).ok_or_else(|| format!("`{text}` is not encrypted"))
+    cellar_config::secure_url(text).map(|_| ()).ok_or_else(|| format!("`{text}` is not encrypted"))
 }
 
 /// The token that a request carries.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use cellar_config::{Config, LimitsTable};
 use cellar_engine::{DiskBudget, GuestName, Language, bridges::ToolSpec};
-use cellar_wire::config::{Config, LimitsTable};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;

@@ -4,8 +4,7 @@
 //! What lies on the disk is looked for from time to time; what cells write meanwhile is added as they write it.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -15,7 +14,11 @@ use std::{
 };
 
 use cellar_bridges::TokenBudget;
-use cellar_core::{sync::lock, time::later};
+use cellar_core::{
+    files::{Durability, PRIVATE, replace_with},
+    sync::lock,
+    time::later,
+};
 use cellar_engine::{
     Host,
     config::{CpuShare, MemoryBudget},
@@ -174,10 +177,7 @@ impl Quotas {
             return;
         }
         let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&self.0.store)?;
-            file.write_all(&serde_json::to_vec(&used)?)?;
-            file.persist(self.0.store.join(USED))?;
-            Ok(())
+            replace_with(&self.0.store.join(USED), &serde_json::to_vec(&used)?, PRIVATE, Durability::Cached)
         };
         match write() {
             Ok(()) => lock(&self.0.day).noted = used,

@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum_core::response::IntoResponse;
+use cellar_config::Config;
 use cellar_engine::{Language, results::View};
 use cellar_hub::{Driving, LineError, OnDisconnect, OpenRequest, RunHandle, RunRequest};
 use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, ResultJson, RunBody, RunJson, eval_body, input_body, run_body};
@@ -49,7 +50,7 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
 pub(crate) async fn eval(mut call: Call) -> Answer {
     let bytes = call.body().await?;
     let tenant = &call.tenant;
-    let request = eval_body(&bytes)?;
+    let request = eval_body::<Config>(&bytes)?;
     let what = fingerprint(&("eval", &bytes[..]));
     let form = Form::of(&call.headers);
     match tenant.repeat(call.key()?.as_deref(), what)? {

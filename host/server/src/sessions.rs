@@ -1,6 +1,7 @@
 //! Sessions: opened, shown, changed, removed. What is not in memory is woken by what needs it.
 
 use axum_core::response::IntoResponse;
+use cellar_config::Config;
 use cellar_wire::{fork_body, reset_body, rewind_body, session_request, times_body};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
@@ -26,7 +27,7 @@ pub(crate) async fn list(call: Call) -> Answer {
 /// `POST /v1/sessions`
 pub(crate) async fn create(mut call: Call) -> Answer {
     let bytes = call.body().await?;
-    let request = session_request(&bytes)?;
+    let request = session_request::<Config>(&bytes)?;
     let what = fingerprint(&("session", &bytes[..]));
     let name = match call.tenant.repeat(call.key()?.as_deref(), what)? {
         Repeat::Again(name) => name,

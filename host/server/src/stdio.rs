@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use cellar_config::Config;
 use cellar_core::sync::lock;
 use cellar_engine::{Language, Snapshot};
 use cellar_hub::{Hub, Line, LineError, LineRead, Lines, OpenRequest, Place, SessionEntry};
@@ -283,7 +284,7 @@ impl Place for Remote {
         self.session.as_deref().is_some_and(|session| self.tenant.calls.reply(session, call, result.clone()))
     }
 
-    fn open(&self, open: Open) -> BoxFuture<'_, Result<OpenRequest, LineError>> {
+    fn open(&self, open: Open<Config>) -> BoxFuture<'_, Result<OpenRequest, LineError>> {
         Box::pin(async move {
             let snapshot = match open.snapshot {
                 Some(file) => Some(self.read_snapshot(file).await?),

@@ -3,22 +3,24 @@
 
 use std::{
     collections::HashMap,
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use cellar_bridges::{Afar, Doors};
-use cellar_core::sync::lock;
+use cellar_config::{Granted, Overrides, Progress, SetupError};
+use cellar_core::{
+    files::{Durability, PRIVATE, replace, replace_with},
+    sync::lock,
+};
 use cellar_engine::{
     Error, Host, HostConfig, Snapshot,
     artifacts::ArtifactStore,
     store::{SessionStore, StoredInfo},
 };
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
-use cellar_setup::{Granted, Overrides, Progress, SetupError};
 use cellar_wire::{ServedSessionJson, SessionRequest, SessionTimes, SnapshotJson, is_snapshot_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -143,7 +145,7 @@ impl Tenant {
         let Ground { host, config: host_config, doors, afar, progress } = ground;
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
-        let artifacts = cellar_setup::artifacts(&store, &overrides.file()?.artifacts, afar.as_ref())?;
+        let artifacts = cellar_config::artifacts(&store, &overrides.file()?.artifacts, afar.as_ref())?;
         let offers = Offers::default();
         let sandboxes = Sandboxes::open(sandboxes_of(&store));
         let mut hub_config = HubConfig::default();
@@ -457,10 +459,7 @@ impl Tenant {
                 return Ok(None);
             }
             let bytes = snapshot.to_bytes();
-            let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
+            replace(&path, &bytes)?;
             Ok::<_, io::Error>(Some(bytes.len() as u64))
         });
         let size_bytes = kept.await?.map_err(|error| Problem::internal(&error, "store"))?.ok_or_else(|| {
@@ -501,11 +500,8 @@ impl Tenant {
         let text = serde_json::to_vec(served).unwrap_or_default();
         let write = || -> io::Result<()> {
             fs::create_dir_all(self.store.join(SERVED))?;
-            // Only its owner may read it, as temporary files are made: there may be credentials in the environment.
-            let mut file = tempfile::NamedTempFile::new_in(&self.store)?;
-            file.write_all(&text)?;
-            file.persist(self.served_file(session))?;
-            Ok(())
+            // Only its owner may read it: there may be credentials in the environment.
+            replace_with(&self.served_file(session), &text, PRIVATE, Durability::Cached)
         };
         write().map_err(|error| Problem::internal(&error, "store"))
     }

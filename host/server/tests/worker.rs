@@ -12,8 +12,8 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use cellar_config::{Folders, Overrides};
 use cellar_server::ServerConfig;
-use cellar_setup::{Folders, Overrides};
 use libtest_mimic::{Arguments, Trial};
 
 /// The argument of the program inside.

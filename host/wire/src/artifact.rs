@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use cellar_engine::artifacts::{Artifact, Collected, Pulled, Pushed, Verified};
+use cellar_results::artifacts::{Artifact, Collected, Pulled, Pushed, Verified};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -4,7 +4,8 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use cellar_bridges::{list, nearest, quote};
+use cellar_core::text::{list, nearest};
+use cellar_secrets::quote;
 
 use serde_json::Number;
 

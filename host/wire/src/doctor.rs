@@ -7,8 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use cellar_bridges::Llm;
-use cellar_engine::artifacts::ArtifactQuota;
+use cellar_results::artifacts::ArtifactQuota;
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -180,16 +179,5 @@ impl From<ArtifactQuota> for ArtifactQuotaJson {
             total_count: quota.total_count,
             unused_days: quota.unused_for.map(|age| age.as_secs() / (24 * 3_600)),
         }
-    }
-}
-
-impl From<&Llm> for LlmJson {
-    fn from(llm: &Llm) -> LlmJson {
-        let key = match &llm.api_key_env {
-            None => "not asked for",
-            Some(name) if std::env::var_os(name).is_some_and(|key| !key.is_empty()) => "set",
-            Some(_) => "missing",
-        };
-        LlmJson { endpoint: llm.endpoint.clone(), tiers: llm.tiers.clone(), api_key_env: llm.api_key_env.clone(), key }
     }
 }

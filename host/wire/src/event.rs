@@ -3,13 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{
-    Cell, CellId, Event, EventKind, Language, Outcome,
-    artifacts::ARTIFACT_SCHEME,
-    event::{Bridge, KeptText, Scalar},
+use cellar_core::{
+    cell::{Cell, CellId, Language},
+    event::{Bridge, Event, EventKind, KeptText, Scalar},
     mime::{MimeBundle, MimeData, is_json},
-    outcome::{Failure, FailureCode, FailureKind, Usage},
+    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
+use cellar_results::artifacts::ARTIFACT_SCHEME;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};

@@ -1,5 +1,4 @@
-//! Every document that Cellar reads and writes: runs, events, results, reports, the lines of `cellar stdio`, and
-//! `cellar.toml`.
+//! Every document that Cellar reads and writes: runs, events, results, reports, the lines of `cellar stdio`.
 //!
 //! The engine's types know nothing of JSON; here they get their names in it. Nothing else names a field. Requests are
 //! checked by hand, because their senders are models and people who need to be told what to mend; events and results
@@ -9,7 +8,6 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod check;
-pub mod config;
 pub mod json;
 
 mod artifact;
@@ -27,7 +25,9 @@ mod session;
 mod stdio;
 
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
-pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, MachineJson};
+pub use doctor::{
+    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, LlmJson, MachineJson,
+};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};
@@ -36,14 +36,14 @@ pub use request::{REQUEST_BYTES_MAX, language_meant, run_from_json, run_json};
 pub use result::ResultJson;
 pub use schema::Shape;
 pub use server::{
-    CallJson, CompletionJson, CompletionsJson, FileJson, RunBody, RunJson, ServedSessionJson, SessionRequest,
-    SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body, input_body, language_of, look_body,
-    reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
+    CallJson, CompletionJson, CompletionsJson, FileJson, IDLE_AFTER_MAX, RunBody, RunJson, ServedSessionJson,
+    SessionRequest, SessionTimes, SnapshotJson, VariableJson, bundle_value, eval_body, fork_body, input_body,
+    language_of, look_body, reply_body, reset_body, rewind_body, run_body, server_schemas, session_request, times_body,
 };
 pub use session::StoredSessionJson;
 pub use stdio::{
-    Answer, Caller, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, is_snapshot_name, request_from_json,
-    request_types,
+    Answer, Caller, Grants, Open, OpenSessionJson, PAGE_CHARACTERS, PAGE_ROWS, Request, is_snapshot_name,
+    request_from_json, request_types,
 };
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,8 +1,8 @@
 //! What a run says of itself: who makes it, and what its caller has seen.
 
-use cellar_engine::{
-    config::RunOptions,
+use cellar_core::{
     origin::{PRODUCER_BYTES_MAX, SEEN_BYTES_MAX, SEEN_MAX},
+    run::RunOptions,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

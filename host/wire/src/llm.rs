@@ -1,11 +1,8 @@
 //! What a model is given of a run, a page of each output at a time.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{
-    RunResult,
-    mime::MimeBundle,
-    results::{Block, LlmPage, Output, OutputTypes, View, first_pages},
-};
+use cellar_core::mime::MimeBundle;
+use cellar_results::result::{Block, LlmPage, Output, OutputTypes, RunResult, View, first_pages};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -88,7 +85,7 @@ pub fn value_page(value: &MimeBundle, view: &View) -> PageJson {
 /// The outputs of all cells, each with the index of its cell.
 fn outputs(result: &RunResult) -> Vec<(usize, Output)> {
     let types = OutputTypes::default();
-    let of_cell = |(index, cell): (usize, &cellar_engine::results::CellResult)| {
+    let of_cell = |(index, cell): (usize, &cellar_results::result::CellResult)| {
         cell.outputs(&types).into_iter().map(move |output| (index, output)).collect::<Vec<_>>()
     };
     result.cells.iter().enumerate().flat_map(of_cell).collect()

@@ -2,7 +2,10 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
-use cellar_engine::{Cell, Language, limits};
+use cellar_core::{
+    cell::{Cell, Language},
+    limits,
+};
 use serde_json::{Value, json};
 
 use crate::{

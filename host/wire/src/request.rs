@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use cellar_bridges::nearest;
-use cellar_engine::{Cell, Language, limits};
+use cellar_core::{
+    cell::{Cell, Language},
+    limits,
+    text::nearest,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};

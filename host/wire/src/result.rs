@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cellar_engine::{
-    RunResult,
-    event::KeptText,
-    mime::MimeData,
-    results::{CellResult, Image, TOKENS_MAX, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES},
+use cellar_core::{event::KeptText, mime::MimeData};
+use cellar_results::result::{
+    CellResult, Image, RunResult, TOKENS_MAX, TruncatedBy, Truncation, WINDOW_BYTES, WINDOW_LINES,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cellar_engine::audit::AuditEntry;
+use cellar_core::audit::AuditEntry;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{

@@ -5,12 +5,12 @@
 
 mod bodies;
 
-use cellar_engine::{
-    Cell, Language,
-    bridges::ToolSpec,
-    config::RunOptions,
+use cellar_core::{
+    cell::{Cell, Language},
     looks::{Completion, Completions, Variable},
     mime::MimeBundle,
+    run::RunOptions,
+    tool::ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
     json::{self, Node},
     lineage::run_options,
     request::{LANGUAGES, language, languages, run_fields},
-    stdio::{reply_result, tools},
+    stdio::{Grants, reply_result, tools},
 };
 
 pub use bodies::server_schemas;
@@ -33,7 +33,7 @@ const NAME_BYTES_MAX: usize = 100;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Seconds without use after which a session may be put to sleep, at most.
-pub(crate) const IDLE_AFTER_MAX: u64 = 30 * 24 * 3_600;
+pub const IDLE_AFTER_MAX: u64 = 30 * 24 * 3_600;
 /// The latest end that a session may be given, in seconds since the Unix epoch: that of the year 9999.
 pub(crate) const EXPIRES_AT_MAX: u64 = 253_402_300_799;
 
@@ -233,13 +233,13 @@ pub(super) fn name(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> O
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub fn session_request(bytes: &[u8]) -> Result<SessionRequest, Invalid> {
+pub fn session_request<G: Grants>(bytes: &[u8]) -> Result<SessionRequest, Invalid> {
     body(bytes, &["session", "input", "snapshot", "tools", "idleAfter", "expiresAt"], |fields, problems| {
         Some(SessionRequest {
             session: name(fields, "session", problems),
             input: fields.get("input").and_then(|at| at.boolean(problems)).unwrap_or_default(),
             snapshot: name(fields, "snapshot", problems),
-            tools: tools(fields, problems).unwrap_or_default(),
+            tools: tools::<G>(fields, problems).unwrap_or_default(),
             times: times(fields, problems),
         })
     })
@@ -274,9 +274,9 @@ pub fn run_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub fn eval_body(bytes: &[u8]) -> Result<RunBody, Invalid> {
+pub fn eval_body<G: Grants>(bytes: &[u8]) -> Result<RunBody, Invalid> {
     body(bytes, &["cells", "keepGoing", "onDisconnect", "producer", "dryRun", "seen", "tools"], |fields, problems| {
-        let tools = tools(fields, problems);
+        let tools = tools::<G>(fields, problems);
         let run = run_of(fields, problems)?;
         Some(RunBody { tools: tools?, ..run })
     })
@@ -374,13 +374,26 @@ pub fn language_of(code: &str) -> Option<Language> {
 mod tests {
     use super::*;
 
+    /// Grants that nobody asks for here.
+    struct Nothing;
+
+    impl Grants for Nothing {
+        fn from_json(_: &At<'_>, _: &mut Problems) -> Option<Nothing> {
+            None
+        }
+
+        fn schema_from_json(_: &At<'_>, _: &mut Problems) -> Option<Value> {
+            None
+        }
+    }
+
     #[test]
     fn every_fault_of_a_body_is_named() {
         let check = |found: Result<String, Invalid>, expected: &[&str]| {
             assert_eq!(found.expect_err("a refusal").problems, expected);
         };
         check(
-            session_request(br#"{"input": 1, "sesion": "a"}"#).map(|request| format!("{request:?}")),
+            session_request::<Nothing>(br#"{"input": 1, "sesion": "a"}"#).map(|request| format!("{request:?}")),
             &["$.sesion: unknown field, did you mean `session`?", "$.input: expected true or false, found 1"],
         );
         check(
@@ -402,7 +415,7 @@ mod tests {
             ],
         );
         check(rewind_body(b"").map(|_| String::new()), &["$.snapshot: expected the id of a snapshot, found nothing"]);
-        assert_eq!(session_request(b" ").expect("an empty body"), SessionRequest::default());
+        assert_eq!(session_request::<Nothing>(b" ").expect("an empty body"), SessionRequest::default());
         assert_eq!(input_body(br#"{"request_id": "r", "value": null}"#).expect("valid"), ("r".to_owned(), None));
     }
 }

@@ -2,11 +2,8 @@
 
 #![allow(missing_docs, reason = "the fields and variants are those of the document, which its schema describes")]
 
-use cellar_engine::store::StoredInfo;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::unix_seconds;
 
 /// A stored session.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -22,17 +19,4 @@ pub struct StoredSessionJson {
     /// Why its state cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-}
-
-impl From<&StoredInfo> for StoredSessionJson {
-    fn from(info: &StoredInfo) -> StoredSessionJson {
-        StoredSessionJson {
-            name: info.name.clone(),
-            stored_at: info.stored_at.map(unix_seconds),
-            state_bytes: info.state_bytes,
-            languages: info.languages.iter().map(|language| language.code()).collect(),
-            is_live: info.is_live,
-            problem: info.problem.as_ref().map(ToString::to_string),
-        }
-    }
 }

@@ -4,8 +4,14 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use cellar_bridges::list;
-use cellar_engine::{Cell, Language, bridges::ToolSpec, config::RunOptions, limits, results::View};
+use cellar_core::{
+    cell::{Cell, Language},
+    limits,
+    run::RunOptions,
+    text::list,
+    tool::ToolSpec,
+};
+use cellar_results::result::View;
 use schemars::{JsonSchema, Schema, json_schema, transform::RecursiveTransform};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,7 +22,6 @@ use super::{
 };
 use crate::{
     check::{At, Fields, Invalid, Problems},
-    config::Config,
     json,
     lineage::{LineageJson, run_options},
 };
@@ -268,9 +273,9 @@ pub enum Caller {
 
 /// A line that the caller writes.
 #[derive(Debug)]
-pub enum Request {
+pub enum Request<G> {
     /// Opens a session.
-    Open(Box<Open>),
+    Open(Box<Open<G>>),
     /// Runs cells.
     Run { session: Option<String>, cells: Vec<Cell>, keep_going: bool, options: RunOptions },
     /// Stops a run, which goes on to its proper end.
@@ -299,13 +304,22 @@ pub enum Request {
     Close { session: Option<String> },
 }
 
-/// What a session is opened with.
-#[derive(Debug, Default)]
-pub struct Open {
+/// Grants of a session in the form of a `cellar.toml` as JSON. The crate that opens them reads them.
+pub trait Grants: Sized {
+    /// Reads grants, and adds everything that is wrong with them to `problems`.
+    fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Self>;
+
+    /// Reads the JSON Schema of a tool's arguments.
+    fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<Value>;
+}
+
+/// Options of a session that is opened.
+#[derive(Debug)]
+pub struct Open<G> {
     /// Its name; made up when absent.
     pub session: Option<String>,
     /// A `cellar.toml` as JSON, in the place of the one on the command line.
-    pub grants: Option<Config>,
+    pub grants: Option<G>,
     /// Folder to use as its workspace.
     pub workspace: Option<String>,
     /// Tools that the caller answers for.
@@ -314,6 +328,12 @@ pub struct Open {
     pub input: Option<bool>,
     /// File of a snapshot to begin with.
     pub snapshot: Option<PathBuf>,
+}
+
+impl<G> Default for Open<G> {
+    fn default() -> Open<G> {
+        Open { session: None, grants: None, workspace: None, tools: Vec::new(), input: None, snapshot: None }
+    }
 }
 
 /// The types of requests, with the fields of each besides `type` and `id`.
@@ -343,7 +363,11 @@ pub fn request_types() -> Vec<&'static str> {
 ///
 /// # Errors
 /// Every fault, with its path and what was expected there.
-pub fn request_from_json(bytes: &[u8], what: &str, caller: Caller) -> (Option<String>, Result<Request, Invalid>) {
+pub fn request_from_json<G: Grants>(
+    bytes: &[u8],
+    what: &str,
+    caller: Caller,
+) -> (Option<String>, Result<Request<G>, Invalid>) {
     let mut problems = Problems::default();
     let node = match json::parse(bytes) {
         Ok(node) => node,
@@ -358,7 +382,12 @@ pub fn request_from_json(bytes: &[u8], what: &str, caller: Caller) -> (Option<St
     (id, problems.finish(what, request))
 }
 
-fn request(at: &At<'_>, caller: Caller, id: &mut Option<String>, problems: &mut Problems) -> Option<Request> {
+fn request<G: Grants>(
+    at: &At<'_>,
+    caller: Caller,
+    id: &mut Option<String>,
+    problems: &mut Problems,
+) -> Option<Request<G>> {
     let types = || list(&request_types());
     let entries = at.entries(problems)?;
     *id = entries.iter().find(|(key, _)| *key == "id").and_then(|(_, at)| name(at, problems));
@@ -477,15 +506,15 @@ fn is_for_remote(fields: &Fields<'_>, problems: &mut Problems) -> bool {
     is_allowed
 }
 
-fn open(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<Open> {
+fn open<G: Grants>(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<Open<G>> {
     // What is refused is not read: it may name files.
     if caller == Caller::Remote && !is_for_remote(fields, problems) {
         return None;
     }
-    let tools = tools(fields, problems)?;
+    let tools = tools::<G>(fields, problems)?;
     Some(Open {
         session: fields.get("session").and_then(|at| name(&at, problems)),
-        grants: fields.get("grants").and_then(|at| Config::from_json(&at, problems)),
+        grants: fields.get("grants").and_then(|at| G::from_json(&at, problems)),
         workspace: fields.get("workspace").and_then(|at| at.filled_text(problems)).map(str::to_owned),
         tools,
         input: fields.get("input").and_then(|at| at.boolean(problems)),
@@ -494,7 +523,7 @@ fn open(fields: &Fields<'_>, caller: Caller, problems: &mut Problems) -> Option<
 }
 
 /// The tools that a caller answers for.
-pub(super) fn tools(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<ToolSpec>> {
+pub(super) fn tools<G: Grants>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<ToolSpec>> {
     match fields.get("tools") {
         None => Some(Vec::new()),
         Some(At { node: json::Node::Array(items), .. }) if items.is_empty() => Some(Vec::new()),
@@ -503,20 +532,20 @@ pub(super) fn tools(fields: &Fields<'_>, problems: &mut Problems) -> Option<Vec<
             if items.len() > TOOLS_MAX {
                 problems.add(&at.path, format_args!("expected at most {TOOLS_MAX} tools, found {}", items.len()));
             }
-            Some(items.iter().take(TOOLS_MAX).filter_map(|at| tool(at, problems)).collect())
+            Some(items.iter().take(TOOLS_MAX).filter_map(|at| tool::<G>(at, problems)).collect())
         }
     }
 }
 
-fn tool(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
+fn tool<G: Grants>(at: &At<'_>, problems: &mut Problems) -> Option<ToolSpec> {
     let fields = at.fields(&["name", "description", "schema"], problems)?;
     let name = fields.required("name", "the name of a tool", problems).and_then(|at| name(&at, problems));
     let description = fields.get("description").and_then(|at| at.text(problems)).unwrap_or_default().to_owned();
-    let schema = fields.get("schema").and_then(|at| Config::schema_from_json(&at, problems));
+    let schema = fields.get("schema").and_then(|at| G::schema_from_json(&at, problems));
     Some(ToolSpec { name: name?, description, schema: schema.map(|schema| schema.to_string()) })
 }
 
-fn to_llm(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
+fn to_llm<G>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request<G>> {
     let run = fields.required("run", "the id of a run", problems)?.text(problems)?.to_owned();
     let output = fields.get("output").and_then(|at| at.integer(0..=u64::from(u32::MAX), problems));
     let view = view(fields, problems);
@@ -543,7 +572,7 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn reply(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request> {
+fn reply<G>(fields: &Fields<'_>, problems: &mut Problems) -> Option<Request<G>> {
     let call = fields.required("call", "that of the call", problems)?.text(problems)?.to_owned();
     Some(Request::Reply { call, result: reply_result(fields, problems)? })
 }

@@ -1,12 +1,13 @@
 use std::{fs, path::PathBuf, time::Duration};
 
-use cellar_engine::{
-    Cell, CellId, Event, EventKind, Language, Outcome, RunResult,
-    event::{Bridge, Fetch, KeptText, Scalar},
+use cellar_core::{
+    cell::{Cell, CellId, Language},
+    event::{Bridge, Event, EventKind, Fetch, KeptText, Scalar},
     mime::{MimeBundle, MimeData},
     origin::{DatasetRef, FetchRef, Origin},
-    outcome::{Failure, FailureCode, FailureKind, Usage},
+    outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
+use cellar_results::result::RunResult;
 use proptest::prelude::*;
 use serde_json::Value;
 

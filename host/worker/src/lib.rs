@@ -10,7 +10,6 @@
 //! have it ask for all memory. A process of its own has bounds of its own, which the system keeps, and ends with whoever
 //! waits. Such a [job](start_job) is this same program as well, and what it does begins with [`bound`].
 
-#![forbid(unsafe_code)]
 // Guests, callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

@@ -2,8 +2,6 @@
 
 use std::{env, fmt};
 
-use crate::secrets;
-
 /// The value of a header, with environment variables in it: `TOKEN`, or `Bearer ${TOKEN}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderTemplate(Vec<Piece>);
@@ -52,7 +50,7 @@ impl HeaderTemplate {
                 Piece::Text(text) => value.push_str(text),
                 Piece::Variable(name) => {
                     let found = env::var(name).ok().filter(|found| !found.is_empty()).ok_or(name.as_str())?;
-                    secrets::learn(&found);
+                    cellar_secrets::learn(&found);
                     value.push_str(&found);
                 }
             }
@@ -91,7 +89,7 @@ mod tests {
         let secret = env!("CARGO_MANIFEST_DIR");
         assert_eq!(fill(SET), Ok(secret.to_owned()));
         assert_eq!(fill(&format!("a ${{{SET}}} b ${{{SET}}}")), Ok(format!("a {secret} b {secret}")));
-        assert_eq!(secrets::hide(&format!("<{secret}>")), "<***>", "it is known from now on");
+        assert_eq!(cellar_secrets::hide(&format!("<{secret}>")), "<***>", "it is known from now on");
         assert_eq!(fill("Bearer ${CELLAR_NO_SUCH}"), Err("CELLAR_NO_SUCH".to_owned()));
     }
 

@@ -1,13 +1,13 @@
 //! A request as it may be sent: what a cell wrote is believed in nothing.
 
 use cellar_engine::bridges::{CallError, CallErrorKind, HttpCall};
+use cellar_secrets::quote;
 use reqwest::{
     Method, Url,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 
 use super::rules::{host_of, port_of};
-use crate::text::quote;
 
 /// Characters of a URL.
 const URL_CHARS_MAX: usize = 16 << 10;

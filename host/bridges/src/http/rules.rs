@@ -1,9 +1,10 @@
 //! Which requests a session was granted.
 
 use cellar_engine::bridges::{CallError, CallErrorKind};
+use cellar_secrets::quote;
 use reqwest::{Method, Url};
 
-use crate::{options::HttpRule, text::quote};
+use crate::options::HttpRule;
 
 /// How far a request got with a rule before it did not fit; a later one is closer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

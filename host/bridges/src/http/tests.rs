@@ -72,7 +72,7 @@ impl Setting {
 }
 
 async fn ask(network: &Arc<Network>, call: HttpCall) -> Result<HttpResponse, CallError> {
-    match crate::secrets::clean(network.clone().ask(call, Arc::default()).await)? {
+    match crate::clean::clean(network.clone().ask(call, Arc::default()).await)? {
         Response::Http(response) => Ok(response),
         other => panic!("{other:?}"),
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cellar_engine::bridges::ToolSpec;
+use cellar_secrets::clip;
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
@@ -24,7 +25,6 @@ use super::{Server, transport::http};
 use crate::{
     command::{self, ERROR_BYTES_MAX, last_lines},
     options::{McpServer, McpTransport},
-    text::clip,
     tools::{Granted, Tools, who},
 };
 

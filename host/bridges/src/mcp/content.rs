@@ -1,10 +1,9 @@
 //! What a tool of an MCP server returns, as cells get it.
 
 use cellar_engine::bridges::{CallError, CallErrorKind, Response};
+use cellar_secrets::clip;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
-
-use crate::text::clip;
 
 /// The result of a call: its structured content if it has some, else its blocks. One block stands for itself, several
 /// are a list; a lone text that is JSON is what it says.

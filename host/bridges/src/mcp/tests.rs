@@ -173,7 +173,7 @@ fn options() -> McpServer {
 async fn call(server: &Arc<Server>, name: &str, arguments: Value) -> Result<Value, String> {
     let tools = server.tools().await.map_err(|error| error.message)?;
     let tool = tools.get(name).ok_or_else(|| format!("no {name}"))?;
-    match crate::secrets::clean(tool.call(arguments.to_string(), cellar_engine::CellId(1)).await) {
+    match crate::clean::clean(tool.call(arguments.to_string(), cellar_engine::CellId(1)).await) {
         Ok(Response::Json(text)) => Ok(serde_json::from_str(&text).expect("JSON")),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error.message),

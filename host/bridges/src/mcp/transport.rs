@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, future::Future, sync::Arc};
 
+use cellar_core::text::describe;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},
@@ -22,7 +23,7 @@ use rmcp::{
 };
 use sse_stream::Sse;
 
-use crate::{client, http::HeaderTemplate, text::causes};
+use crate::{client, http::HeaderTemplate};
 
 /// Bytes of one message of a server that answers as a stream of events; over stdio the SDK's bound is the same.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -117,11 +118,11 @@ fn bounded(events: Events, id: Option<RequestId>) -> Events {
                     return Some((Ok(event), Some((events, can_go_on))));
                 }
                 // The SDK has a type for this that nobody can name.
-                Some(Err(error)) if causes(&error).contains("exceeded the maximum size") => {
+                Some(Err(error)) if describe(&error).contains("exceeded the maximum size") => {
                     format!("the answer is larger than {} MiB", MESSAGE_BYTES_MAX >> 20)
                 }
                 Some(Err(error)) if can_go_on || id.is_none() => return Some((Err(error), Some((events, can_go_on)))),
-                Some(Err(error)) => format!("the answer broke off: {}", causes(&error)),
+                Some(Err(error)) => format!("the answer broke off: {}", describe(&error)),
                 None if can_go_on => return None,
                 None => "the server ended its answer before it was whole".to_owned(),
             };
@@ -151,7 +152,7 @@ pub(super) fn http(
         StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers).reinit_on_expired_session(true);
     // Redirects could carry the headers to another host.
     let client = client::builder(&[])?.redirect(Policy::none()).build();
-    let client = client.map_err(|error| format!("TLS cannot be set up: {}", causes(&error)))?;
+    let client = client.map_err(|error| format!("TLS cannot be set up: {}", describe(&error)))?;
     Ok(StreamableHttpClientTransport::with_client(Client(client), config))
 }
 

@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cellar_core::{cell::RunId, event::Bridge, text::prefix};
+use cellar_core::{cell::RunId, event::Bridge, text::prefix, time::fractional_millis};
 use tracing::Span;
 
-use super::{AuditKind, Auditor, CallEntry, NAME_BYTES_MAX, bare_url, call_outcome, fractional_millis};
+use super::{AuditKind, Auditor, CallEntry, NAME_BYTES_MAX, bare_url, call_outcome};
 use crate::contract::bridge::{Call, CallError, CallErrorKind, CallResult};
 
 /// How a call began.

@@ -7,28 +7,9 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use cellar_core::event::{Bridge, Fetch};
 use cellar_tables::{Batches, Columns};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What some bridges grant, as an audit log tells it: names and rules, no credential.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BridgeGrants {
-    /// Tools, by the names that cells call.
-    pub tools: Vec<String>,
-    /// Servers of tools, which are asked for them when a cell first needs one.
-    pub mcp: Vec<String>,
-    /// Tiers of models, each with its model.
-    pub llm: Vec<String>,
-    /// Types of agents.
-    pub agents: Vec<String>,
-    /// Packs of primitives, but for those of the engine.
-    pub packs: Vec<String>,
-    /// Rules for hosts.
-    pub http: Vec<String>,
-    /// Connectors.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub connectors: Vec<String>,
-}
+pub use cellar_core::{audit::BridgeGrants, tool::ToolSpec};
 
 /// What the name of a fetch begins with where tools and fetches are in one list: `connectors.<connector>.<fetch>`.
 pub(crate) const CONNECTORS: &str = "connectors.";
@@ -55,17 +36,6 @@ pub struct FetchSpec {
     pub schema: String,
     /// Its columns with their types, as far as they are known beforehand.
     pub columns: Vec<(String, String)>,
-}
-
-/// A tool as cells see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolSpec {
-    /// The `name` in `tool.<name>(…)`.
-    pub name: String,
-    /// What it does, for people and models.
-    pub description: String,
-    /// JSON Schema of its arguments.
-    pub schema: Option<String>,
 }
 
 /// What the name of a primitive begins with where tools and primitives are in one list, and in `runtime.<pack>.<name>`.

@@ -95,20 +95,6 @@ pub enum KernelMode {
     PerCall,
 }
 
-/// What a run says of itself; see [`Run::lineage`](crate::Run::lineage).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunOptions {
-    /// Who makes it: the path of a notebook, the name of an agent; at most
-    /// [`PRODUCER_BYTES_MAX`](cellar_core::origin::PRODUCER_BYTES_MAX). Every name that its cells bind at the top level gets an
-    /// [`Origin`](cellar_core::origin::Origin). Without it no name gets one, and names keep those that they have.
-    pub producer: Option<String>,
-    /// Nothing is stamped although there is a producer.
-    pub dry_run: bool,
-    /// What its caller has seen, as kinds and names: `dataset` and the live name of one. A cell cannot load any other dataset.
-    /// Absent, it can load all.
-    pub seen: Option<Vec<(String, String)>>,
-}
-
 /// Where a host finds its guests, and how much it may hold at once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {

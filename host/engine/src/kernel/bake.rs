@@ -6,13 +6,12 @@
 
 use std::{
     fs,
-    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use cellar_core::{cell::GuestName, limits::Limits, text::hex};
+use cellar_core::{cell::GuestName, files::replace, limits::Limits, text::hex};
 use cellar_files::{Access, Files, Mount, Quota};
 use sha2::{Digest, Sha256};
 
@@ -80,9 +79,9 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
     };
     let (lock, was_exposed) =
         prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
-    if fs2::FileExt::try_lock_exclusive(&lock).is_err() {
+    if lock.try_lock().is_err() {
         progress(&format!("{name}: waiting for another process that bakes it"));
-        fs2::FileExt::lock_exclusive(&lock).map_err(|error| failed("waiting for its lock")(error.into()))?;
+        lock.lock().map_err(|error| failed("waiting for its lock")(error.into()))?;
     }
     let mut fresh = false;
     if force || was_exposed || artifacts.open_trusted(&artifacts.baked()).is_err() {
@@ -92,7 +91,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
         let digest = hex(&Sha256::digest(&image));
         // The image last: where it is, its digest is.
         for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)] {
-            write_atomically(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
+            replace(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
         }
     }
     let (is_new, mut compiled_bytes) = (fresh, 0_u64);
@@ -107,7 +106,7 @@ pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> 
                 image = add_safepoints(&image).map_err(failed("adding safepoints"))?;
             }
             let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
-            write_atomically(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
+            replace(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
         }
         compiled_bytes = compiled_bytes.saturating_add(size_of(&path));
     }
@@ -137,16 +136,6 @@ impl ModePrivate for fs::OpenOptions {
     fn mode_private(&mut self) -> &mut Self {
         std::os::unix::fs::OpenOptionsExt::mode(self, 0o600)
     }
-}
-
-/// Writes a file so that it is whole or absent, whatever happens meanwhile.
-fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// Runs the guest's `init` and returns the component with the memory it left behind.

@@ -6,7 +6,7 @@ use cellar_files::{Access, Mount, OpenMount};
 
 use super::{SessionConfig, auditing, grants::package_mounts};
 use crate::{
-    audit::FolderGrant,
+    audit::{FolderGrant, folder_grant},
     contract::{
         config::{ALIASES, TEMPORARY, WORKSPACE},
         error::Error,
@@ -60,7 +60,7 @@ impl Folders {
         if let Some(host) = &config.workspace {
             let workspace = writable(host.clone(), WORKSPACE);
             all.push(workspace.open()?);
-            told.push(FolderGrant::from(&workspace));
+            told.push(folder_grant(&workspace));
             folders.push(workspace);
         }
         for folder in &own {
@@ -90,7 +90,7 @@ impl Folders {
             guest: alias.guest().to_owned(),
             write: true,
         }));
-        told.extend(granted.map(FolderGrant::from));
+        told.extend(granted.map(folder_grant));
         all.extend(aliases);
         // Of two at the same place the later one wins.
         all.extend(open);

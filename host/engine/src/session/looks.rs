@@ -1,11 +1,16 @@
 //! Questions about a session, which its kernels answer between two steps of their cells.
 
-use cellar_core::{cell::Language, limits::CODE_BYTES_MAX, mime::MimeBundle};
+use cellar_core::{
+    cell::Language,
+    limits::CODE_BYTES_MAX,
+    looks::{Completeness, Completions, Variable},
+    mime::MimeBundle,
+};
 
 use super::{Command, Session};
 use crate::{
     contract::error::Error,
-    kernel::introspection::{Answer, Completeness, Completions, Question, Variable},
+    kernel::introspection::{Answer, Question},
 };
 
 impl Session {

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use cellar_core::{
     cell::Language,
     origin::{Origin, PRODUCER_BYTES_MAX, SEEN_BYTES_MAX, SEEN_MAX},
+    run::RunOptions,
     sync::lock,
 };
 
 use super::Session;
 use crate::{
-    contract::{config::RunOptions, error::Error},
+    contract::error::Error,
     formats::snapshot::Snapshot,
     kernel::{
         origins::{Origins, Scope},
@@ -70,33 +71,31 @@ impl Snapshot {
     }
 }
 
-impl RunOptions {
-    /// What the cells of the run are told; nothing, where there is nothing to tell. `is_nested` says that the run is made within
-    /// one that names its producer.
-    ///
-    /// # Errors
-    /// `Request` for what goes past a bound, `NestedProducer`.
-    pub(super) fn into_scope(self, is_nested: bool) -> Result<Option<Scope>, Error> {
-        let RunOptions { producer, dry_run, seen } = self;
-        if let Some(producer) = &producer
-            && (producer.is_empty() || producer.len() > PRODUCER_BYTES_MAX)
-        {
-            let size = producer.len();
-            return Err(Error::Request(format!("a producer has 1 to {PRODUCER_BYTES_MAX} bytes, not {size}")));
-        }
-        let seen_too_much = |seen: &Vec<(String, String)>| {
-            let is_long = |(kind, name): &(String, String)| kind.len().max(name.len()) > SEEN_BYTES_MAX;
-            seen.len() > SEEN_MAX || seen.iter().any(is_long)
-        };
-        if seen.as_ref().is_some_and(seen_too_much) {
-            return Err(Error::Request(format!(
-                "what is seen has at most {SEEN_MAX} names of at most {SEEN_BYTES_MAX} bytes each"
-            )));
-        }
-        match producer.filter(|_| !dry_run) {
-            Some(producer) if is_nested => Err(Error::NestedProducer { producer }),
-            None if seen.is_none() => Ok(None),
-            producer => Ok(Some(Scope::new(producer, seen))),
-        }
+/// The scope that options give the cells of a run; none where they say nothing. `is_nested` says that the run is made within
+/// one that names its producer.
+///
+/// # Errors
+/// `Request` for what goes past a bound, `NestedProducer`.
+pub(super) fn scope(options: RunOptions, is_nested: bool) -> Result<Option<Scope>, Error> {
+    let RunOptions { producer, dry_run, seen } = options;
+    if let Some(producer) = &producer
+        && (producer.is_empty() || producer.len() > PRODUCER_BYTES_MAX)
+    {
+        let size = producer.len();
+        return Err(Error::Request(format!("a producer has 1 to {PRODUCER_BYTES_MAX} bytes, not {size}")));
+    }
+    let seen_too_much = |seen: &Vec<(String, String)>| {
+        let is_long = |(kind, name): &(String, String)| kind.len().max(name.len()) > SEEN_BYTES_MAX;
+        seen.len() > SEEN_MAX || seen.iter().any(is_long)
+    };
+    if seen.as_ref().is_some_and(seen_too_much) {
+        return Err(Error::Request(format!(
+            "what is seen has at most {SEEN_MAX} names of at most {SEEN_BYTES_MAX} bytes each"
+        )));
+    }
+    match producer.filter(|_| !dry_run) {
+        Some(producer) if is_nested => Err(Error::NestedProducer { producer }),
+        None if seen.is_none() => Ok(None),
+        producer => Ok(Some(Scope::new(producer, seen))),
     }
 }

@@ -15,6 +15,7 @@ use cellar_core::{
     event::{Event, EventKind, HostStatus, Scalar},
     limits::{AGENT_DEPTH_MAX, CELLS_MAX, CODE_BYTES_MAX, EVENTS_QUEUED_MAX, TIMEOUT_MAX, TIMEOUT_MIN},
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
+    run::RunOptions,
     sync::lock,
 };
 use cellar_results::{
@@ -33,13 +34,13 @@ use auditing::RunAudit;
 use sink::Sink;
 
 use crate::{
-    contract::{config::RunOptions, error::Error},
+    contract::error::Error,
     kernel::{
         backlog::Background,
         meter::StopFlag,
         unread::{Queued, UnreadBytes},
     },
-    session::{RunMarks, Session},
+    session::{RunMarks, Session, origins},
 };
 
 /// The events of a run, `RunStarted` first and `RunFinished` last. Cells run in order; the first that fails is the
@@ -141,7 +142,7 @@ impl Run {
     /// `Request` for a name that is empty or too long, `NestedProducer` for a producer within a run that has one.
     pub fn lineage(mut self, options: RunOptions) -> Result<Run, Error> {
         if let Stage::Prepared(course) = &mut self.stage {
-            course.marks.scope = options.into_scope(course.session.lineage.is_produced())?.map(Arc::new);
+            course.marks.scope = origins::scope(options, course.session.lineage.is_produced())?.map(Arc::new);
         }
         Ok(self)
     }

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use cellar_config::Config;
 use cellar_engine::Snapshot;
 use cellar_wire::{Open, Refusal, check::Invalid};
 use futures::future::BoxFuture;
@@ -115,7 +116,7 @@ pub trait Place: Send + Sync + 'static {
     }
 
     /// What a session is opened with that the caller asks for.
-    fn open(&self, open: Open) -> BoxFuture<'_, Result<OpenRequest, LineError>>;
+    fn open(&self, open: Open<Config>) -> BoxFuture<'_, Result<OpenRequest, LineError>>;
 
     /// The snapshot that a caller names so.
     fn read_snapshot(&self, file: PathBuf) -> BoxFuture<'_, Result<Snapshot, LineError>>;

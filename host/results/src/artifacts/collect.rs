@@ -5,8 +5,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fs2::FileExt;
-
 use super::{
     Artifact, ArtifactError, ArtifactStore, Label, failed, names_in, read_json, remove_file,
     survey::Held,
@@ -211,7 +209,7 @@ impl ArtifactStore {
     fn remove_unfinished(&self) -> Result<(), ArtifactError> {
         let folder = self.unfinished();
         for entry in fs::read_dir(&folder).map_err(failed(&folder, "read"))?.flatten() {
-            if File::open(entry.path()).is_ok_and(|file| file.try_lock_exclusive().is_ok()) {
+            if File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
                 remove_file(&entry.path())?;
             }
         }

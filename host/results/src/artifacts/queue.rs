@@ -23,7 +23,6 @@ use cellar_core::{
     sync::lock,
     time::{later, wall_nanos},
 };
-use fs2::FileExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
@@ -209,7 +208,7 @@ impl ArtifactStore {
         let path = self.queue().join(".claim");
         let claim = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let claim = claim.map_err(failed(&path, "open"))?;
-        if claim.try_lock_exclusive().is_err() {
+        if claim.try_lock().is_err() {
             return Ok(0);
         }
         let mut names = names_in(&self.queue())?;

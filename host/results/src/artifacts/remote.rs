@@ -22,7 +22,6 @@ use std::{
 };
 
 use cellar_core::{sync::lock, time::wall_nanos};
-use fs2::FileExt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
@@ -289,7 +288,7 @@ impl ArtifactStore {
         let folder = self.unfinished();
         let _lock = self.lock()?;
         let file = NamedTempFile::new_in(&folder).map_err(failed(&folder, "write in"))?;
-        file.as_file().lock_exclusive().map_err(failed(file.path(), "lock"))?;
+        file.as_file().lock().map_err(failed(file.path(), "lock"))?;
         Ok(file)
     }
 

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use cellar_core::files::{Durability, PRIVATE, replace_with};
 use serde::{Deserialize, Serialize};
 
 use super::{ArtifactError, ArtifactStore, is_id, names_in, read_json, remove_file};
@@ -100,11 +101,8 @@ impl ArtifactStore {
     /// Totals that cannot be written are counted again by whoever comes next.
     fn keep(&self, name: &str, folder: &Path, totals: Totals) {
         let totals = Totals { changed: changed(folder), ..totals };
-        let write = || {
-            let file = tempfile::Builder::new().prefix(".").tempfile_in(self.totals())?;
-            serde_json::to_writer(file.as_file(), &totals)?;
-            file.persist(self.totals().join(name)).map_err(|error| error.error)
-        };
+        let write =
+            || replace_with(&self.totals().join(name), &serde_json::to_vec(&totals)?, PRIVATE, Durability::Cached);
         if let Err(error) = write() {
             tracing::debug!(%error, "the totals of a store of artifacts were not kept");
         }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use cellar_core::{sync::lock, time::wall_nanos};
-use fs2::FileExt;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
@@ -91,7 +90,7 @@ impl ArtifactWriter {
         let _lock = store.lock()?;
         let file = NamedTempFile::new_in(&folder).map_err(failed(&folder, "write in"))?;
         // Tells it from what a process left behind that was killed.
-        file.as_file().lock_exclusive().map_err(failed(file.path(), "lock"))?;
+        file.as_file().lock().map_err(failed(file.path(), "lock"))?;
         let claim = Claim { place: (store.folder().to_owned(), keeper.holder.clone()), bytes: 0 };
         Ok(ArtifactWriter { store, keeper, file, digest: Sha256::new(), size_bytes: 0, claim })
     }

@@ -140,7 +140,7 @@ fn unknown_template(template: &str) -> Problem {
     let names: Vec<&str> = TEMPLATES.iter().map(|(name, ..)| *name).collect();
     let template: String = template.chars().take(100).collect();
     let detail =
-        format!("there is no template or snapshot `{template}`; templates are {}", cellar_bridges::list(&names));
+        format!("there is no template or snapshot `{template}`; templates are {}", cellar_core::text::list(&names));
     Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
 }
 

@@ -3,14 +3,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    io::{self, Write as _},
+    fs, io,
     path::PathBuf,
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
-use cellar_core::sync::lock;
+use cellar_core::{
+    files::{Durability, PRIVATE, replace_with},
+    sync::lock,
+};
 use cellar_engine::Language;
 use serde::{Deserialize, Serialize};
 
@@ -329,11 +331,8 @@ impl Sandboxes {
     fn write(&self, sandbox: &Sandbox) -> Result<(), Problem> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.folder)?;
-            // Only its owner may read it, as temporary files are made.
-            let mut file = tempfile::NamedTempFile::new_in(self.folder.parent().unwrap_or(&self.folder))?;
-            file.write_all(&serde_json::to_vec(sandbox)?)?;
-            file.persist(self.folder.join(&sandbox.id))?;
-            Ok(())
+            let text = serde_json::to_vec(sandbox)?;
+            replace_with(&self.folder.join(&sandbox.id), &text, PRIVATE, Durability::Cached)
         };
         write().map_err(|error| Problem::internal(&error, "store"))
     }

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use cellar_config::Folders;
 use cellar_core::sync::lock;
 use cellar_engine::{GuestName, limits::TIMEOUT_MAX};
 use cellar_hub::{Hub, OpenRequest, OwnSession};
 use cellar_jupyter::WebKernel;
-use cellar_setup::Folders;
 use chrono::{DateTime, SecondsFormat, Utc};
 use rand::Rng;
 use serde_json::{Map, Value, json};

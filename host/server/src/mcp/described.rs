@@ -4,9 +4,9 @@
 use std::{fmt::Write, fs, path::Path, time::Duration};
 
 use cellar_bridges::HostBridges;
+use cellar_config::Granted;
 use cellar_engine::{Bridges, GuestName, Language, SessionConfig, bridges::ToolSpec};
 use cellar_hub::HubError;
-use cellar_setup::Granted;
 
 use crate::tenant::Tenant;
 
@@ -203,8 +203,8 @@ fn signature(tool: &ToolSpec) -> String {
 mod tests {
     use std::path::Path;
 
-    use cellar_setup::Overrides;
-    use cellar_wire::config::Config;
+    use cellar_config::Config;
+    use cellar_config::Overrides;
 
     use super::*;
 

@@ -12,8 +12,8 @@ use std::{
 };
 
 use cellar_bridges::{Answers, Doors, HostBridges, Notes, Visits, answer_afar};
+use cellar_config::Granted;
 use cellar_core::sync::lock;
-use cellar_setup::Granted;
 use cellar_worker::{Input, Process, Recipe};
 use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -77,7 +77,7 @@ impl Workers {
         let mut by_tenant = BTreeMap::new();
         for tenant in tenants {
             let file = tenant.overrides.file()?;
-            let artifacts = cellar_setup::artifacts_afar(&file.artifacts)?;
+            let artifacts = cellar_config::artifacts_afar(&file.artifacts)?;
             let granted = Granted::new(&tenant.overrides, file)?;
             let quota = Quota { model_tokens_per_day: tenant.quota.model_tokens_per_day, ..Quota::default() };
             let counted = config.counts.join(&tenant.name);

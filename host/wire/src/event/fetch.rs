@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cellar_engine::{artifacts::ARTIFACT_SCHEME, event::Fetch};
+use cellar_core::event::Fetch;
+use cellar_results::artifacts::ARTIFACT_SCHEME;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cellar_engine::{
-    CellId, Language,
-    artifacts::{ARTIFACT_SCHEME, datasets::DatasetVersion},
+use cellar_core::{
+    cell::{CellId, Language},
     origin::{DatasetRef, FetchRef, Origin},
 };
+use cellar_results::artifacts::{ARTIFACT_SCHEME, datasets::DatasetVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;

@@ -3,7 +3,7 @@
 
 #![expect(dead_code, reason = "nothing is made of these but schemas")]
 
-use cellar_engine::{
+use cellar_core::{
     limits,
     origin::{PRODUCER_BYTES_MAX, SEEN_MAX},
 };

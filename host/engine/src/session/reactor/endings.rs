@@ -7,7 +7,6 @@ use std::{
 
 use super::{Command, Reactor, finished, room::Commands};
 use crate::{
-    audit::fractional_millis,
     kernel::{
         bindings::{stop_kind, stop_name, types::StopReason},
         calls::Lineage,
@@ -21,7 +20,7 @@ use cellar_core::{
     cell::Language,
     event::{EventKind, HostStatus, Scalar},
     outcome::{Failure, FailureKind, Outcome, Usage},
-    time::later,
+    time::{fractional_millis, later},
 };
 
 /// Cells that were given up on although the guest never reported their end.

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Instant};
 use cellar_core::{
     cell::{Cell, CellId, RunId},
     event::EventKind,
+    time::fractional_millis,
 };
 use tokio::task::spawn_blocking;
 
 use crate::{
-    audit::{AuditKind, Auditor, CellRan, RunFinished, fractional_millis},
+    audit::{AuditKind, Auditor, CellRan, RunFinished},
     session::Session,
 };
 

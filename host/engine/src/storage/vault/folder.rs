@@ -21,8 +21,6 @@ use std::{
 
 use cellar_core::sync::lock;
 
-use fs2::FileExt;
-
 use recent::{Chain, Recent};
 
 use super::{Claim, StateFile, Vault};
@@ -95,7 +93,7 @@ impl Vault for FolderVault {
 
     fn is_claimed(&self, name: &str) -> bool {
         let lock = open_plain(&self.folder.join(name).join(LOCK), File::options().read(true));
-        lock.is_ok_and(|lock| lock.try_lock_exclusive().is_err())
+        lock.is_ok_and(|lock| lock.try_lock().is_err())
     }
 
     fn names(&self) -> Result<Vec<String>, Error> {
@@ -225,7 +223,7 @@ fn try_lock(file: &File) -> bool {
         if attempt > 0 {
             std::thread::sleep(LOCK_WAIT);
         }
-        file.try_lock_exclusive().is_ok()
+        file.try_lock().is_ok()
     })
 }
 

@@ -1,6 +1,7 @@
 use super::*;
-use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Program, SecretSource, Spawns};
+use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Program, Spawns};
 use cellar_engine::files::Access;
+use cellar_secrets::SecretSource;
 
 fn parse(text: &str) -> Result<Config, Invalid> {
     Config::parse(text, Path::new("/etc/cellar"), "`cellar.toml`")

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use cellar_bridges::{HeaderTemplate, Http, HttpRule, host_pattern};
+use cellar_wire::check::{At, Fields};
 
 use super::Parser;
-use crate::{
-    check::{At, Fields},
-    config::bytes_of,
-};
+use crate::file::bytes_of;
 
 const SCHEMES: [&str; 2] = ["https", "http"];
 /// Seconds and MiB of a request.

@@ -5,6 +5,7 @@
 //! taken from the file's own folder. Read [`Config`] first.
 
 mod parse;
+mod toml;
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +29,10 @@ use cellar_engine::{
 use cellar_packages::Source;
 use url::Url;
 
-use crate::check::{At, Invalid, Problems};
+use cellar_wire::{
+    Grants,
+    check::{At, Invalid, Problems},
+};
 
 /// Bytes of a configuration, and of a file of text that one names.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -320,8 +324,18 @@ impl Config {
         Config::parse(&text, &folder, &format!("`{}`", path.display())).map_err(ConfigError::Invalid)
     }
 
-    /// Reads what a program says in the place of a file; relative paths are taken from the working folder.
-    pub fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
+    /// Reads the text of a file that lies in `folder`; `what` names it in messages.
+    ///
+    /// # Errors
+    /// Every fault, with the path to it.
+    pub fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
+        parse::config(text, folder, what)
+    }
+}
+
+impl Grants for Config {
+    /// Relative paths are taken from the working folder.
+    fn from_json(at: &At<'_>, problems: &mut Problems) -> Option<Config> {
         let entries = at.entries(&mut Problems::default()).unwrap_or_default();
         for (_, at) in entries.iter().filter(|(key, _)| matches!(*key, "server" | "tenants")) {
             problems.add(&at.path, "only has a meaning in the file of `cellar serve`");
@@ -329,17 +343,8 @@ impl Config {
         parse::within(problems, |parser| parser.config(at))
     }
 
-    /// Reads a JSON Schema.
-    pub fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<serde_json::Value> {
+    fn schema_from_json(at: &At<'_>, problems: &mut Problems) -> Option<serde_json::Value> {
         parse::within(problems, |parser| parser.schema(at))
-    }
-
-    /// Reads the text of a file that lies in `folder`; `what` names it in messages.
-    ///
-    /// # Errors
-    /// Every fault, with the path to it.
-    pub fn parse(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
-        parse::config(text, folder, what)
     }
 }
 

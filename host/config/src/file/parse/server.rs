@@ -2,14 +2,11 @@
 
 use std::net::SocketAddr;
 
+use cellar_wire::{IDLE_AFTER_MAX, check::At};
 use url::Url;
 
 use super::Parser;
-use crate::{
-    check::At,
-    config::{Isolate, Logs, OauthTable, ServerTable, TenantTable, secure_url},
-    server::IDLE_AFTER_MAX,
-};
+use crate::file::{Isolate, Logs, OauthTable, ServerTable, TenantTable, secure_url};
 
 /// Requests a second that a tenant may be allowed.
 const RATE_MAX: u64 = 1_000_000;

@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cellar_bridges::{Agent, AgentTransport, Spawns, list};
+use cellar_bridges::{Agent, AgentTransport, Spawns};
+use cellar_core::text::list;
 use cellar_engine::limits::AGENT_DEPTH_MAX;
-
-use super::Parser;
-use crate::{
+use cellar_wire::{
     check::{At, Fields},
     json::Node,
 };
+
+use super::Parser;
 
 /// Seconds that an agent is given unless the file says more.
 const TIMEOUT_SECONDS: u64 = 600;

@@ -4,6 +4,7 @@
 // Callers and strangers say how much there is: nothing here wraps or panics.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod file;
 mod packages;
 mod remote;
 mod room;
@@ -27,8 +28,11 @@ use cellar_engine::{
     store::SessionStore,
 };
 use cellar_packages::{PackageError, Source};
-use cellar_wire::config::{ArtifactsTable, AuditTable, Config, ConfigError};
 
+pub use file::{
+    ArtifactsTable, AuditTable, Config, ConfigError, HostTable, Isolate, LimitsTable, Logs, OauthTable, ServerTable,
+    SessionTable, TenantTable, secure_url,
+};
 pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;
 pub use room::{kernels_max, memory_bytes};
@@ -151,7 +155,7 @@ pub fn artifacts(sessions: &Path, table: &ArtifactsTable, afar: Option<&Afar>) -
 /// What is said of it cannot be used.
 pub fn artifacts_afar(table: &ArtifactsTable) -> Result<Option<ArtifactsAfar>, SetupError> {
     let Some(options) = &table.remote else { return Ok(None) };
-    let objects = options.open(&cellar_bridges::learn).map_err(unusable)?;
+    let objects = options.open().map_err(unusable)?;
     // What is said of artifacts lies there as well, and is small.
     let bytes_max = table.quota(ArtifactQuota::default()).artifact_bytes.max(1 << 20);
     Ok(Some(ArtifactsAfar { objects, bytes_max }))

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, SecretSource, Spawns, TIERS, quote};
+use cellar_bridges::{Command, Llm, McpServer, McpTransport, Options, Schema, Spawns, TIERS};
 use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed, Stops},
@@ -23,12 +23,13 @@ use cellar_engine::{
     results::OutputPolicy,
 };
 use cellar_packages::Source;
+use cellar_secrets::{SecretSource, quote};
+use cellar_wire::{
+    check::{At, Fields, Invalid, Problems},
+    json::Node,
+};
 
 use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable, text_of};
-use crate::{
-    check::{At, Fields, Invalid, Problems},
-    json::{self, Node},
-};
 
 /// Where the remote store of artifacts is, and what is said of it.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
@@ -41,7 +42,7 @@ const MCP_TIMEOUT_SECONDS: u64 = 60;
 
 pub(super) fn config(text: &str, folder: &Path, what: &str) -> Result<Config, Invalid> {
     let mut problems = Problems::default();
-    let value = match json::from_toml(text) {
+    let value = match super::toml::from_toml(text) {
         Ok(value) => value,
         Err(error) => {
             problems.add("", format_args!("expected TOML: {}", place(text, &error)));

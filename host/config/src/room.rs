@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use cellar_wire::config::HostTable;
+use crate::HostTable;
 
 /// Memory that a kernel at work takes, as a rule: a little for one that does little, up to the limit of its session for
 /// one that does much.

@@ -19,13 +19,16 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError, RwLock},
 };
 
-use cellar_engine::bridges::{CallError, Response, ToolSpec};
-use serde_json::Value;
-
 mod forms;
+mod json;
+mod source;
+mod text;
 
-use crate::options::SecretSource;
 use forms::Finder;
+
+pub use json::hide_json;
+pub use source::SecretSource;
+pub use text::{clip, quote};
 
 /// What stands in the place of a credential.
 const HIDDEN: &str = "***";
@@ -120,7 +123,7 @@ fn read_file(path: &Path) -> io::Result<String> {
 /// Makes the value of a command's variable known, if it is a credential by its name or by its looks. One that is
 /// inherited is, unless it is a path: that is what variables are inherited for. One that is a credential by its name and too
 /// short to be taken out of answers is warned of.
-pub(crate) fn learn_variable(name: &str, value: &str, is_inherited: bool) {
+pub fn learn_variable(name: &str, value: &str, is_inherited: bool) {
     let value = value.trim();
     let name = name.to_uppercase();
     let is_named = NAMES.iter().any(|word| name.contains(word));
@@ -159,12 +162,12 @@ fn finder() -> Option<Arc<Finder>> {
 }
 
 /// Bytes of the longest form of any credential.
-pub(crate) fn longest() -> usize {
+pub fn longest() -> usize {
     finder().map_or(0, |finder| finder.longest())
 }
 
 /// Whether any credential is in these bytes.
-pub(crate) fn is_found_in(bytes: &[u8]) -> bool {
+pub fn is_found_in(bytes: &[u8]) -> bool {
     finder().is_some_and(|finder| !finder.find(bytes).is_empty())
 }
 
@@ -176,7 +179,20 @@ pub fn hide(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same without credentials, if there are any.
+/// `text` without credentials, as it is where there are none.
+pub fn hide_text(text: String) -> String {
+    match hide(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(cleaned) => cleaned,
+    }
+}
+
+/// Bytes without credentials.
+pub fn hide_bytes(bytes: Vec<u8>) -> Vec<u8> {
+    finder().and_then(|finder| replaced(&finder, &bytes)).unwrap_or(bytes)
+}
+
+/// The bytes without credentials, if there are any.
 fn replaced(finder: &Finder, bytes: &[u8]) -> Option<Vec<u8>> {
     let found = finder.find(bytes);
     if found.is_empty() {
@@ -191,98 +207,6 @@ fn replaced(finder: &Finder, bytes: &[u8]) -> Option<Vec<u8>> {
     }
     cleaned.extend_from_slice(bytes.get(place..).unwrap_or_default());
     Some(cleaned)
-}
-
-/// What a call came to, without credentials. Costs one pass over it.
-pub(crate) fn clean(result: Result<Response, CallError>) -> Result<Response, CallError> {
-    let Some(finder) = finder() else { return result };
-    match result {
-        Ok(Response::Json(text)) => Ok(Response::Json(clean_json(&finder, text))),
-        Ok(Response::Text(text)) => Ok(Response::Text(clean_text(&finder, text))),
-        Ok(Response::Http(mut response)) => {
-            response.url = clean_text(&finder, response.url);
-            for (name, value) in &mut response.headers {
-                *name = clean_text(&finder, std::mem::take(name));
-                // Characters stand for bytes.
-                *value = clean_text(&finder, std::mem::take(value));
-            }
-            if let Some(body) = replaced(&finder, &response.body) {
-                response.body = body;
-            }
-            Ok(Response::Http(response))
-        }
-        // Rows are searched as they come from their source.
-        Ok(Response::Table(table)) => Ok(Response::Table(table)),
-        Err(error) => Err(clean_error(error)),
-    }
-}
-
-/// An error without credentials.
-pub(crate) fn clean_error(error: CallError) -> CallError {
-    CallError { message: hide(&error.message).into_owned(), ..error }
-}
-
-/// What a tool says of itself, without credentials.
-pub(crate) fn clean_tool(spec: ToolSpec) -> ToolSpec {
-    let Some(finder) = finder() else { return spec };
-    ToolSpec {
-        name: clean_text(&finder, spec.name),
-        description: clean_text(&finder, spec.description),
-        schema: spec.schema.map(|schema| clean_json(&finder, schema)),
-    }
-}
-
-fn clean_text(finder: &Finder, text: String) -> String {
-    match replaced(finder, text.as_bytes()) {
-        None => text,
-        Some(cleaned) => String::from_utf8_lossy(&cleaned).into_owned(),
-    }
-}
-
-/// A JSON text without credentials, and still one. Any letter may be written as `\u…`: then what is said counts.
-fn clean_json(finder: &Finder, text: String) -> String {
-    // A number may be written with an exponent, which hides its digits.
-    let is_exponent = |pair: &[u8]| pair[0].is_ascii_digit() && matches!(pair[1], b'e' | b'E');
-    let is_suspect = text.contains('\\') || finder.is_match(text.as_bytes());
-    if !is_suspect && !text.as_bytes().windows(2).any(is_exponent) {
-        return text;
-    }
-    let Ok(mut value) = serde_json::from_str::<Value>(&text) else { return clean_text(finder, text) };
-    if clean_value(finder, &mut value) { value.to_string() } else { text }
-}
-
-/// Takes credentials out of a value; whether there were any.
-fn clean_value(finder: &Finder, value: &mut Value) -> bool {
-    match value {
-        Value::String(text) => match replaced(finder, text.as_bytes()) {
-            Some(cleaned) => {
-                *text = String::from_utf8_lossy(&cleaned).into_owned();
-                true
-            }
-            None => false,
-        },
-        Value::Number(number) if is_number_of(finder, number) => {
-            *value = Value::from(HIDDEN);
-            true
-        }
-        Value::Array(items) => items.iter_mut().fold(false, |found, item| clean_value(finder, item) | found),
-        Value::Object(fields) => {
-            let mut found = fields.values_mut().fold(false, |found, item| clean_value(finder, item) | found);
-            if fields.keys().any(|key| finder.is_match(key.as_bytes())) {
-                found = true;
-                *fields =
-                    std::mem::take(fields).into_iter().map(|(key, item)| (clean_text(finder, key), item)).collect();
-            }
-            found
-        }
-        _ => false,
-    }
-}
-
-/// Whether a number is a credential, however it is written.
-fn is_number_of(finder: &Finder, number: &serde_json::Number) -> bool {
-    let whole = number.as_f64().filter(|number| number.fract() == 0.0).map(|number| format!("{number:.0}"));
-    finder.is_match(number.to_string().as_bytes()) || whole.is_some_and(|whole| finder.is_match(whole.as_bytes()))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl ObjectRemote {
     /// # Errors
     /// What is wrong or missing, in words that tell no credential.
     pub fn open(options: &ObjectsOptions) -> Result<Arc<ObjectRemote>, String> {
-        let objects = options.open(&cellar_bridges::learn)?;
+        let objects = options.open()?;
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(2).thread_name("artifacts-objects").enable_all().build();
         let runtime = runtime.map_err(|error| format!("its threads cannot be started: {error}"))?;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cellar_bridges::{Component, ComponentProgram, Program, Tool};
+use cellar_wire::check::{At, Fields};
 
 use super::Parser;
-use crate::check::{At, Fields};
 
 /// Tools that every session has.
 const OWN_TOOLS: [&str; 1] = ["read"];

@@ -7,10 +7,10 @@ use cellar_connectors::{
     Bounds, Comparison, ConnectorOptions, Connectors, Database, FetchOptions, FileFormat, FilesFetch, FilesPlace,
     Filter, HttpFetch, Kind, ObjectsOptions, Pages, Parameter, ParameterKind, Secret, TableColumn,
 };
+use cellar_wire::check::{At, Fields};
 use serde_json::Value;
 
 use super::{Parser, TIMEOUT_SECONDS_MAX};
-use crate::check::{At, Fields};
 
 /// What every connector has.
 const COMMON: [&str; 6] = ["kind", "description", "max_rows", "max_mib", "timeout", "concurrency"];
@@ -64,7 +64,7 @@ impl Parser<'_> {
         for (name, connector) in &connectors {
             if let Connector::Source(options) = connector {
                 let one = BTreeMap::from([(name.clone(), options.clone())]);
-                for problem in Connectors::new(one, &|_| ()).err().unwrap_or_default() {
+                for problem in Connectors::new(one).err().unwrap_or_default() {
                     let (path, what) = problem.split_once(": ").unwrap_or((&problem, ""));
                     self.problems.add(path, what);
                 }
@@ -75,7 +75,7 @@ impl Parser<'_> {
 
     fn connector(&mut self, at: &At<'_>) -> Option<Connector> {
         // The kind says what else is known.
-        let mut quiet = crate::check::Problems::default();
+        let mut quiet = cellar_wire::check::Problems::default();
         let all = at.fields(&[], &mut quiet);
         let Some(all) = all else {
             at.expected("a table with `kind`", &mut self.problems);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cellar_bridges::{Primitive, RuntimePack};
+use cellar_wire::check::{At, Fields};
 
 use super::{Parser, tools::TOOL_KEYS};
-use crate::check::{At, Fields};
 
 /// Names that stand for something else behind `runtime.`: the pack that every session has, and what lists packs, in both languages.
 const OWN_NAMES: [&str; 7] = [
