@@ -1,5 +1,7 @@
 //! From a `cellar.toml` to what a server serves.
 
+mod isolation;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -13,10 +15,11 @@ use cellar_engine::config::WEIGHT;
 use crate::{
     ServerConfig,
     access::{NewToken, Scope, TokenFile, mint},
-    quotas::Quota,
-    tenant::TenantConfig,
+    tenant::{Quota, TenantConfig},
     workers::WorkerConfig,
 };
+
+pub use isolation::{ConfineError, Confined, Isolation};
 
 /// Where a server listens that was told nothing: nothing but this machine reaches it.
 pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_700);

@@ -32,8 +32,8 @@ use serde_json::json;
 use crate::{
     Server,
     access::{Scope, Token, is_same},
-    gate::check_values,
     problem::{Answer, Problem},
+    router::check_values,
     tenant::Tenant,
 };
 

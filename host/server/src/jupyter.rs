@@ -23,8 +23,8 @@ pub(crate) use self::kernels::Kernels;
 use crate::{
     Server,
     access::Scope,
-    gate,
     problem::{Answer, Problem},
+    router,
     tenant::Tenant,
 };
 
@@ -46,7 +46,7 @@ pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response
     };
     // Whoever looks at whether there is a gateway has no token yet.
     if path == "api" && parts.method == Method::GET {
-        let about = gate::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
+        let about = router::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
         return about.unwrap_or_else(Problem::into_response);
     }
     let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
@@ -73,33 +73,33 @@ pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response
 }
 
 async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, body: Body) -> Answer {
-    let names: Result<Vec<String>, Problem> = path.split('/').map(gate::decoded).collect();
+    let names: Result<Vec<String>, Problem> = path.split('/').map(router::decoded).collect();
     let names = names?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let kernels = &tenant.kernels;
     match (parts.method.as_str(), names.as_slice()) {
-        ("GET", ["api", "kernelspecs"]) => gate::json(StatusCode::OK, &specs(tenant)),
+        ("GET", ["api", "kernelspecs"]) => router::json(StatusCode::OK, &specs(tenant)),
         ("GET", ["api", "kernelspecs", name]) => {
             let guest = guest_of(tenant, name).ok_or_else(|| unknown_spec(name))?;
-            gate::json(StatusCode::OK, &spec(name, guest))
+            router::json(StatusCode::OK, &spec(name, guest))
         }
         ("GET", ["kernelspecs", name, "logo-svg.svg"]) if guest_of(tenant, name).is_some() => {
             Ok(([(header::CONTENT_TYPE, "image/svg+xml")], LOGO).into_response())
         }
-        ("GET", ["api", "kernels"]) => gate::json(StatusCode::OK, &kernels.list()),
+        ("GET", ["api", "kernels"]) => router::json(StatusCode::OK, &kernels.list()),
         ("POST", ["api", "kernels"]) => {
             let body = server.body(body).await?;
             let wanted = Wanted::read(&body)?;
             let name = wanted.name.unwrap_or_else(|| ANY_PYTHON.to_owned());
             let guest = guest_of(tenant, &name).ok_or_else(|| unknown_spec(&name))?;
             let model = kernels.start(tenant, &name, guest, wanted.environment)?;
-            let mut response = gate::json(StatusCode::CREATED, &model)?;
+            let mut response = router::json(StatusCode::CREATED, &model)?;
             if let Ok(place) = format!("{PREFIX}api/kernels/{}", model["id"].as_str().unwrap_or_default()).parse() {
                 response.headers_mut().insert(header::LOCATION, place);
             }
             Ok(response)
         }
-        ("GET", ["api", "kernels", id]) => gate::json(StatusCode::OK, &kernels.get(id)?.model()),
+        ("GET", ["api", "kernels", id]) => router::json(StatusCode::OK, &kernels.get(id)?.model()),
         ("DELETE", ["api", "kernels", id]) => {
             kernels.remove(id)?;
             Ok(StatusCode::NO_CONTENT.into_response())
@@ -111,7 +111,7 @@ async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, 
         ("POST", ["api", "kernels", id, "restart"]) => {
             let entry = kernels.get(id)?;
             entry.kernel.restart().await;
-            gate::json(StatusCode::OK, &entry.model())
+            router::json(StatusCode::OK, &entry.model())
         }
         ("GET", ["api", "kernels", id, "channels"]) => {
             let entry = kernels.get(id)?;

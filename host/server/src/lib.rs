@@ -8,37 +8,15 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod access;
-mod admin;
-mod body;
-mod calls;
+mod api;
 mod configuration;
 mod e2b;
-mod files;
-mod gate;
-mod inside;
-mod isolation;
+mod http;
 mod jupyter;
-mod listen;
-mod looks;
 mod mcp;
-mod metrics;
-mod oauth;
-mod openapi;
-mod opening;
-mod operations;
 mod problem;
-mod quotas;
-mod repeats;
-mod runs;
-mod sessions;
-mod stdio;
-mod stores;
-mod stream;
-mod tar;
+mod router;
 mod tenant;
-mod times;
-mod traces;
-mod websocket;
 mod workers;
 
 use std::{
@@ -49,27 +27,23 @@ use std::{
     time::Duration,
 };
 
+use ::http::Uri;
 use cellar_bridges::{Afar, Doors};
 use cellar_config::{Progress, SetupError};
 use cellar_engine::{Host, HostConfig};
 use cellar_hub::HubError;
-use http::Uri;
 use tokio::{net::TcpListener, sync::watch};
 
 pub use access::{NewToken, Scope, Token, TokenError, TokenFile, mint};
-pub use configuration::{LISTEN, OWN_TENANT};
-pub use inside::serve_worker;
-pub use isolation::{ConfineError, Confined, Isolation};
+pub use configuration::{ConfineError, Confined, Isolation, LISTEN, OWN_TENANT};
 pub use mcp::serve_mcp;
-pub use quotas::Quota;
-pub use tenant::TenantConfig;
-pub use workers::WorkerConfig;
+pub use tenant::{Quota, TenantConfig};
+pub use workers::{WorkerConfig, serve_worker};
 
-use access::Tokens;
+use self::http::{listen, metrics::Metrics, traces::Traces};
+use access::{Tokens, oauth};
 use cellar_config::{Isolate, OauthTable};
-use metrics::Metrics;
-use tenant::Tenant;
-use traces::Traces;
+use tenant::{Tenant, quotas, times};
 use workers::Workers;
 
 /// What a server serves, and how.

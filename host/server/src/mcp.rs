@@ -32,9 +32,8 @@ pub(crate) use models::Offers;
 
 use crate::{
     ServeError, ServerConfig,
-    files::guest_path,
+    api::{files::guest_path, runs::fingerprint},
     problem::Problem,
-    runs::fingerprint,
     store_all,
     tenant::{Ground, Tenant, minted, on_a_thread},
 };
@@ -259,7 +258,7 @@ fn files(session: &Session, path: &str, action: FileAction) -> Told {
         FileAction::List => {
             let how = OpenHow { directory: true, read: true, follow_symlinks: true, ..OpenHow::default() };
             let folder = files.open(ROOT, path, how)?;
-            let entries = crate::files::entries(&mut files, folder)?;
+            let entries = crate::api::files::entries(&mut files, folder)?;
             Ok(text(json!(entries).to_string()))
         }
         FileAction::Read => {
@@ -277,7 +276,7 @@ fn files(session: &Session, path: &str, action: FileAction) -> Told {
             answers::of_file(bytes, stat.size)
         }
         FileAction::Write(new) => {
-            crate::files::replace(&mut files, path, new.as_bytes())?;
+            crate::api::files::replace(&mut files, path, new.as_bytes())?;
             Ok(text(format!("{} bytes were written", new.len())))
         }
         FileAction::Remove => {

@@ -12,7 +12,7 @@ use cellar_hub::HubError;
 use cellar_wire::{ProblemJson, check::Invalid, faults};
 use http::{HeaderValue, StatusCode, header};
 
-use crate::quotas;
+use crate::tenant::quotas;
 
 /// How soon what had no room may be tried again.
 const RETRY_SOON: Duration = Duration::from_secs(1);

@@ -1,6 +1,11 @@
 //! One tenant: a hub of its own on the host that all share, with a store, artifacts and limits of its own. That another
 //! tenant's thing is not found needs no check: it is in another hub.
 
+mod opening;
+pub(crate) mod quotas;
+mod repeats;
+pub(crate) mod times;
+
 use std::{
     collections::HashMap,
     fs, io,
@@ -27,16 +32,18 @@ use tokio::sync::Semaphore;
 
 use crate::{
     access::{characters, now},
-    calls::Calls,
+    api::calls::Calls,
     e2b::{Sandboxes, Watchers},
     jupyter::Kernels,
     mcp::Offers,
-    opening::{Opened, Opening},
     problem::Problem,
-    quotas::{Quota, Quotas},
-    repeats::{Rate, Repeats},
-    times::Times,
 };
+
+pub(crate) use opening::{Opened, Opening, tightened};
+pub use quotas::Quota;
+pub(crate) use quotas::Quotas;
+pub(crate) use repeats::{Rate, Repeat, Repeats};
+pub(crate) use times::Times;
 
 /// Where the server keeps what it knows of sessions, by a name that no session can have.
 const SERVED: &str = ".served";

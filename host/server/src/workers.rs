@@ -9,6 +9,7 @@
 //! those of its tenant alone. So every door works in the worker as it does without one. Workers start when somebody asks, and go
 //! when nobody has asked for a while and nothing runs: their sessions sleep in the store. Read [`Worker::send`] first.
 
+mod inside;
 mod look;
 mod pass;
 mod start;
@@ -42,10 +43,10 @@ use crate::{
     Server,
     access::{Token, now},
     problem::Problem,
-    quotas::Quotas,
-    tenant::on_a_thread,
+    tenant::{Quotas, on_a_thread},
 };
 
+pub use inside::serve_worker;
 pub(crate) use look::{admin, metrics};
 pub(crate) use pass::{pass, quotas_in_front};
 

@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     access::characters,
-    opening::Opening,
     problem::{Answer, Problem},
-    tenant::{Tenant, on_a_thread},
+    tenant::{Opening, Tenant, on_a_thread},
 };
 
 /// Contexts that a sandbox may have besides those from the start.

@@ -14,10 +14,9 @@ use super::{
     told,
 };
 use crate::{
+    api::runs::fingerprint,
     problem::{Answer, Problem},
-    repeats::Repeat,
-    runs::fingerprint,
-    tenant::Tenant,
+    tenant::{Repeat, Tenant},
 };
 
 /// The version of E2B's own agent whose answers these are like.

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::{Call, multipart, sandboxes::Sandbox, told};
 use crate::{
     access::characters,
-    files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
+    api::files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };

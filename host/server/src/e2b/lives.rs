@@ -14,7 +14,12 @@ use super::{
     dead,
     sandboxes::{Context, Sandbox, language_name},
 };
-use crate::{Server, access::characters, opening::Opening, problem::Problem, tenant::Tenant};
+use crate::{
+    Server,
+    access::characters,
+    problem::Problem,
+    tenant::{Opening, Tenant},
+};
 
 /// How often it is looked whose time is over.
 const LOOK: Duration = Duration::from_millis(500);

@@ -14,8 +14,8 @@ use tokio_tungstenite::tungstenite::{
 use super::kernels::Entry;
 use crate::{
     Server,
+    http::websocket::{WebSocket, speaks, upgrade},
     problem::{Answer, Problem},
-    websocket::{WebSocket, speaks, upgrade},
 };
 
 /// How often a client hears that the connection is there.

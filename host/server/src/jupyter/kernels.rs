@@ -19,7 +19,10 @@ use rand::Rng;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{opening::Opening, problem::Problem, tenant::Tenant};
+use crate::{
+    problem::Problem,
+    tenant::{Opening, Tenant},
+};
 
 /// Kernels of a tenant.
 const KERNELS_MAX: usize = 256;

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use super::{Worker, Workers};
 use crate::{
     Server,
-    access::Scope,
-    gate,
-    metrics::QUOTA_FAMILIES,
-    oauth,
+    access::{Scope, oauth},
+    http::metrics::QUOTA_FAMILIES,
     problem::{Answer, Problem},
+    router,
 };
 
 /// Bytes that a worker answers with.
@@ -115,21 +114,21 @@ async fn answered(server: &Server, parts: &Parts) -> Answer {
                 });
             }
             let is_draining = *server.0.is_draining.borrow();
-            gate::json(StatusCode::OK, &json!({"tenants": tenants, "isDraining": is_draining}))
+            router::json(StatusCode::OK, &json!({"tenants": tenants, "isDraining": is_draining}))
         }
         (&Method::GET, ["tenants", name]) => {
             let worker = workers.get(name).ok_or_else(|| Problem::unknown("tenant"))?;
-            gate::json(StatusCode::OK, &usage(server, workers, worker).await?)
+            router::json(StatusCode::OK, &usage(server, workers, worker).await?)
         }
         (&Method::POST, ["reload"]) => {
             server.reload().map_err(|error| Problem::internal(&error, "token"))?;
             server.tell_workers().await;
-            Ok(gate::empty())
+            Ok(router::empty())
         }
         (&Method::POST | &Method::DELETE, ["drain"]) => {
             server.0.is_draining.send_replace(parts.method == Method::POST);
             server.tell_workers().await;
-            Ok(gate::empty())
+            Ok(router::empty())
         }
         _ => Err(Problem::unknown("resource")),
     }

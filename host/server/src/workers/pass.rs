@@ -19,11 +19,15 @@ use tokio::io::AsyncWriteExt;
 use super::{Running, UnderWay, Worker, Workers, lost};
 use crate::{
     Server,
-    access::Scope,
-    body::{Accompanied, Companion},
-    e2b, gate, jupyter, oauth,
+    access::{Scope, oauth},
+    e2b,
+    http::{
+        body::{Accompanied, Companion},
+        traces::Told,
+    },
+    jupyter,
     problem::Problem,
-    traces::Told,
+    router,
 };
 
 /// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
@@ -44,7 +48,7 @@ pub(crate) async fn pass(server: &Server, mut parts: Parts, body: Body) -> Resul
     let Some(worker) = (if is_own { None } else { whose(server, workers, &mut parts) }) else {
         return Err((parts, body));
     };
-    let told = gate::told(parts.uri.path());
+    let told = router::told(parts.uri.path());
     let mut response = worker.send(server, workers, parts, body).await.unwrap_or_else(Problem::into_response);
     server.challenge(&mut response);
     server.0.metrics.count(Some(&worker.name), response.status());
@@ -111,7 +115,7 @@ impl Worker {
         let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
         for_worker(&mut request, is_upgrade);
         self.tell_models(&mut request);
-        let told = (request.method().clone(), gate::told(request.uri().path()));
+        let told = (request.method().clone(), router::told(request.uri().path()));
         let is_harmless = !is_upgrade && request.method().is_safe() && request.body().is_end_stream();
         let mut under_way = self.running(server, workers).await?;
         let mut again = is_harmless.then(|| copy(&request));

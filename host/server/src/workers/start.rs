@@ -22,10 +22,9 @@ use super::{CALLS, Heard, OwnTokens, Running, Say, VISIT, Worker, WorkerConfig, 
 use crate::{
     ConfineError, Server,
     access::{NewToken, Scope, mint},
-    inside::{FOLDER, WORKER},
     problem::Problem,
-    quotas::{Quota, Quotas},
-    tenant::TenantConfig,
+    tenant::{Quota, Quotas, TenantConfig},
+    workers::inside::{FOLDER, WORKER},
 };
 
 /// How long a worker may take to be ready.

@@ -14,12 +14,13 @@ use hyper::body::Body as _;
 
 use crate::{
     Server,
-    access::{self, Scope},
-    admin, calls, e2b, files, jupyter, looks, metrics, oauth, openapi, operations,
+    access::{self, Scope, oauth},
+    api::{admin, calls, files, looks, openapi, operations, runs, sessions, stdio, stores},
+    e2b,
+    http::{metrics, traces::Told},
+    jupyter,
     problem::{Answer, Problem},
-    runs, sessions, stdio, stores,
     tenant::Tenant,
-    traces::Told,
     workers,
 };
 

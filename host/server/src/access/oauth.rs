@@ -26,8 +26,8 @@ use url::Url;
 use crate::{
     Server,
     access::Scope,
-    gate,
     problem::{Answer, Problem},
+    router,
 };
 
 /// Where it says whose tokens it takes: what stands before the path of the resource.
@@ -267,7 +267,7 @@ impl Server {
     /// Says whose tokens are taken: to everybody, for whoever asks has none yet.
     pub(crate) fn resource_metadata(&self) -> Answer {
         let issuer = self.0.issuer.as_ref().ok_or_else(|| Problem::unknown("resource"))?;
-        gate::json(StatusCode::OK, &issuer.metadata())
+        router::json(StatusCode::OK, &issuer.metadata())
     }
 
     /// Tells a client that was refused where to get a token that is not.

@@ -8,12 +8,10 @@ use serde_json::json;
 
 use crate::{
     Isolation, Server,
-    gate::{self, Call, page},
+    api::{runs::fingerprint, stores::with_next},
     problem::Answer,
-    repeats::Repeat,
-    runs::fingerprint,
-    stores::with_next,
-    tenant::Tenant,
+    router::{self, Call, page},
+    tenant::{Repeat, Tenant},
     workers,
 };
 
@@ -21,7 +19,7 @@ use crate::{
 pub(crate) async fn list(call: Call) -> Answer {
     let asked = call.asked(&["limit", "after"])?;
     let (sessions, next) = page(&asked, call.tenant.list().await?, |session| &session.session)?;
-    gate::json(StatusCode::OK, &with_next(json!({ "sessions": sessions }), next))
+    router::json(StatusCode::OK, &with_next(json!({ "sessions": sessions }), next))
 }
 
 /// `POST /v1/sessions`
@@ -43,7 +41,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
 }
 
 async fn created(tenant: &Tenant, name: &str) -> Answer {
-    let mut response = gate::json(StatusCode::CREATED, &tenant.describe(name).await?)?;
+    let mut response = router::json(StatusCode::CREATED, &tenant.describe(name).await?)?;
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{name}")) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -52,7 +50,7 @@ async fn created(tenant: &Tenant, name: &str) -> Answer {
 
 /// `GET /v1/sessions/{session}`
 pub(crate) async fn show(call: Call, name: &str) -> Answer {
-    gate::json(StatusCode::OK, &call.tenant.describe(name).await?)
+    router::json(StatusCode::OK, &call.tenant.describe(name).await?)
 }
 
 /// `PATCH /v1/sessions/{session}`
@@ -60,7 +58,7 @@ pub(crate) async fn change(mut call: Call, name: &str) -> Answer {
     let times = times_body(&call.body().await?)?;
     call.tenant.describe(name).await?;
     call.tenant.change_times(name, times)?;
-    gate::json(StatusCode::OK, &call.tenant.describe(name).await?)
+    router::json(StatusCode::OK, &call.tenant.describe(name).await?)
 }
 
 /// `DELETE /v1/sessions/{session}`
@@ -129,7 +127,7 @@ pub(crate) async fn tenant(call: Call) -> Answer {
     if let Some(quotas) = body["quotas"].as_object_mut() {
         quotas.extend(workers::quotas_in_front(&call.server, &call.headers));
     }
-    gate::json(StatusCode::OK, &body)
+    router::json(StatusCode::OK, &body)
 }
 
 /// What holds for the process that serves this tenant.
@@ -143,5 +141,5 @@ pub(crate) async fn languages(call: Call) -> Answer {
     let languages = call.tenant.hub.languages().into_iter();
     let languages: Vec<_> =
         languages.map(|language| json!({"language": language.code(), "title": language.title()})).collect();
-    gate::json(StatusCode::OK, &json!({ "languages": languages }))
+    router::json(StatusCode::OK, &json!({ "languages": languages }))
 }

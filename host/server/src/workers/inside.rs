@@ -24,9 +24,9 @@ use tokio::{
 
 use crate::{
     Isolation, ServeError, Server, ServerConfig,
-    body::{Accompanied, Unwanted},
-    gate,
-    isolation::{ConfineError, Confined},
+    configuration::{ConfineError, Confined},
+    http::body::{Accompanied, Unwanted},
+    router,
     tenant::Tenant,
     workers::{CALLS, CONNECTION, Heard, Say, VISIT},
 };
@@ -199,7 +199,7 @@ async fn serve(server: Server, stream: tokio::net::UnixStream) {
     let service = service_fn(move |request: Request<Incoming>| {
         let server = server.clone();
         let request = request.map(|body| Body::new(Accompanied::new(body, Unwanted)));
-        async move { Ok::<_, std::convert::Infallible>(gate::answer(server, request).await) }
+        async move { Ok::<_, std::convert::Infallible>(router::answer(server, request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());

@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    calls::{self, Calls},
-    gate,
+    api::calls::{self, Calls},
     problem::{Answer, Problem},
+    router,
 };
 
 /// How often a stream says that it is there.
@@ -83,7 +83,7 @@ pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form, calls
 /// What a run came to.
 async fn result(run: &RunHandle) -> Answer {
     let result = run.result().await?;
-    let mut response = gate::json(StatusCode::OK, &ResultJson::from(&*result))?;
+    let mut response = router::json(StatusCode::OK, &ResultJson::from(&*result))?;
     name(&mut response, run);
     Ok(response)
 }

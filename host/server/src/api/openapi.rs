@@ -9,7 +9,7 @@ use http::header;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    operations::{Content, Kind, OPERATIONS, Operation},
+    api::operations::{Content, Kind, OPERATIONS, Operation},
     problem::Answer,
 };
 

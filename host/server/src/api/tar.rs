@@ -12,8 +12,8 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::{
     access::characters,
-    body::{PIECE_BYTES, next_piece},
-    files::{Unfinished, entries, make_folders, write_all},
+    api::files::{Unfinished, entries, make_folders, write_all},
+    http::body::{PIECE_BYTES, next_piece},
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };

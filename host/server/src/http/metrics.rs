@@ -6,7 +6,12 @@ use axum_core::response::IntoResponse;
 use cellar_core::sync::lock;
 use http::{HeaderMap, StatusCode, header};
 
-use crate::{Server, access::Scope, oauth, problem::Answer, workers};
+use crate::{
+    Server,
+    access::{Scope, oauth},
+    problem::Answer,
+    workers,
+};
 
 /// What is said of quotas: the ends of the names of the figures, and what they are.
 pub(crate) const QUOTA_FAMILIES: [(&str, &str); 2] =

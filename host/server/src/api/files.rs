@@ -16,10 +16,10 @@ use serde_json::json;
 
 use crate::{
     access::characters,
-    body::{PIECE_BYTES, next_piece},
-    gate::{self, Call},
+    api::tar,
+    http::body::{PIECE_BYTES, next_piece},
     problem::{Answer, Problem},
-    tar,
+    router::{self, Call},
     tenant::on_a_thread,
 };
 
@@ -44,7 +44,7 @@ pub(crate) async fn read(call: Call, session: &str, names: &[&str]) -> Answer {
         Ok::<_, FileError>(Opened::File(Box::new(files), file, stat))
     });
     match opened.await?? {
-        Opened::Folder(entries) => gate::json(StatusCode::OK, &json!({ "entries": entries })),
+        Opened::Folder(entries) => router::json(StatusCode::OK, &json!({ "entries": entries })),
         Opened::Tar(files, path) => Ok(tar::pack(files, path)),
         Opened::File(files, file, stat) => {
             let head =

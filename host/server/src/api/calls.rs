@@ -16,9 +16,9 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::{
-    gate::{self, Call},
+    api::runs::wait_seconds,
     problem::{Answer, Problem},
-    runs::wait_seconds,
+    router::{self, Call},
     tenant::minted,
 };
 
@@ -191,7 +191,7 @@ pub(crate) async fn list(call: Call, session: &str) -> Answer {
         }
     };
     let found = tokio::time::timeout(Duration::from_secs(wait), found).await.unwrap_or_default();
-    gate::json(StatusCode::OK, &json!({ "calls": found }))
+    router::json(StatusCode::OK, &json!({ "calls": found }))
 }
 
 /// `POST /v1/sessions/{session}/calls/{call}`
@@ -208,5 +208,5 @@ pub(crate) async fn reply_in_run(mut call: Call, run: &str, name: &str) -> Answe
 }
 
 fn answered(was_waiting: bool) -> Answer {
-    if was_waiting { Ok(gate::empty()) } else { Err(Problem::unknown("call that waits for an answer")) }
+    if was_waiting { Ok(router::empty()) } else { Err(Problem::unknown("call that waits for an answer")) }
 }

@@ -27,11 +27,10 @@ use tokio_tungstenite::tungstenite::{
 use crate::{
     Server,
     access::Scope,
-    calls,
-    opening::tightened,
+    api::calls,
+    http::websocket::{WebSocket, speaks, upgrade},
     problem::{Answer, Problem},
-    tenant::{Tenant, minted},
-    websocket::{WebSocket, speaks, upgrade},
+    tenant::{Tenant, minted, tightened},
 };
 
 /// The subprotocol.

@@ -16,11 +16,10 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::{
-    gate::{self, Call},
+    api::stream::{self, Form},
     problem::{Answer, Problem},
-    repeats::Repeat,
-    stream::{self, Form},
-    tenant::{Tenant, minted},
+    router::{self, Call},
+    tenant::{Repeat, Tenant, minted},
 };
 
 /// How long a run goes on whose reader has gone away, for it to come back.
@@ -115,7 +114,7 @@ async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form
             result: None,
             calls: Vec::new(),
         };
-        let mut response = gate::json(StatusCode::ACCEPTED, &body)?;
+        let mut response = router::json(StatusCode::ACCEPTED, &body)?;
         stream::name(&mut response, &run);
         return Ok(response);
     }
@@ -165,7 +164,7 @@ pub(crate) async fn show(call: Call, run: &str) -> Answer {
         Some(Ok(result)) => ("complete", Some(ResultJson::from(&*result))),
     };
     let (run, session) = (run.id().to_owned(), run.session_name().to_owned());
-    gate::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
+    router::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
 }
 
 /// Seconds that a look may wait for what it looks for.
@@ -216,7 +215,7 @@ pub(crate) async fn outputs(call: Call, run: &str, output: Option<&str>) -> Answ
         Err(LineError::Hub(error)) => return Err(error.into()),
         Err(_) => return Err(Problem::unknown("output")),
     };
-    gate::json(StatusCode::OK, &json!({ "outputs": outputs }))
+    router::json(StatusCode::OK, &json!({ "outputs": outputs }))
 }
 
 /// `GET /v1/runs/{run}/events`

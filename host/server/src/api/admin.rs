@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Server,
-    gate::{self, Call},
     problem::{Answer, Problem},
+    router::{self, Call},
     tenant::Tenant,
     workers,
 };
@@ -40,7 +40,7 @@ fn usage(server: &Server, tenant: &Tenant) -> Value {
 pub(crate) fn tenants(call: &Call) -> Answer {
     let tenants: Vec<Value> = call.server.0.tenants.values().map(|tenant| usage(&call.server, tenant)).collect();
     let is_draining = *call.server.0.is_draining.borrow();
-    gate::json(StatusCode::OK, &json!({ "tenants": tenants, "isDraining": is_draining }))
+    router::json(StatusCode::OK, &json!({ "tenants": tenants, "isDraining": is_draining }))
 }
 
 /// `GET /v1/admin/tenants/{tenant}`
@@ -62,17 +62,17 @@ pub(crate) async fn tenant(call: Call, name: &str) -> Answer {
         })
         .collect();
     usage["sessions"] = sessions.into();
-    gate::json(StatusCode::OK, &usage)
+    router::json(StatusCode::OK, &usage)
 }
 
 /// `POST /v1/admin/reload`
 pub(crate) fn reload(call: &Call) -> Answer {
     call.server.reload().map_err(|error| Problem::internal(&error, "token"))?;
-    Ok(gate::empty())
+    Ok(router::empty())
 }
 
 /// `POST` and `DELETE /v1/admin/drain`
 pub(crate) fn drain(call: &Call, is_draining: bool) -> Answer {
     call.server.0.is_draining.send_replace(is_draining);
-    Ok(gate::empty())
+    Ok(router::empty())
 }

@@ -30,9 +30,11 @@ use tokio::{
 
 use crate::{
     Server,
-    body::{Accompanied, Companion, Unwanted},
-    gate,
-    traces::Seen,
+    http::{
+        body::{Accompanied, Companion, Unwanted},
+        traces::Seen,
+    },
+    router,
 };
 
 /// How long the head of a request may take to come, from the moment that the connection is free for it.
@@ -222,7 +224,7 @@ async fn answer(
         request.headers_mut().insert(header::HOST, host);
     }
     let seen = Seen::of(&request);
-    let response = gate::answer(server.clone(), request).await;
+    let response = router::answer(server.clone(), request).await;
     server.0.traces.told(seen, &response);
     // It is under way until the last of the answer was read, or was not wanted any more.
     Ok(response.map(|body| Body::new(Accompanied::new(body, under_way))))

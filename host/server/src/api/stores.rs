@@ -9,12 +9,13 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    files::{Head, Source, serve},
-    gate::{self, Call, page},
+    api::{
+        files::{Head, Source, serve},
+        runs::fingerprint,
+    },
     problem::{Answer, Problem},
-    repeats::Repeat,
-    runs::fingerprint,
-    tenant::on_a_thread,
+    router::{self, Call, page},
+    tenant::{Repeat, on_a_thread},
 };
 
 /// `POST /v1/sessions/{session}/snapshots`
@@ -36,7 +37,7 @@ pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
         }
     };
     let place = HeaderValue::from_str(&format!("/v1/snapshots/{}", taken.snapshot));
-    let mut response = gate::json(StatusCode::CREATED, &taken)?;
+    let mut response = router::json(StatusCode::CREATED, &taken)?;
     if let Ok(place) = place {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -66,7 +67,7 @@ pub(crate) async fn snapshots(call: Call) -> Answer {
     });
     let list = listed.await?.map_err(failed)?;
     let (snapshots, next) = page(&asked, list, |snapshot| &snapshot.snapshot)?;
-    gate::json(StatusCode::OK, &with_next(json!({ "snapshots": snapshots }), next))
+    router::json(StatusCode::OK, &with_next(json!({ "snapshots": snapshots }), next))
 }
 
 /// A page, with where the next begins, which is null on the last.
@@ -124,7 +125,7 @@ pub(crate) async fn artifacts(call: Call) -> Answer {
     list.sort_by(|a, b| a.id.cmp(&b.id));
     let (list, next) = page(&asked, list, |artifact| &artifact.id)?;
     let list: Vec<Value> = list.iter().map(artifact_json).collect();
-    gate::json(StatusCode::OK, &with_next(json!({ "artifacts": list }), next))
+    router::json(StatusCode::OK, &with_next(json!({ "artifacts": list }), next))
 }
 
 /// `GET /v1/artifacts/{artifact}`

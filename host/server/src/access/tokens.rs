@@ -1,0 +1,382 @@
+//! Who may do what: tokens, of which only digests are kept.
+//!
+//! A token is `cel_<id>_<random><checksum>`. Its id finds it in a file that `cellar token` writes; the random part has 256
+//! bits, so that its SHA-256 needs no salt and no slow hash; the checksum tells a mistyped token from a wrong one without a
+//! look into the file. Read [`TokenFile`] first.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use cellar_core::files::replace;
+use rand::{Rng, distr::Alphanumeric};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What tokens begin with.
+const PREFIX: &str = "cel_";
+/// Characters of an id.
+const ID_LENGTH: usize = 10;
+/// Characters of 62 that have 256 bits together.
+const SECRET_LENGTH: usize = 43;
+/// Characters of a checksum.
+const CHECKSUM_LENGTH: usize = 8;
+/// Tokens that one name may have at once, so that a new one can take over from an old one.
+const PER_NAME_MAX: usize = 2;
+/// Tokens in a file.
+const TOKENS_MAX: usize = 10_000;
+/// Bytes of a file of tokens.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// To open sessions and run cells in them, and all that `Read` allows.
+    Run,
+    /// To look at sessions, runs, files and outputs.
+    Read,
+    /// To see which tenants there are and what they use, and to have the server take no new work.
+    Admin,
+    /// To look at what is counted of all tenants.
+    Metrics,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 4] = [Scope::Run, Scope::Read, Scope::Admin, Scope::Metrics];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Run => "run",
+            Scope::Read => "read",
+            Scope::Admin => "admin",
+            Scope::Metrics => "metrics",
+        }
+    }
+}
+
+/// What is kept of a token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Token {
+    /// Finds it.
+    pub id: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// What it is for, in its owner's words.
+    pub name: String,
+    /// SHA-256 of the whole token, in hexadecimal digits.
+    pub sha256: String,
+    /// Its last characters, to tell tokens apart.
+    pub last4: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// Seconds since the Unix epoch.
+    pub created_at: u64,
+    /// Seconds since the Unix epoch; never when absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires_at: Option<u64>,
+}
+
+impl Token {
+    /// Whether it is of no use any more.
+    pub fn is_expired(&self) -> bool {
+        self.expires_at.is_some_and(|end| end <= now())
+    }
+
+    /// Whether it allows this.
+    pub fn allows(&self, scope: Scope) -> bool {
+        allows(&self.scopes, scope)
+    }
+}
+
+/// Whether these scopes allow what needs this one.
+pub(crate) fn allows(scopes: &[Scope], scope: Scope) -> bool {
+    scopes.contains(&scope) || (scope == Scope::Read && scopes.contains(&Scope::Run))
+}
+
+/// Why tokens cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The file fails.
+    #[error("cannot {doing} the tokens in `{}`", path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the host says.
+        #[source]
+        source: io::Error,
+    },
+    /// A name has as many tokens as it may.
+    #[error("tenant `{tenant}` has {PER_NAME_MAX} tokens by the name `{name}` already")]
+    NameFull {
+        /// The tenant.
+        tenant: String,
+        /// The name.
+        name: String,
+    },
+    /// There are as many tokens as there may be.
+    #[error("there are {TOKENS_MAX} tokens already")]
+    Full,
+    /// There is no such token.
+    #[error("no token has the id `{0}`")]
+    Unknown(String),
+}
+
+/// The file with what is kept of tokens. Only its owner may read it.
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    tokens: Vec<Token>,
+}
+
+/// A token to make.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// Whose it is.
+    pub tenant: String,
+    /// What it is for.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// How long it is of use; for ever when absent.
+    pub lifetime: Option<Duration>,
+}
+
+impl TokenFile {
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file at this path, which need not be there yet.
+    pub fn new(path: PathBuf) -> TokenFile {
+        TokenFile { path }
+    }
+
+    /// All tokens. Blocks.
+    ///
+    /// # Errors
+    /// `File`
+    pub fn list(&self) -> Result<Vec<Token>, TokenError> {
+        let failed = |source| self.failed("read", source);
+        match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+            Ok(found) if found.len() > FILE_BYTES_MAX => return Err(failed(io::ErrorKind::FileTooLarge.into())),
+            Ok(_) => {}
+        }
+        let bytes = fs::read(&self.path).map_err(failed)?;
+        let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
+        Ok(stored.tokens)
+    }
+
+    /// Makes a token, and returns it. It is not to be had again. Blocks.
+    ///
+    /// # Errors
+    /// `NameFull`, `Full`, `File`
+    pub fn add(&self, new: NewToken) -> Result<String, TokenError> {
+        self.change(|tokens| {
+            // Those that are of no use do not count, and go.
+            tokens.retain(|token| !token.is_expired());
+            let NewToken { tenant, name, .. } = &new;
+            let same = tokens.iter().filter(|token| token.tenant == *tenant && token.name == *name).count();
+            if same >= PER_NAME_MAX {
+                return Err(TokenError::NameFull { tenant: tenant.clone(), name: name.clone() });
+            }
+            if tokens.len() >= TOKENS_MAX {
+                return Err(TokenError::Full);
+            }
+            let (text, token) = mint(new.clone());
+            tokens.push(token);
+            Ok(text)
+        })
+    }
+
+    /// Removes a token. Blocks.
+    ///
+    /// # Errors
+    /// `Unknown`, `File`
+    pub fn revoke(&self, id: &str) -> Result<(), TokenError> {
+        self.change(|tokens| {
+            let place = tokens.iter().position(|token| token.id == id);
+            let place = place.ok_or_else(|| TokenError::Unknown(id.to_owned()))?;
+            tokens.remove(place);
+            Ok(())
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<T, TokenError>) -> Result<T, TokenError> {
+        let failed = |source| self.failed("write", source);
+        let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(failed)?;
+        // One changes them at a time: whoever comes second reads what the first has written.
+        let lock = fs::File::options().create(true).truncate(false).write(true).open(self.path.with_extension("lock"));
+        let lock = lock.map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut tokens = self.list()?;
+        let value = change(&mut tokens)?;
+        let text = serde_json::to_vec_pretty(&Stored { tokens }).map_err(|error| failed(error.into()))?;
+        replace(&self.path, &text).map_err(failed)?;
+        Ok(value)
+    }
+
+    fn failed(&self, doing: &'static str, source: io::Error) -> TokenError {
+        TokenError::File { doing, path: self.path.clone(), source }
+    }
+}
+
+/// Makes a token: its text, and what is kept of it.
+pub fn mint(new: NewToken) -> (String, Token) {
+    let id = characters(ID_LENGTH).to_lowercase();
+    let body = format!("{PREFIX}{id}_{}", characters(SECRET_LENGTH));
+    let text = format!("{body}{:08x}", crc32(body.as_bytes()));
+    let created_at = now();
+    let token = Token {
+        id,
+        tenant: new.tenant,
+        name: new.name,
+        sha256: digest(&text),
+        last4: text[text.len().saturating_sub(4)..].to_owned(),
+        scopes: new.scopes,
+        created_at,
+        expires_at: new.lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
+    };
+    (text, token)
+}
+
+/// Random letters and digits.
+pub(crate) fn characters(count: usize) -> String {
+    rand::rng().sample_iter(Alphanumeric).take(count).map(char::from).collect()
+}
+
+/// The tokens that a server takes.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(HashMap<String, Token>);
+
+impl Tokens {
+    pub(crate) fn new(tokens: impl IntoIterator<Item = Token>) -> Tokens {
+        Tokens(tokens.into_iter().map(|token| (token.id.clone(), token)).collect())
+    }
+
+    /// The token of this id, if it is still of use. An id is no secret: whoever comes with one shows something else.
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Token> {
+        self.0.get(id).filter(|token| !token.is_expired())
+    }
+
+    /// Those of a tenant that are still of use.
+    pub(crate) fn of<'a>(&'a self, tenant: &'a str) -> impl Iterator<Item = &'a Token> {
+        self.0.values().filter(move |token| token.tenant == tenant && !token.is_expired())
+    }
+
+    /// The token that this is the text of. What is no token, is unknown, or is of no use any more is told alike.
+    pub(crate) fn find(&self, text: &str) -> Option<&Token> {
+        let found = id_of(text).and_then(|id| self.0.get(id));
+        // The digest is made and compared whether the id is known or not.
+        let given = digest(text);
+        let kept = found.map_or("", |token| &token.sha256);
+        let is_same = is_same(given.as_bytes(), kept.as_bytes());
+        found.filter(|token| is_same && !token.is_expired())
+    }
+}
+
+/// The id in a token, if it is one that was not mistyped.
+fn id_of(text: &str) -> Option<&str> {
+    const LENGTH: usize = PREFIX.len() + ID_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH;
+    let is_plain = text.len() == LENGTH && text.is_ascii();
+    let (body, checksum) = is_plain.then(|| text.split_at(LENGTH - CHECKSUM_LENGTH))?;
+    let (id, _) = body.strip_prefix(PREFIX)?.split_once('_')?;
+    (format!("{:08x}", crc32(body.as_bytes())) == checksum).then_some(id)
+}
+
+/// Compares in a time that does not tell where the two differ.
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}
+
+/// SHA-256, in hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    format!("{:x}", Sha256::digest(text.as_bytes()))
+}
+
+/// The checksum of Ethernet and zip.
+fn crc32(bytes: &[u8]) -> u32 {
+    let fold = |crc: u32, byte: &u8| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
+    };
+    !bytes.iter().fold(u32::MAX, fold)
+}
+
+/// Seconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    cellar_wire::unix_seconds(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn new(tenant: &str, name: &str) -> NewToken {
+        NewToken {
+            tenant: tenant.to_owned(),
+            name: name.to_owned(),
+            scopes: vec![Scope::Run],
+            lifetime: Some(Duration::from_secs(60)),
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text_and_by_nothing_else() {
+        let (text, token) = mint(new("a", "ci"));
+        assert!(!format!("{token:?}").contains(&text[20..40]), "what is kept does not tell it");
+        let (other, unknown) = mint(new("b", "ci"));
+        let mut expired = unknown.clone();
+        expired.expires_at = Some(1);
+        let tokens = Tokens::new([token.clone(), expired]);
+        assert_eq!(tokens.find(&text).expect("it is known").tenant, "a");
+        let body = &text[..text.len() - CHECKSUM_LENGTH];
+        let swapped = format!("{}{}", &body[..body.len() - 1], if body.ends_with('a') { 'b' } else { 'a' });
+        let forged = format!("{swapped}{:08x}", crc32(swapped.as_bytes()));
+        for text in ["", "cel_", &text[1..], &text[..text.len() - 1], &other, &forged, &format!("{text} ")] {
+            assert!(tokens.find(text).is_none(), "{text}");
+        }
+        assert!(token.allows(Scope::Run) && token.allows(Scope::Read) && !token.allows(Scope::Metrics));
+    }
+
+    #[test]
+    fn a_name_has_two_tokens_at_most_so_that_one_can_take_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = TokenFile::new(folder.path().join("sub/tokens.json"));
+        let first = file.add(new("a", "ci")).expect("made");
+        file.add(new("a", "ci")).expect("made");
+        file.add(new("b", "ci")).expect("another tenant's");
+        assert!(matches!(file.add(new("a", "ci")), Err(TokenError::NameFull { .. })));
+        let id = id_of(&first).expect("a token");
+        file.revoke(id).expect("it is there");
+        assert!(matches!(file.revoke(id), Err(TokenError::Unknown(_))));
+        file.add(new("a", "ci")).expect("there is room");
+        let kept = fs::read_to_string(folder.path().join("sub/tokens.json")).expect("the file");
+        assert!(!kept.contains(&first[20..40]), "{kept}");
+        let mode = fs::metadata(folder.path().join("sub/tokens.json")).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_everybody() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+}
