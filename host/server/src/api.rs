@@ -1,14 +1,20 @@
-//! The interface of this server's own: `/v1`, and its description.
+//! The interface of this server's own: `/v1`, and its description. [`operations`] has the one list of what may be asked.
 
-pub(crate) mod admin;
-pub(crate) mod calls;
-pub(crate) mod files;
-pub(crate) mod looks;
-pub(crate) mod openapi;
-pub(crate) mod operations;
-pub(crate) mod runs;
-pub(crate) mod sessions;
-pub(crate) mod stdio;
-pub(crate) mod stores;
-pub(crate) mod stream;
+mod admin;
+mod calls;
+mod files;
+mod looks;
+mod openapi;
+mod operations;
+mod runs;
+mod sessions;
+mod stdio;
+mod stores;
+mod stream;
 mod tar;
+
+pub(crate) use openapi::show as describe;
+pub(crate) use operations::{label, route};
+
+/// Beginning of its paths.
+pub(crate) const PREFIX: &str = "/v1/";

@@ -1,22 +1,22 @@
-//! From a `cellar.toml` to what a server serves.
+//! Configuration of a server: from a `cellar.toml` to what it serves, and how its process is confined.
 
 mod isolation;
 
 use std::{
+    io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
-use cellar_config::{Config, Isolate, TenantTable};
-use cellar_config::{Folders, Overrides, Progress, SetupError, kernels_max};
-use cellar_engine::config::WEIGHT;
+use cellar_config::{Config, Folders, Isolate, OauthTable, Overrides, Progress, SetupError, TenantTable, kernels_max};
+use cellar_engine::{HostConfig, config::WEIGHT};
+use cellar_hub::HubError;
+use http::Uri;
 
 use crate::{
-    ServerConfig,
-    access::{NewToken, Scope, TokenFile, mint},
+    access::{NewToken, Scope, Token, TokenError, TokenFile, mint},
     tenant::{Quota, TenantConfig},
-    workers::WorkerConfig,
 };
 
 pub use isolation::{ConfineError, Confined, Isolation};
@@ -31,6 +31,8 @@ const TENANTS: &str = ".tenants";
 /// The file of the tokens, likewise.
 const TOKENS: &str = ".tokens.json";
 
+/// Connections that may wait until they are taken.
+const LISTEN_BACKLOG: i32 = 4_096;
 const SESSIONS_MAX: u64 = 1_024;
 const RUNS_MAX: u64 = 256;
 const BODY_MIB_MAX: u64 = 64;
@@ -41,6 +43,122 @@ const WORKERS_MAX: u64 = 64;
 /// Where is kept what is counted in front of the processes of tenants, likewise by a name that no session can have.
 const COUNTS: &str = ".counts";
 const WORKER_IDLE_SECONDS: u64 = 300;
+
+/// What a server serves, and how.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The host of all sessions.
+    pub host: HostConfig,
+    /// Whom it serves.
+    pub tenants: Vec<TenantConfig>,
+    /// The tokens that it takes, but where somebody else says which those are.
+    pub tokens: Option<TokenFile>,
+    /// The authorization server whose tokens it takes as well.
+    pub oauth: Option<OauthTable>,
+    /// Tokens that it takes besides, for as long as it runs.
+    pub own_tokens: Vec<Token>,
+    /// Bytes of a request's body that is not a file.
+    pub body_bytes_max: usize,
+    /// Connections that may be open; more wait.
+    pub connections_max: usize,
+    /// How long runs may take to end when the server is told to stop.
+    pub drain: Duration,
+    /// The collector that requests are told to.
+    pub traces: Option<Uri>,
+    /// How the process is confined.
+    pub isolate: Isolate,
+    /// How the processes of tenants are run, where each has one of its own.
+    pub worker: Option<WorkerConfig>,
+    /// What hears that a guest is being made ready.
+    pub progress: Progress,
+}
+
+/// Why a server cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// What tenants are granted cannot be.
+    #[error("{}", list(.0))]
+    Tenants(Vec<(String, SetupError)>),
+    /// The engine, or a store, fails.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// Tokens of an authorization server cannot be checked.
+    #[error("cannot ask an authorization server: {0}")]
+    Oauth(String),
+    /// The process cannot be confined.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+    /// The process of a tenant was not told what it needs.
+    #[error("this process is for a server that is not there")]
+    Worker(#[source] io::Error),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the host says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn list(faults: &[(String, SetupError)]) -> String {
+    let lines: Vec<String> = faults.iter().map(|(tenant, fault)| format!("tenant `{tenant}`: {fault}")).collect();
+    lines.join("\n")
+}
+
+/// How workers are run.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The program and its arguments, but for the name of the tenant, which comes last.
+    pub argv: Vec<String>,
+    /// Folder in which is kept what is counted of tenants, where no worker reaches it.
+    pub counts: PathBuf,
+    /// Workers that may run.
+    pub count_max: usize,
+    /// Time without use after which one goes.
+    pub idle_after: Duration,
+    /// Bytes of memory that one may hold of its own, if that is bounded.
+    pub memory_bytes: Option<u64>,
+}
+
+impl ServerConfig {
+    /// Finds out whether tenants can be granted what they are.
+    ///
+    /// # Errors
+    /// `Tenants`, with all that is wrong.
+    pub fn check(&self) -> Result<(), ServeError> {
+        let fault = |tenant: &TenantConfig| tenant.check().err().map(|fault| (tenant.name.clone(), fault));
+        let faults: Vec<(String, SetupError)> = self.tenants.iter().filter_map(fault).collect();
+        if faults.is_empty() { Ok(()) } else { Err(ServeError::Tenants(faults)) }
+    }
+
+    /// Listens, without answering yet.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn listen(&self) -> Result<std::net::TcpListener, ServeError> {
+        let address = self.listen;
+        let listen = || -> io::Result<std::net::TcpListener> {
+            let listener = std::net::TcpListener::bind(address)?;
+            // As many may wait as the system lets.
+            rustix::net::listen(&listener, LISTEN_BACKLOG)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        listen().map_err(|source| ServeError::Listen { address, source })
+    }
+}
 
 impl ServerConfig {
     /// What the file that `overrides` names says, with the text of a token that is made for this run if there are no

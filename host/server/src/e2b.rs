@@ -30,10 +30,9 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
 use crate::{
-    Server,
-    access::{Scope, Token, is_same},
+    access::{Scope, Token, is_same, now},
+    http::{State, check_values, read_body},
     problem::{Answer, Problem},
-    router::check_values,
     tenant::Tenant,
 };
 
@@ -144,7 +143,7 @@ fn told(status: StatusCode, value: &serde_json::Value) -> Response {
 
 /// A request that was let through.
 struct Call {
-    server: Server,
+    state: Arc<State>,
     tenant: Arc<Tenant>,
     /// The id of the token by which it was let through.
     token: String,
@@ -155,7 +154,7 @@ struct Call {
 
 impl Call {
     async fn body(&mut self) -> Result<bytes::Bytes, Problem> {
-        self.server.body(std::mem::take(&mut self.body)).await
+        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max).await
     }
 
     /// The body as a JSON object; an empty one is an object without members.
@@ -181,30 +180,26 @@ impl Call {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(server: Server, asked: Asked, parts: Parts, body: Body) -> Response {
+pub(crate) async fn answer(state: Arc<State>, asked: Asked, parts: Parts, body: Body) -> Response {
     let manner = asked.manner();
     let Parts { method, headers, uri, .. } = parts;
     let query = uri.query().map(str::to_owned);
     let let_through = if asked.is_of_sandbox() {
-        of_sandbox(&server, &asked, &method, &headers, query.as_deref())
-            .map(|(passed, sandbox)| (passed, Some(sandbox)))
+        of_sandbox(&state, &asked, &method, &headers, query.as_deref()).map(|(passed, sandbox)| (passed, Some(sandbox)))
     } else {
         let scope = if method == Method::GET { Scope::Read } else { Scope::Run };
-        passed(&server, &headers, scope).map(|passed| (passed, None))
+        passed(&state, &headers, scope).map(|passed| (passed, None))
     };
     let (Passed { tenant, token }, sandbox) = match let_through {
         Ok(found) => found,
         Err(problem) => {
             let response = manner.refuse(problem);
-            server.0.metrics.count(None, response.status());
+            state.metrics.count(None, response.status());
             return response;
         }
     };
-    let admitted = tenant.admit().and_then(|()| match method == Method::POST && *server.0.is_draining.borrow() {
-        true => Err(Problem::draining()),
-        false => Ok(()),
-    });
-    let call = Call { server: server.clone(), tenant: tenant.clone(), token, headers, query, body };
+    let admitted = tenant.admit().and_then(|()| if method == Method::POST { state.lifecycle.admit() } else { Ok(()) });
+    let call = Call { state: state.clone(), tenant: tenant.clone(), token, headers, query, body };
     let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
     let answered = match (admitted, sandbox) {
         (Err(problem), _) => Err(problem),
@@ -219,7 +214,7 @@ pub(crate) async fn answer(server: Server, asked: Asked, parts: Parts, body: Bod
         (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
     };
     let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
-    server.0.metrics.count(Some(&tenant.name), response.status());
+    state.metrics.count(Some(&tenant.name), response.status());
     response
 }
 
@@ -272,11 +267,11 @@ struct Passed {
 }
 
 /// Lets through whoever shows a token of this server, as an API key or as everywhere else.
-fn passed(server: &Server, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
+fn passed(state: &State, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
     let key = text("x-api-key").or_else(bearer);
-    let tenant = server.bearer(key, scope).map_err(|problem| match problem.status() {
+    let tenant = state.tenant(key, scope).map_err(|problem| match problem.status() {
         StatusCode::UNAUTHORIZED => problem.hint("set E2B_API_KEY to a token; `cellar token new` makes one"),
         _ => problem,
     })?;
@@ -289,7 +284,7 @@ fn passed(server: &Server, headers: &HeaderMap, scope: Scope) -> Result<Passed, 
 /// joined the sandbox, by the signature of an address, or by the token itself. Without the sandbox, when that is not there;
 /// what is another's is not there either.
 fn of_sandbox(
-    server: &Server,
+    state: &State,
     asked: &Asked,
     method: &Method,
     headers: &HeaderMap,
@@ -307,9 +302,9 @@ fn of_sandbox(
             problem.hint("connect to the sandbox again with an API key that is of use")
         };
         let (token_id, _) = shown.split_once('.').filter(|_| shown.len() <= ID_BYTES_MAX).ok_or_else(unknown)?;
-        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let tokens = state.access.tokens();
         let token = tokens.by_id(token_id).filter(|token| token.allows(Scope::Run)).ok_or_else(unknown)?;
-        let tenant = server.0.tenants.get(&token.tenant).ok_or_else(unknown)?;
+        let tenant = state.tenants.get(&token.tenant).ok_or_else(unknown)?;
         let sandbox = tenant.sandboxes.get(id);
         let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
         // Whoever has shown nothing is charged to nobody.
@@ -317,22 +312,17 @@ fn of_sandbox(
         return Ok((Passed { tenant: tenant.clone(), token: token_id.to_owned() }, Some(sandbox)));
     }
     if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
-        && let Some(found) = signed(server, id, method, query)?
+        && let Some(found) = signed(state, id, method, query)?
     {
         return Ok(found);
     }
-    let passed = passed(server, headers, Scope::Run)?;
+    let passed = passed(state, headers, Scope::Run)?;
     let sandbox = passed.tenant.sandboxes.get(id);
     Ok((passed, sandbox))
 }
 
 /// Lets through whoever has an address that was signed with the token of a sandbox.
-fn signed(
-    server: &Server,
-    id: &str,
-    method: &Method,
-    query: &str,
-) -> Result<Option<(Passed, Option<Sandbox>)>, Problem> {
+fn signed(state: &State, id: &str, method: &Method, query: &str) -> Result<Option<(Passed, Option<Sandbox>)>, Problem> {
     let asked = |name: &str| {
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -342,7 +332,7 @@ fn signed(
     let expires = asked("signature_expiration");
     if let Some(text) = &expires {
         let at = text.parse::<u64>().map_err(|_| refused("the signature of this address has no end"))?;
-        if at <= crate::access::now() {
+        if at <= now() {
             return Err(refused("the signature of this address has expired"));
         }
     }
@@ -352,8 +342,8 @@ fn signed(
         // What was signed could be taken apart in more than one way.
         return Err(refused("the user of this address has a colon"));
     }
-    let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for tenant in server.0.tenants.values() {
+    let tokens = state.access.tokens();
+    for tenant in state.tenants.values() {
         let Some(sandbox) = tenant.sandboxes.get(id) else { continue };
         let is_signed = |token: &&Token| {
             let end = expires.as_ref().map(|end| format!(":{end}")).unwrap_or_default();

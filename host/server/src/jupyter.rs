@@ -21,10 +21,9 @@ use url::form_urlencoded;
 
 pub(crate) use self::kernels::Kernels;
 use crate::{
-    Server,
     access::Scope,
+    http::{State, answers, decoded, read_body},
     problem::{Answer, Problem},
-    router,
     tenant::Tenant,
 };
 
@@ -38,7 +37,7 @@ const ANY_PYTHON: &str = "python3";
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Answers a request.
-pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response {
+pub(crate) async fn answer(state: Arc<State>, parts: Parts, body: Body) -> Response {
     let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/').to_owned();
     let (token, path) = match path.strip_prefix(TOKEN).and_then(|rest| rest.split_once('/')) {
         Some((token, path)) => (Some(token), path),
@@ -46,60 +45,57 @@ pub(crate) async fn answer(server: Server, parts: Parts, body: Body) -> Response
     };
     // Whoever looks at whether there is a gateway has no token yet.
     if path == "api" && parts.method == Method::GET {
-        let about = router::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
+        let about = answers::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
         return about.unwrap_or_else(Problem::into_response);
     }
     let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
     let scope = if is_looked_at { Scope::Read } else { Scope::Run };
-    let tenant = match token.map_or_else(|| caller(&server, &parts, scope), |token| server.bearer(Some(token), scope)) {
+    let tenant = match token.map_or_else(|| caller(&state, &parts, scope), |token| state.tenant(Some(token), scope)) {
         Ok(tenant) => tenant,
         Err(problem) => {
             let response = refused(&problem);
-            server.0.metrics.count(None, response.status());
+            state.metrics.count(None, response.status());
             return response;
         }
     };
-    let admitted = tenant.admit().and_then(|()| match !is_looked_at && *server.0.is_draining.borrow() {
-        true => Err(Problem::draining()),
-        false => Ok(()),
-    });
+    let admitted = tenant.admit().and_then(|()| if is_looked_at { Ok(()) } else { state.lifecycle.admit() });
     let answered = match admitted {
-        Ok(()) => route(&server, &tenant, path, parts, body).await,
+        Ok(()) => route(&state, &tenant, path, parts, body).await,
         Err(problem) => Err(problem),
     };
     let response = answered.unwrap_or_else(|problem| refused(&problem));
-    server.0.metrics.count(Some(&tenant.name), response.status());
+    state.metrics.count(Some(&tenant.name), response.status());
     response
 }
 
-async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, body: Body) -> Answer {
-    let names: Result<Vec<String>, Problem> = path.split('/').map(router::decoded).collect();
+async fn route(state: &Arc<State>, tenant: &Arc<Tenant>, path: &str, parts: Parts, body: Body) -> Answer {
+    let names: Result<Vec<String>, Problem> = path.split('/').map(|name| decoded(name)).collect();
     let names = names?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let kernels = &tenant.kernels;
     match (parts.method.as_str(), names.as_slice()) {
-        ("GET", ["api", "kernelspecs"]) => router::json(StatusCode::OK, &specs(tenant)),
+        ("GET", ["api", "kernelspecs"]) => answers::json(StatusCode::OK, &specs(tenant)),
         ("GET", ["api", "kernelspecs", name]) => {
             let guest = guest_of(tenant, name).ok_or_else(|| unknown_spec(name))?;
-            router::json(StatusCode::OK, &spec(name, guest))
+            answers::json(StatusCode::OK, &spec(name, guest))
         }
         ("GET", ["kernelspecs", name, "logo-svg.svg"]) if guest_of(tenant, name).is_some() => {
             Ok(([(header::CONTENT_TYPE, "image/svg+xml")], LOGO).into_response())
         }
-        ("GET", ["api", "kernels"]) => router::json(StatusCode::OK, &kernels.list()),
+        ("GET", ["api", "kernels"]) => answers::json(StatusCode::OK, &kernels.list()),
         ("POST", ["api", "kernels"]) => {
-            let body = server.body(body).await?;
+            let body = read_body(body, state.body_bytes_max).await?;
             let wanted = Wanted::read(&body)?;
             let name = wanted.name.unwrap_or_else(|| ANY_PYTHON.to_owned());
             let guest = guest_of(tenant, &name).ok_or_else(|| unknown_spec(&name))?;
             let model = kernels.start(tenant, &name, guest, wanted.environment)?;
-            let mut response = router::json(StatusCode::CREATED, &model)?;
+            let mut response = answers::json(StatusCode::CREATED, &model)?;
             if let Ok(place) = format!("{PREFIX}api/kernels/{}", model["id"].as_str().unwrap_or_default()).parse() {
                 response.headers_mut().insert(header::LOCATION, place);
             }
             Ok(response)
         }
-        ("GET", ["api", "kernels", id]) => router::json(StatusCode::OK, &kernels.get(id)?.model()),
+        ("GET", ["api", "kernels", id]) => answers::json(StatusCode::OK, &kernels.get(id)?.model()),
         ("DELETE", ["api", "kernels", id]) => {
             kernels.remove(id)?;
             Ok(StatusCode::NO_CONTENT.into_response())
@@ -111,11 +107,11 @@ async fn route(server: &Server, tenant: &Arc<Tenant>, path: &str, parts: Parts, 
         ("POST", ["api", "kernels", id, "restart"]) => {
             let entry = kernels.get(id)?;
             entry.kernel.restart().await;
-            router::json(StatusCode::OK, &entry.model())
+            answers::json(StatusCode::OK, &entry.model())
         }
         ("GET", ["api", "kernels", id, "channels"]) => {
             let entry = kernels.get(id)?;
-            channels::connect(server, &entry, kernels.connection(), parts)
+            channels::connect(state, &entry, kernels.connection(), parts)
         }
         (_, ["api", "kernelspecs" | "kernels", ..]) => {
             let detail = format!("{} has no meaning here", parts.method);
@@ -138,16 +134,16 @@ fn refused(problem: &Problem) -> Response {
 
 /// The tenant whose token a request carries that has none in its path: in a header, as Jupyter or as others say it, or behind
 /// `?`.
-fn caller(server: &Server, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
+fn caller(state: &Arc<State>, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
     let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let is_kind = |kind: &str| ["token", "bearer"].iter().any(|known| kind.eq_ignore_ascii_case(known));
     let of_header = given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| is_kind(kind));
     match of_header {
-        Some((_, text)) => server.bearer(Some(text), scope),
+        Some((_, text)) => state.tenant(Some(text), scope),
         None => {
             let query = parts.uri.query().unwrap_or_default().as_bytes();
             let found = form_urlencoded::parse(query).find(|(name, _)| name == "token");
-            server.bearer(found.as_ref().map(|(_, text)| text.as_ref()), scope)
+            state.tenant(found.as_ref().map(|(_, text)| text.as_ref()), scope)
         }
     }
 }

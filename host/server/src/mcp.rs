@@ -8,8 +8,9 @@ mod models;
 mod resources;
 mod runs;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use axum_core::body::Body;
 use cellar_bridges::Doors;
 use cellar_engine::{Cell, Host, Session, config::RunOptions};
 use cellar_files::{FileKind, OpenHow, ROOT};
@@ -27,15 +28,18 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use endpoint::Endpoint;
+use endpoint::Endpoint;
 pub(crate) use models::Offers;
 
 use crate::{
-    ServeError, ServerConfig,
-    api::{files::guest_path, runs::fingerprint},
-    problem::Problem,
-    store_all,
-    tenant::{Ground, Tenant, minted, on_a_thread},
+    configuration::{ServeError, ServerConfig},
+    http::{
+        Call, check_values,
+        files::{self, guest_path},
+        is_read,
+    },
+    problem::{Answer, Problem},
+    tenant::{Ground, Tenant, fingerprint, minted, on_a_thread, store_all},
 };
 use runs::{Asking, Came, Following, Waiting};
 
@@ -43,9 +47,32 @@ use runs::{Asking, Came, Following, Waiting};
 /// text grows when it becomes JSON.
 const READ_BYTES_MAX: u64 = 400 << 10;
 
+/// The interface at `/mcp`: an endpoint for each tenant.
+pub(crate) struct Interface {
+    by_tenant: BTreeMap<String, Endpoint>,
+}
+
+impl Interface {
+    pub(crate) fn new<'a>(tenants: impl Iterator<Item = &'a Arc<Tenant>>) -> Interface {
+        let endpoint = |tenant: &Arc<Tenant>| (tenant.name.clone(), Endpoint::new(Mcp::new(tenant.clone())));
+        Interface { by_tenant: tenants.map(endpoint).collect() }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, mut call: Call) -> Answer {
+        if !is_read(&call.parts.method) {
+            call.state.lifecycle.admit()?;
+        }
+        let body = call.body().await?;
+        check_values(&body)?;
+        let endpoint = self.by_tenant.get(&call.tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
+        Ok(endpoint.answer(call.parts, body).await.map(Body::new))
+    }
+}
+
 /// A server of the protocol, for one tenant. A cheap handle: each connection has one.
 #[derive(Clone, Debug)]
-pub(crate) struct Mcp {
+struct Mcp {
     tenant: Arc<Tenant>,
     waiting: Arc<Waiting>,
 }
@@ -65,7 +92,7 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
         Ok(running) => drop(running.waiting().await),
         Err(error) => tracing::debug!(%error, "the client went away"),
     }
-    store_all([&tenant].into_iter()).await;
+    store_all(&[tenant]).await;
     Ok(())
 }
 
@@ -73,7 +100,7 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
 type Told = Result<CallToolResult, Problem>;
 
 impl Mcp {
-    pub(crate) fn new(tenant: Arc<Tenant>) -> Mcp {
+    fn new(tenant: Arc<Tenant>) -> Mcp {
         Mcp { tenant, waiting: Arc::default() }
     }
 
@@ -244,21 +271,21 @@ async fn other(tenant: &Tenant, call: McpCall) -> Told {
             let session = tenant.session(&session).await?.session;
             let names: Vec<&str> = path.split('/').filter(|_| !path.is_empty()).collect();
             let path = guest_path(&names)?;
-            return on_a_thread(move || files(&session, &path, action)).await?;
+            return on_a_thread(move || with_file(&session, &path, action)).await?;
         }
     };
     Ok(CallToolResult::success(vec![ContentBlock::text(said)]))
 }
 
 /// Does something with a file. Blocks.
-fn files(session: &Session, path: &str, action: FileAction) -> Told {
+fn with_file(session: &Session, path: &str, action: FileAction) -> Told {
     let mut files = session.files();
     let text = |text: String| CallToolResult::success(vec![ContentBlock::text(text)]);
     match action {
         FileAction::List => {
             let how = OpenHow { directory: true, read: true, follow_symlinks: true, ..OpenHow::default() };
             let folder = files.open(ROOT, path, how)?;
-            let entries = crate::api::files::entries(&mut files, folder)?;
+            let entries = files::entries(&mut files, folder)?;
             Ok(text(json!(entries).to_string()))
         }
         FileAction::Read => {
@@ -276,7 +303,7 @@ fn files(session: &Session, path: &str, action: FileAction) -> Told {
             answers::of_file(bytes, stat.size)
         }
         FileAction::Write(new) => {
-            crate::api::files::replace(&mut files, path, new.as_bytes())?;
+            files::replace(&mut files, path, new.as_bytes())?;
             Ok(text(format!("{} bytes were written", new.len())))
         }
         FileAction::Remove => {

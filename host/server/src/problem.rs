@@ -8,11 +8,9 @@ use axum_core::{
 };
 use cellar_engine::{Error, artifacts::ArtifactError};
 use cellar_files::FileError;
-use cellar_hub::HubError;
+use cellar_hub::{HubError, QuotaError};
 use cellar_wire::{ProblemJson, check::Invalid, faults};
 use http::{HeaderValue, StatusCode, header};
-
-use crate::tenant::quotas;
 
 /// How soon what had no room may be tried again.
 const RETRY_SOON: Duration = Duration::from_secs(1);
@@ -185,7 +183,7 @@ fn of_hub(error: &HubError) -> Problem {
         HubError::SessionOpen(_) | HubError::RunUnderWay(_) => StatusCode::CONFLICT,
         HubError::SessionsFull(_) => return Problem::limit("sessions", error.to_string(), RETRY_SOON),
         HubError::RunsFull(_) => return Problem::limit("runs", error.to_string(), RETRY_SOON),
-        HubError::Quota(error) => return quotas::problem(error),
+        HubError::Quota(error) => return of_quota(error),
         _ => return Problem::internal(error, error.code()),
     };
     let problem = Problem::new(status, error.code(), error.to_string());
@@ -231,5 +229,14 @@ fn of_artifact(error: &ArtifactError) -> Problem {
             Problem::unknown("artifact")
         }
         error => Problem::internal(error, error.code()),
+    }
+}
+
+/// A quota that is used up, as a client is told.
+pub(crate) fn of_quota(error: &QuotaError) -> Problem {
+    match error.retry_after {
+        Some(wait) => Problem::limit(error.quota, error.message.clone(), wait),
+        None => Problem::full(error.quota, error.message.clone())
+            .hint("delete sessions, snapshots or files that are not needed"),
     }
 }

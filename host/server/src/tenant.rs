@@ -1,10 +1,11 @@
 //! One tenant: a hub of its own on the host that all share, with a store, artifacts and limits of its own. That another
 //! tenant's thing is not found needs no check: it is in another hub.
 
+mod calls;
 mod opening;
-pub(crate) mod quotas;
+mod quotas;
 mod repeats;
-pub(crate) mod times;
+mod times;
 
 use std::{
     collections::HashMap,
@@ -32,18 +33,18 @@ use tokio::sync::Semaphore;
 
 use crate::{
     access::{characters, now},
-    api::calls::Calls,
     e2b::{Sandboxes, Watchers},
     jupyter::Kernels,
     mcp::Offers,
     problem::Problem,
 };
 
+pub(crate) use calls::{Calls, SentCalls};
 pub(crate) use opening::{Opened, Opening, tightened};
 pub use quotas::Quota;
-pub(crate) use quotas::Quotas;
-pub(crate) use repeats::{Rate, Repeat, Repeats};
-pub(crate) use times::Times;
+pub(crate) use quotas::{Quotas, keep as keep_quotas};
+pub(crate) use repeats::{Rate, Repeat, Repeats, fingerprint};
+pub(crate) use times::{Times, keep as keep_times};
 
 /// Where the server keeps what it knows of sessions, by a name that no session can have.
 const SERVED: &str = ".served";
@@ -537,6 +538,30 @@ fn check_end(expires_at: Option<u64>) -> Result<(), Problem> {
     }
 }
 
+/// Ends what still runs, and stores every session.
+pub(crate) async fn store_all(tenants: &[Arc<Tenant>]) {
+    let mut saves = tokio::task::JoinSet::new();
+    for tenant in tenants {
+        for (name, runs) in tenant.hub.sessions() {
+            runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
+            let Ok(entry) = tenant.hub.session(&name) else { continue };
+            if entry.is_stored() {
+                saves.spawn(async move {
+                    if let Err(error) = entry.session.save().await {
+                        tracing::error!(session = name, %error, "a session was not stored");
+                    }
+                });
+            }
+        }
+    }
+    let saved = async { while saves.join_next().await.is_some() {} };
+    if tokio::time::timeout(SAVE_TIMEOUT, saved).await.is_err() {
+        tracing::error!("not every session could be stored in time; those have what was stored last");
+    }
+}
+
+/// How long sessions may take to be stored when a server stops.
+pub(crate) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Clients of a tenant that may speak lines at once.
 const SOCKETS_MAX: usize = 512;
 /// Runs that are kept when they have ended.

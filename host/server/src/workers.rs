@@ -40,15 +40,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::{
-    Server,
     access::{Token, now},
+    http::State,
     problem::Problem,
-    tenant::{Quotas, on_a_thread},
+    tenant::{self, Quotas, SAVE_TIMEOUT, on_a_thread},
 };
 
 pub use inside::serve_worker;
-pub(crate) use look::{admin, metrics};
-pub(crate) use pass::{pass, quotas_in_front};
 
 /// How often it is looked who is idle.
 const LOOK: Duration = Duration::from_secs(1);
@@ -102,21 +100,6 @@ pub(crate) enum Heard {
     Leaving(bool),
 }
 
-/// How workers are run.
-#[derive(Clone, Debug)]
-pub struct WorkerConfig {
-    /// The program and its arguments, but for the name of the tenant, which comes last.
-    pub argv: Vec<String>,
-    /// Folder in which is kept what is counted of tenants, where no worker reaches it.
-    pub counts: PathBuf,
-    /// Workers that may run.
-    pub count_max: usize,
-    /// Time without use after which one goes.
-    pub idle_after: Duration,
-    /// Bytes of memory that one may hold of its own, if that is bounded.
-    pub memory_bytes: Option<u64>,
-}
-
 /// The workers of a server.
 pub(crate) struct Workers {
     by_tenant: BTreeMap<String, Arc<Worker>>,
@@ -124,6 +107,7 @@ pub(crate) struct Workers {
     idle_after: Duration,
     /// The server ends: none is started any more.
     is_stopping: AtomicBool,
+    state: Arc<State>,
 }
 
 /// The worker of a tenant, whether it runs or not.
@@ -255,17 +239,17 @@ impl Workers {
     /// The tenant that has the sandbox of this id.
     pub(crate) fn of_sandbox(&self, id: &str) -> Option<&Arc<Worker>> {
         let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        self.all().find(|worker| is_plain && crate::tenant::sandboxes_of(&worker.store).join(id).is_file())
+        self.all().find(|worker| is_plain && tenant::sandboxes_of(&worker.store).join(id).is_file())
     }
 
     /// Says to all that run which tokens there are, and whether new work is taken. It holds for all requests that come afterwards,
     /// but to a worker that is too busy to hear it.
-    pub(crate) async fn tell(&self, server: &Server, is_draining: bool) {
+    pub(crate) async fn tell(&self, is_draining: bool) {
         for worker in self.all() {
             let Some(running) = worker.slot.lock().await.clone() else { continue };
             let mut heeded = running.heeded.subscribe();
             heeded.mark_unchanged();
-            running.say(&Say::Tokens(server.tokens_of(worker)));
+            running.say(&Say::Tokens(worker.tokens(&self.state)));
             running.say(&Say::Draining(is_draining));
             running.say(&Say::Heed);
             let heard = async {
@@ -280,8 +264,9 @@ impl Workers {
         }
     }
 
-    /// Lets all end, as long as they may take. None is started any more.
-    pub(crate) async fn end(&self, within: Duration) {
+    /// Lets all end, each of which waits for its own runs and stores its sessions. None is started any more.
+    pub(crate) async fn drained(&self) {
+        let within = self.state.lifecycle.drain.saturating_add(SAVE_TIMEOUT);
         self.save().await;
         self.is_stopping.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -331,7 +316,7 @@ impl Workers {
 
 impl Worker {
     /// The worker, which is started if it does not run.
-    async fn running(&self, server: &Server, workers: &Workers) -> Result<UnderWay, Problem> {
+    async fn running(&self, workers: &Workers) -> Result<UnderWay, Problem> {
         let mut slot = self.slot.lock().await;
         if let Some(running) = slot.as_ref().filter(|running| running.is_ending()) {
             // What it holds is free when it has ended.
@@ -350,7 +335,7 @@ impl Worker {
                     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "workers", detail).after(RETRY)
                 };
                 let room = room.map_err(|_| full())?.map_err(|_| full())?;
-                let running = self.start(server, room).await?;
+                let running = self.start(&workers.state, room).await?;
                 *lock(&self.first_end) = None;
                 slot.insert(running).clone()
             }
@@ -386,7 +371,7 @@ impl Worker {
 
 impl Worker {
     /// Starts the worker when a session is to be removed whose time is over, and nobody has it removed.
-    async fn end_sessions(self: &Arc<Worker>, server: &Server) {
+    async fn end_sessions(self: &Arc<Worker>, workers: &Arc<Workers>) {
         if !matches!(self.slot.try_lock(), Ok(slot) if slot.is_none()) {
             return;
         }
@@ -395,18 +380,16 @@ impl Worker {
             Some(first) => first,
             None => {
                 let store = self.store.clone();
-                let Ok(first) = on_a_thread(move || crate::tenant::first_end(&store)).await else { return };
+                let Ok(first) = on_a_thread(move || tenant::first_end(&store)).await else { return };
                 *lock(&self.first_end) = Some(first);
                 first
             }
         };
         if first.is_some_and(|end| end <= now()) {
-            let (worker, server) = (self.clone(), server.clone());
+            let (worker, workers) = (self.clone(), workers.clone());
             // One that takes its time holds up no other.
             tokio::spawn(async move {
-                if let Some(workers) = &server.0.workers
-                    && let Err(problem) = worker.running(&server, workers).await
-                {
+                if let Err(problem) = worker.running(&workers).await {
                     let problem = problem.words();
                     tracing::warn!(tenant = worker.name, problem, "sessions whose time is over are not removed yet");
                 }
@@ -415,39 +398,40 @@ impl Worker {
     }
 }
 
-/// Has workers go that nobody needs, and come where sessions are to be removed. Does not return.
-pub(crate) async fn keep(server: Server) {
-    let Some(workers) = &server.0.workers else { return std::future::pending().await };
-    let mut tick = tokio::time::interval(LOOK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        workers.save().await;
-        for worker in workers.all() {
-            // One that is starting or going is not looked at.
-            let is_idle = match worker.slot.try_lock() {
-                Ok(slot) => slot.as_ref().is_some_and(|running| {
-                    let is_unused = running.under_way.load(Ordering::SeqCst) == 0;
-                    running.is_gone() || (is_unused && lock(&running.used).elapsed() >= workers.idle_after)
-                }),
-                Err(_) => false,
-            };
-            if is_idle {
-                worker.leave(workers.idle_after).await;
-            }
-            if !workers.is_stopping.load(Ordering::SeqCst) {
-                worker.end_sessions(&server).await;
+impl Workers {
+    /// Has workers go that nobody needs, and come where sessions are to be removed. Does not return.
+    pub(crate) async fn keep(self: &Arc<Workers>) {
+        let workers = self;
+        let mut tick = tokio::time::interval(LOOK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            workers.save().await;
+            for worker in workers.all() {
+                // One that is starting or going is not looked at.
+                let is_idle = match worker.slot.try_lock() {
+                    Ok(slot) => slot.as_ref().is_some_and(|running| {
+                        let is_unused = running.under_way.load(Ordering::SeqCst) == 0;
+                        running.is_gone() || (is_unused && lock(&running.used).elapsed() >= workers.idle_after)
+                    }),
+                    Err(_) => false,
+                };
+                if is_idle {
+                    worker.leave(workers.idle_after).await;
+                }
+                if !workers.is_stopping.load(Ordering::SeqCst) {
+                    worker.end_sessions(workers).await;
+                }
             }
         }
     }
 }
 
-impl Server {
-    /// The tokens that the worker of a tenant takes.
-    fn tokens_of(&self, worker: &Worker) -> Vec<Token> {
-        let tokens = self.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let OwnTokens { run, read, look } = &worker.own;
+impl Worker {
+    /// The tokens that it takes.
+    fn tokens(&self, state: &State) -> Vec<Token> {
+        let OwnTokens { run, read, look } = &self.own;
         let own = [run, read, look].map(|(_, token)| token.clone());
-        tokens.of(&worker.name).cloned().chain(own).collect()
+        state.access.tokens().of(&self.name).cloned().chain(own).collect()
     }
 }

@@ -23,12 +23,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::{
-    Server,
-    access::Scope,
-    problem::{Answer, Problem},
-    router,
-};
+use super::Scope;
 
 /// Where it says whose tokens it takes: what stands before the path of the resource.
 pub(crate) const METADATA: &str = "/.well-known/oauth-protected-resource";
@@ -100,7 +95,7 @@ impl Issuer {
     }
 
     /// What anybody may know: whose tokens are taken, and for what.
-    fn metadata(&self) -> Value {
+    pub(super) fn metadata(&self) -> Value {
         json!({
             "resource": self.table.audience,
             "authorization_servers": [self.table.issuer],
@@ -124,7 +119,7 @@ impl Issuer {
     }
 
     /// Fetches the keys, if the token names one that is not known and it is time to ask again.
-    async fn learn(&self, token: &str) {
+    pub(super) async fn learn(&self, token: &str) {
         let Some(kid) = key_name(token).filter(|kid| !self.known().contains_key(kid)) else { return };
         let mut asked = self.asked.lock().await;
         // Whoever waited for another's request may know by now.
@@ -256,23 +251,10 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     kind.eq_ignore_ascii_case("bearer").then(|| text.trim())
 }
 
-impl Server {
-    /// Fetches the keys of the issuer, if a request needs one that is not known.
-    pub(crate) async fn learn_keys(&self, headers: &HeaderMap) {
-        if let (Some(issuer), Some(token)) = (&self.0.issuer, bearer(headers)) {
-            issuer.learn(token).await;
-        }
-    }
-
-    /// Says whose tokens are taken: to everybody, for whoever asks has none yet.
-    pub(crate) fn resource_metadata(&self) -> Answer {
-        let issuer = self.0.issuer.as_ref().ok_or_else(|| Problem::unknown("resource"))?;
-        router::json(StatusCode::OK, &issuer.metadata())
-    }
-
+impl Issuer {
     /// Tells a client that was refused where to get a token that is not.
-    pub(crate) fn challenge(&self, response: &mut Response) {
-        let Some(url) = self.0.issuer.as_ref().and_then(Issuer::metadata_url) else { return };
+    pub(super) fn challenge(&self, response: &mut Response) {
+        let Some(url) = self.metadata_url() else { return };
         let error = match response.status() {
             StatusCode::UNAUTHORIZED => String::new(),
             StatusCode::FORBIDDEN => format!(", error=\"insufficient_scope\", scope=\"{}\"", scope_word(Scope::Run)),

@@ -5,25 +5,18 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
-    Server,
+    http::{Call, State, answers},
     problem::{Answer, Problem},
-    router::{self, Call},
     tenant::Tenant,
-    workers,
 };
 
 /// What a tenant uses, and what it may.
-fn usage(server: &Server, tenant: &Tenant) -> Value {
+fn usage(state: &State, tenant: &Tenant) -> Value {
     let sessions = tenant.hub.sessions();
     let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
     let (sessions_max, runs_max, requests_per_second) = tenant.limits();
-    let requests: serde_json::Map<String, Value> = server
-        .0
-        .metrics
-        .of(&tenant.name)
-        .into_iter()
-        .map(|(status, count)| (status.to_string(), count.into()))
-        .collect();
+    let requests: serde_json::Map<String, Value> =
+        state.metrics.of(&tenant.name).into_iter().map(|(status, count)| (status.to_string(), count.into())).collect();
     json!({
         "tenant": tenant.name,
         "sessionsOpen": sessions.len(),
@@ -37,18 +30,18 @@ fn usage(server: &Server, tenant: &Tenant) -> Value {
 }
 
 /// `GET /v1/admin/tenants`
-pub(crate) fn tenants(call: &Call) -> Answer {
-    let tenants: Vec<Value> = call.server.0.tenants.values().map(|tenant| usage(&call.server, tenant)).collect();
-    let is_draining = *call.server.0.is_draining.borrow();
-    router::json(StatusCode::OK, &json!({ "tenants": tenants, "isDraining": is_draining }))
+pub(crate) async fn tenants(call: Call) -> Answer {
+    let tenants: Vec<Value> = call.state.tenants.values().map(|tenant| usage(&call.state, tenant)).collect();
+    let is_draining = call.state.lifecycle.is_draining();
+    answers::json(StatusCode::OK, &json!({ "tenants": tenants, "isDraining": is_draining }))
 }
 
 /// `GET /v1/admin/tenants/{tenant}`
 pub(crate) async fn tenant(call: Call, name: &str) -> Answer {
-    let tenant = call.server.0.tenants.get(name).ok_or_else(|| Problem::unknown("tenant"))?;
-    let mut usage = usage(&call.server, tenant);
+    let tenant = call.state.tenants.get(name).ok_or_else(|| Problem::unknown("tenant"))?;
+    let mut usage = usage(&call.state, tenant);
     if let Some(quotas) = usage["quotas"].as_object_mut() {
-        quotas.extend(workers::quotas_in_front(&call.server, &call.headers));
+        quotas.extend(call.quotas_in_front());
     }
     let stored = tenant.hub.stored().await?;
     usage["sessionsStored"] = stored.len().into();
@@ -62,17 +55,23 @@ pub(crate) async fn tenant(call: Call, name: &str) -> Answer {
         })
         .collect();
     usage["sessions"] = sessions.into();
-    router::json(StatusCode::OK, &usage)
+    answers::json(StatusCode::OK, &usage)
 }
 
 /// `POST /v1/admin/reload`
-pub(crate) fn reload(call: &Call) -> Answer {
-    call.server.reload().map_err(|error| Problem::internal(&error, "token"))?;
-    Ok(router::empty())
+pub(crate) async fn reload(call: Call) -> Answer {
+    call.state.access.reload().map_err(|error| Problem::internal(&error, "token"))?;
+    Ok(answers::empty())
 }
 
-/// `POST` and `DELETE /v1/admin/drain`
-pub(crate) fn drain(call: &Call, is_draining: bool) -> Answer {
-    call.server.0.is_draining.send_replace(is_draining);
-    Ok(router::empty())
+/// `POST /v1/admin/drain`
+pub(crate) async fn drain(call: Call) -> Answer {
+    call.state.lifecycle.set_draining(true);
+    Ok(answers::empty())
+}
+
+/// `DELETE /v1/admin/drain`
+pub(crate) async fn resume(call: Call) -> Answer {
+    call.state.lifecycle.set_draining(false);
+    Ok(answers::empty())
 }

@@ -6,13 +6,13 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::{
+    http::{Call, answers},
     problem::{Answer, Problem},
-    router::{self, Call},
 };
 
 /// The language that a look names, Python unless it does.
 fn language(call: &Call) -> Result<Language, Problem> {
-    let asked = call.asked(&["language"])?;
+    let asked = call.query(&["language"])?;
     let code = asked.get("language").map_or("py", String::as_str);
     language_of(code).ok_or_else(|| Problem::bad(format!("`language` is `py` or `js`, not `{code}`")))
 }
@@ -22,7 +22,7 @@ pub(crate) async fn variables(call: Call, name: &str) -> Answer {
     let language = language(&call)?;
     let variables = call.tenant.session(name).await?.session.variables(language).await?;
     let variables: Vec<VariableJson> = variables.into_iter().map(VariableJson::from).collect();
-    router::json(StatusCode::OK, &json!({ "variables": variables }))
+    answers::json(StatusCode::OK, &json!({ "variables": variables }))
 }
 
 /// `GET /v1/sessions/{session}/variables/{name}`
@@ -30,7 +30,7 @@ pub(crate) async fn value(call: Call, name: &str, variable: &str) -> Answer {
     let language = language(&call)?;
     let value = call.tenant.session(name).await?.session.value(language, variable).await?;
     let value = value.ok_or_else(|| Problem::unknown("variable"))?;
-    router::json(StatusCode::OK, &json!({ "data": bundle_value(&value) }))
+    answers::json(StatusCode::OK, &json!({ "data": bundle_value(&value) }))
 }
 
 /// `GET /v1/sessions/{session}/origins`
@@ -38,19 +38,19 @@ pub(crate) async fn origins(call: Call, name: &str) -> Answer {
     let language = language(&call)?;
     let origins = call.tenant.session(name).await?.session.origins(language).await?;
     let named = origins.iter().map(|(name, origin)| (name.clone(), OriginJson::from(&**origin)));
-    router::json(StatusCode::OK, &OriginsJson::new(named))
+    answers::json(StatusCode::OK, &OriginsJson::new(named))
 }
 
 /// `POST /v1/sessions/{session}/complete`
 pub(crate) async fn complete(mut call: Call, name: &str) -> Answer {
     let (language, code, cursor) = look_body(&call.body().await?)?;
     let completions = call.tenant.session(name).await?.session.complete(language, &code, cursor).await?;
-    router::json(StatusCode::OK, &CompletionsJson::from(completions))
+    answers::json(StatusCode::OK, &CompletionsJson::from(completions))
 }
 
 /// `POST /v1/sessions/{session}/inspect`
 pub(crate) async fn inspect(mut call: Call, name: &str) -> Answer {
     let (language, code, cursor) = look_body(&call.body().await?)?;
     let help = call.tenant.session(name).await?.session.inspect(language, &code, cursor).await?;
-    router::json(StatusCode::OK, &json!({ "data": help.as_ref().map(|help: &MimeBundle| bundle_value(help)) }))
+    answers::json(StatusCode::OK, &json!({ "data": help.as_ref().map(|help: &MimeBundle| bundle_value(help)) }))
 }

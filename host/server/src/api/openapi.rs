@@ -8,10 +8,8 @@ use cellar_wire::server_schemas;
 use http::header;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    api::operations::{Content, Kind, OPERATIONS, Operation},
-    problem::Answer,
-};
+use super::operations::{Content, Kind, OPERATIONS, Operation};
+use crate::problem::Answer;
 
 /// Of OpenAPI.
 const VERSION: &str = "3.2.0";
@@ -79,9 +77,11 @@ fn reference(name: &str) -> Value {
 fn described(operation: &Operation) -> Value {
     let words = operation.path.split('/').skip(2).map(|part| part.trim_matches(['{', '}']));
     let id = words.fold(operation.method.to_ascii_lowercase(), |id, word| id + "_" + word);
-    let named = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> =
-        named.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
+    let mut parameters: Vec<Value> = operation
+        .names()
+        .iter()
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .collect();
     for (name, kind, about) in operation.query {
         let schema = match kind {
             Kind::Text => json!({"type": "string"}),

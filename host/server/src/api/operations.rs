@@ -1,4 +1,13 @@
-//! What may be asked under `/v1`: the routes and the API description are both made of this one list.
+//! Operations of `/v1`, each with its handler: routes and the API description are both made from this one list.
+
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
+
+use super::{admin, calls, files, looks, runs, sessions, stdio, stores};
+use crate::{
+    http::{Call, names},
+    problem::{Answer, Problem},
+};
 
 /// A request that has a meaning.
 #[derive(Debug)]
@@ -15,6 +24,50 @@ pub(crate) struct Operation {
     pub(crate) body: Option<(&'static str, &'static str)>,
     /// The status of what is done, and what is in the answer.
     pub(crate) answer: (u16, Content),
+    handler: Handler,
+}
+
+/// Handler of an operation, which takes the names in braces of its path in their order.
+#[derive(Debug)]
+struct Handler {
+    names: &'static [&'static str],
+    run: fn(Call, Names) -> BoxFuture<'static, Answer>,
+}
+
+/// Names of a request's path that stand where an operation has braces.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    named: Vec<String>,
+    /// Names at `{path}`.
+    rest: Vec<String>,
+}
+
+impl Names {
+    fn named<const COUNT: usize>(&mut self) -> Result<[String; COUNT], Problem> {
+        std::mem::take(&mut self.named).try_into().map_err(|_| Problem::unknown("resource"))
+    }
+
+    fn rest(&self) -> Vec<&str> {
+        self.rest.iter().map(String::as_str).collect()
+    }
+}
+
+/// Makes a [`Handler`] of an async function of a [`Call`], the names that it takes, and behind `;` that of any number of names.
+macro_rules! handler {
+    (@rest $names:ident $rest:ident) => {
+        &$names.rest()
+    };
+    ($handler:path $(, $name:ident)* $(; $rest:ident)?) => {
+        Handler {
+            names: &[$(stringify!($name),)* $(stringify!($rest))?],
+            run: |call, mut names| {
+                Box::pin(async move {
+                    let [$($name),*] = names.named()?;
+                    $handler(call $(, &$name)* $(, handler!(@rest names $rest))?).await
+                })
+            },
+        }
+    };
 }
 
 /// The kind of a value behind `?`.
@@ -58,8 +111,8 @@ const VIEW: [(&str, Kind, &str); 4] = [
 ];
 const CELL: &str = r#"{"cells": [{"language": "py", "code": "6 * 7"}]}"#;
 
-const fn get(path: &'static str, summary: &'static str, content: Content) -> Operation {
-    Operation { method: "GET", path, summary, query: &[], body: None, answer: (200, content) }
+const fn get(path: &'static str, summary: &'static str, content: Content, handler: Handler) -> Operation {
+    Operation { method: "GET", path, summary, query: &[], body: None, answer: (200, content), handler }
 }
 
 const fn post(
@@ -67,18 +120,28 @@ const fn post(
     summary: &'static str,
     body: Option<(&'static str, &'static str)>,
     answer: (u16, Content),
+    handler: Handler,
 ) -> Operation {
-    Operation { method: "POST", path, summary, query: &[], body, answer }
+    Operation { method: "POST", path, summary, query: &[], body, answer, handler }
 }
 
-const fn delete(path: &'static str, summary: &'static str) -> Operation {
-    Operation { method: "DELETE", path, summary, query: &[], body: None, answer: (204, Content::Empty) }
+const fn delete(path: &'static str, summary: &'static str, handler: Handler) -> Operation {
+    Operation { method: "DELETE", path, summary, query: &[], body: None, answer: (204, Content::Empty), handler }
 }
 
 /// All of them.
 pub(crate) static OPERATIONS: &[Operation] = &[
-    post("/v1/eval", "Run cells in a session of their own", Some(("NewEval", CELL)), (200, Content::Run("Result"))),
-    Operation { query: &PAGE, ..get("/v1/sessions", "List sessions, by name", Content::Json("Sessions")) },
+    post(
+        "/v1/eval",
+        "Run cells in a session of their own",
+        Some(("NewEval", CELL)),
+        (200, Content::Run("Result")),
+        handler!(runs::eval),
+    ),
+    Operation {
+        query: &PAGE,
+        ..get("/v1/sessions", "List sessions, by name", Content::Json("Sessions"), handler!(sessions::list))
+    },
     post(
         "/v1/sessions",
         "Make a session",
@@ -87,8 +150,9 @@ pub(crate) static OPERATIONS: &[Operation] = &[
             r#"{"input": true, "idleAfter": 600, "tools": [{"name": "add", "description": "adds two numbers"}]}"#,
         )),
         (201, Content::Json("Session")),
+        handler!(sessions::create),
     ),
-    get("/v1/sessions/{session}", "Show a session", Content::Json("Session")),
+    get("/v1/sessions/{session}", "Show a session", Content::Json("Session"), handler!(sessions::show, session)),
     Operation {
         method: "PATCH",
         path: "/v1/sessions/{session}",
@@ -96,8 +160,9 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         query: &[],
         body: Some(("SessionChange", r#"{"idleAfter": 120, "expiresAt": null}"#)),
         answer: (200, Content::Json("Session")),
+        handler: handler!(sessions::change, session),
     },
-    delete("/v1/sessions/{session}", "End and remove a session"),
+    delete("/v1/sessions/{session}", "End and remove a session", handler!(sessions::delete, session)),
     post(
         "/v1/sessions/{session}/runs",
         "Run cells in a session",
@@ -106,64 +171,113 @@ pub(crate) static OPERATIONS: &[Operation] = &[
             r#"{"cells": [{"language": "js", "code": "[1, 2].map((n) => n * 2)"}], "keepGoing": true, "onDisconnect": "continue"}"#,
         )),
         (200, Content::Run("Result")),
+        handler!(runs::start, session),
     ),
-    get("/v1/sessions/{session}/stdio", "Speak the lines of `cellar stdio` over a WebSocket", Content::Socket),
-    get("/v1/stdio", "The same, in sessions that go with the connection", Content::Socket),
+    get(
+        "/v1/sessions/{session}/stdio",
+        "Speak the lines of `cellar stdio` over a WebSocket",
+        Content::Socket,
+        handler!(stdio::connect_session, session),
+    ),
+    get("/v1/stdio", "The same, in sessions that go with the connection", Content::Socket, handler!(stdio::connect)),
     Operation {
         query: &[WAIT],
-        ..get("/v1/sessions/{session}/calls", "List calls of tools that wait for an answer", Content::Json("Calls"))
+        ..get(
+            "/v1/sessions/{session}/calls",
+            "List calls of tools that wait for an answer",
+            Content::Json("Calls"),
+            handler!(calls::list, session),
+        )
     },
     post(
         "/v1/sessions/{session}/calls/{call}",
         "Answer a call of a tool",
         Some(("Reply", r#"{"result": 3}"#)),
         (204, Content::Empty),
+        handler!(calls::reply, session, call),
     ),
     post(
         "/v1/sessions/{session}/reset",
         "Give a session fresh kernels",
         Some(("Reset", r#"{"language": "py"}"#)),
         (204, Content::Empty),
+        handler!(sessions::reset, session),
     ),
-    post("/v1/sessions/{session}/hibernate", "Put a session to sleep", None, (204, Content::Empty)),
+    post(
+        "/v1/sessions/{session}/hibernate",
+        "Put a session to sleep",
+        None,
+        (204, Content::Empty),
+        handler!(sessions::hibernate, session),
+    ),
     post(
         "/v1/sessions/{session}/fork",
         "Make a session with the state of another one",
         Some(("Fork", "{}")),
         (201, Content::Json("Session")),
+        handler!(sessions::fork, session),
     ),
     post(
         "/v1/sessions/{session}/rewind",
         "Take a session back to a snapshot",
         Some(("Rewind", r#"{"snapshot": "{snapshot}"}"#)),
         (204, Content::Empty),
+        handler!(sessions::rewind, session),
     ),
-    post("/v1/sessions/{session}/snapshots", "Keep the state of a session", None, (201, Content::Json("Snapshot"))),
+    post(
+        "/v1/sessions/{session}/snapshots",
+        "Keep the state of a session",
+        None,
+        (201, Content::Json("Snapshot")),
+        handler!(stores::take_snapshot, session),
+    ),
     Operation {
         query: &[LANGUAGE],
-        ..get("/v1/sessions/{session}/variables", "List the names of a session", Content::Json("Variables"))
+        ..get(
+            "/v1/sessions/{session}/variables",
+            "List the names of a session",
+            Content::Json("Variables"),
+            handler!(looks::variables, session),
+        )
     },
     Operation {
         query: &[LANGUAGE],
-        ..get("/v1/sessions/{session}/variables/{name}", "Show a value", Content::Json("Bundle"))
+        ..get(
+            "/v1/sessions/{session}/variables/{name}",
+            "Show a value",
+            Content::Json("Bundle"),
+            handler!(looks::value, session, name),
+        )
     },
     Operation {
         query: &[LANGUAGE],
-        ..get("/v1/sessions/{session}/origins", "Tell where the names of a session come from", Content::Json("Origins"))
+        ..get(
+            "/v1/sessions/{session}/origins",
+            "Tell where the names of a session come from",
+            Content::Json("Origins"),
+            handler!(looks::origins, session),
+        )
     },
     post(
         "/v1/sessions/{session}/complete",
         "Complete code at a cursor",
         Some(("Look", r#"{"language": "py", "code": "imp"}"#)),
         (200, Content::Json("Completions")),
+        handler!(looks::complete, session),
     ),
     post(
         "/v1/sessions/{session}/inspect",
         "Show help at a cursor",
         Some(("Look", r#"{"language": "py", "code": "print", "cursor": 3}"#)),
         (200, Content::Json("Bundle")),
+        handler!(looks::inspect, session),
     ),
-    get("/v1/sessions/{session}/files/{path}", "Read a file, or list a folder", Content::FileOrFolder),
+    get(
+        "/v1/sessions/{session}/files/{path}",
+        "Read a file, or list a folder",
+        Content::FileOrFolder,
+        handler!(files::read, session; path),
+    ),
     Operation {
         method: "PUT",
         path: "/v1/sessions/{session}/files/{path}",
@@ -171,49 +285,87 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         query: &[],
         body: Some(("", "a,b\n1,2\n")),
         answer: (201, Content::Empty),
+        handler: handler!(files::write, session; path),
     },
-    delete("/v1/sessions/{session}/files/{path}", "Remove a file, or a folder that is empty"),
-    Operation { query: &[WAIT], ..get("/v1/runs/{run}", "Show a run", Content::Json("Run")) },
+    delete(
+        "/v1/sessions/{session}/files/{path}",
+        "Remove a file, or a folder that is empty",
+        handler!(files::remove, session; path),
+    ),
+    Operation {
+        query: &[WAIT],
+        ..get("/v1/runs/{run}", "Show a run", Content::Json("Run"), handler!(runs::show, run))
+    },
     Operation {
         query: &[("after", Kind::Text, "the number of the last event that is known")],
-        ..get("/v1/runs/{run}/events", "Follow a run, from any event", Content::Run("StreamLine"))
+        ..get(
+            "/v1/runs/{run}/events",
+            "Follow a run, from any event",
+            Content::Run("StreamLine"),
+            handler!(runs::events, run),
+        )
     },
     Operation {
         query: &VIEW,
-        ..get("/v1/runs/{run}/outputs", "Show the first page of each output, for a model", Content::Json("RunOutputs"))
+        ..get(
+            "/v1/runs/{run}/outputs",
+            "Show the first page of each output, for a model",
+            Content::Json("RunOutputs"),
+            handler!(runs::outputs, run),
+        )
     },
     Operation {
         query: &VIEW,
-        ..get("/v1/runs/{run}/outputs/{output}", "Show a page of an output, for a model", Content::Json("RunOutputs"))
+        ..get(
+            "/v1/runs/{run}/outputs/{output}",
+            "Show a page of an output, for a model",
+            Content::Json("RunOutputs"),
+            handler!(runs::output, run, output),
+        )
     },
-    post("/v1/runs/{run}/cancel", "Stop a run", None, (204, Content::Empty)),
+    post("/v1/runs/{run}/cancel", "Stop a run", None, (204, Content::Empty), handler!(runs::cancel, run)),
     post(
         "/v1/runs/{run}/input",
         "Answer a request for input",
         Some(("Input", r#"{"request_id": "{request}", "value": "Ada"}"#)),
         (204, Content::Empty),
+        handler!(runs::input, run),
     ),
     post(
         "/v1/runs/{run}/calls/{call}",
         "Answer a call of a tool",
         Some(("Reply", r#"{"error": "out of paper"}"#)),
         (204, Content::Empty),
+        handler!(calls::reply_in_run, run, call),
     ),
-    Operation { query: &PAGE, ..get("/v1/snapshots", "List snapshots, by id", Content::Json("Snapshots")) },
-    get("/v1/snapshots/{snapshot}", "Read a snapshot", Content::Bytes),
-    delete("/v1/snapshots/{snapshot}", "Remove a snapshot"),
     Operation {
         query: &PAGE,
-        ..get("/v1/artifacts", "List outputs that results do not show whole, by id", Content::Object)
+        ..get("/v1/snapshots", "List snapshots, by id", Content::Json("Snapshots"), handler!(stores::snapshots))
     },
-    get("/v1/artifacts/{artifact}", "Read one of them", Content::Bytes),
-    get("/v1/tenant", "Show who asks, and what may be used", Content::Object),
-    get("/v1/languages", "List languages", Content::Object),
-    get("/v1/admin/tenants", "List tenants, with what they use", Content::Object),
-    get("/v1/admin/tenants/{tenant}", "Show what a tenant uses, with its sessions", Content::Object),
-    post("/v1/admin/reload", "Read the file of tokens again", None, (204, Content::Empty)),
-    post("/v1/admin/drain", "Take no new work any more", None, (204, Content::Empty)),
-    delete("/v1/admin/drain", "Take new work again"),
+    get("/v1/snapshots/{snapshot}", "Read a snapshot", Content::Bytes, handler!(stores::read_snapshot, snapshot)),
+    delete("/v1/snapshots/{snapshot}", "Remove a snapshot", handler!(stores::delete_snapshot, snapshot)),
+    Operation {
+        query: &PAGE,
+        ..get(
+            "/v1/artifacts",
+            "List outputs that results do not show whole, by id",
+            Content::Object,
+            handler!(stores::artifacts),
+        )
+    },
+    get("/v1/artifacts/{artifact}", "Read one of them", Content::Bytes, handler!(stores::read_artifact, artifact)),
+    get("/v1/tenant", "Show who asks, and what may be used", Content::Object, handler!(sessions::tenant)),
+    get("/v1/languages", "List languages", Content::Object, handler!(sessions::languages)),
+    get("/v1/admin/tenants", "List tenants, with what they use", Content::Object, handler!(admin::tenants)),
+    get(
+        "/v1/admin/tenants/{tenant}",
+        "Show what a tenant uses, with its sessions",
+        Content::Object,
+        handler!(admin::tenant, tenant),
+    ),
+    post("/v1/admin/reload", "Read the file of tokens again", None, (204, Content::Empty), handler!(admin::reload)),
+    post("/v1/admin/drain", "Take no new work any more", None, (204, Content::Empty), handler!(admin::drain)),
+    delete("/v1/admin/drain", "Take new work again", handler!(admin::resume)),
 ];
 
 impl Operation {
@@ -224,26 +376,63 @@ impl Operation {
         self.method == "POST" && BEGIN.contains(&self.path)
     }
 
-    /// Whether it is about this path, of names without their `%XX`.
-    fn is_at(&self, names: &[&str]) -> bool {
-        let mut names = names.iter();
+    /// The names that it takes of a path, as its path has them in braces.
+    pub(crate) fn names(&self) -> &'static [&'static str] {
+        self.handler.names
+    }
+
+    /// The names that it takes of this path, of names without their `%XX`. None if it is about another.
+    fn matched(&self, path: &[&str]) -> Option<Names> {
+        let (mut names, mut taken) = (path.iter(), Names::default());
         for part in self.path.split('/').skip(2) {
             match part {
                 // The folder of all files has no name.
-                "{path}" => return true,
+                "{path}" => taken.rest.extend(names.by_ref().map(|name| (*name).to_owned())),
                 part => match names.next() {
-                    Some(name) if part.starts_with('{') || part == *name => {}
-                    _ => return false,
+                    Some(name) if part.starts_with('{') => taken.named.push((*name).to_owned()),
+                    Some(name) if part == *name => {}
+                    _ => return None,
                 },
             }
         }
-        names.next().is_none()
+        names.next().is_none().then_some(taken)
     }
 }
 
-/// What has a meaning at a path: names behind `/v1`.
-pub(crate) fn at<'a>(names: &'a [&'a str]) -> impl Iterator<Item = &'static Operation> + 'a {
-    OPERATIONS.iter().filter(move |operation| operation.is_at(names))
+/// Operations at a path: names behind `/v1`.
+fn at<'a>(path: &'a [&'a str]) -> impl Iterator<Item = (&'static Operation, Names)> + 'a {
+    OPERATIONS.iter().filter_map(|operation| Some((operation, operation.matched(path)?)))
+}
+
+/// Path of the operations at the path of a request, as the API description has it.
+pub(crate) fn label(path: &str) -> Option<&'static str> {
+    let names = names(path).ok().filter(|_| path.starts_with("/v1/"))?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    at(&names).map(|(operation, _)| operation.path).next()
+}
+
+/// Carries out the operation that a request is for.
+pub(crate) async fn route(call: Call, path: &[&str]) -> Answer {
+    let is_head = call.parts.method == Method::HEAD;
+    let method = if is_head { Method::GET } else { call.parts.method.clone() };
+    let mut found: Vec<(&Operation, Names)> = at(path).collect();
+    if found.is_empty() {
+        return Err(Problem::unknown("resource"));
+    }
+    let Some(place) = found.iter().position(|(operation, _)| operation.method == method.as_str()) else {
+        let known: Vec<&str> = found.iter().map(|(operation, _)| operation.method).collect();
+        let detail = format!("{method} has no meaning here; {} has", cellar_core::text::list(&known));
+        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
+    };
+    let (operation, names) = found.swap_remove(place);
+    if operation.starts_work() {
+        call.state.lifecycle.admit()?;
+    }
+    // A WebSocket has no head of its own.
+    if is_head && operation.answer.1 == Content::Socket {
+        return Err(Problem::unknown("resource"));
+    }
+    (operation.handler.run)(call, names).await
 }
 
 #[cfg(test)]
@@ -254,7 +443,7 @@ mod tests {
     fn paths_find_what_they_are_for() {
         let check = |path: &str, expected: &[&str]| {
             let names: Vec<&str> = path.split('/').collect();
-            let found: Vec<&str> = at(&names).map(|operation| operation.method).collect();
+            let found: Vec<&str> = at(&names).map(|(operation, _)| operation.method).collect();
             assert_eq!(found, expected, "{path}");
         };
         check("eval", &["POST"]);
@@ -266,5 +455,27 @@ mod tests {
         check("runs", &[]);
         check("runs/a/events/b", &[]);
         check("", &[]);
+    }
+    #[test]
+    fn handlers_take_the_names_of_their_paths() {
+        for operation in OPERATIONS {
+            let named = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            assert_eq!(named.collect::<Vec<_>>(), operation.names(), "{} {}", operation.method, operation.path);
+        }
+        let names = |path: &[&str]| at(path).map(|(_, names)| names).next();
+        let names_are = |named: &[&str], rest: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Some(Names { named: owned(named), rest: owned(rest) })
+        };
+        assert_eq!(names(&["sessions", "a", "variables", "x"]), names_are(&["a", "x"], &[]));
+        assert_eq!(names(&["sessions", "a", "files", "b", ""]), names_are(&["a"], &["b", ""]));
+        assert_eq!(names(&["sessions", "a", "files"]), names_are(&["a"], &[]));
+    }
+
+    #[test]
+    fn no_operation_stands_there_twice() {
+        let mut all: Vec<_> = OPERATIONS.iter().map(|operation| (operation.path, operation.method)).collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

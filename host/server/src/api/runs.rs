@@ -1,11 +1,6 @@
 //! Runs: in a session, or in one of their own that goes with them.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    ops::RangeInclusive,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use axum_core::response::IntoResponse;
 use cellar_config::Config;
@@ -15,11 +10,11 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, ResultJson, RunBody, RunJson, eval
 use http::StatusCode;
 use serde_json::json;
 
+use super::stream::{self, Form};
 use crate::{
-    api::stream::{self, Form},
+    http::{Call, answers},
     problem::{Answer, Problem},
-    router::{self, Call},
-    tenant::{Repeat, Tenant, minted},
+    tenant::{Repeat, Tenant, fingerprint, minted},
 };
 
 /// How long a run goes on whose reader has gone away, for it to come back.
@@ -31,7 +26,7 @@ pub(crate) async fn start(mut call: Call, session: &str) -> Answer {
     let tenant = &call.tenant;
     let request = run_body(&bytes)?;
     let what = fingerprint(&("run", session, &bytes[..]));
-    let form = Form::of(&call.headers);
+    let form = Form::of(&call.parts.headers);
     match tenant.repeat(call.key()?.as_deref(), what)? {
         Repeat::Again(run) => again(tenant, &run, form).await,
         Repeat::First(ticket) => {
@@ -51,7 +46,7 @@ pub(crate) async fn eval(mut call: Call) -> Answer {
     let tenant = &call.tenant;
     let request = eval_body::<Config>(&bytes)?;
     let what = fingerprint(&("eval", &bytes[..]));
-    let form = Form::of(&call.headers);
+    let form = Form::of(&call.parts.headers);
     match tenant.repeat(call.key()?.as_deref(), what)? {
         Repeat::Again(run) => again(tenant, &run, form).await,
         Repeat::First(ticket) => {
@@ -114,7 +109,7 @@ async fn deliver(tenant: &Tenant, run: RunHandle, driving: Option<Driving>, form
             result: None,
             calls: Vec::new(),
         };
-        let mut response = router::json(StatusCode::ACCEPTED, &body)?;
+        let mut response = answers::json(StatusCode::ACCEPTED, &body)?;
         stream::name(&mut response, &run);
         return Ok(response);
     }
@@ -137,7 +132,7 @@ async fn again(tenant: &Tenant, run: &str, form: Form) -> Answer {
 
 /// `GET /v1/runs/{run}`
 pub(crate) async fn show(call: Call, run: &str) -> Answer {
-    let asked = call.asked(&["wait"])?;
+    let asked = call.query(&["wait"])?;
     let wait = wait_seconds(asked.get("wait"))?;
     let run = call.tenant.hub.run(run)?;
     let calls = &call.tenant.calls;
@@ -164,7 +159,7 @@ pub(crate) async fn show(call: Call, run: &str) -> Answer {
         Some(Ok(result)) => ("complete", Some(ResultJson::from(&*result))),
     };
     let (run, session) = (run.id().to_owned(), run.session_name().to_owned());
-    router::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
+    answers::json(StatusCode::OK, &RunJson { run, session, status, result, calls })
 }
 
 /// Seconds that a look may wait for what it looks for.
@@ -177,9 +172,18 @@ pub(crate) fn wait_seconds(given: Option<&String>) -> Result<u64, Problem> {
     seconds.ok_or_else(|| Problem::bad(format!("`wait` is a number of seconds, {WAIT_SECONDS_MAX} at most")))
 }
 
-/// `GET /v1/runs/{run}/outputs`, and `GET /v1/runs/{run}/outputs/{output}`
-pub(crate) async fn outputs(call: Call, run: &str, output: Option<&str>) -> Answer {
-    let asked = call.asked(&["from", "rows", "characters", "valueCharacters"])?;
+/// `GET /v1/runs/{run}/outputs`
+pub(crate) async fn outputs(call: Call, run: &str) -> Answer {
+    pages(call, run, None).await
+}
+
+/// `GET /v1/runs/{run}/outputs/{output}`
+pub(crate) async fn output(call: Call, run: &str, output: &str) -> Answer {
+    pages(call, run, Some(output)).await
+}
+
+async fn pages(call: Call, run: &str, output: Option<&str>) -> Answer {
+    let asked = call.query(&["from", "rows", "characters", "valueCharacters"])?;
     let number = |name: &str, range: RangeInclusive<u64>| match asked.get(name) {
         None => Ok(None),
         Some(text) => {
@@ -215,18 +219,18 @@ pub(crate) async fn outputs(call: Call, run: &str, output: Option<&str>) -> Answ
         Err(LineError::Hub(error)) => return Err(error.into()),
         Err(_) => return Err(Problem::unknown("output")),
     };
-    router::json(StatusCode::OK, &json!({ "outputs": outputs }))
+    answers::json(StatusCode::OK, &json!({ "outputs": outputs }))
 }
 
 /// `GET /v1/runs/{run}/events`
 pub(crate) async fn events(call: Call, run: &str) -> Answer {
-    let asked = call.asked(&["after"])?;
+    let asked = call.query(&["after"])?;
     let run = call.tenant.hub.run(run)?;
-    let Some(from) = stream::place(&run, &call.headers, asked.get("after").map(String::as_str))? else {
+    let Some(from) = stream::place(&run, &call.parts.headers, asked.get("after").map(String::as_str))? else {
         // This tells a browser's reader not to come again.
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let form = if Form::of(&call.headers) == Form::Events { Form::Events } else { Form::Lines };
+    let form = if Form::of(&call.parts.headers) == Form::Events { Form::Events } else { Form::Lines };
     let reader = run.rejoin(from);
     stream::follow(run, reader, form, &call.tenant.calls).await
 }
@@ -246,11 +250,4 @@ pub(crate) async fn input(mut call: Call, run: &str) -> Answer {
         None => run.session().end_input(&request)?,
     }
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// What tells requests apart that carry the same key.
-pub(crate) fn fingerprint(what: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
 }

@@ -7,19 +7,17 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use crate::{
-    Isolation, Server,
-    api::{runs::fingerprint, stores::with_next},
+    configuration::Isolation,
+    http::{Call, answers},
     problem::Answer,
-    router::{self, Call, page},
-    tenant::{Repeat, Tenant},
-    workers,
+    tenant::{Repeat, Tenant, fingerprint},
 };
 
 /// `GET /v1/sessions`
 pub(crate) async fn list(call: Call) -> Answer {
-    let asked = call.asked(&["limit", "after"])?;
-    let (sessions, next) = page(&asked, call.tenant.list().await?, |session| &session.session)?;
-    router::json(StatusCode::OK, &with_next(json!({ "sessions": sessions }), next))
+    let asked = call.query(&["limit", "after"])?;
+    let (sessions, next) = answers::page(&asked, call.tenant.list().await?, |session| &session.session)?;
+    answers::json(StatusCode::OK, &answers::with_next(json!({ "sessions": sessions }), next))
 }
 
 /// `POST /v1/sessions`
@@ -41,7 +39,7 @@ pub(crate) async fn create(mut call: Call) -> Answer {
 }
 
 async fn created(tenant: &Tenant, name: &str) -> Answer {
-    let mut response = router::json(StatusCode::CREATED, &tenant.describe(name).await?)?;
+    let mut response = answers::json(StatusCode::CREATED, &tenant.describe(name).await?)?;
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sessions/{name}")) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -50,7 +48,7 @@ async fn created(tenant: &Tenant, name: &str) -> Answer {
 
 /// `GET /v1/sessions/{session}`
 pub(crate) async fn show(call: Call, name: &str) -> Answer {
-    router::json(StatusCode::OK, &call.tenant.describe(name).await?)
+    answers::json(StatusCode::OK, &call.tenant.describe(name).await?)
 }
 
 /// `PATCH /v1/sessions/{session}`
@@ -58,7 +56,7 @@ pub(crate) async fn change(mut call: Call, name: &str) -> Answer {
     let times = times_body(&call.body().await?)?;
     call.tenant.describe(name).await?;
     call.tenant.change_times(name, times)?;
-    router::json(StatusCode::OK, &call.tenant.describe(name).await?)
+    answers::json(StatusCode::OK, &call.tenant.describe(name).await?)
 }
 
 /// `DELETE /v1/sessions/{session}`
@@ -118,21 +116,21 @@ pub(crate) async fn tenant(call: Call) -> Answer {
         "tenant": call.tenant.name,
         "sessionsOpen": sessions.len(),
         "runsUnderWay": runs,
-        "isolation": isolation(&call.server),
+        "isolation": isolation(&call.state.isolation),
         "limits": { "sessions": limits.0, "runs": limits.1, "requestsPerSecond": limits.2 },
         "weight": call.tenant.weight,
         "cpuSeconds": call.tenant.quotas.cpu().as_secs_f64(),
         "quotas": call.tenant.quotas.json(),
     });
     if let Some(quotas) = body["quotas"].as_object_mut() {
-        quotas.extend(workers::quotas_in_front(&call.server, &call.headers));
+        quotas.extend(call.quotas_in_front());
     }
-    router::json(StatusCode::OK, &body)
+    answers::json(StatusCode::OK, &body)
 }
 
 /// What holds for the process that serves this tenant.
-fn isolation(server: &Server) -> serde_json::Value {
-    let Isolation { layers, connects, is_of_tenant } = server.isolation();
+fn isolation(isolation: &Isolation) -> serde_json::Value {
+    let Isolation { layers, connects, is_of_tenant } = isolation;
     json!({ "landlock": layers.landlock, "seccomp": layers.seccomp, "connects": connects, "ownProcess": is_of_tenant })
 }
 
@@ -141,5 +139,5 @@ pub(crate) async fn languages(call: Call) -> Answer {
     let languages = call.tenant.hub.languages().into_iter();
     let languages: Vec<_> =
         languages.map(|language| json!({"language": language.code(), "title": language.title()})).collect();
-    router::json(StatusCode::OK, &json!({ "languages": languages }))
+    answers::json(StatusCode::OK, &json!({ "languages": languages }))
 }

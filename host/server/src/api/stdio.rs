@@ -17,7 +17,7 @@ use futures::{
     future::BoxFuture,
     stream::{self, SplitSink},
 };
-use http::{HeaderMap, StatusCode, request::Parts};
+use http::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_tungstenite::tungstenite::{
     Message,
@@ -25,12 +25,13 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use crate::{
-    Server,
     access::Scope,
-    api::calls,
-    http::websocket::{WebSocket, speaks, upgrade},
+    http::{
+        Call, State,
+        websocket::{WebSocket, speaks, upgrade},
+    },
     problem::{Answer, Problem},
-    tenant::{Tenant, minted, tightened},
+    tenant::{SentCalls, Tenant, minted, tightened},
 };
 
 /// The subprotocol.
@@ -50,11 +51,19 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a client that asks too often is held up at least.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// `GET /v1/stdio`, and `GET /v1/sessions/{session}/stdio`, whose session is that of requests that name none.
-pub(crate) async fn connect(server: &Server, tenant: Arc<Tenant>, session: Option<String>, parts: Parts) -> Answer {
-    if let Some(session) = &session {
-        tenant.session(session).await?;
-    }
+/// `GET /v1/stdio`
+pub(crate) async fn connect(call: Call) -> Answer {
+    connect_to(call, None)
+}
+
+/// `GET /v1/sessions/{session}/stdio`, whose session is that of requests that name none.
+pub(crate) async fn connect_session(call: Call, session: &str) -> Answer {
+    call.tenant.session(session).await?;
+    connect_to(call, Some(session.to_owned()))
+}
+
+fn connect_to(call: Call, session: Option<String>) -> Answer {
+    let Call { state, tenant, parts, .. } = call;
     // A client that names subprotocols knows what it wants.
     let names_some = parts.headers.contains_key(http::header::SEC_WEBSOCKET_PROTOCOL);
     if names_some && !speaks(&parts.headers, PROTOCOL) {
@@ -68,11 +77,10 @@ pub(crate) async fn connect(server: &Server, tenant: Arc<Tenant>, session: Optio
         Problem::limit("sockets", "so many clients are connected that there is no room for another", PING)
     })?;
     let passing = Arc::new(Passing { tenant: tenant.clone(), names: Mutex::default() });
-    let place = Remote { server: server.clone(), tenant, session, passing: passing.clone() };
-    let server = server.clone();
+    let place = Remote { state: state.clone(), tenant, session, passing: passing.clone() };
     tokio::spawn(async move {
         if let Some(socket) = connection.await {
-            carry(socket, place, &server, &headers).await;
+            carry(socket, place, &state, &headers).await;
         }
         passing.end().await;
         drop::<OwnedSemaphorePermit>(room);
@@ -81,7 +89,7 @@ pub(crate) async fn connect(server: &Server, tenant: Arc<Tenant>, session: Optio
 }
 
 /// Carries lines both ways, until the client or the server has had enough.
-async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &HeaderMap) {
+async fn carry(socket: WebSocket, place: Remote, state: &State, headers: &HeaderMap) {
     let (mut sink, mut stream) = socket.split();
     let (tenant, session) = (place.tenant.clone(), place.session.clone());
     let (lines, mut queue) = Lines::new(place, Caller::Remote, LINES_KIB_MAX);
@@ -106,12 +114,10 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
             }
         }
     };
-    let mut over = server.0.is_over.subscribe();
     let writing = async {
         let mut ping = tokio::time::interval(PING);
-        let is_over = async move { over.wait_for(|over| *over).await.is_ok() };
-        let mut is_over = std::pin::pin!(is_over);
-        let (mut changes, mut told) = (tenant.calls.changes(), calls::Told::default());
+        let mut is_over = std::pin::pin!(state.lifecycle.ended());
+        let (mut changes, mut told) = (tenant.calls.changes(), SentCalls::default());
         loop {
             // Calls of the session that is kept are answered by whoever comes first.
             if let Some(session) = &session {
@@ -133,14 +139,14 @@ async fn carry(socket: WebSocket, place: Remote, server: &Server, headers: &Head
                 _ = changes.changed(), if session.is_some() => {}
                 _ = ping.tick() => {
                     // A token may have been revoked, or its time may be over.
-                    if server.caller(headers, Scope::Run).is_err() {
+                    if state.caller(headers, Scope::Run).is_err() {
                         return CloseCode::Policy;
                     }
                     if !send_message(&mut sink, Message::Ping(Vec::new().into())).await {
                         return CloseCode::Abnormal;
                     }
                 }
-                _ = &mut is_over => return CloseCode::Away,
+                () = &mut is_over => return CloseCode::Away,
             }
         }
     };
@@ -199,7 +205,7 @@ impl Passing {
 
 /// Where the lines of a client of the server are served.
 struct Remote {
-    server: Server,
+    state: Arc<State>,
     tenant: Arc<Tenant>,
     /// The session that is kept.
     session: Option<String>,
@@ -242,7 +248,7 @@ impl Place for Remote {
     }
 
     fn admit(&self) -> Result<(), LineError> {
-        if *self.server.0.is_draining.borrow() { Err(Problem::draining().into()) } else { Ok(()) }
+        Ok(self.state.lifecycle.admit()?)
     }
 
     fn session<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<SessionEntry, LineError>> {

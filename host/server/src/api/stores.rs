@@ -9,13 +9,12 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{
+    http::{
+        Call, answers,
         files::{Head, Source, serve},
-        runs::fingerprint,
     },
     problem::{Answer, Problem},
-    router::{self, Call, page},
-    tenant::{Repeat, on_a_thread},
+    tenant::{Repeat, fingerprint, on_a_thread},
 };
 
 /// `POST /v1/sessions/{session}/snapshots`
@@ -37,7 +36,7 @@ pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
         }
     };
     let place = HeaderValue::from_str(&format!("/v1/snapshots/{}", taken.snapshot));
-    let mut response = router::json(StatusCode::CREATED, &taken)?;
+    let mut response = answers::json(StatusCode::CREATED, &taken)?;
     if let Ok(place) = place {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -46,7 +45,7 @@ pub(crate) async fn take_snapshot(call: Call, name: &str) -> Answer {
 
 /// `GET /v1/snapshots`
 pub(crate) async fn snapshots(call: Call) -> Answer {
-    let asked = call.asked(&["limit", "after"])?;
+    let asked = call.query(&["limit", "after"])?;
     let folder = call.tenant.snapshots();
     let listed = on_a_thread(move || {
         let mut list = Vec::new();
@@ -66,14 +65,8 @@ pub(crate) async fn snapshots(call: Call) -> Answer {
         Ok(list)
     });
     let list = listed.await?.map_err(failed)?;
-    let (snapshots, next) = page(&asked, list, |snapshot| &snapshot.snapshot)?;
-    router::json(StatusCode::OK, &with_next(json!({ "snapshots": snapshots }), next))
-}
-
-/// A page, with where the next begins, which is null on the last.
-pub(crate) fn with_next(mut body: Value, next: Option<String>) -> Value {
-    body["next"] = next.into();
-    body
+    let (snapshots, next) = answers::page(&asked, list, |snapshot| &snapshot.snapshot)?;
+    answers::json(StatusCode::OK, &answers::with_next(json!({ "snapshots": snapshots }), next))
 }
 
 /// `GET /v1/snapshots/{snapshot}`
@@ -86,7 +79,7 @@ pub(crate) async fn read_snapshot(call: Call, id: &str) -> Answer {
     });
     let (file, size) = opened.await?.map_err(failed)?;
     let head = Head { size, etag: Some(format!("\"{id}\"")), mime_type: "application/octet-stream".to_owned() };
-    serve(Source::Host(Arc::new(file)), head, &call.headers)
+    serve(Source::Host(Arc::new(file)), head, &call.parts.headers)
 }
 
 /// `DELETE /v1/snapshots/{snapshot}`
@@ -119,13 +112,13 @@ fn artifact_json(artifact: &Artifact) -> Value {
 
 /// `GET /v1/artifacts`
 pub(crate) async fn artifacts(call: Call) -> Answer {
-    let asked = call.asked(&["limit", "after"])?;
+    let asked = call.query(&["limit", "after"])?;
     let store = call.tenant.artifacts.clone();
     let mut list = on_a_thread(move || store.list()).await??;
     list.sort_by(|a, b| a.id.cmp(&b.id));
-    let (list, next) = page(&asked, list, |artifact| &artifact.id)?;
+    let (list, next) = answers::page(&asked, list, |artifact| &artifact.id)?;
     let list: Vec<Value> = list.iter().map(artifact_json).collect();
-    router::json(StatusCode::OK, &with_next(json!({ "artifacts": list }), next))
+    answers::json(StatusCode::OK, &answers::with_next(json!({ "artifacts": list }), next))
 }
 
 /// `GET /v1/artifacts/{artifact}`
@@ -146,5 +139,5 @@ pub(crate) async fn read_artifact(call: Call, id: &str) -> Answer {
             false => "application/octet-stream".to_owned(),
         },
     };
-    serve(Source::Host(Arc::new(file)), head, &call.headers)
+    serve(Source::Host(Arc::new(file)), head, &call.parts.headers)
 }

@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    api::calls::{self, Calls},
+    http::answers,
     problem::{Answer, Problem},
-    router,
+    tenant::{Calls, SentCalls},
 };
 
 /// How often a stream says that it is there.
@@ -83,7 +83,7 @@ pub(crate) async fn follow(run: RunHandle, mut reader: Reader, form: Form, calls
 /// What a run came to.
 async fn result(run: &RunHandle) -> Answer {
     let result = run.result().await?;
-    let mut response = router::json(StatusCode::OK, &ResultJson::from(&*result))?;
+    let mut response = answers::json(StatusCode::OK, &ResultJson::from(&*result))?;
     name(&mut response, run);
     Ok(response)
 }
@@ -110,7 +110,7 @@ fn stream(
     let body = async_stream::stream! {
         let run = followed;
         let mut next = first;
-        let (mut changes, mut known) = (calls.changes(), calls::Told::default());
+        let (mut changes, mut known) = (calls.changes(), SentCalls::default());
         loop {
             if let Some(delivery) = next.take() {
                 yield Ok::<Bytes, std::io::Error>(told(&run, &delivery, form));

@@ -12,8 +12,10 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::{
     access::characters,
-    api::files::{Unfinished, entries, make_folders, write_all},
-    http::body::{PIECE_BYTES, next_piece},
+    http::{
+        body::{PIECE_BYTES, next_piece},
+        files::{Unfinished, entries, make_folders, write_all},
+    },
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };

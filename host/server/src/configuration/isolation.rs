@@ -17,7 +17,8 @@ use cellar_packages::Source;
 use cellar_secrets::SecretSource;
 use tempfile::TempDir;
 
-use crate::{ServerConfig, TenantConfig};
+use super::ServerConfig;
+use crate::tenant::TenantConfig;
 
 /// What holds for the process of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

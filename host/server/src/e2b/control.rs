@@ -14,9 +14,8 @@ use super::{
     told,
 };
 use crate::{
-    api::runs::fingerprint,
     problem::{Answer, Problem},
-    tenant::{Repeat, Tenant},
+    tenant::{Repeat, Tenant, fingerprint},
 };
 
 /// The version of E2B's own agent whose answers these are like.

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::{Call, multipart, sandboxes::Sandbox, told};
 use crate::{
     access::characters,
-    api::files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
+    http::files::{Head, Source, Unfinished, make_folders, receive, replace, serve},
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };
@@ -193,7 +193,7 @@ fn info(place: &Place) -> Value {
 /// The body of a request that is compressed with gzip, which may have as many bytes then as one that is not.
 async fn inflated(call: &mut Call) -> Result<Vec<u8>, Problem> {
     let bytes = call.body().await?;
-    let most = call.server.0.body_bytes_max;
+    let most = call.state.body_bytes_max;
     let inflate = move || {
         let mut inflated = Vec::new();
         let read = GzDecoder::new(&bytes[..]).take((most as u64).saturating_add(1)).read_to_end(&mut inflated);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, files::Place, sandboxes::Sandbox, told, watch};
 use crate::{
-    api::files::make_folders,
+    http::files::make_folders,
     problem::{Answer, Problem},
     tenant::on_a_thread,
 };

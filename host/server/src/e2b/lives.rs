@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -15,7 +16,6 @@ use super::{
     sandboxes::{Context, Sandbox, language_name},
 };
 use crate::{
-    Server,
     access::characters,
     problem::Problem,
     tenant::{Opening, Tenant},
@@ -355,10 +355,10 @@ pub(super) async fn running(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox
 }
 
 /// Ends the sandboxes whose time is over, for as long as this is polled.
-pub(crate) async fn end_in_time(server: Server) {
+pub(crate) async fn end_in_time(tenants: Vec<Arc<Tenant>>) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for tenant in server.0.tenants.values() {
+    for tenant in &tenants {
         if let Err(problem) = heal(tenant).await {
             tracing::warn!(
                 tenant = tenant.name,
@@ -369,7 +369,7 @@ pub(crate) async fn end_in_time(server: Server) {
     }
     loop {
         tick.tick().await;
-        for tenant in server.0.tenants.values() {
+        for tenant in &tenants {
             for sandbox in tenant.sandboxes.due(now()) {
                 let tenant = tenant.clone();
                 // One that takes its time holds up no other.

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     access::characters,
+    http::check_values,
     problem::{Answer, Problem},
-    router::check_values,
     tenant::on_a_thread,
 };
 

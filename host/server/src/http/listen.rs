@@ -28,13 +28,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{
-    Server,
-    http::{
-        body::{Accompanied, Companion, Unwanted},
-        traces::Seen,
-    },
-    router,
+use super::{
+    Respond, State, Traces,
+    body::{Accompanied, Companion, Unwanted},
+    traces::Seen,
 };
 
 /// How long the head of a request may take to come, from the moment that the connection is free for it.
@@ -61,16 +58,20 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_TOLD: usize = 3;
 
-/// Answers connections until the server is over and they have ended.
-pub(crate) async fn accept(server: Server, listener: TcpListener) {
-    let permits = Arc::new(Semaphore::new(connections_max(server.0.connections_max)));
+/// Connections of clients, and traces of what they ask.
+pub(crate) struct Listening {
+    pub(crate) state: Arc<State>,
+    pub(crate) traces: Traces,
+    /// Connections that may be open; more wait.
+    pub(crate) connections_max: usize,
+}
+
+/// Has `server` answer connections until the server is over and they have ended.
+pub(crate) async fn accept(listening: Arc<Listening>, server: impl Respond, listener: TcpListener) {
+    let permits = Arc::new(Semaphore::new(connections_max(listening.connections_max)));
     let silent = Arc::new(Silent::default());
     let mut connections = JoinSet::new();
-    let mut over = server.0.is_over.subscribe();
-    let is_over = async move {
-        let _ = over.wait_for(|over| *over).await;
-    };
-    let mut is_over = std::pin::pin!(is_over);
+    let mut is_over = std::pin::pin!(listening.state.lifecycle.ended());
     loop {
         let accepted = tokio::select! {
             () = &mut is_over => break,
@@ -90,10 +91,10 @@ pub(crate) async fn accept(server: Server, listener: TcpListener) {
                         }
                     }
                 };
-                let (server, asked) = (server.clone(), Asked::new(silent.clone()));
+                let (listening, server, asked) = (listening.clone(), server.clone(), Asked::new(silent.clone()));
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve(server, stream, &asked) => {}
+                        () = serve(listening, server, stream, &asked) => {}
                         () = asked.0.ended.notified() => {}
                     }
                     drop(permit);
@@ -125,7 +126,7 @@ fn connections_max(most: usize) -> usize {
 }
 
 /// Serves a connection to its end.
-async fn serve(server: Server, stream: TcpStream, asked: &Asked) {
+async fn serve(listening: Arc<Listening>, server: impl Respond, stream: TcpStream, asked: &Asked) {
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
     let is_second = match tokio::time::timeout(HEAD_TIMEOUT, speaks_second(&stream)).await {
@@ -133,13 +134,10 @@ async fn serve(server: Server, stream: TcpStream, asked: &Asked) {
         // It has said nothing, or has gone.
         _ => return,
     };
-    let mut over = server.0.is_over.subscribe();
-    let is_over = async move {
-        let _ = over.wait_for(|over| *over).await;
-    };
+    let is_over = listening.state.lifecycle.ended();
     let service = {
-        let (server, asked) = (server.clone(), asked.clone());
-        service_fn(move |request: Request<Incoming>| answer(server.clone(), asked.begin(), request))
+        let asked = asked.clone();
+        service_fn(move |request: Request<Incoming>| answer(listening.clone(), server.clone(), asked.begin(), request))
     };
     let ended = if is_second {
         let mut settings = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -209,7 +207,8 @@ async fn speaks_second(stream: &TcpStream) -> io::Result<bool> {
 }
 
 async fn answer(
-    server: Server,
+    listening: Arc<Listening>,
+    server: impl Respond,
     under_way: UnderWay,
     request: Request<Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
@@ -224,8 +223,8 @@ async fn answer(
         request.headers_mut().insert(header::HOST, host);
     }
     let seen = Seen::of(&request);
-    let response = router::answer(server.clone(), request).await;
-    server.0.traces.told(seen, &response);
+    let response = server.respond(request).await;
+    listening.traces.told(seen, &response);
     // It is under way until the last of the answer was read, or was not wanted any more.
     Ok(response.map(|body| Body::new(Accompanied::new(body, under_way))))
 }

@@ -2,15 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
 
-use axum_core::response::IntoResponse;
+use axum_core::response::{IntoResponse, Response};
 use cellar_core::sync::lock;
 use http::{HeaderMap, StatusCode, header};
 
+use super::State;
 use crate::{
-    Server,
-    access::{Scope, oauth},
-    problem::Answer,
-    workers,
+    access::{Scope, bearer},
+    problem::{Answer, Problem},
 };
 
 /// What is said of quotas: the ends of the names of the figures, and what they are.
@@ -37,19 +36,35 @@ impl Metrics {
 }
 
 /// `GET /metrics`
-pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
-    server.scoped(oauth::bearer(headers), Scope::Metrics)?;
+pub(crate) fn show(state: &State, headers: &HeaderMap) -> Answer {
+    let mut text = requests(state, headers)?;
+    tenants(state, &mut text);
+    Ok(page(text))
+}
+
+/// Text as Prometheus reads it.
+pub(crate) fn page(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// Counts of requests.
+///
+/// # Errors
+/// The request has no token of the scope `metrics`.
+pub(crate) fn requests(state: &State, headers: &HeaderMap) -> Result<String, Problem> {
+    state.access.tenant(bearer(headers), Scope::Metrics)?;
     let mut text = String::new();
     let _ = writeln!(text, "# HELP cellar_requests_total Requests by tenant and status.");
     let _ = writeln!(text, "# TYPE cellar_requests_total counter");
-    for ((tenant, status), count) in lock(&server.0.metrics.0).iter() {
+    for ((tenant, status), count) in lock(&state.metrics.0).iter() {
         let _ = writeln!(text, "cellar_requests_total{{tenant=\"{tenant}\",status=\"{status}\"}} {count}");
     }
-    if server.0.workers.is_some() {
-        text.push_str(&workers::metrics(server).await);
-        return Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response());
-    }
-    let tenants: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
+    Ok(text)
+}
+
+/// Figures of the tenants that this process serves.
+fn tenants(state: &State, text: &mut String) {
+    let tenants: Vec<_> = state.tenants.iter().map(|(name, tenant)| (name, tenant.hub.sessions())).collect();
     let _ = writeln!(text, "# HELP cellar_sessions_open Sessions in memory.\n# TYPE cellar_sessions_open gauge");
     for (name, sessions) in &tenants {
         let _ = writeln!(text, "cellar_sessions_open{{tenant=\"{name}\"}} {}", sessions.len());
@@ -62,16 +77,16 @@ pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
     }
     let _ = writeln!(text, "# HELP cellar_unread_bytes Events that wait for the readers of runs.");
     let _ = writeln!(text, "# TYPE cellar_unread_bytes gauge");
-    for (name, tenant) in &server.0.tenants {
+    for (name, tenant) in &state.tenants {
         let _ = writeln!(text, "cellar_unread_bytes{{tenant=\"{name}\"}} {}", tenant.hub.unread_bytes());
     }
     let _ = writeln!(text, "# HELP cellar_cpu_seconds_total Processor time of cells.");
     let _ = writeln!(text, "# TYPE cellar_cpu_seconds_total counter");
-    for (name, tenant) in &server.0.tenants {
+    for (name, tenant) in &state.tenants {
         let _ =
             writeln!(text, "cellar_cpu_seconds_total{{tenant=\"{name}\"}} {:.3}", tenant.quotas.cpu().as_secs_f64());
     }
-    let quotas: Vec<_> = server.0.tenants.iter().map(|(name, tenant)| (name, tenant.quotas.list())).collect();
+    let quotas: Vec<_> = state.tenants.iter().map(|(name, tenant)| (name, tenant.quotas.list())).collect();
     for (kind, help) in QUOTA_FAMILIES {
         let _ = writeln!(text, "# HELP cellar_quota_{kind} {help}\n# TYPE cellar_quota_{kind} gauge");
         for (name, quotas) in &quotas {
@@ -81,5 +96,4 @@ pub(crate) async fn show(server: &Server, headers: &HeaderMap) -> Answer {
             }
         }
     }
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

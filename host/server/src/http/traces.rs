@@ -25,9 +25,9 @@ const KIND_SERVER: u8 = 2;
 /// Its number for what failed.
 const STATUS_ERROR: u8 = 2;
 
-/// What the gate knows of a request, told by its answer.
+/// Labels of a request for logs and traces, which its response carries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Labels {
     pub(crate) tenant: Option<String>,
     pub(crate) route: Option<&'static str>,
 }
@@ -95,15 +95,15 @@ impl Traces {
     /// A request was answered.
     pub(crate) fn told(&self, seen: Seen, response: &Response) {
         let took = seen.since.elapsed();
-        let told = response.extensions().get::<Told>().cloned().unwrap_or_default();
-        let (status, route) = (response.status(), told.route.unwrap_or("other"));
+        let labels = response.extensions().get::<Labels>().cloned().unwrap_or_default();
+        let (status, route) = (response.status(), labels.route.unwrap_or("other"));
         let (trace, span) = (format!("{:032x}", seen.trace), format!("{:016x}", seen.span));
         tracing::info!(
             target: "cellar_server::requests",
             method = %seen.method,
             route,
             status = status.as_u16(),
-            tenant = told.tenant.as_deref(),
+            tenant = labels.tenant.as_deref(),
             took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             trace_id = trace,
             span_id = span,
@@ -118,7 +118,7 @@ impl Traces {
             text("http.route", route),
             json!({"key": "http.response.status_code", "value": {"intValue": status.as_u16().to_string()}}),
         ];
-        attributes.extend(told.tenant.as_deref().map(|tenant| text("cellar.tenant", tenant)));
+        attributes.extend(labels.tenant.as_deref().map(|tenant| text("cellar.tenant", tenant)));
         let mut span = json!({
             "traceId": trace,
             "spanId": span,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellar_jupyter::{Client, FRAME_BYTES_MAX, Form, Frame};
 use futures::{SinkExt, StreamExt};
 use http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},
@@ -13,8 +13,10 @@ use tokio_tungstenite::tungstenite::{
 
 use super::kernels::Entry;
 use crate::{
-    Server,
-    http::websocket::{WebSocket, speaks, upgrade},
+    http::{
+        State,
+        websocket::{WebSocket, speaks, upgrade},
+    },
     problem::{Answer, Problem},
 };
 
@@ -24,7 +26,7 @@ const PING: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connects a client to a kernel, where there is room.
-pub(super) fn connect(server: &Server, entry: &Entry, room: Option<OwnedSemaphorePermit>, parts: Parts) -> Answer {
+pub(super) fn connect(state: &State, entry: &Entry, room: Option<OwnedSemaphorePermit>, parts: Parts) -> Answer {
     let is_newer = speaks(&parts.headers, Form::OFFSETS);
     let form = if is_newer { Form::Offsets } else { Form::Json };
     let (response, connection) = upgrade(parts, is_newer.then_some(Form::OFFSETS), FRAME_BYTES_MAX)?;
@@ -32,7 +34,7 @@ pub(super) fn connect(server: &Server, entry: &Entry, room: Option<OwnedSemaphor
         let detail = "so many clients are connected that there is no room for another";
         Problem::limit("clients", detail, Duration::from_secs(5))
     })?;
-    let over = server.0.is_over.subscribe();
+    let over = state.lifecycle.ended();
     tokio::spawn(async move {
         if let Some(socket) = connection.await {
             carry(socket, client, over).await;
@@ -43,7 +45,7 @@ pub(super) fn connect(server: &Server, entry: &Entry, room: Option<OwnedSemaphor
 }
 
 /// Carries messages both ways, until the client, the kernel or the server has had enough.
-async fn carry(socket: WebSocket, client: Client, mut over: watch::Receiver<bool>) {
+async fn carry(socket: WebSocket, client: Client, over: impl Future<Output = ()>) {
     let Client { hearing, mut speaking } = client;
     let (mut sink, mut stream) = socket.split();
     let stalled = speaking.stalled();
@@ -61,6 +63,7 @@ async fn carry(socket: WebSocket, client: Client, mut over: watch::Receiver<bool
             }
         }
     };
+    let mut over = std::pin::pin!(over);
     let writing = async {
         let mut ping = tokio::time::interval(PING);
         loop {
@@ -71,7 +74,7 @@ async fn carry(socket: WebSocket, client: Client, mut over: watch::Receiver<bool
                     None => return CloseCode::Normal,
                 },
                 _ = ping.tick() => (Message::Ping(Vec::new().into()), None),
-                _ = over.wait_for(|over| *over) => return CloseCode::Away,
+                () = &mut over => return CloseCode::Away,
             };
             if sink.send(message).await.is_err() {
                 return CloseCode::Abnormal;

@@ -43,7 +43,7 @@ const SESSION_HEADER: &str = "mcp-session-id";
 /// what they cancel in requests of their own. A session of the protocol holds these together. Nothing else needs one: a
 /// request with no session, or with one that is not known any more, is answered by itself, without what only a session can
 /// do. Whoever names a session that its client has ended is told so.
-pub(crate) struct Endpoint {
+pub(super) struct Endpoint {
     with_sessions: StreamableHttpService<Mcp, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     ended: Mutex<VecDeque<String>>,
@@ -57,7 +57,7 @@ struct Said {
 }
 
 impl Endpoint {
-    pub(crate) fn new(served: Mcp) -> Endpoint {
+    pub(super) fn new(served: Mcp) -> Endpoint {
         // The token is checked before, whatever the host is called by.
         let config = StreamableHttpServerConfig::default().disable_allowed_hosts().with_allowed_origins(ORIGINS);
         let mut sessions = LocalSessionManager::default();
@@ -73,7 +73,7 @@ impl Endpoint {
         }
     }
 
-    pub(crate) async fn answer(&self, parts: Parts, body: Bytes) -> Response<BoxBody<Bytes, Infallible>> {
+    pub(super) async fn answer(&self, parts: Parts, body: Bytes) -> Response<BoxBody<Bytes, Infallible>> {
         let has_session = self.has_session(&parts, &body).await;
         let is_end = parts.method == Method::DELETE;
         let ended = named(&parts).filter(|_| is_end).map(str::to_owned);

@@ -94,7 +94,7 @@ fn find(store: &ArtifactStore, uri: &str) -> Option<Artifact> {
         Some(id) => store.get(id),
         None => {
             let (session, name) = uri.strip_prefix(AGENT_SCHEME)?.split_once('/')?;
-            let name = crate::router::decoded(name).ok()?;
+            let name = crate::http::decoded(name).ok()?;
             store.agent(session, &name)
         }
     };
@@ -120,7 +120,7 @@ mod tests {
         let uri = named(&artifact)[0].uri.clone();
         assert_eq!(uri, "agent://s/re%2Fview%20of%20%C3%A9%20%2B%20b");
         let (_, name) = uri.strip_prefix("agent://").expect("its scheme").split_once('/').expect("a name");
-        assert_eq!(crate::router::decoded(name).expect("text"), artifact.labels[0]);
+        assert_eq!(crate::http::decoded(name).expect("text"), artifact.labels[0]);
         artifact.labels.clear();
         assert_eq!(named(&artifact)[0].uri, artifact.uri());
     }

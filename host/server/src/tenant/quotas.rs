@@ -28,7 +28,11 @@ use cellar_hub::{Admission, Bounds, QuotaError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{access::now, problem::Problem};
+use super::Tenant;
+use crate::{
+    access::now,
+    problem::{self, Problem},
+};
 
 /// Where it is kept what was used of a day, by a name that no session can have.
 const USED: &str = ".used.json";
@@ -143,7 +147,7 @@ impl Quotas {
     pub(crate) fn admit_bytes(&self) -> Result<(), Problem> {
         match self.0.check_disk() {
             Ok(()) => Ok(()),
-            Err(error) => Err(problem(&error)),
+            Err(error) => Err(problem::of_quota(&error)),
         }
     }
 
@@ -262,24 +266,14 @@ impl TokenBudget for Quotas {
     }
 }
 
-/// A quota that is used up, as a client is told.
-pub(crate) fn problem(error: &QuotaError) -> Problem {
-    match error.retry_after {
-        Some(wait) => Problem::limit(error.quota, error.message.clone(), wait),
-        None => Problem::full(error.quota, error.message.clone())
-            .hint("delete sessions, snapshots or files that are not needed"),
-    }
-}
-
 /// Keeps the quotas of a server's tenants: ends what has used too much, looks at the disk, notes what was used. Does not
 /// return.
-pub(crate) async fn keep(server: crate::Server) {
+pub(crate) async fn keep(tenants: Vec<Arc<Tenant>>) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut look_at = Instant::now();
     loop {
         tick.tick().await;
-        let tenants: Vec<_> = server.0.tenants.values().cloned().collect();
         for tenant in tenants.iter().filter(|tenant| tenant.quotas.is_over()) {
             for id in tenant.hub.sessions().into_iter().flat_map(|(_, runs)| runs) {
                 if let Ok(run) = tenant.hub.run(&id) {

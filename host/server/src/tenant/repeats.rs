@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +10,8 @@ use std::{
 use cellar_core::sync::lock;
 use http::StatusCode;
 
-use crate::{problem::Problem, tenant::Tenant};
+use super::Tenant;
+use crate::problem::Problem;
 
 /// Requests that may be repeated with their keys.
 const REPEATS_MAX: usize = 10_000;
@@ -101,6 +103,13 @@ impl Repeats {
             }
         }
     }
+}
+
+/// What tells requests apart that carry the same key.
+pub(crate) fn fingerprint(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A request that carries a key.

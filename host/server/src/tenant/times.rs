@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use cellar_core::sync::lock;
 
-use crate::{Server, access::now};
+use super::Tenant;
+use crate::access::now;
 
 /// How often it is looked whose time is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -113,12 +114,12 @@ impl Times {
 }
 
 /// Puts sessions to sleep that nobody uses, and ends those whose time is over. Does not return.
-pub(crate) async fn keep(server: Server) {
+pub(crate) async fn keep(tenants: Vec<Arc<Tenant>>) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        for tenant in server.0.tenants.values() {
+        for tenant in &tenants {
             for name in tenant.times.over(now()) {
                 if let Err(problem) = tenant.delete(&name).await
                     && problem.status() != http::StatusCode::NOT_FOUND

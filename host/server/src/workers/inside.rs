@@ -22,13 +22,15 @@ use tokio::{
     task::JoinSet,
 };
 
+use super::{CALLS, CONNECTION, Heard, Say, VISIT};
 use crate::{
-    Isolation, ServeError, Server, ServerConfig,
-    configuration::{ConfineError, Confined},
-    http::body::{Accompanied, Unwanted},
-    router,
+    configuration::{ConfineError, Confined, Isolation, ServeError, ServerConfig},
+    http::{
+        Respond, State,
+        body::{Accompanied, Unwanted},
+    },
+    local::Local,
     tenant::Tenant,
-    workers::{CALLS, CONNECTION, Heard, Say, VISIT},
 };
 
 /// The flag that names the tenant of a worker.
@@ -75,7 +77,7 @@ impl ServerConfig {
 /// Serves a tenant until the process in front lets this one go. Its standard input is the socket from there.
 ///
 /// # Errors
-/// The process in front is gone before anything was served, or as with [`Server::open`].
+/// The process in front is gone before anything was served, or as with [`Server::open`](crate::Server::open).
 pub async fn serve_worker(
     mut config: ServerConfig,
     isolation: Isolation,
@@ -103,7 +105,7 @@ pub async fn serve_worker(
             break;
         }
     }
-    let server = Server::open_with(config, isolation, doors, Some(afar.clone()))?;
+    let server = Local::open(config, isolation, doors, Some(afar.clone()))?;
     let (connections, to_serve) = mpsc::channel(WAITING_MAX);
     let over = stop.clone();
     let runtime = tokio::runtime::Handle::current();
@@ -123,8 +125,9 @@ pub async fn serve_worker(
         over.notify_one();
     });
     say(&to_say, &Heard::Ready).await;
-    tokio::spawn(listen(server.clone(), heard, to_say, stop.clone()));
-    server.serve_with(accept(server.clone(), to_serve), stop.notified()).await;
+    tokio::spawn(listen(server.state.clone(), heard, to_say, stop.clone()));
+    let served = accept(server.clone(), to_serve);
+    server.serve(served, std::future::pending(), stop.notified(), async {}).await;
     Ok(())
 }
 
@@ -133,14 +136,14 @@ fn word(note: &str) -> Option<Say> {
 }
 
 /// Does what the process in front says.
-async fn listen(server: Server, mut heard: mpsc::Receiver<String>, to_say: mpsc::Sender<String>, stop: Arc<Notify>) {
+async fn listen(state: Arc<State>, mut heard: mpsc::Receiver<String>, to_say: mpsc::Sender<String>, stop: Arc<Notify>) {
     while let Some(note) = heard.recv().await {
         match word(&note) {
-            Some(Say::Tokens(tokens)) => server.take_tokens(tokens),
-            Some(Say::Draining(is_draining)) => drop(server.0.is_draining.send_replace(is_draining)),
+            Some(Say::Tokens(tokens)) => state.access.replace(tokens),
+            Some(Say::Draining(is_draining)) => state.lifecycle.set_draining(is_draining),
             Some(Say::Heed) => say(&to_say, &Heard::Heeded).await,
             Some(Say::Leave) => {
-                let leaves = server.0.tenants.values().all(|tenant| is_idle(tenant));
+                let leaves = state.tenants.values().all(|tenant| is_idle(tenant));
                 say(&to_say, &Heard::Leaving(leaves)).await;
                 if leaves {
                     stop.notify_one();
@@ -172,12 +175,12 @@ fn stream(descriptor: OwnedFd) -> io::Result<tokio::net::UnixStream> {
 }
 
 /// Serves the connections that come.
-async fn accept(server: Server, mut connections: mpsc::Receiver<OwnedFd>) {
+async fn accept(server: Local, mut connections: mpsc::Receiver<OwnedFd>) {
     let mut served = JoinSet::new();
-    let mut over = server.0.is_over.subscribe();
+    let mut over = std::pin::pin!(server.state.lifecycle.ended());
     loop {
         let descriptor = tokio::select! {
-            _ = over.wait_for(|over| *over) => break,
+            () = &mut over => break,
             descriptor = connections.recv() => descriptor,
         };
         while served.try_join_next().is_some() {}
@@ -186,7 +189,7 @@ async fn accept(server: Server, mut connections: mpsc::Receiver<OwnedFd>) {
             Some(Err(error)) => tracing::warn!(%error, "a connection was not taken"),
             // What runs is drained first.
             None => {
-                let _ = over.wait_for(|over| *over).await;
+                over.await;
                 break;
             }
         }
@@ -194,18 +197,18 @@ async fn accept(server: Server, mut connections: mpsc::Receiver<OwnedFd>) {
     while served.join_next().await.is_some() {}
 }
 
-async fn serve(server: Server, stream: tokio::net::UnixStream) {
-    let mut over = server.0.is_over.subscribe();
+async fn serve(server: Local, stream: tokio::net::UnixStream) {
+    let over = server.state.lifecycle.ended();
     let service = service_fn(move |request: Request<Incoming>| {
-        let server = server.clone();
+        let router = server.router.clone();
         let request = request.map(|body| Body::new(Accompanied::new(body, Unwanted)));
-        async move { Ok::<_, std::convert::Infallible>(router::answer(server, request).await) }
+        async move { Ok::<_, std::convert::Infallible>(router.respond(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection.with_upgrades());
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = async { drop(over.wait_for(|over| *over).await) } => {
+        () = over => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -4,17 +4,18 @@ use axum_core::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use http::{Method, Request, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 
 use super::{Worker, Workers};
 use crate::{
-    Server,
-    access::{Scope, oauth},
-    http::metrics::QUOTA_FAMILIES,
+    access::{Scope, bearer},
+    http::{
+        answers,
+        metrics::{self, QUOTA_FAMILIES},
+    },
     problem::{Answer, Problem},
-    router,
 };
 
 /// Bytes that a worker answers with.
@@ -27,10 +28,10 @@ impl Worker {
     }
 
     /// Asks the worker for itself.
-    async fn look(&self, server: &Server, workers: &Workers, path: &str) -> Result<(StatusCode, Vec<u8>), Problem> {
+    async fn look(&self, workers: &Workers, path: &str) -> Result<(StatusCode, Vec<u8>), Problem> {
         let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.own.look.0));
         let request = request.body(()).map_err(|error| Problem::internal(&error, "worker"))?;
-        let response = self.send(server, workers, request.into_parts().0, Body::empty()).await?;
+        let response = self.send(workers, request.into_parts().0, Body::empty()).await?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         Ok((status, body.map_err(|error| Problem::internal(&*error, "worker"))?.to_bytes().to_vec()))
@@ -38,14 +39,13 @@ impl Worker {
 }
 
 /// What is counted in workers that run, as Prometheus reads it, without what is said of the figures.
-pub(crate) async fn metrics(server: &Server) -> String {
-    let Some(workers) = &server.0.workers else { return String::new() };
+async fn figures(workers: &Workers) -> String {
     let mut families: Vec<(String, Vec<String>)> = Vec::new();
     for worker in workers.all() {
         if !worker.is_running().await {
             continue;
         }
-        let Ok((StatusCode::OK, text)) = worker.look(server, workers, "/metrics").await else { continue };
+        let Ok((StatusCode::OK, text)) = worker.look(workers, "/metrics").await else { continue };
         let mut head = String::new();
         for line in String::from_utf8_lossy(&text).lines() {
             if line.starts_with('#') {
@@ -84,62 +84,72 @@ pub(crate) async fn metrics(server: &Server) -> String {
     families.into_iter().map(|(head, lines)| format!("{head}{}\n", lines.join("\n"))).collect()
 }
 
-/// Answers whoever runs the server.
-pub(crate) async fn admin(server: &Server, parts: &Parts) -> Response {
-    let name = match server.scoped(oauth::bearer(&parts.headers), Scope::Admin) {
-        Ok(name) => name,
-        Err(problem) => {
-            let mut response = problem.into_response();
-            server.challenge(&mut response);
-            server.0.metrics.count(None, response.status());
-            return response;
-        }
-    };
-    let response = answered(server, parts).await.unwrap_or_else(Problem::into_response);
-    server.0.metrics.count(Some(&name), response.status());
-    response
+impl Workers {
+    /// `GET /metrics`
+    pub(super) async fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let requests = metrics::requests(&self.state, headers)?;
+        Ok(metrics::page(requests + &figures(self).await))
+    }
+
+    /// Answers whoever runs the server.
+    pub(super) async fn admin(&self, parts: &Parts) -> Response {
+        let state = &self.state;
+        let name = match state.access.tenant(bearer(&parts.headers), Scope::Admin) {
+            Ok(name) => name,
+            Err(problem) => {
+                let mut response = problem.into_response();
+                state.access.challenge(&mut response);
+                state.metrics.count(None, response.status());
+                return response;
+            }
+        };
+        let response = answered(self, parts).await.unwrap_or_else(Problem::into_response);
+        state.metrics.count(Some(&name), response.status());
+        response
+    }
 }
 
-async fn answered(server: &Server, parts: &Parts) -> Answer {
-    let Some(workers) = &server.0.workers else { return Err(Problem::unknown("resource")) };
+async fn answered(workers: &Workers, parts: &Parts) -> Answer {
+    let state = &workers.state;
     let path = parts.uri.path().strip_prefix("/v1/admin/").unwrap_or_default();
     match (&parts.method, path.split('/').collect::<Vec<_>>().as_slice()) {
         (&Method::GET, ["tenants"]) => {
             let mut tenants = Vec::new();
             for worker in workers.all() {
                 tenants.push(match worker.is_running().await {
-                    true => usage(server, workers, worker).await?,
+                    true => usage(workers, worker).await?,
                     // What is stored of it is told where it is asked for alone.
                     false => json!({"tenant": worker.name, "sessionsOpen": 0, "runsUnderWay": 0}),
                 });
             }
-            let is_draining = *server.0.is_draining.borrow();
-            router::json(StatusCode::OK, &json!({"tenants": tenants, "isDraining": is_draining}))
+            let is_draining = state.lifecycle.is_draining();
+            answers::json(StatusCode::OK, &json!({"tenants": tenants, "isDraining": is_draining}))
         }
         (&Method::GET, ["tenants", name]) => {
             let worker = workers.get(name).ok_or_else(|| Problem::unknown("tenant"))?;
-            router::json(StatusCode::OK, &usage(server, workers, worker).await?)
+            answers::json(StatusCode::OK, &usage(workers, worker).await?)
         }
         (&Method::POST, ["reload"]) => {
-            server.reload().map_err(|error| Problem::internal(&error, "token"))?;
-            server.tell_workers().await;
-            Ok(router::empty())
+            state.access.reload().map_err(|error| Problem::internal(&error, "token"))?;
+            workers.tell(state.lifecycle.is_draining()).await;
+            Ok(answers::empty())
         }
         (&Method::POST | &Method::DELETE, ["drain"]) => {
-            server.0.is_draining.send_replace(parts.method == Method::POST);
-            server.tell_workers().await;
-            Ok(router::empty())
+            let is_draining = parts.method == Method::POST;
+            state.lifecycle.set_draining(is_draining);
+            workers.tell(is_draining).await;
+            Ok(answers::empty())
         }
         _ => Err(Problem::unknown("resource")),
     }
 }
 
 /// What a tenant uses, as its worker tells it; requests are counted in front.
-async fn usage(server: &Server, workers: &Workers, worker: &Worker) -> Result<Value, Problem> {
-    let (status, text) = worker.look(server, workers, &format!("/v1/admin/tenants/{}", worker.name)).await?;
+async fn usage(workers: &Workers, worker: &Worker) -> Result<Value, Problem> {
+    let (status, text) = worker.look(workers, &format!("/v1/admin/tenants/{}", worker.name)).await?;
     let told = serde_json::from_slice::<Value>(&text).ok().filter(|told| status == StatusCode::OK && told.is_object());
     let mut told = told.ok_or_else(|| Problem::new(StatusCode::BAD_GATEWAY, "worker", "a worker does not tell"))?;
-    let counts = server.0.metrics.of(&worker.name).into_iter();
+    let counts = workers.state.metrics.of(&worker.name).into_iter();
     told["requestsByStatus"] = counts
         .map(|(status, count)| (status.to_string(), Value::from(count)))
         .collect::<serde_json::Map<_, _>>()

@@ -18,20 +18,20 @@ use tokio::io::AsyncWriteExt;
 
 use super::{Running, UnderWay, Worker, Workers, lost};
 use crate::{
-    Server,
-    access::{Scope, oauth},
+    access::{Scope, bearer},
     e2b,
     http::{
+        Labels, QUOTAS_IN_FRONT, State,
         body::{Accompanied, Companion},
-        traces::Told,
+        is_read,
     },
     jupyter,
     problem::Problem,
-    router,
+    router::{self, Target},
 };
 
-/// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
-const MODELS: &str = "cellar-quotas-in-front";
+/// Paths of whoever runs the server.
+const ADMIN: &str = "/v1/admin/";
 /// How often it is looked whether a token of an issuer is still of use by which a connection was made.
 const CHECK: Duration = Duration::from_secs(30);
 /// Headers that are of one connection alone.
@@ -40,35 +40,39 @@ const OF_CONNECTION: [header::HeaderName; 5] =
 /// The end of a WebSocket whose worker is lost: a frame that says 1011, an error of the server, and a code.
 const LOST_FRAME: &[u8] = b"\x88\x0d\x03\xf3worker_lost";
 
-/// Answers a request that is for a tenant with a worker; gives back what is not, or nobody's.
-pub(crate) async fn pass(server: &Server, mut parts: Parts, body: Body) -> Result<Response, (Parts, Body)> {
-    let Some(workers) = &server.0.workers else { return Err((parts, body)) };
-    let path = parts.uri.path();
-    let is_own = !(path == "/mcp" || path.starts_with("/v1/") || is_of_doors(&parts)) || path.starts_with("/v1/admin/");
-    let Some(worker) = (if is_own { None } else { whose(server, workers, &mut parts) }) else {
-        return Err((parts, body));
-    };
-    let told = router::told(parts.uri.path());
-    let mut response = worker.send(server, workers, parts, body).await.unwrap_or_else(Problem::into_response);
-    server.challenge(&mut response);
-    server.0.metrics.count(Some(&worker.name), response.status());
-    response.extensions_mut().insert(Told { tenant: Some(worker.name.clone()), route: told });
-    Ok(response)
-}
-
-fn is_of_doors(parts: &Parts) -> bool {
-    parts.uri.path().starts_with(jupyter::PREFIX) || e2b::Asked::of(parts).is_some()
+impl Workers {
+    /// Forwards a request to the worker of its tenant, or answers it for all workers; returns it unchanged when the router of
+    /// this process must answer.
+    pub(crate) async fn answer(&self, mut parts: Parts, body: Body) -> Result<Response, (Parts, Body)> {
+        let path = parts.uri.path();
+        match Target::of(&parts) {
+            Target::Other if path == "/metrics" && is_read(&parts.method) => {
+                return Ok(self.metrics(&parts.headers).await.unwrap_or_else(Problem::into_response));
+            }
+            Target::Other => return Err((parts, body)),
+            Target::Api if path.starts_with(ADMIN) => return Ok(self.admin(&parts).await),
+            _ if path.starts_with(ADMIN) => return Err((parts, body)),
+            _ => {}
+        }
+        let Some(worker) = whose(self, &mut parts) else { return Err((parts, body)) };
+        let route = router::label(parts.uri.path());
+        let mut response = worker.send(self, parts, body).await.unwrap_or_else(Problem::into_response);
+        self.state.access.challenge(&mut response);
+        self.state.metrics.count(Some(&worker.name), response.status());
+        response.extensions_mut().insert(Labels { tenant: Some(worker.name.clone()), route });
+        Ok(response)
+    }
 }
 
 /// The worker of the tenant that a request is for. It looks at what the request carries itself, so that a wrong guess is
 /// refused as what nobody knows. The token of an issuer, which only this process can check, gives way to one that the worker
 /// knows.
-fn whose<'a>(server: &Server, workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>> {
+fn whose<'a>(workers: &'a Workers, parts: &mut Parts) -> Option<&'a Arc<Worker>> {
     let headers = &parts.headers;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let shown = ["x-access-token", "e2b-traffic-access-token"].into_iter().find_map(text);
     if let Some((id, _)) = shown.and_then(|shown| shown.split_once('.')) {
-        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let tokens = workers.state.access.tokens();
         return workers.get(&tokens.by_id(id)?.tenant);
     }
     let of_header = text("x-api-key").or_else(|| text("authorization")?.split_once(' ').map(|(_, text)| text.trim()));
@@ -78,12 +82,12 @@ fn whose<'a>(server: &Server, workers: &'a Workers, parts: &mut Parts) -> Option
     let in_query = url::form_urlencoded::parse(query).find(|(name, _)| name == "token").map(|(_, text)| text);
     let given = in_path.or(of_header).or(in_query.as_deref());
     if let Some(text) = given {
-        let tokens = server.0.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let tokens = workers.state.access.tokens();
         if let Some(token) = tokens.find(text) {
             return workers.get(&token.tenant);
         }
     }
-    if let Some(identity) = oauth::bearer(headers).and_then(|text| server.0.issuer.as_ref()?.identity(text)) {
+    if let Some(identity) = bearer(headers).and_then(|text| workers.state.access.identity(text)) {
         let worker = workers.get(&identity.tenant)?;
         let own = if identity.scopes.contains(&Scope::Run) { &worker.own.run } else { &worker.own.read };
         // Whoever may do nothing there is refused here.
@@ -102,22 +106,16 @@ impl Worker {
     ///
     /// # Errors
     /// It cannot be started, or ended before it answered.
-    pub(super) async fn send(
-        &self,
-        server: &Server,
-        workers: &Workers,
-        parts: Parts,
-        body: Body,
-    ) -> Result<Response, Problem> {
-        let signed = oauth::bearer(&parts.headers).map(str::to_owned);
+    pub(super) async fn send(&self, workers: &Workers, parts: Parts, body: Body) -> Result<Response, Problem> {
+        let signed = bearer(&parts.headers).map(str::to_owned);
         let mut request = Request::from_parts(parts, body);
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
         let upgrade = is_upgrade.then(|| hyper::upgrade::on(&mut request));
         for_worker(&mut request, is_upgrade);
         self.tell_models(&mut request);
-        let told = (request.method().clone(), router::told(request.uri().path()));
+        let told = (request.method().clone(), router::label(request.uri().path()));
         let is_harmless = !is_upgrade && request.method().is_safe() && request.body().is_end_stream();
-        let mut under_way = self.running(server, workers).await?;
+        let mut under_way = self.running(workers).await?;
         let mut again = is_harmless.then(|| copy(&request));
         let (mut answer, mut sender) = match under_way.0.ask(request, &told).await {
             Ok(answered) => answered,
@@ -127,16 +125,16 @@ impl Worker {
                 under_way.is_gone_soon().await;
                 tracing::info!(tenant = self.name, "a request is passed on again, because its worker has ended");
                 drop(under_way);
-                under_way = self.running(server, workers).await?;
+                under_way = self.running(workers).await?;
                 under_way.0.ask(request, &told).await.map_err(|unanswered| unanswered.problem)?
             }
         };
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let theirs = hyper::upgrade::on(&mut answer);
-            let (server, issued) = (server.clone(), signed);
+            let (state, issued) = (workers.state.clone(), signed);
             if let Some(ours) = upgrade {
                 tokio::spawn(async move {
-                    let checked = still_of_use(&server, issued);
+                    let checked = still_of_use(&state, issued);
                     tokio::select! {
                         () = carry(ours, theirs, under_way) => {}
                         () = checked => {}
@@ -197,16 +195,9 @@ impl Worker {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(&self.models.json().to_string()) {
-            request.headers_mut().insert(MODELS, value);
+            request.headers_mut().insert(QUOTAS_IN_FRONT, value);
         }
     }
-}
-
-/// The quotas that are kept in front, as a worker was told of them by [`MODELS`]. To any other server that header is what a client
-/// says, and means nothing.
-pub(crate) fn quotas_in_front(server: &Server, headers: &HeaderMap) -> serde_json::Map<String, serde_json::Value> {
-    let told = headers.get(MODELS).filter(|_| server.isolation().is_of_tenant);
-    told.and_then(|told| serde_json::from_slice(told.as_bytes()).ok()).unwrap_or_default()
 }
 
 /// A request without a body as it is.
@@ -229,18 +220,18 @@ fn for_worker(request: &mut Request<Body>, is_upgrade: bool) {
         }
     }
     // Nobody but this process tells a worker of quotas.
-    request.headers_mut().remove(MODELS);
+    request.headers_mut().remove(QUOTAS_IN_FRONT);
     if !request.headers().contains_key(header::HOST) {
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
     }
 }
 
 /// Ends when a token is of no use any more that an issuer made: the worker sees one that does not end.
-async fn still_of_use(server: &Server, token: Option<String>) {
+async fn still_of_use(state: &State, token: Option<String>) {
     let Some(text) = token.filter(|text| !text.starts_with("cel_")) else { return std::future::pending().await };
     loop {
         tokio::time::sleep(CHECK).await;
-        if server.scoped(Some(&text), Scope::Read).is_err() {
+        if state.access.tenant(Some(&text), Scope::Read).is_err() {
             return;
         }
     }

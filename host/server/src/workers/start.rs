@@ -18,13 +18,16 @@ use cellar_worker::{Input, Process, Recipe};
 use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use super::{CALLS, Heard, OwnTokens, Running, Say, VISIT, Worker, WorkerConfig, Workers};
+use super::{
+    CALLS, Heard, OwnTokens, Running, Say, VISIT, Worker, Workers,
+    inside::{FOLDER, WORKER},
+};
 use crate::{
-    ConfineError, Server,
     access::{NewToken, Scope, mint},
+    configuration::{ConfineError, WorkerConfig},
+    http::State,
     problem::Problem,
     tenant::{Quota, Quotas, TenantConfig},
-    workers::inside::{FOLDER, WORKER},
 };
 
 /// How long a worker may take to be ready.
@@ -72,6 +75,7 @@ impl Workers {
         tenants: &[TenantConfig],
         host: &cellar_engine::Host,
         doors: &Arc<dyn Doors>,
+        state: Arc<State>,
     ) -> Result<Workers, ConfineError> {
         let mut by_tenant = BTreeMap::new();
         for tenant in tenants {
@@ -111,15 +115,16 @@ impl Workers {
             room: Arc::new(Semaphore::new(config.count_max)),
             idle_after: config.idle_after,
             is_stopping: AtomicBool::new(false),
+            state,
         })
     }
 }
 
 impl Worker {
     /// Starts the worker, and waits until it answers.
-    pub(super) async fn start(&self, server: &Server, room: OwnedSemaphorePermit) -> Result<Arc<Running>, Problem> {
+    pub(super) async fn start(&self, state: &State, room: OwnedSemaphorePermit) -> Result<Arc<Running>, Problem> {
         let began = Instant::now();
-        let started = self.started(server, room);
+        let started = self.started(state, room);
         let started = tokio::time::timeout(START_TIMEOUT, started).await.unwrap_or_else(|error| Err(error.into()));
         let running = started.map_err(|error| Problem::internal(&error, "worker"))?;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -127,7 +132,7 @@ impl Worker {
         Ok(running)
     }
 
-    async fn started(&self, server: &Server, room: OwnedSemaphorePermit) -> std::io::Result<Arc<Running>> {
+    async fn started(&self, state: &State, room: OwnedSemaphorePermit) -> std::io::Result<Arc<Running>> {
         // It is the only folder for temporary files that the worker may write in.
         let folder = tempfile::Builder::new().prefix("worker-").tempdir()?;
         let (control, their_control) = UnixStream::pair()?;
@@ -156,8 +161,8 @@ impl Worker {
             leaving: Mutex::default(),
             heeded: watch::channel(0).0,
         });
-        running.say(&Say::Tokens(server.tokens_of(self)));
-        running.say(&Say::Draining(*server.0.is_draining.borrow()));
+        running.say(&Say::Tokens(self.tokens(state)));
+        running.say(&Say::Draining(state.lifecycle.is_draining()));
         let word = |note: &str| serde_json::from_str::<Heard>(note).ok();
         loop {
             let note = heard.recv().await.ok_or_else(|| std::io::Error::other("a worker ended before it was ready"))?;

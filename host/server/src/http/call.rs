@@ -1,0 +1,144 @@
+//! A request that was let through, and what interfaces read of it.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use axum_core::body::Body;
+use bytes::Bytes;
+use cellar_core::{limits::REQUEST_VALUES_MAX, mime::json_values};
+use http::{Method, StatusCode, request::Parts};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
+
+use super::State;
+use crate::{problem::Problem, tenant::Tenant};
+
+/// How long the body of a request that is not a file may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of an Idempotency-Key.
+const KEY_BYTES_MAX: usize = 255;
+/// The header by which a worker is told what its tenant has used of the quotas that are kept in front, as `GET /v1/tenant` says.
+pub(crate) const QUOTAS_IN_FRONT: &str = "cellar-quotas-in-front";
+
+/// A request that was let through.
+pub(crate) struct Call {
+    pub(crate) state: Arc<State>,
+    pub(crate) tenant: Arc<Tenant>,
+    pub(crate) parts: Parts,
+    pub(crate) body: Body,
+}
+
+impl Call {
+    /// The body, of a request that is not a file's.
+    pub(crate) async fn body(&mut self) -> Result<Bytes, Problem> {
+        read_body(std::mem::take(&mut self.body), self.state.body_bytes_max).await
+    }
+
+    /// The body as it comes.
+    pub(crate) fn stream(&mut self) -> Body {
+        std::mem::take(&mut self.body)
+    }
+
+    /// Parameters behind `?`: names that are known here, each once at most.
+    pub(crate) fn query(&self, known: &[&str]) -> Result<HashMap<String, String>, Problem> {
+        let mut found = HashMap::new();
+        let query = self.parts.uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            if !known.contains(&name.as_ref()) {
+                let known = if known.is_empty() { "nothing".to_owned() } else { cellar_core::text::list(known) };
+                return Err(Problem::bad(format!("`{name}` is not known behind `?`; known is {known}")));
+            }
+            if found.insert(name.clone().into_owned(), value.into_owned()).is_some() {
+                return Err(Problem::bad(format!("`{name}` is given twice behind `?`")));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The key by which the request may be repeated.
+    pub(crate) fn key(&self) -> Result<Option<String>, Problem> {
+        let Some(value) = self.parts.headers.get("idempotency-key") else { return Ok(None) };
+        let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= KEY_BYTES_MAX);
+        let bad = || Problem::bad(format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} visible characters"));
+        text.map(|text| Some(text.to_owned())).ok_or_else(bad)
+    }
+
+    /// The quotas that are kept in front, as a worker is told of them by [`QUOTAS_IN_FRONT`]. To any other server that header is
+    /// something that a client says, and means nothing.
+    pub(crate) fn quotas_in_front(&self) -> Map<String, Value> {
+        let told = self.parts.headers.get(QUOTAS_IN_FRONT).filter(|_| self.state.isolation.is_of_tenant);
+        told.and_then(|told| serde_json::from_slice(told.as_bytes()).ok()).unwrap_or_default()
+    }
+}
+
+/// Whether a method asks for something, and changes nothing.
+pub(crate) fn is_read(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+/// The body of a request that is not a file, of so many bytes at most.
+///
+/// # Errors
+/// It is too large, takes too long to come, or breaks off.
+pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("the body of this request may have {most} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body", detail)
+    };
+    // One that says itself that it is too large is not waited for.
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect());
+    match read.await {
+        Err(_) => {
+            let detail = format!("the body took more than {} seconds to come", BODY_TIMEOUT.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", detail))
+        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::bad("the body broke off")),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+    }
+}
+
+/// Text that is said of a path that is no text.
+const NOT_UTF8: &str = "the path of this request is no UTF-8 text with `%XX` in the place of other bytes";
+
+/// The names of a path, behind the first.
+pub(crate) fn names(path: &str) -> Result<Vec<String>, Problem> {
+    path.split('/').skip(2).map(decoded).collect()
+}
+
+/// A name in a path, without its `%XX`.
+pub(crate) fn decoded(name: &str) -> Result<String, Problem> {
+    // The decoder leaves a `%` alone that begins no byte.
+    let is_byte = |rest: &str| matches!(rest.as_bytes(), [high, low, ..] if [high, low].iter().all(|digit| digit.is_ascii_hexdigit()));
+    let text = percent_decode_str(name).decode_utf8().ok().filter(|_| name.split('%').skip(1).all(is_byte));
+    text.map(|text| text.into_owned()).ok_or_else(|| Problem::bad(NOT_UTF8))
+}
+
+/// Refuses JSON of so many values that reading it would take many times its bytes.
+pub(crate) fn check_values(json: &[u8]) -> Result<(), Problem> {
+    // Few values need no counting: each has a byte at least.
+    let values = if json.len() > REQUEST_VALUES_MAX { json_values(json) } else { 0 };
+    if values > REQUEST_VALUES_MAX {
+        return Err(Problem::bad(format!(
+            "the body of this request has {values} values, at most {REQUEST_VALUES_MAX} are read"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths_are_text() {
+        assert_eq!(decoded("a%20b%2Fc%c3%a9").expect("text"), "a b/cé");
+        for name in ["%", "%2", "%zz", "%ff", "a%+1"] {
+            assert!(decoded(name).is_err(), "{name}");
+        }
+    }
+}
