@@ -19,7 +19,7 @@ mod results;
 mod sandboxes;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum_core::{
     body::Body,
@@ -36,10 +36,9 @@ use crate::{
     tenant::Tenant,
 };
 
-pub(crate) use lives::end_in_time;
 use sandboxes::Sandbox;
-pub(crate) use sandboxes::Sandboxes;
-pub(crate) use watch::Watchers;
+pub(crate) use sandboxes::{Sandboxes, folder_in};
+use watch::Watchers;
 
 /// What the paths of this door begin with.
 const PREFIX: &str = "/e2b/";
@@ -141,10 +140,36 @@ fn told(status: StatusCode, value: &serde_json::Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
+/// A tenant, with what is kept of its sandboxes.
+struct Account {
+    tenant: Arc<Tenant>,
+    sandboxes: Arc<Sandboxes>,
+    watchers: Watchers,
+}
+
+/// The interface: an account for each tenant.
+#[derive(Default)]
+pub(crate) struct Interface {
+    by_tenant: BTreeMap<String, Arc<Account>>,
+}
+
+impl Interface {
+    /// Takes up a tenant, with the sandboxes that are kept of it.
+    pub(crate) fn add(&mut self, tenant: &Arc<Tenant>, sandboxes: Arc<Sandboxes>) {
+        let account = Account { tenant: tenant.clone(), sandboxes, watchers: Watchers::default() };
+        self.by_tenant.insert(tenant.name.clone(), Arc::new(account));
+    }
+
+    /// Ends the sandboxes whose time is over. Does not return.
+    pub(crate) async fn keep(&self) {
+        lives::end_in_time(self.by_tenant.values().cloned().collect()).await;
+    }
+}
+
 /// A request that was let through.
 struct Call {
     state: Arc<State>,
-    tenant: Arc<Tenant>,
+    account: Arc<Account>,
     /// The id of the token by which it was let through.
     token: String,
     headers: HeaderMap,
@@ -179,43 +204,148 @@ impl Call {
     }
 }
 
-/// Answers a request.
-pub(crate) async fn answer(state: Arc<State>, asked: Asked, parts: Parts, body: Body) -> Response {
-    let manner = asked.manner();
-    let Parts { method, headers, uri, .. } = parts;
-    let query = uri.query().map(str::to_owned);
-    let let_through = if asked.is_of_sandbox() {
-        of_sandbox(&state, &asked, &method, &headers, query.as_deref()).map(|(passed, sandbox)| (passed, Some(sandbox)))
-    } else {
-        let scope = if method == Method::GET { Scope::Read } else { Scope::Run };
-        passed(&state, &headers, scope).map(|passed| (passed, None))
-    };
-    let (Passed { tenant, token }, sandbox) = match let_through {
-        Ok(found) => found,
-        Err(problem) => {
-            let response = manner.refuse(problem);
-            state.metrics.count(None, response.status());
-            return response;
+impl Interface {
+    /// Answers a request.
+    pub(crate) async fn answer(&self, state: &Arc<State>, asked: Asked, parts: Parts, body: Body) -> Response {
+        let manner = asked.manner();
+        let Parts { method, headers, uri, .. } = parts;
+        let query = uri.query().map(str::to_owned);
+        let let_through = if asked.is_of_sandbox() {
+            self.of_sandbox(state, &asked, &method, &headers, query.as_deref())
+                .map(|(passed, sandbox)| (passed, Some(sandbox)))
+        } else {
+            let scope = if method == Method::GET { Scope::Read } else { Scope::Run };
+            self.passed(state, &headers, scope).map(|passed| (passed, None))
+        };
+        let (Passed { account, token }, sandbox) = match let_through {
+            Ok(found) => found,
+            Err(problem) => {
+                let response = manner.refuse(problem);
+                state.metrics.count(None, response.status());
+                return response;
+            }
+        };
+        let admitted =
+            account.tenant.admit().and_then(|()| if method == Method::POST { state.lifecycle.admit() } else { Ok(()) });
+        let call = Call { state: state.clone(), account: account.clone(), token, headers, query, body };
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let answered = match (admitted, sandbox) {
+            (Err(problem), _) => Err(problem),
+            (Ok(()), None) => {
+                let asked = asked.path.clone();
+                to_its_end(async move {
+                    let path: Vec<&str> = asked.iter().map(String::as_str).collect();
+                    control::route(call, &method, &path).await
+                })
+                .await
+            }
+            (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
+        };
+        let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
+        state.metrics.count(Some(&account.tenant.name), response.status());
+        response
+    }
+
+    /// Lets through whoever shows a token of this server, as an API key or as everywhere else.
+    fn passed(&self, state: &State, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+        let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
+        let key = text("x-api-key").or_else(bearer);
+        let tenant = state.tenant(key, scope).map_err(|problem| match problem.status() {
+            StatusCode::UNAUTHORIZED => problem.hint("set E2B_API_KEY to a token; `cellar token new` makes one"),
+            _ => problem,
+        })?;
+        // It is a token, so that it has an id.
+        let token = key.and_then(|key| key.split('_').nth(1)).unwrap_or_default().to_owned();
+        let account = self.by_tenant.get(&tenant.name).ok_or_else(|| Problem::unknown("resource"))?;
+        Ok(Passed { account: account.clone(), token })
+    }
+
+    /// Lets through whoever shows that a token of this server has sent it to the sandbox: by what that was told when it made or
+    /// joined the sandbox, by the signature of an address, or by the token itself. Without the sandbox, when that is not there;
+    /// what is another's is not there either.
+    fn of_sandbox(
+        &self,
+        state: &State,
+        asked: &Asked,
+        method: &Method,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Result<(Passed, Option<Sandbox>), Problem> {
+        let id = asked.sandbox.as_deref().ok_or_else(|| {
+            Problem::bad("no sandbox is named")
+                .hint("send `E2b-Sandbox-Id`, or ask at the host `PORT-SANDBOX.` of your domain")
+        })?;
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+        if let Some(shown) = text("x-access-token").or_else(|| text("e2b-traffic-access-token")) {
+            let unknown = || {
+                let problem =
+                    Problem::new(StatusCode::UNAUTHORIZED, "token", "the access token is not known or has expired");
+                problem.hint("connect to the sandbox again with an API key that is of use")
+            };
+            let (token_id, _) = shown.split_once('.').filter(|_| shown.len() <= ID_BYTES_MAX).ok_or_else(unknown)?;
+            let tokens = state.access.tokens();
+            let token = tokens.by_id(token_id).filter(|token| token.allows(Scope::Run)).ok_or_else(unknown)?;
+            let account = self.by_tenant.get(&token.tenant).ok_or_else(unknown)?;
+            let sandbox = account.sandboxes.get(id);
+            let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
+            // Whoever has shown nothing is charged to nobody.
+            let sandbox = sandbox.ok_or_else(|| dead(None))?;
+            return Ok((Passed { account: account.clone(), token: token_id.to_owned() }, Some(sandbox)));
         }
-    };
-    let admitted = tenant.admit().and_then(|()| if method == Method::POST { state.lifecycle.admit() } else { Ok(()) });
-    let call = Call { state: state.clone(), tenant: tenant.clone(), token, headers, query, body };
-    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
-    let answered = match (admitted, sandbox) {
-        (Err(problem), _) => Err(problem),
-        (Ok(()), None) => {
-            let asked = asked.path.clone();
-            to_its_end(async move {
-                let path: Vec<&str> = asked.iter().map(String::as_str).collect();
-                control::route(call, &method, &path).await
-            })
-            .await
+        if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
+            && let Some(found) = self.signed(state, id, method, query)?
+        {
+            return Ok(found);
         }
-        (Ok(()), Some(sandbox)) => route(call, sandbox, &method, &path).await,
-    };
-    let response = answered.unwrap_or_else(|problem| manner.refuse(problem));
-    state.metrics.count(Some(&tenant.name), response.status());
-    response
+        let passed = self.passed(state, headers, Scope::Run)?;
+        let sandbox = passed.account.sandboxes.get(id);
+        Ok((passed, sandbox))
+    }
+
+    /// Lets through whoever has an address that was signed with the token of a sandbox.
+    fn signed(
+        &self,
+        state: &State,
+        id: &str,
+        method: &Method,
+        query: &str,
+    ) -> Result<Option<(Passed, Option<Sandbox>)>, Problem> {
+        let asked = |name: &str| {
+            let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+            pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+        };
+        let Some(shown) = asked("signature") else { return Ok(None) };
+        let refused = |why: &str| Problem::new(StatusCode::UNAUTHORIZED, "signature", why);
+        let expires = asked("signature_expiration");
+        if let Some(text) = &expires {
+            let at = text.parse::<u64>().map_err(|_| refused("the signature of this address has no end"))?;
+            if at <= now() {
+                return Err(refused("the signature of this address has expired"));
+            }
+        }
+        let operation = if *method == Method::GET { "read" } else { "write" };
+        let [path, user] = ["path", "username"].map(|name| asked(name).unwrap_or_default());
+        if user.contains(':') {
+            // What was signed could be taken apart in more than one way.
+            return Err(refused("the user of this address has a colon"));
+        }
+        let tokens = state.access.tokens();
+        for account in self.by_tenant.values() {
+            let Some(sandbox) = account.sandboxes.get(id) else { continue };
+            let is_signed = |token: &&Token| {
+                let end = expires.as_ref().map(|end| format!(":{end}")).unwrap_or_default();
+                let text = format!("{path}:{operation}:{user}:{}{end}", sandbox.token(&token.id));
+                is_same(files::signature(&text).as_bytes(), shown.as_bytes())
+            };
+            let signer = tokens.of(&account.tenant.name).filter(|token| token.allows(Scope::Run)).find(is_signed);
+            if let Some(token) = signer {
+                let passed = Passed { account: account.clone(), token: token.id.clone() };
+                return Ok(Some((passed, Some(sandbox))));
+            }
+        }
+        Err(refused("the signature of this address is not right, or the sandbox is gone"))
+    }
 }
 
 /// Does what is to be done whole or not at all, whether or not its client waits for it.
@@ -232,7 +362,7 @@ async fn hear_out(body: Body) {
 /// Finds what a sandbox is asked for.
 async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&str]) -> Answer {
     let sandbox = match sandbox {
-        Some(sandbox) => lives::running(&call.tenant, sandbox).await?,
+        Some(sandbox) => lives::running(&call.account, sandbox).await?,
         None => return Err(dead(None)),
     };
     match (method.as_str(), path) {
@@ -262,101 +392,8 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
 
 /// Who was let through, and by which token.
 struct Passed {
-    tenant: Arc<Tenant>,
+    account: Arc<Account>,
     token: String,
-}
-
-/// Lets through whoever shows a token of this server, as an API key or as everywhere else.
-fn passed(state: &State, headers: &HeaderMap, scope: Scope) -> Result<Passed, Problem> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let bearer = || text("authorization")?.split_once(' ').map(|(_, token)| token.trim());
-    let key = text("x-api-key").or_else(bearer);
-    let tenant = state.tenant(key, scope).map_err(|problem| match problem.status() {
-        StatusCode::UNAUTHORIZED => problem.hint("set E2B_API_KEY to a token; `cellar token new` makes one"),
-        _ => problem,
-    })?;
-    // It is a token, so that it has an id.
-    let token = key.and_then(|key| key.split('_').nth(1)).unwrap_or_default().to_owned();
-    Ok(Passed { tenant, token })
-}
-
-/// Lets through whoever shows that a token of this server has sent it to the sandbox: by what that was told when it made or
-/// joined the sandbox, by the signature of an address, or by the token itself. Without the sandbox, when that is not there;
-/// what is another's is not there either.
-fn of_sandbox(
-    state: &State,
-    asked: &Asked,
-    method: &Method,
-    headers: &HeaderMap,
-    query: Option<&str>,
-) -> Result<(Passed, Option<Sandbox>), Problem> {
-    let id = asked.sandbox.as_deref().ok_or_else(|| {
-        Problem::bad("no sandbox is named")
-            .hint("send `E2b-Sandbox-Id`, or ask at the host `PORT-SANDBOX.` of your domain")
-    })?;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-    if let Some(shown) = text("x-access-token").or_else(|| text("e2b-traffic-access-token")) {
-        let unknown = || {
-            let problem =
-                Problem::new(StatusCode::UNAUTHORIZED, "token", "the access token is not known or has expired");
-            problem.hint("connect to the sandbox again with an API key that is of use")
-        };
-        let (token_id, _) = shown.split_once('.').filter(|_| shown.len() <= ID_BYTES_MAX).ok_or_else(unknown)?;
-        let tokens = state.access.tokens();
-        let token = tokens.by_id(token_id).filter(|token| token.allows(Scope::Run)).ok_or_else(unknown)?;
-        let tenant = state.tenants.get(&token.tenant).ok_or_else(unknown)?;
-        let sandbox = tenant.sandboxes.get(id);
-        let sandbox = sandbox.filter(|sandbox| is_same(sandbox.token(token_id).as_bytes(), shown.as_bytes()));
-        // Whoever has shown nothing is charged to nobody.
-        let sandbox = sandbox.ok_or_else(|| dead(None))?;
-        return Ok((Passed { tenant: tenant.clone(), token: token_id.to_owned() }, Some(sandbox)));
-    }
-    if let (Some("files"), Some(query)) = (asked.path.first().map(String::as_str), query)
-        && let Some(found) = signed(state, id, method, query)?
-    {
-        return Ok(found);
-    }
-    let passed = passed(state, headers, Scope::Run)?;
-    let sandbox = passed.tenant.sandboxes.get(id);
-    Ok((passed, sandbox))
-}
-
-/// Lets through whoever has an address that was signed with the token of a sandbox.
-fn signed(state: &State, id: &str, method: &Method, query: &str) -> Result<Option<(Passed, Option<Sandbox>)>, Problem> {
-    let asked = |name: &str| {
-        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
-    };
-    let Some(shown) = asked("signature") else { return Ok(None) };
-    let refused = |why: &str| Problem::new(StatusCode::UNAUTHORIZED, "signature", why);
-    let expires = asked("signature_expiration");
-    if let Some(text) = &expires {
-        let at = text.parse::<u64>().map_err(|_| refused("the signature of this address has no end"))?;
-        if at <= now() {
-            return Err(refused("the signature of this address has expired"));
-        }
-    }
-    let operation = if *method == Method::GET { "read" } else { "write" };
-    let [path, user] = ["path", "username"].map(|name| asked(name).unwrap_or_default());
-    if user.contains(':') {
-        // What was signed could be taken apart in more than one way.
-        return Err(refused("the user of this address has a colon"));
-    }
-    let tokens = state.access.tokens();
-    for tenant in state.tenants.values() {
-        let Some(sandbox) = tenant.sandboxes.get(id) else { continue };
-        let is_signed = |token: &&Token| {
-            let end = expires.as_ref().map(|end| format!(":{end}")).unwrap_or_default();
-            let text = format!("{path}:{operation}:{user}:{}{end}", sandbox.token(&token.id));
-            is_same(files::signature(&text).as_bytes(), shown.as_bytes())
-        };
-        let signer = tokens.of(&tenant.name).filter(|token| token.allows(Scope::Run)).find(is_signed);
-        if let Some(token) = signer {
-            let passed = Passed { tenant: tenant.clone(), token: token.id.clone() };
-            return Ok(Some((passed, Some(sandbox))));
-        }
-    }
-    Err(refused("the signature of this address is not right, or the sandbox is gone"))
 }
 
 /// What is said of a sandbox that is killed, paused, another's, or was never there. Clients look for these words.

@@ -6,7 +6,7 @@
 mod channels;
 mod kernels;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum_core::{
     body::Body,
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-pub(crate) use self::kernels::Kernels;
+use self::kernels::Kernels;
 use crate::{
     access::Scope,
     http::{State, answers, decoded, read_body},
@@ -36,43 +36,60 @@ const ANY_PYTHON: &str = "python3";
 /// Bytes of the body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Answers a request.
-pub(crate) async fn answer(state: Arc<State>, parts: Parts, body: Body) -> Response {
-    let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/').to_owned();
-    let (token, path) = match path.strip_prefix(TOKEN).and_then(|rest| rest.split_once('/')) {
-        Some((token, path)) => (Some(token), path),
-        None => (None, path.as_str()),
-    };
-    // Whoever looks at whether there is a gateway has no token yet.
-    if path == "api" && parts.method == Method::GET {
-        let about = answers::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
-        return about.unwrap_or_else(Problem::into_response);
-    }
-    let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
-    let scope = if is_looked_at { Scope::Read } else { Scope::Run };
-    let tenant = match token.map_or_else(|| caller(&state, &parts, scope), |token| state.tenant(Some(token), scope)) {
-        Ok(tenant) => tenant,
-        Err(problem) => {
-            let response = refused(&problem);
-            state.metrics.count(None, response.status());
-            return response;
-        }
-    };
-    let admitted = tenant.admit().and_then(|()| if is_looked_at { Ok(()) } else { state.lifecycle.admit() });
-    let answered = match admitted {
-        Ok(()) => route(&state, &tenant, path, parts, body).await,
-        Err(problem) => Err(problem),
-    };
-    let response = answered.unwrap_or_else(|problem| refused(&problem));
-    state.metrics.count(Some(&tenant.name), response.status());
-    response
+/// The interface: the kernels of each tenant.
+#[derive(Default)]
+pub(crate) struct Interface {
+    by_tenant: BTreeMap<String, Arc<Kernels>>,
 }
 
-async fn route(state: &Arc<State>, tenant: &Arc<Tenant>, path: &str, parts: Parts, body: Body) -> Answer {
+impl Interface {
+    /// Takes up a tenant.
+    pub(crate) fn add(&mut self, tenant: &Arc<Tenant>) {
+        self.by_tenant.insert(tenant.name.clone(), Arc::new(Kernels::new(tenant.clone())));
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, state: &Arc<State>, parts: Parts, body: Body) -> Response {
+        let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/').to_owned();
+        let (token, path) = match path.strip_prefix(TOKEN).and_then(|rest| rest.split_once('/')) {
+            Some((token, path)) => (Some(token), path),
+            None => (None, path.as_str()),
+        };
+        // Whoever looks at whether there is a gateway has no token yet.
+        if path == "api" && parts.method == Method::GET {
+            let about = answers::json(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")}));
+            return about.unwrap_or_else(Problem::into_response);
+        }
+        let is_looked_at = parts.method == Method::GET && !path.ends_with("/channels");
+        let scope = if is_looked_at { Scope::Read } else { Scope::Run };
+        let tenant = match token.map_or_else(|| caller(state, &parts, scope), |token| state.tenant(Some(token), scope))
+        {
+            Ok(tenant) => tenant,
+            Err(problem) => {
+                let response = refused(&problem);
+                state.metrics.count(None, response.status());
+                return response;
+            }
+        };
+        let admitted = tenant.admit().and_then(|()| if is_looked_at { Ok(()) } else { state.lifecycle.admit() });
+        let answered = match admitted {
+            Ok(()) => match self.by_tenant.get(&tenant.name) {
+                Some(kernels) => route(state, kernels, path, parts, body).await,
+                None => Err(Problem::unknown("resource")),
+            },
+            Err(problem) => Err(problem),
+        };
+        let response = answered.unwrap_or_else(|problem| refused(&problem));
+        state.metrics.count(Some(&tenant.name), response.status());
+        response
+    }
+}
+
+async fn route(state: &State, kernels: &Arc<Kernels>, path: &str, parts: Parts, body: Body) -> Answer {
     let names: Result<Vec<String>, Problem> = path.split('/').map(|name| decoded(name)).collect();
     let names = names?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let kernels = &tenant.kernels;
+    let tenant = &kernels.tenant;
     match (parts.method.as_str(), names.as_slice()) {
         ("GET", ["api", "kernelspecs"]) => answers::json(StatusCode::OK, &specs(tenant)),
         ("GET", ["api", "kernelspecs", name]) => {
@@ -88,7 +105,7 @@ async fn route(state: &Arc<State>, tenant: &Arc<Tenant>, path: &str, parts: Part
             let wanted = Wanted::read(&body)?;
             let name = wanted.name.unwrap_or_else(|| ANY_PYTHON.to_owned());
             let guest = guest_of(tenant, &name).ok_or_else(|| unknown_spec(&name))?;
-            let model = kernels.start(tenant, &name, guest, wanted.environment)?;
+            let model = kernels.start(&name, guest, wanted.environment)?;
             let mut response = answers::json(StatusCode::CREATED, &model)?;
             if let Ok(place) = format!("{PREFIX}api/kernels/{}", model["id"].as_str().unwrap_or_default()).parse() {
                 response.headers_mut().insert(header::LOCATION, place);
@@ -134,7 +151,7 @@ fn refused(problem: &Problem) -> Response {
 
 /// The tenant whose token a request carries that has none in its path: in a header, as Jupyter or as others say it, or behind
 /// `?`.
-fn caller(state: &Arc<State>, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
+fn caller(state: &State, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Problem> {
     let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let is_kind = |kind: &str| ["token", "bearer"].iter().any(|known| kind.eq_ignore_ascii_case(known));
     let of_header = given.and_then(|value| value.split_once(' ')).filter(|(kind, _)| is_kind(kind));

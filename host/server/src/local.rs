@@ -9,9 +9,8 @@ use cellar_hub::HubError;
 use crate::{
     access::{Access, Issuer},
     configuration::{Isolation, ServeError, ServerConfig},
-    e2b,
     http::{Lifecycle, State, metrics::Metrics},
-    router::Router,
+    router::{Interfaces, Router},
     tenant::{self, Ground, Tenant},
 };
 
@@ -42,7 +41,7 @@ impl Local {
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         let access = Access::open(config.tokens, config.own_tokens, issuer, names)?;
         let host = Host::open(config.host.clone()).map_err(HubError::from)?;
-        let mut tenants = BTreeMap::new();
+        let (mut tenants, mut interfaces) = (BTreeMap::new(), Interfaces::default());
         for tenant in config.tenants.into_iter().filter(|_| config.worker.is_none()) {
             let name = tenant.name.clone();
             let ground = Ground {
@@ -52,7 +51,7 @@ impl Local {
                 afar: afar.clone(),
                 progress: config.progress,
             };
-            tenants.insert(name, Arc::new(Tenant::open(tenant, ground)?));
+            tenants.insert(name, interfaces.open(tenant, ground)?);
         }
         let state = Arc::new(State {
             tenants,
@@ -62,7 +61,7 @@ impl Local {
             body_bytes_max: config.body_bytes_max,
             isolation,
         });
-        Ok(Local { router: Router::new(state.clone()), state, host })
+        Ok(Local { router: Router::new(state.clone(), interfaces), state, host })
     }
 
     /// Polls `served`, which answers requests, until `stop` comes; then takes no new work, gives runs the time that they may
@@ -79,7 +78,7 @@ impl Local {
         tokio::select! {
             () = &mut served => return,
             () = beside => return,
-            () = e2b::end_in_time(tenants.clone()) => return,
+            () = self.router.keep() => return,
             () = tenant::keep_times(tenants.clone()) => return,
             () = tenant::keep_quotas(tenants.clone()) => return,
             () = stop => {}

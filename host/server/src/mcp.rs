@@ -27,6 +27,7 @@ use rmcp::{
     service::{RequestContext, RoleServer},
 };
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use endpoint::Endpoint;
 pub(crate) use models::Offers;
@@ -39,7 +40,7 @@ use crate::{
         is_read,
     },
     problem::{Answer, Problem},
-    tenant::{Ground, Tenant, fingerprint, minted, on_a_thread, store_all},
+    tenant::{Extensions, Ground, Tenant, fingerprint, minted, on_a_thread, store_all},
 };
 use runs::{Asking, Came, Following, Waiting};
 
@@ -48,14 +49,15 @@ use runs::{Asking, Came, Following, Waiting};
 const READ_BYTES_MAX: u64 = 400 << 10;
 
 /// The interface at `/mcp`: an endpoint for each tenant.
+#[derive(Default)]
 pub(crate) struct Interface {
     by_tenant: BTreeMap<String, Endpoint>,
 }
 
 impl Interface {
-    pub(crate) fn new<'a>(tenants: impl Iterator<Item = &'a Arc<Tenant>>) -> Interface {
-        let endpoint = |tenant: &Arc<Tenant>| (tenant.name.clone(), Endpoint::new(Mcp::new(tenant.clone())));
-        Interface { by_tenant: tenants.map(endpoint).collect() }
+    /// Takes up a tenant, with the models that clients offer to its cells.
+    pub(crate) fn add(&mut self, tenant: &Arc<Tenant>, offers: Offers) {
+        self.by_tenant.insert(tenant.name.clone(), Endpoint::new(Mcp::new(tenant.clone(), offers)));
     }
 
     /// Answers a request.
@@ -75,6 +77,10 @@ impl Interface {
 struct Mcp {
     tenant: Arc<Tenant>,
     waiting: Arc<Waiting>,
+    /// Models that clients offer.
+    offers: Offers,
+    /// Description of `eval`, made when it is first asked for.
+    described: Arc<OnceCell<String>>,
 }
 
 /// Serves the user who started this process on standard input and output, until the client has gone.
@@ -85,8 +91,10 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
     let ServerConfig { host: host_config, mut tenants, progress, .. } = config;
     let Some(own) = tenants.pop() else { return Ok(()) };
     let host = Host::open(host_config.clone()).map_err(HubError::from)?;
-    let tenant = Arc::new(Tenant::open(own, Ground { host, config: host_config, doors, afar: None, progress })?);
-    let served = Mcp::new(tenant.clone()).serve(rmcp::transport::stdio()).await;
+    let offers = Offers::default();
+    let ground = Ground { host, config: host_config, doors, afar: None, progress };
+    let tenant = Arc::new(Tenant::open(own, ground, Extensions::of_sampler(offers.clone()))?);
+    let served = Mcp::new(tenant.clone(), offers).serve(rmcp::transport::stdio()).await;
     // A client that goes away before it has said anything is no failure of ours.
     match served {
         Ok(running) => drop(running.waiting().await),
@@ -100,8 +108,8 @@ pub async fn serve_mcp(config: ServerConfig, doors: Arc<dyn Doors>) -> Result<()
 type Told = Result<CallToolResult, Problem>;
 
 impl Mcp {
-    fn new(tenant: Arc<Tenant>) -> Mcp {
-        Mcp { tenant, waiting: Arc::default() }
+    fn new(tenant: Arc<Tenant>, offers: Offers) -> Mcp {
+        Mcp { tenant, waiting: Arc::default(), offers, described: Arc::default() }
     }
 
     /// Follows a run to its end, or to where its client is asked.
@@ -148,7 +156,7 @@ impl Mcp {
             is_owned: true,
             on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
         };
-        let offer = asking.has_model.then(|| tenant.offers.offer(&session));
+        let offer = asking.has_model.then(|| self.offers.offer(&session));
         Ok(Following::new(tenant.hub.start(&session, request)?, is_new, what, offer))
     }
 }
@@ -170,7 +178,7 @@ impl ServerHandler for Mcp {
         for name in MCP_TOOLS {
             let schema: JsonObject = mcp_schema(name, &languages).as_object().cloned().unwrap_or_default();
             let description = match name {
-                "eval" => described::eval(&self.tenant, Asking::of(&context).has_model).await,
+                "eval" => described::eval(self, Asking::of(&context).has_model).await,
                 other => described::other(other).to_owned(),
             };
             tools.push(Tool::new(name, description, Arc::new(schema)));

@@ -7,14 +7,18 @@ use axum_core::{
     body::Body,
     response::{IntoResponse, Response},
 };
+use cellar_hub::HubError;
 use http::{Method, Request, StatusCode, request::Parts};
 
 use crate::{
     access::{METADATA, Scope},
-    api, e2b,
+    api,
+    e2b::{self, Sandboxes},
     http::{Call, Labels, Respond, State, answers, is_read, metrics, names},
-    jupyter, mcp,
+    jupyter,
+    mcp::{self, Offers},
     problem::{Answer, Problem},
+    tenant::{Extensions, Ground, Tenant, TenantConfig},
 };
 
 /// Path of the Model Context Protocol.
@@ -22,11 +26,36 @@ const MCP: &str = "/mcp";
 
 /// All interfaces of a server. A cheap handle.
 #[derive(Clone)]
-pub(crate) struct Router(Arc<Interfaces>);
+pub(crate) struct Router(Arc<Routes>);
 
-struct Interfaces {
+struct Routes {
     state: Arc<State>,
+    interfaces: Interfaces,
+}
+
+/// Interfaces by which tenants are reached, besides `/v1`, which keeps nothing of its own.
+#[derive(Default)]
+pub(crate) struct Interfaces {
+    e2b: e2b::Interface,
+    jupyter: jupyter::Interface,
     mcp: mcp::Interface,
+}
+
+impl Interfaces {
+    /// Opens a tenant, and takes it up in every interface. Blocks.
+    ///
+    /// # Errors
+    /// As [`Tenant::open`].
+    pub(crate) fn open(&mut self, config: TenantConfig, ground: Ground) -> Result<Arc<Tenant>, HubError> {
+        let sandboxes = Arc::new(Sandboxes::open(e2b::folder_in(&config.store)));
+        let (offers, held) = (Offers::default(), sandboxes.clone());
+        let extensions = Extensions::of_sampler(offers.clone()).with_held(move |session| held.get(session).is_some());
+        let tenant = Arc::new(Tenant::open(config, ground, extensions)?);
+        self.e2b.add(&tenant, sandboxes);
+        self.jupyter.add(&tenant);
+        self.mcp.add(&tenant, offers);
+        Ok(tenant)
+    }
 }
 
 impl Respond for Router {
@@ -65,17 +94,21 @@ pub(crate) fn label(path: &str) -> Option<&'static str> {
 }
 
 impl Router {
-    pub(crate) fn new(state: Arc<State>) -> Router {
-        let mcp = mcp::Interface::new(state.tenants.values());
-        Router(Arc::new(Interfaces { state, mcp }))
+    pub(crate) fn new(state: Arc<State>, interfaces: Interfaces) -> Router {
+        Router(Arc::new(Routes { state, interfaces }))
+    }
+
+    /// Ends what interfaces keep for a time, when it is over. Does not return.
+    pub(crate) async fn keep(&self) {
+        self.0.interfaces.e2b.keep().await;
     }
 
     /// Answers a request.
     pub(crate) async fn answer(&self, parts: Parts, body: Body) -> Response {
-        let state = &self.0.state;
+        let Routes { state, interfaces } = &*self.0;
         match Target::of(&parts) {
-            Target::E2b(asked) => e2b::answer(state.clone(), asked, parts, body).await,
-            Target::Jupyter => jupyter::answer(state.clone(), parts, body).await,
+            Target::E2b(asked) => interfaces.e2b.answer(state, asked, parts, body).await,
+            Target::Jupyter => interfaces.jupyter.answer(state, parts, body).await,
             Target::Mcp | Target::Api => self.answer_tenant(parts, body).await,
             Target::Other if is_read(&parts.method) => {
                 self.answer_anybody(&parts).unwrap_or_else(Problem::into_response)
@@ -99,7 +132,7 @@ impl Router {
 
     /// Answers a tenant that shows a bearer token, and counts the answer.
     async fn answer_tenant(&self, parts: Parts, body: Body) -> Response {
-        let state = &self.0.state;
+        let Routes { state, interfaces } = &*self.0;
         let path = parts.uri.path().to_owned();
         let (names, fault) = match names(&path) {
             Ok(names) => (names, None),
@@ -119,7 +152,7 @@ impl Router {
         let call = Call { state: state.clone(), tenant: tenant.clone(), parts, body };
         let answered = match (admitted, fault) {
             (Err(problem), _) => Err(problem),
-            (Ok(()), _) if path == MCP => self.0.mcp.answer(call).await,
+            (Ok(()), _) if path == MCP => interfaces.mcp.answer(call).await,
             (Ok(()), Some(problem)) => Err(problem),
             (Ok(()), None) => api::route(call, &names).await,
         };

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_bridges::{Afar, Doors};
+use cellar_bridges::{Afar, Doors, Sampler};
 use cellar_config::{Granted, Overrides, Progress, SetupError};
 use cellar_core::{
     files::{Durability, PRIVATE, replace, replace_with},
@@ -29,30 +29,27 @@ use cellar_engine::{
 use cellar_hub::{Hub, HubConfig, HubError, Keep, OpenRequest, SessionEntry};
 use cellar_wire::{ServedSessionJson, SessionRequest, SessionTimes, SnapshotJson, is_snapshot_name};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     access::{characters, now},
-    e2b::{Sandboxes, Watchers},
-    jupyter::Kernels,
-    mcp::Offers,
     problem::Problem,
 };
 
 pub(crate) use calls::{Calls, SentCalls};
-pub(crate) use opening::{Opened, Opening, tightened};
+use opening::Opened;
+pub(crate) use opening::{Opening, tightened};
 pub use quotas::Quota;
 pub(crate) use quotas::{Quotas, keep as keep_quotas};
-pub(crate) use repeats::{Rate, Repeat, Repeats, fingerprint};
-pub(crate) use times::{Times, keep as keep_times};
+use repeats::{Rate, Repeats};
+pub(crate) use repeats::{Repeat, fingerprint};
+use times::Times;
+pub(crate) use times::keep as keep_times;
 
-/// Where the server keeps what it knows of sessions, by a name that no session can have.
+/// Name of the folder of what the server keeps of sessions, which no session can have.
 const SERVED: &str = ".served";
-/// Where snapshots are kept, likewise.
+/// Name of the folder of snapshots, which no session can have.
 const SNAPSHOTS: &str = ".snapshots";
-/// Where is kept which sessions are a sandbox of E2B's clients, likewise.
-const SANDBOXES: &str = ".sandboxes";
-/// Where artifacts are kept, likewise.
 /// Snapshots that a tenant may keep.
 const SNAPSHOTS_MAX: usize = 10_000;
 
@@ -92,38 +89,66 @@ pub(crate) struct Ground {
     pub(crate) progress: Progress,
 }
 
-/// The folder of the sandboxes in a store.
-pub(crate) fn sandboxes_of(store: &Path) -> PathBuf {
-    store.join(SANDBOXES)
+/// Parts that interfaces have in a tenant's sessions.
+pub(crate) struct Extensions {
+    /// Models that clients offer to cells.
+    sampler: Arc<dyn Sampler>,
+    /// Whether an interface needs a session to stay open. Such a session is not put away to make room for another.
+    is_held: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
-/// One of those who are served.
+impl Extensions {
+    /// Extensions of an interface that has models, and holds no session.
+    pub(crate) fn of_sampler(sampler: impl Sampler + 'static) -> Extensions {
+        Extensions { sampler: Arc::new(sampler), is_held: Box::new(|_| false) }
+    }
+
+    /// Has sessions stay open for which `is_held` is true.
+    pub(crate) fn with_held(self, is_held: impl Fn(&str) -> bool + Send + Sync + 'static) -> Extensions {
+        Extensions { is_held: Box::new(is_held), ..self }
+    }
+}
+
+/// Limits of a tenant, as its configuration has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Sessions that may be open.
+    pub(crate) sessions: usize,
+    /// Runs that may be under way.
+    pub(crate) runs: usize,
+    /// Requests that it may make in a second, if they are counted.
+    pub(crate) requests_per_second: Option<u64>,
+    /// Its part of the processor time where tenants want more than there is.
+    pub(crate) weight: u32,
+    /// Seconds without use after which a session is put to sleep that says nothing else.
+    idle_after: u64,
+}
+
+/// Admission of requests, before anything is done for them.
+struct Admission {
+    rate: Option<Mutex<Rate>>,
+    repeats: Mutex<Repeats>,
+    /// Permits of clients that speak lines.
+    sockets: Arc<Semaphore>,
+}
+
+/// A tenant that is served.
 pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) hub: Hub,
     pub(crate) artifacts: ArtifactStore,
-    pub(crate) sandboxes: Sandboxes,
-    pub(crate) watchers: Watchers,
-    pub(crate) kernels: Kernels,
-    /// Models that clients offer.
-    pub(crate) offers: Offers,
+    /// Folder of its sessions.
     store: PathBuf,
+    pub(crate) limits: Limits,
+    pub(crate) quotas: Quotas,
+    admission: Admission,
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
-    rate: Option<Mutex<Rate>>,
-    pub(crate) weight: u32,
-    pub(crate) quotas: Quotas,
-    pub(crate) repeats: Mutex<Repeats>,
+    /// When its sessions were used, and when they end.
+    times: Times,
     /// Calls of tools that clients answer for.
     pub(crate) calls: Calls,
-    /// Room for clients that speak lines.
-    pub(crate) sockets: Arc<Semaphore>,
-    /// When its sessions were used, and when they end.
-    pub(crate) times: Times,
-    idle_after: u64,
-    limits: (usize, usize, Option<u64>),
-    /// What a model is told of `eval`, once somebody has asked.
-    pub(crate) described: tokio::sync::OnceCell<String>,
+    extensions: Extensions,
 }
 
 impl std::fmt::Debug for Tenant {
@@ -149,13 +174,15 @@ struct Served {
 }
 
 impl Tenant {
-    pub(crate) fn open(config: TenantConfig, ground: Ground) -> Result<Tenant, HubError> {
+    /// Opens a tenant. Blocks.
+    ///
+    /// # Errors
+    /// Its store cannot be opened, or what it is granted cannot be.
+    pub(crate) fn open(config: TenantConfig, ground: Ground, extensions: Extensions) -> Result<Tenant, HubError> {
         let Ground { host, config: host_config, doors, afar, progress } = ground;
         let TenantConfig { name, overrides, store, .. } = config;
         let sessions = SessionStore::open(&store)?;
         let artifacts = cellar_config::artifacts(&store, &overrides.file()?.artifacts, afar.as_ref())?;
-        let offers = Offers::default();
-        let sandboxes = Sandboxes::open(sandboxes_of(&store));
         let mut hub_config = HubConfig::default();
         hub_config.sessions_max = config.sessions_max;
         hub_config.runs_max = config.runs_max;
@@ -163,7 +190,7 @@ impl Tenant {
         hub_config.overrides = overrides;
         hub_config.store = Some(sessions);
         hub_config.artifacts = Some(artifacts.clone());
-        hub_config.sampler = Some(Arc::new(offers.clone()));
+        hub_config.sampler = Some(extensions.sampler.clone());
         hub_config.is_durable = config.is_durable;
         hub_config.progress = progress;
         hub_config.afar = afar;
@@ -175,37 +202,36 @@ impl Tenant {
         for (session, end) in ends(&store.join(SERVED)) {
             times.ends(&session, Some(end));
         }
+        let limits = Limits {
+            sessions: config.sessions_max,
+            runs: config.runs_max,
+            requests_per_second: config.requests_per_second,
+            weight: config.weight,
+            idle_after: config.idle_after,
+        };
         Ok(Tenant {
             name,
             hub,
             artifacts,
-            sandboxes,
-            watchers: Watchers::default(),
-            kernels: Kernels::default(),
-            offers,
             store,
-            waking: tokio::sync::Mutex::default(),
-            rate,
-            weight: config.weight,
+            limits,
             quotas,
-            repeats: Mutex::default(),
-            calls: Calls::new(),
-            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            admission: Admission { rate, repeats: Mutex::default(), sockets: Arc::new(Semaphore::new(SOCKETS_MAX)) },
+            waking: tokio::sync::Mutex::default(),
             times,
-            idle_after: config.idle_after,
-            limits: (config.sessions_max, config.runs_max, config.requests_per_second),
-            described: tokio::sync::OnceCell::new(),
+            calls: Calls::new(),
+            extensions,
         })
     }
 
-    /// Sessions that may be open, runs that may be under way, requests that may be made in a second.
-    pub(crate) fn limits(&self) -> (usize, usize, Option<u64>) {
-        self.limits
+    /// A permit for a client that speaks lines, if there is one left.
+    pub(crate) fn socket(&self) -> Option<OwnedSemaphorePermit> {
+        self.admission.sockets.clone().try_acquire_owned().ok()
     }
 
     /// Takes one from what the tenant may ask in a second.
     pub(crate) fn admit(&self) -> Result<(), Problem> {
-        let Some(rate) = &self.rate else { return Ok(()) };
+        let Some(rate) = &self.admission.rate else { return Ok(()) };
         lock(rate).take().map_err(|wait| {
             Problem::limit("requests_per_second", "this tenant makes more requests a second than it may", wait)
         })
@@ -213,7 +239,7 @@ impl Tenant {
 
     /// How many requests it may make in a second, how many there are left, and in how many seconds there are all again.
     pub(crate) fn rate(&self) -> Option<(u64, u64, u64)> {
-        self.rate.as_ref().map(|rate| lock(rate).state())
+        self.admission.rate.as_ref().map(|rate| lock(rate).state())
     }
 
     /// The session of this name, woken if it is not open.
@@ -254,7 +280,7 @@ impl Tenant {
 
     /// Puts a session away that nobody uses, but this one, if as many are open as may be.
     pub(crate) async fn make_room(&self, but: &str) -> Result<(), HubError> {
-        if self.hub.sessions().len() < self.limits.0 {
+        if self.hub.sessions().len() < self.limits.sessions {
             return Ok(());
         }
         let forsaken = self.times.by_use().into_iter().find(|name| name != but && self.is_forsaken(name));
@@ -280,11 +306,11 @@ impl Tenant {
         does_nothing
             && self.hub.session(name).is_ok_and(|entry| entry.is_stored())
             && self.served(name).opening.beside.is_none()
-            && self.sandboxes.get(name).is_none()
+            && !(self.extensions.is_held)(name)
     }
 
     fn idle_after(&self, said: Option<u64>) -> Duration {
-        Duration::from_secs(said.unwrap_or(self.idle_after))
+        Duration::from_secs(said.unwrap_or(self.limits.idle_after))
     }
 
     /// Opens a session, which is kept. Its name cannot be guessed, unless the caller chose it.
@@ -428,7 +454,7 @@ impl Tenant {
             created_at: served.created_at,
             stored_at: info.stored_at.map(cellar_wire::unix_seconds),
             state_bytes: info.state_bytes,
-            idle_after: served.idle_after.unwrap_or(self.idle_after),
+            idle_after: served.idle_after.unwrap_or(self.limits.idle_after),
             expires_at: served.expires_at,
             tools: served.opening.tools().into_iter().map(|tool| tool.name).collect(),
             session: info.name,

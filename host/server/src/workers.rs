@@ -41,6 +41,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::{
     access::{Token, now},
+    e2b,
     http::State,
     problem::Problem,
     tenant::{self, Quotas, SAVE_TIMEOUT, on_a_thread},
@@ -239,7 +240,7 @@ impl Workers {
     /// The tenant that has the sandbox of this id.
     pub(crate) fn of_sandbox(&self, id: &str) -> Option<&Arc<Worker>> {
         let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        self.all().find(|worker| is_plain && tenant::sandboxes_of(&worker.store).join(id).is_file())
+        self.all().find(|worker| is_plain && e2b::folder_in(&worker.store).join(id).is_file())
     }
 
     /// Says to all that run which tokens there are, and whether new work is taken. It holds for all requests that come afterwards,

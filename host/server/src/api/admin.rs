@@ -14,7 +14,7 @@ use crate::{
 fn usage(state: &State, tenant: &Tenant) -> Value {
     let sessions = tenant.hub.sessions();
     let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
-    let (sessions_max, runs_max, requests_per_second) = tenant.limits();
+    let limits = tenant.limits;
     let requests: serde_json::Map<String, Value> =
         state.metrics.of(&tenant.name).into_iter().map(|(status, count)| (status.to_string(), count.into())).collect();
     json!({
@@ -22,8 +22,8 @@ fn usage(state: &State, tenant: &Tenant) -> Value {
         "sessionsOpen": sessions.len(),
         "runsUnderWay": runs,
         "requestsByStatus": requests,
-        "limits": { "sessions": sessions_max, "runs": runs_max, "requestsPerSecond": requests_per_second },
-        "weight": tenant.weight,
+        "limits": { "sessions": limits.sessions, "runs": limits.runs, "requestsPerSecond": limits.requests_per_second },
+        "weight": limits.weight,
         "cpuSeconds": tenant.quotas.cpu().as_secs_f64(),
         "quotas": tenant.quotas.json(),
     })

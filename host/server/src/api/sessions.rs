@@ -111,14 +111,14 @@ pub(crate) async fn rewind(mut call: Call, name: &str) -> Answer {
 pub(crate) async fn tenant(call: Call) -> Answer {
     let sessions = call.tenant.hub.sessions();
     let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();
-    let limits = call.tenant.limits();
+    let limits = call.tenant.limits;
     let mut body = json!({
         "tenant": call.tenant.name,
         "sessionsOpen": sessions.len(),
         "runsUnderWay": runs,
         "isolation": isolation(&call.state.isolation),
-        "limits": { "sessions": limits.0, "runs": limits.1, "requestsPerSecond": limits.2 },
-        "weight": call.tenant.weight,
+        "limits": { "sessions": limits.sessions, "runs": limits.runs, "requestsPerSecond": limits.requests_per_second },
+        "weight": limits.weight,
         "cpuSeconds": call.tenant.quotas.cpu().as_secs_f64(),
         "quotas": call.tenant.quotas.json(),
     });

@@ -73,7 +73,7 @@ fn connect_to(call: Call, session: Option<String>) -> Answer {
     let headers = parts.headers.clone();
     // A message that is only a little too large is answered; one that is much larger ends the connection.
     let (response, connection) = upgrade(parts, names_some.then_some(PROTOCOL), REQUEST_BYTES_MAX + (64 << 10))?;
-    let room = tenant.sockets.clone().try_acquire_owned().map_err(|_| {
+    let room = tenant.socket().ok_or_else(|| {
         Problem::limit("sockets", "so many clients are connected that there is no room for another", PING)
     })?;
     let passing = Arc::new(Passing { tenant: tenant.clone(), names: Mutex::default() });

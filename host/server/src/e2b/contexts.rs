@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    Call, files,
+    Account, Call, files,
     lives::unimplemented,
     sandboxes::{Context, Sandbox, language_name, language_named},
     told,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     access::characters,
     problem::{Answer, Problem},
-    tenant::{Opening, Tenant, on_a_thread},
+    tenant::{Opening, on_a_thread},
 };
 
 /// Contexts that a sandbox may have besides those from the start.
@@ -74,7 +74,7 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     if sandbox.contexts.len() >= CONTEXTS_MAX {
         return Err(full());
     }
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     let guest = folder.guest.clone();
     let found = on_a_thread(move || session.files().stat_at(ROOT, &guest, true)).await?;
     if !found.is_ok_and(|found| found.kind == FileKind::Directory) {
@@ -85,12 +85,12 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
         return Err(unimplemented("a working folder of JavaScript, other than that of the sandbox,"));
     }
     let id = format!("{}-{}", sandbox.id, characters(12).to_lowercase());
-    let first = call.tenant.opening(&sandbox.id);
+    let first = call.account.tenant.opening(&sandbox.id);
     let opening = Opening { beside: Some(sandbox.id.clone()), folder: (!is_home).then_some(folder.guest), ..first };
     let context = Context { id: id.clone(), language: language_name(language).to_owned(), cwd: folder.shown };
     // Others may have come meanwhile.
     let mut has_room = false;
-    let begun = call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+    let begun = call.account.sandboxes.change(&sandbox.id, |sandbox| {
         has_room = sandbox.contexts.len().saturating_add(sandbox.loose.len()) < CONTEXTS_MAX;
         sandbox.loose.extend(has_room.then(|| id.clone()));
     });
@@ -100,9 +100,9 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     if !has_room {
         return Err(full());
     }
-    let made = call.tenant.create_as(&id, false, None, opening).await;
+    let made = call.account.tenant.create_as(&id, false, None, opening).await;
     let kept = made.and_then(|()| {
-        call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+        call.account.sandboxes.change(&sandbox.id, |sandbox| {
             sandbox.loose.retain(|name| *name != id);
             sandbox.contexts.push(context.clone());
         })
@@ -110,19 +110,19 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     match kept {
         Ok(Some(_)) => Ok(told(StatusCode::CREATED, &json!(context))),
         kept => {
-            remove_loose(&call.tenant, &sandbox.id, &id).await?;
+            remove_loose(&call.account, &sandbox.id, &id).await?;
             Err(kept.err().unwrap_or_else(|| super::dead(Some(&sandbox.id))))
         }
     }
 }
 
 /// Removes the session of a context that is noted as loose.
-async fn remove_loose(tenant: &Tenant, sandbox: &str, id: &str) -> Result<(), Problem> {
-    match tenant.delete(id).await {
+async fn remove_loose(account: &Account, sandbox: &str, id: &str) -> Result<(), Problem> {
+    match account.tenant.delete(id).await {
         Err(problem) if problem.status() != StatusCode::NOT_FOUND => return Err(problem),
         _ => {}
     }
-    tenant.sandboxes.change(sandbox, |sandbox| sandbox.loose.retain(|name| name != id)).map(drop)
+    account.sandboxes.change(sandbox, |sandbox| sandbox.loose.retain(|name| name != id)).map(drop)
 }
 
 fn full() -> Problem {
@@ -134,22 +134,22 @@ fn full() -> Problem {
 pub(super) async fn remove(call: Call, sandbox: Sandbox, id: &str) -> Answer {
     if let Some(language) = is_first(id) {
         // It is there from the start, and there again when it is asked for.
-        call.tenant.session(&sandbox.id).await?.session.reset(language);
+        call.account.tenant.session(&sandbox.id).await?.session.reset(language);
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     find(&sandbox, id)?;
-    call.tenant.sandboxes.change(&sandbox.id, |sandbox| {
+    call.account.sandboxes.change(&sandbox.id, |sandbox| {
         sandbox.contexts.retain(|context| context.id != id);
         sandbox.loose.push(id.to_owned());
     })?;
-    remove_loose(&call.tenant, &sandbox.id, id).await?;
+    remove_loose(&call.account, &sandbox.id, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /contexts/{id}/restart`
 pub(super) async fn restart(call: Call, sandbox: Sandbox, id: &str) -> Answer {
     let (session, language) = find(&sandbox, id)?;
-    let entry = call.tenant.session(&session).await?;
+    let entry = call.account.tenant.session(&session).await?;
     entry.session.reset(language);
     entry.session.save().await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -8,14 +8,14 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Call,
+    Account, Call,
     lives::{self, NewSandbox, TIMEOUT_SECONDS, TIMEOUT_SECONDS_MAX, find as found, not_found, unimplemented},
     sandboxes::Sandbox,
     told,
 };
 use crate::{
     problem::{Answer, Problem},
-    tenant::{Repeat, Tenant, fingerprint},
+    tenant::{Repeat, fingerprint},
 };
 
 /// The version of E2B's own agent whose answers these are like.
@@ -48,7 +48,7 @@ pub(super) async fn route(call: Call, method: &Method, path: &[&str]) -> Answer 
         ("POST", ["sandboxes", id, "fork"]) => fork(call, id).await,
         ("POST", ["sandboxes", id, "snapshots"]) => take_snapshot(call, id).await,
         ("GET", ["sandboxes", id, "metrics"]) => {
-            found(&call.tenant, id)?;
+            found(&call.account, id)?;
             Ok(told(StatusCode::OK, &json!([])))
         }
         ("GET", ["snapshots"]) => snapshots(&call),
@@ -83,8 +83,8 @@ fn joined(sandbox: &Sandbox, token: &str) -> Value {
 }
 
 /// What is said of a sandbox.
-fn detail(tenant: &Tenant, sandbox: &Sandbox) -> Value {
-    let limits = tenant.hub.session(&sandbox.id).ok().map(|entry| entry.session.limits().clone());
+fn detail(account: &Account, sandbox: &Sandbox) -> Value {
+    let limits = account.tenant.hub.session(&sandbox.id).ok().map(|entry| entry.session.limits().clone());
     let limits = limits.unwrap_or_default();
     let mib = |bytes: u64| bytes >> 20;
     json!({
@@ -190,10 +190,10 @@ async fn create(mut call: Call) -> Answer {
     };
     let key = call.headers.get("idempotency-key").and_then(|key| key.to_str().ok()).filter(|key| key.len() <= 255);
     let what = fingerprint(&("sandbox", Value::Object(object).to_string()));
-    let sandbox = match call.tenant.repeat(key, what)? {
-        Repeat::Again(id) => found(&call.tenant, &id)?,
+    let sandbox = match call.account.tenant.repeat(key, what)? {
+        Repeat::Again(id) => found(&call.account, &id)?,
         Repeat::First(ticket) => {
-            let sandbox = lives::create(&call.tenant, new).await?;
+            let sandbox = lives::create(&call.account, new).await?;
             if let Some(ticket) = ticket {
                 ticket.made(&sandbox.id);
             }
@@ -204,13 +204,13 @@ async fn create(mut call: Call) -> Answer {
 }
 
 fn show(call: &Call, id: &str) -> Answer {
-    let sandbox = found(&call.tenant, id)?;
-    Ok(told(StatusCode::OK, &detail(&call.tenant, &sandbox)))
+    let sandbox = found(&call.account, id)?;
+    Ok(told(StatusCode::OK, &detail(&call.account, &sandbox)))
 }
 
 async fn kill(call: Call, id: &str) -> Answer {
-    found(&call.tenant, id)?;
-    match lives::remove(&call.tenant, id).await {
+    found(&call.account, id)?;
+    match lives::remove(&call.account, id).await {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(not_found(id)),
     }
@@ -219,21 +219,21 @@ async fn kill(call: Call, id: &str) -> Answer {
 async fn set_timeout(mut call: Call, id: &str) -> Answer {
     let object = call.object().await?;
     let seconds = timeout(&object)?.ok_or_else(|| Problem::bad("`timeout` is missing: seconds from now"))?;
-    lives::set_timeout(&call.tenant, id, seconds)?;
+    lives::set_timeout(&call.account, id, seconds)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn refresh(mut call: Call, id: &str) -> Answer {
     let object = call.object().await?;
     let seconds = number(&object, "duration", TIMEOUT_SECONDS_MAX)?.unwrap_or(TIMEOUT_SECONDS);
-    found(&call.tenant, id)?;
-    lives::resume(&call.tenant, id, seconds, true).await?;
+    found(&call.account, id)?;
+    lives::resume(&call.account, id, seconds, true).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn pause(mut call: Call, id: &str) -> Answer {
     let object = call.object().await?;
-    match lives::pause(&call.tenant, id, boolean(&object, "memory", true)?).await? {
+    match lives::pause(&call.account, id, boolean(&object, "memory", true)?).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(Problem::new(StatusCode::CONFLICT, "paused", format!("Sandbox {id} is paused already"))),
     }
@@ -242,7 +242,7 @@ async fn pause(mut call: Call, id: &str) -> Answer {
 async fn connect(mut call: Call, id: &str) -> Answer {
     let object = call.object().await?;
     let seconds = timeout(&object)?.unwrap_or(TIMEOUT_SECONDS);
-    let (sandbox, was_paused) = lives::resume(&call.tenant, id, seconds, boolean(&object, "memory", true)?).await?;
+    let (sandbox, was_paused) = lives::resume(&call.account, id, seconds, boolean(&object, "memory", true)?).await?;
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
     Ok(told(status, &joined(&sandbox, &call.token)))
 }
@@ -251,10 +251,10 @@ async fn fork(mut call: Call, id: &str) -> Answer {
     let object = call.object().await?;
     let count = number(&object, "count", FORKS_MAX)?.unwrap_or(1);
     let seconds = timeout(&object)?.unwrap_or(TIMEOUT_SECONDS);
-    let from = found(&call.tenant, id)?;
+    let from = found(&call.account, id)?;
     let mut forks = Vec::new();
     for _ in 0..count {
-        forks.push(match lives::fork(&call.tenant, &from, seconds).await {
+        forks.push(match lives::fork(&call.account, &from, seconds).await {
             Ok(sandbox) => json!({ "sandbox": joined(&sandbox, &call.token) }),
             Err(problem) => json!({ "error": { "code": problem.status().as_u16(), "message": problem.words() } }),
         });
@@ -281,15 +281,15 @@ async fn take_snapshot(mut call: Call, id: &str) -> Answer {
             Some(value.as_str().filter(is_name).ok_or_else(|| Problem::bad(bad()))?.to_owned())
         }
     };
-    let from = found(&call.tenant, id)?;
-    let snapshot = lives::take_snapshot(&call.tenant, &from, name).await?;
+    let from = found(&call.account, id)?;
+    let snapshot = lives::take_snapshot(&call.account, &from, name).await?;
     Ok(told(StatusCode::CREATED, &snapshot_json(&snapshot)))
 }
 
 async fn delete_snapshot(call: Call, id: &str) -> Answer {
     let id = percent_decoded(id);
-    let snapshot = call.tenant.sandboxes.snapshot(&id).ok_or_else(|| not_found(&id))?;
-    lives::remove(&call.tenant, &snapshot.id).await;
+    let snapshot = call.account.sandboxes.snapshot(&id).ok_or_else(|| not_found(&id))?;
+    lives::remove(&call.account, &snapshot.id).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -299,7 +299,7 @@ fn snapshots(call: &Call) -> Answer {
         of.as_ref().is_none_or(|id| snapshot.snapshot_of.as_ref() == Some(id))
             && name.as_ref().is_none_or(|name| snapshot.name.as_ref() == Some(name))
     };
-    let mut list = call.tenant.sandboxes.list(true);
+    let mut list = call.account.sandboxes.list(true);
     list.retain(is_asked);
     page(call, list, snapshot_json)
 }
@@ -329,7 +329,7 @@ fn list(call: &Call, with_paused: bool) -> Answer {
         None => None,
     };
     let now = lives::now();
-    let mut list = call.tenant.sandboxes.list(false);
+    let mut list = call.account.sandboxes.list(false);
     list.retain(|sandbox| {
         let is_there = sandbox.auto_pause || !sandbox.is_due(now);
         is_there
@@ -338,7 +338,7 @@ fn list(call: &Call, with_paused: bool) -> Answer {
             && template.as_ref().is_none_or(|template| sandbox.template == *template)
             && since.is_none_or(|since| i64::try_from(sandbox.started_at).is_ok_and(|started| started > since))
     });
-    page(call, list, |sandbox| detail(&call.tenant, sandbox))
+    page(call, list, |sandbox| detail(&call.account, sandbox))
 }
 
 /// A page of a list whose oldest come first, the newest first unless it is asked otherwise.

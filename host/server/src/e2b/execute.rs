@@ -15,10 +15,10 @@ use cellar_hub::{Delivery, OnDisconnect, RunHandle, RunRequest};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{Call, contexts, control, dead, results, sandboxes::Sandbox};
+use super::{Account, Call, contexts, control, dead, results, sandboxes::Sandbox};
 use crate::{
     problem::{Answer, Problem},
-    tenant::{Tenant, minted},
+    tenant::minted,
 };
 
 /// How often a stream says that it is there.
@@ -40,7 +40,7 @@ pub(super) async fn run(mut call: Call, sandbox: Sandbox) -> Answer {
         (None, None) => (sandbox.id.clone(), contexts::language(&sandbox.language)?),
     };
     let environment = control::environment(&object, "env_vars")?;
-    let entry = call.tenant.session(&session).await?;
+    let entry = call.account.tenant.session(&session).await?;
     let cells = Cells::new(language, code, &environment, entry.session.limits().timeout_max);
     let request = RunRequest {
         id: minted("run"),
@@ -51,8 +51,8 @@ pub(super) async fn run(mut call: Call, sandbox: Sandbox) -> Answer {
         is_owned: true,
         on_disconnect: OnDisconnect::Cancel(Duration::ZERO),
     };
-    let run = call.tenant.hub.start(&session, request)?;
-    follow(call.tenant, sandbox, run, cells.shown).await
+    let run = call.account.tenant.hub.start(&session, request)?;
+    follow(call.account, sandbox, run, cells.shown).await
 }
 
 /// The cells of a run, of which the client sees one.
@@ -97,7 +97,7 @@ void ((env, key) => { for (const name of Object.keys(env)) delete env[name]; Obj
 delete globalThis[key]; })(process.env, Symbol.for('cellar.beforeRun'))";
 
 /// Tells of a run until it has ended.
-async fn follow(tenant: Arc<Tenant>, sandbox: Sandbox, run: RunHandle, shown: usize) -> Answer {
+async fn follow(account: Arc<Account>, sandbox: Sandbox, run: RunHandle, shown: usize) -> Answer {
     let mut reader = run.own(0);
     let first = reader.next().await;
     if first.is_none() {
@@ -120,7 +120,7 @@ async fn follow(tenant: Arc<Tenant>, sandbox: Sandbox, run: RunHandle, shown: us
                 Err(_) => yield Ok(line(&json!({ "type": "keepalive" }))),
             }
         }
-        let is_there = tenant.sandboxes.get(&sandbox.id).is_some_and(|sandbox| !sandbox.is_paused);
+        let is_there = account.sandboxes.get(&sandbox.id).is_some_and(|sandbox| !sandbox.is_paused);
         match run.result().await {
             Ok(_) if is_there => yield Ok(line(&json!({ "type": "end_of_execution" }))),
             // The client asks what became of the sandbox when a connection breaks off.

@@ -120,7 +120,7 @@ fn asked_place(call: &Call) -> Result<Option<Place>, Problem> {
 /// `GET /files`: the bytes of a file.
 pub(super) async fn read(call: Call, sandbox: Sandbox) -> Answer {
     let place = asked_place(&call)?.ok_or_else(|| Problem::bad("`path` is missing behind `?`"))?;
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     let opened = on_a_thread(move || {
         let mut files = session.files();
         let found = files.stat_at(ROOT, &place.guest, true).map_err(|error| place.fault(error))?;
@@ -143,7 +143,7 @@ pub(super) async fn write(mut call: Call, sandbox: Sandbox) -> Answer {
     if call.headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
         return Err(super::lives::unimplemented("metadata of files"));
     }
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     let place = asked_place(&call)?;
     let text = |name: header::HeaderName| call.headers.get(name).and_then(|value| value.to_str().ok());
     let encoding = text(header::CONTENT_ENCODING).map(str::to_ascii_lowercase);

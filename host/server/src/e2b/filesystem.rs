@@ -58,7 +58,7 @@ pub(super) async fn answer(mut call: Call, sandbox: Sandbox, procedure: &str) ->
         }
         _ => return Err(Problem::new(StatusCode::NOT_FOUND, "unknown", "there is no such procedure")),
     };
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     let value = on_a_thread(move || work(&session)).await??;
     Ok(told(StatusCode::OK, &value))
 }

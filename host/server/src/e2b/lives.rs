@@ -12,14 +12,10 @@ use http::StatusCode;
 use rand::Rng;
 
 use super::{
-    dead,
+    Account, dead,
     sandboxes::{Context, Sandbox, language_name},
 };
-use crate::{
-    access::characters,
-    problem::Problem,
-    tenant::{Opening, Tenant},
-};
+use crate::{access::characters, problem::Problem, tenant::Opening};
 
 /// How often it is looked whose time is over.
 const LOOK: Duration = Duration::from_millis(500);
@@ -71,8 +67,8 @@ fn new_id(kind: &str) -> String {
 }
 
 /// Makes a sandbox of a template, or of a snapshot.
-pub(super) async fn create(tenant: &Tenant, new: NewSandbox) -> Result<Sandbox, Problem> {
-    tenant.sandboxes.check_room()?;
+pub(super) async fn create(account: &Account, new: NewSandbox) -> Result<Sandbox, Problem> {
+    account.sandboxes.check_room()?;
     let id = new_id("sbx");
     let timeout = new.timeout.unwrap_or(TIMEOUT_SECONDS);
     let fresh = |template: &str, language: &str| Sandbox {
@@ -96,47 +92,48 @@ pub(super) async fn create(tenant: &Tenant, new: NewSandbox) -> Result<Sandbox, 
     let known = TEMPLATES.iter().find(|(name, ..)| *name == template);
     match known {
         Some((name, guests, language)) => {
-            let usual = usual_guests(tenant);
+            let usual = usual_guests(account);
             let guests = if guests.is_empty() { &usual[..] } else { guests };
             let opening = Opening {
                 guests: guests.iter().map(|guest| guest.name().to_owned()).collect(),
                 environment: new.environment.clone(),
                 ..Opening::default()
             };
-            make(tenant, fresh(name, language_name(*language)), tenant.create_as(&id, false, None, opening)).await
+            make(account, fresh(name, language_name(*language)), account.tenant.create_as(&id, false, None, opening))
+                .await
         }
         None => {
-            let snapshot = tenant.sandboxes.snapshot(&new.template).ok_or_else(|| unknown_template(&new.template))?;
+            let snapshot = account.sandboxes.snapshot(&new.template).ok_or_else(|| unknown_template(&new.template))?;
             if !new.environment.is_empty() {
                 return Err(unimplemented("`envVars` of a sandbox that begins with a snapshot"));
             }
             let contexts = contexts_of(&id, &snapshot);
             let sandbox = Sandbox { contexts, ..fresh(&snapshot.id, &snapshot.language) };
-            make(tenant, sandbox.clone(), copy(tenant, &snapshot, &sandbox)).await
+            make(account, sandbox.clone(), copy(account, &snapshot, &sandbox)).await
         }
     }
 }
 
 /// The guests of a template that names none. E2B's have NumPy and pandas: so has this one, where that guest is there, and the
 /// tenant's configuration does not say otherwise.
-fn usual_guests(tenant: &Tenant) -> Vec<GuestName> {
-    let says = tenant.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
-    if !says && tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
+fn usual_guests(account: &Account) -> Vec<GuestName> {
+    let says = account.tenant.hub.file().session.guests.iter().any(|guest| guest.language() == Language::Python);
+    if !says && account.tenant.hub.has(GuestName::PythonData) { vec![GuestName::PythonData] } else { Vec::new() }
 }
 
 /// Keeps a sandbox and makes its sessions. Whatever happens meanwhile, a session of it is there only while its record says so.
 async fn make(
-    tenant: &Tenant,
+    account: &Account,
     sandbox: Sandbox,
     sessions: impl Future<Output = Result<(), Problem>>,
 ) -> Result<Sandbox, Problem> {
-    tenant.sandboxes.begin(&sandbox)?;
+    account.sandboxes.begin(&sandbox)?;
     let id = sandbox.id.clone();
-    let made = sessions.await.and_then(|()| tenant.sandboxes.complete(sandbox));
+    let made = sessions.await.and_then(|()| account.sandboxes.complete(sandbox));
     if made.is_err()
-        && let Some(over) = tenant.sandboxes.end(&id, |_| true)
+        && let Some(over) = account.sandboxes.end(&id, |_| true)
     {
-        end_sessions(tenant, &over).await;
+        end_sessions(account, &over).await;
     }
     made
 }
@@ -161,66 +158,66 @@ fn contexts_of(id: &str, from: &Sandbox) -> Vec<Context> {
 }
 
 /// Makes the sessions of a sandbox again for another one, with their state and a copy of the files.
-async fn copy(tenant: &Tenant, from: &Sandbox, to: &Sandbox) -> Result<(), Problem> {
-    tenant.fork(&from.id, Some(to.id.clone())).await?;
+async fn copy(account: &Account, from: &Sandbox, to: &Sandbox) -> Result<(), Problem> {
+    account.tenant.fork(&from.id, Some(to.id.clone())).await?;
     for (old, new) in from.contexts.iter().zip(&to.contexts) {
-        let snapshot = tenant.session(&old.id).await?.session.snapshot().await?;
-        let opening = Opening { beside: Some(to.id.clone()), ..tenant.opening(&old.id) };
-        tenant.create_as(&new.id, false, Some(snapshot), opening).await?;
+        let snapshot = account.tenant.session(&old.id).await?.session.snapshot().await?;
+        let opening = Opening { beside: Some(to.id.clone()), ..account.tenant.opening(&old.id) };
+        account.tenant.create_as(&new.id, false, Some(snapshot), opening).await?;
     }
     Ok(())
 }
 
 /// Makes another sandbox with the state of one.
-pub(super) async fn fork(tenant: &Tenant, from: &Sandbox, timeout: u64) -> Result<Sandbox, Problem> {
-    tenant.sandboxes.check_room()?;
+pub(super) async fn fork(account: &Account, from: &Sandbox, timeout: u64) -> Result<Sandbox, Problem> {
+    account.sandboxes.check_room()?;
     let id = new_id("sbx");
     let contexts = contexts_of(&id, from);
     let (started_at, end_at, loose) = (now(), end_at(timeout), Vec::new());
     let sandbox =
         Sandbox { id, contexts, started_at, end_at, is_paused: false, secret: characters(43), loose, ..from.clone() };
-    make(tenant, sandbox.clone(), copy(tenant, from, &sandbox)).await
+    make(account, sandbox.clone(), copy(account, from, &sandbox)).await
 }
 
 /// Keeps the state and the files of a sandbox, for others to begin with.
-pub(super) async fn take_snapshot(tenant: &Tenant, of: &Sandbox, name: Option<String>) -> Result<Sandbox, Problem> {
-    tenant.sandboxes.check_room()?;
+pub(super) async fn take_snapshot(account: &Account, of: &Sandbox, name: Option<String>) -> Result<Sandbox, Problem> {
+    account.sandboxes.check_room()?;
     let id = new_id("snp");
     let (contexts, loose) = (contexts_of(&id, of), Vec::new());
     let snapshot_of = Some(of.id.clone());
     let snapshot = Sandbox { id, contexts, started_at: now(), snapshot_of, name, loose, ..of.clone() };
-    let kept = make(tenant, snapshot.clone(), copy(tenant, of, &snapshot)).await?;
+    let kept = make(account, snapshot.clone(), copy(account, of, &snapshot)).await?;
     // They are stored, and nothing runs in them.
-    kept.sessions().iter().for_each(|name| drop(tenant.hub.close(name)));
+    kept.sessions().iter().for_each(|name| drop(account.tenant.hub.close(name)));
     Ok(kept)
 }
 
 /// The sandbox of this id, if its time is not over, or it is paused then.
-pub(super) fn find(tenant: &Tenant, id: &str) -> Result<Sandbox, Problem> {
-    let sandbox = tenant.sandboxes.get(id).filter(|sandbox| sandbox.auto_pause || !sandbox.is_due(now()));
+pub(super) fn find(account: &Account, id: &str) -> Result<Sandbox, Problem> {
+    let sandbox = account.sandboxes.get(id).filter(|sandbox| sandbox.auto_pause || !sandbox.is_due(now()));
     sandbox.ok_or_else(|| not_found(id))
 }
 
 /// Gives the memory of a sandbox back until somebody connects to it. Whether it was running.
-pub(super) async fn pause(tenant: &Tenant, id: &str, is_with_memory: bool) -> Result<bool, Problem> {
-    find(tenant, id)?;
+pub(super) async fn pause(account: &Account, id: &str, is_with_memory: bool) -> Result<bool, Problem> {
+    find(account, id)?;
     let mut was_running = false;
-    let changed = tenant.sandboxes.change(id, |sandbox| {
+    let changed = account.sandboxes.change(id, |sandbox| {
         was_running = !sandbox.is_paused;
         sandbox.is_paused = true;
     })?;
     let sandbox = changed.ok_or_else(|| not_found(id))?;
     if was_running {
-        cancel_runs(tenant, &sandbox);
+        cancel_runs(account, &sandbox);
         for name in sandbox.sessions() {
-            let session = tenant.session(&name).await?.session;
+            let session = account.tenant.session(&name).await?.session;
             if !is_with_memory {
                 forget_memory(&session);
             }
             session.save().await?;
             // Whoever connects wakes it from what is stored.
             drop(session);
-            tenant.hub.put_away(&name).await?;
+            account.tenant.hub.put_away(&name).await?;
         }
     }
     Ok(was_running)
@@ -231,23 +228,23 @@ pub(super) fn forget_memory(session: &cellar_engine::Session) {
     [Language::Python, Language::JavaScript].into_iter().for_each(|language| session.reset(language));
 }
 
-fn cancel_runs(tenant: &Tenant, sandbox: &Sandbox) {
+fn cancel_runs(account: &Account, sandbox: &Sandbox) {
     let names = sandbox.sessions();
-    for (_, runs) in tenant.hub.sessions().into_iter().filter(|(name, _)| names.contains(name)) {
-        runs.iter().filter_map(|id| tenant.hub.run(id).ok()).for_each(|run| run.cancel());
+    for (_, runs) in account.tenant.hub.sessions().into_iter().filter(|(name, _)| names.contains(name)) {
+        runs.iter().filter_map(|id| account.tenant.hub.run(id).ok()).for_each(|run| run.cancel());
     }
 }
 
 /// Resumes a sandbox, if it is paused, for at least so many seconds from now. Whether it was paused.
 pub(super) async fn resume(
-    tenant: &Tenant,
+    account: &Account,
     id: &str,
     timeout: u64,
     is_with_memory: bool,
 ) -> Result<(Sandbox, bool), Problem> {
-    find(tenant, id)?;
+    find(account, id)?;
     let mut was_paused = false;
-    let changed = tenant.sandboxes.change(id, |sandbox| {
+    let changed = account.sandboxes.change(id, |sandbox| {
         let end_at = end_at(timeout);
         was_paused = std::mem::take(&mut sandbox.is_paused);
         sandbox.end_at = if was_paused { end_at } else { sandbox.end_at.max(end_at) };
@@ -255,41 +252,41 @@ pub(super) async fn resume(
     let sandbox = changed.ok_or_else(|| not_found(id))?;
     if was_paused && !is_with_memory {
         for name in sandbox.sessions() {
-            forget_memory(&tenant.session(&name).await?.session);
+            forget_memory(&account.tenant.session(&name).await?.session);
         }
     }
     Ok((sandbox, was_paused))
 }
 
 /// Has a sandbox end so many seconds from now.
-pub(super) fn set_timeout(tenant: &Tenant, id: &str, timeout: u64) -> Result<(), Problem> {
-    find(tenant, id)?;
-    let changed = tenant.sandboxes.change(id, |sandbox| sandbox.end_at = end_at(timeout))?;
+pub(super) fn set_timeout(account: &Account, id: &str, timeout: u64) -> Result<(), Problem> {
+    find(account, id)?;
+    let changed = account.sandboxes.change(id, |sandbox| sandbox.end_at = end_at(timeout))?;
     changed.map(drop).ok_or_else(|| not_found(id))
 }
 
 /// Ends a sandbox, or removes a snapshot. Whether it was there.
-pub(super) async fn remove(tenant: &Tenant, id: &str) -> bool {
-    let Some(over) = tenant.sandboxes.end(id, Sandbox::is_whole) else { return false };
-    end_sessions(tenant, &over).await;
+pub(super) async fn remove(account: &Account, id: &str) -> bool {
+    let Some(over) = account.sandboxes.end(id, Sandbox::is_whole) else { return false };
+    end_sessions(account, &over).await;
     true
 }
 
 /// Removes the sessions of a sandbox that is over, and forgets it. While somebody holds one of them it is tried again.
-async fn end_sessions(tenant: &Tenant, over: &Sandbox) {
-    match remove_sessions(tenant, over).await {
-        true => tenant.sandboxes.forget(&over.id),
-        false => tenant.sandboxes.leave(&over.id),
+async fn end_sessions(account: &Account, over: &Sandbox) {
+    match remove_sessions(account, over).await {
+        true => account.sandboxes.forget(&over.id),
+        false => account.sandboxes.leave(&over.id),
     }
 }
 
 /// Whether all of them went.
-async fn remove_sessions(tenant: &Tenant, over: &Sandbox) -> bool {
+async fn remove_sessions(account: &Account, over: &Sandbox) -> bool {
     let mut all_went = true;
-    tenant.watchers.forget(&over.id);
+    account.watchers.forget(&over.id);
     // Those that share the workspace of the first go before it.
     for name in over.all_sessions().iter().rev() {
-        match tenant.delete(name).await {
+        match account.tenant.delete(name).await {
             Err(problem) if problem.status() != StatusCode::NOT_FOUND => {
                 all_went = false;
                 tracing::debug!(session = name, problem = problem.words(), "a session of a sandbox was not removed");
@@ -301,26 +298,26 @@ async fn remove_sessions(tenant: &Tenant, over: &Sandbox) -> bool {
 }
 
 /// Removes what a server has left that crashed: sessions that were being made or removed, and sandboxes without sessions.
-async fn heal(tenant: &Tenant) -> Result<(), Problem> {
-    let found = tenant.sandboxes.found();
+async fn heal(account: &Account) -> Result<(), Problem> {
+    let found = account.sandboxes.found();
     if found.is_empty() {
         return Ok(());
     }
-    let stored: BTreeSet<String> = tenant.hub.stored().await?.into_iter().map(|info| info.name).collect();
+    let stored: BTreeSet<String> = account.tenant.hub.stored().await?.into_iter().map(|info| info.name).collect();
     for sandbox in found {
         if !stored.contains(&sandbox.id) {
-            remove(tenant, &sandbox.id).await;
+            remove(account, &sandbox.id).await;
             continue;
         }
         let mut removed = Vec::new();
         for name in &sandbox.loose {
-            match tenant.delete(name).await {
+            match account.tenant.delete(name).await {
                 Err(problem) if problem.status() != StatusCode::NOT_FOUND => {}
                 _ => removed.push(name),
             }
         }
         let is_lost = |name: &String| sandbox.contexts.iter().any(|one| one.id == *name) && !stored.contains(name);
-        tenant.sandboxes.change(&sandbox.id, |now| {
+        account.sandboxes.change(&sandbox.id, |now| {
             now.loose.retain(|name| !removed.contains(&name));
             now.contexts.retain(|context| !is_lost(&context.id));
         })?;
@@ -335,18 +332,18 @@ pub(super) fn not_found(id: &str) -> Problem {
 }
 
 /// The sandbox, if it may be used now: a paused one is resumed if it is to be, and one whose time is over is none.
-pub(super) async fn running(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox, Problem> {
+pub(super) async fn running(account: &Account, sandbox: Sandbox) -> Result<Sandbox, Problem> {
     let sandbox = match sandbox.is_paused && sandbox.auto_resume {
-        true => resume(tenant, &sandbox.id, TIMEOUT_SECONDS, true).await?.0,
+        true => resume(account, &sandbox.id, TIMEOUT_SECONDS, true).await?.0,
         false => sandbox,
     };
     if sandbox.is_paused || sandbox.is_due(now()) {
         return Err(dead(Some(&sandbox.id)));
     }
-    match tenant.session(&sandbox.id).await {
+    match account.tenant.session(&sandbox.id).await {
         // Whoever removed its session, by another door, has ended it.
         Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
-            remove(tenant, &sandbox.id).await;
+            remove(account, &sandbox.id).await;
             Err(dead(Some(&sandbox.id)))
         }
         Err(problem) => Err(problem),
@@ -355,13 +352,13 @@ pub(super) async fn running(tenant: &Tenant, sandbox: Sandbox) -> Result<Sandbox
 }
 
 /// Ends the sandboxes whose time is over, for as long as this is polled.
-pub(crate) async fn end_in_time(tenants: Vec<Arc<Tenant>>) {
+pub(super) async fn end_in_time(accounts: Vec<Arc<Account>>) {
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for tenant in &tenants {
-        if let Err(problem) = heal(tenant).await {
+    for account in &accounts {
+        if let Err(problem) = heal(account).await {
             tracing::warn!(
-                tenant = tenant.name,
+                tenant = account.tenant.name,
                 problem = problem.words(),
                 "it was not looked for what a crash has left"
             );
@@ -369,18 +366,18 @@ pub(crate) async fn end_in_time(tenants: Vec<Arc<Tenant>>) {
     }
     loop {
         tick.tick().await;
-        for tenant in &tenants {
-            for sandbox in tenant.sandboxes.due(now()) {
-                let tenant = tenant.clone();
+        for account in &accounts {
+            for sandbox in account.sandboxes.due(now()) {
+                let account = account.clone();
                 // One that takes its time holds up no other.
                 tokio::spawn(async move {
                     if !sandbox.auto_pause {
                         // It may have been given more time meanwhile.
-                        if let Some(over) = tenant.sandboxes.end(&sandbox.id, |sandbox| sandbox.is_due(now())) {
-                            end_sessions(&tenant, &over).await;
+                        if let Some(over) = account.sandboxes.end(&sandbox.id, |sandbox| sandbox.is_due(now())) {
+                            end_sessions(&account, &over).await;
                         }
-                    } else if tenant.sandboxes.get(&sandbox.id).is_some_and(|sandbox| sandbox.is_due(now()))
-                        && let Err(problem) = pause(&tenant, &sandbox.id, true).await
+                    } else if account.sandboxes.get(&sandbox.id).is_some_and(|sandbox| sandbox.is_due(now()))
+                        && let Err(problem) = pause(&account, &sandbox.id, true).await
                     {
                         tracing::warn!(sandbox = sandbox.id, problem = problem.words(), "a pause failed");
                     }

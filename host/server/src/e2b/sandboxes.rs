@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{access::digest, problem::Problem};
 
+/// Name of the folder in which is kept which sessions are a sandbox.
+const SANDBOXES: &str = ".sandboxes";
 /// Sandboxes and snapshots of a tenant.
 const SANDBOXES_MAX: usize = 10_000;
 /// Bytes of what is kept of one.
@@ -137,6 +139,11 @@ pub(crate) fn language_named(name: &str) -> Option<Language> {
         "javascript" | "js" => Some(Language::JavaScript),
         _ => None,
     }
+}
+
+/// Folder of the sandboxes in a store, by a name that no session can have.
+pub(crate) fn folder_in(store: &Path) -> PathBuf {
+    store.join(SANDBOXES)
 }
 
 /// The sandboxes of a tenant, each in a file of its own as well.

@@ -204,8 +204,8 @@ fn news(session: &Session, watched: &Watched, seen: &mut Look) -> Result<Vec<Val
 /// Begins to watch for a client that will ask.
 pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     let watched = watched(&call.object().await?)?;
-    call.tenant.watchers.check_room()?;
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    call.account.watchers.check_room()?;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     let (asked, seen) = on_a_thread(move || {
         let seen = look(&mut session.files(), &watched)?;
         Ok::<_, Problem>((watched, seen))
@@ -213,7 +213,7 @@ pub(super) async fn create(mut call: Call, sandbox: Sandbox) -> Answer {
     .await??;
     let id = characters(22);
     let watcher = Watcher { sandbox: sandbox.id, watched: asked, seen, used: Instant::now() };
-    call.tenant.watchers.add(id.clone(), watcher)?;
+    call.account.watchers.add(id.clone(), watcher)?;
     Ok(told(StatusCode::OK, &json!({ "watcherId": id })))
 }
 
@@ -229,10 +229,10 @@ fn watcher_id(object: &Map<String, Value>) -> Result<&str, Problem> {
 pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
     let object = call.object().await?;
     let id = watcher_id(&object)?.to_owned();
-    let session = call.tenant.session(&sandbox.id).await?.session;
+    let session = call.account.tenant.session(&sandbox.id).await?.session;
     // Whoever asks twice at once is told of a watcher that is not there.
     let taken = {
-        let mut by_id = lock(&call.tenant.watchers.by_id);
+        let mut by_id = lock(&call.account.watchers.by_id);
         by_id.get(&id).filter(|watcher| watcher.sandbox == sandbox.id).ok_or_else(unknown)?;
         by_id.remove(&id)
     };
@@ -243,8 +243,8 @@ pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
         (watcher, news)
     })
     .await?;
-    if call.tenant.sandboxes.get(&sandbox.id).is_some() {
-        lock(&call.tenant.watchers.by_id).insert(id, watcher);
+    if call.account.sandboxes.get(&sandbox.id).is_some() {
+        lock(&call.account.watchers.by_id).insert(id, watcher);
     }
     Ok(told(StatusCode::OK, &json!({ "events": news? })))
 }
@@ -253,7 +253,7 @@ pub(super) async fn events(mut call: Call, sandbox: Sandbox) -> Answer {
 pub(super) async fn remove(mut call: Call, sandbox: Sandbox) -> Answer {
     let object = call.object().await?;
     let id = watcher_id(&object)?;
-    let mut by_id = lock(&call.tenant.watchers.by_id);
+    let mut by_id = lock(&call.account.watchers.by_id);
     by_id.get(id).filter(|watcher| watcher.sandbox == sandbox.id).ok_or_else(unknown)?;
     by_id.remove(id);
     Ok(told(StatusCode::OK, &json!({})))
@@ -269,9 +269,9 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
         let object = serde_json::from_slice(message);
         let object: Map<String, Value> = object.map_err(|_| Problem::bad("the message is a JSON object"))?;
         let watched = watched(&object)?;
-        call.tenant.watchers.check_room()?;
-        let streaming = call.tenant.watchers.begin_stream()?;
-        let session = call.tenant.session(&sandbox.id).await?.session;
+        call.account.watchers.check_room()?;
+        let streaming = call.account.watchers.begin_stream()?;
+        let session = call.account.tenant.session(&sandbox.id).await?.session;
         let (asked, of) = (watched.clone(), session.clone());
         let seen = on_a_thread(move || look(&mut of.files(), &asked)).await??;
         Ok::<_, Problem>((watched, session, seen, streaming))
@@ -280,7 +280,7 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
         Ok(begun) => begun,
         Err(problem) => return refused(&problem),
     };
-    let tenant = call.tenant;
+    let account = call.account;
     let body = async_stream::stream! {
         let _streaming = streaming;
         let mut seen = seen;
@@ -288,7 +288,7 @@ pub(super) async fn stream(mut call: Call, sandbox: Sandbox) -> Answer {
         yield Ok::<Bytes, std::io::Error>(connect::envelope(0, &json!({ "start": {} })));
         loop {
             tokio::time::sleep(rest).await;
-            if tenant.sandboxes.get(&sandbox.id).is_none_or(|sandbox| sandbox.is_paused) {
+            if account.sandboxes.get(&sandbox.id).is_none_or(|sandbox| sandbox.is_paused) {
                 yield Ok(connect::end(Some(&dead(Some(&sandbox.id)))));
                 return;
             }

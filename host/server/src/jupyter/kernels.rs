@@ -35,25 +35,20 @@ const VARIABLES_MAX: usize = 256;
 
 /// The kernels of a tenant, by their ids.
 #[derive(Debug)]
-pub(crate) struct Kernels {
+pub(super) struct Kernels {
+    pub(super) tenant: Arc<Tenant>,
     by_id: Mutex<BTreeMap<String, Arc<Entry>>>,
     /// Room for connections of clients.
     connections: Arc<Semaphore>,
 }
 
-impl Default for Kernels {
-    fn default() -> Kernels {
-        Kernels { by_id: Mutex::default(), connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
-    }
-}
-
 /// A kernel, and the session that it runs cells in.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     id: String,
     /// The kernelspec.
     name: String,
-    pub(crate) kernel: WebKernel,
+    pub(super) kernel: WebKernel,
     /// After the kernel: what runs there must not find its session gone.
     _session: Kept,
 }
@@ -81,7 +76,7 @@ impl Drop for Kept {
 
 impl Entry {
     /// What clients are told of it.
-    pub(crate) fn model(&self) -> Value {
+    pub(super) fn model(&self) -> Value {
         let last: DateTime<Utc> = self.kernel.last_activity().into();
         json!({
             "id": self.id,
@@ -100,29 +95,32 @@ impl Entry {
 }
 
 impl Kernels {
+    pub(super) fn new(tenant: Arc<Tenant>) -> Kernels {
+        Kernels { tenant, by_id: Mutex::default(), connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+    }
+
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Entry>>> {
         lock(&self.by_id)
     }
 
     /// Room for one more connection, if there is any.
-    pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn connection(&self) -> Option<OwnedSemaphorePermit> {
         self.connections.clone().try_acquire_owned().ok()
     }
 
     /// What clients are told of all of them.
-    pub(crate) fn list(&self) -> Vec<Value> {
+    pub(super) fn list(&self) -> Vec<Value> {
         self.entries().values().map(|entry| entry.model()).collect()
     }
 
     /// The kernel of this id.
-    pub(crate) fn get(&self, id: &str) -> Result<Arc<Entry>, Problem> {
+    pub(super) fn get(&self, id: &str) -> Result<Arc<Entry>, Problem> {
         self.entries().get(id).cloned().ok_or_else(|| Problem::unknown("kernel"))
     }
 
     /// Starts a kernel, and says what clients are told of it. Its session is opened meanwhile.
-    pub(crate) fn start(
-        &self,
-        tenant: &Arc<Tenant>,
+    pub(super) fn start(
+        self: &Arc<Kernels>,
         name: &str,
         guest: GuestName,
         environment: Map<String, Value>,
@@ -130,6 +128,7 @@ impl Kernels {
         if environment.len() > VARIABLES_MAX {
             return Err(Problem::bad(format!("a kernel is started with {VARIABLES_MAX} variables at most")));
         }
+        let tenant = &self.tenant;
         let id = made_up_id();
         // Clients pass on variables of their own machine, which name its folders; those that are meant for the kernel are
         // marked so.
@@ -171,18 +170,18 @@ impl Kernels {
         let model = entry.model();
         entries.insert(id.clone(), entry);
         drop(entries);
-        let tenant = Arc::downgrade(tenant);
+        let kernels = Arc::downgrade(self);
         tokio::spawn(async move {
             ended.await;
-            if let Some(tenant) = tenant.upgrade() {
-                let _ = tenant.kernels.remove(&id);
+            if let Some(kernels) = kernels.upgrade() {
+                let _ = kernels.remove(&id);
             }
         });
         Ok(model)
     }
 
     /// Ends a kernel, and its session with it.
-    pub(crate) fn remove(&self, id: &str) -> Result<(), Problem> {
+    pub(super) fn remove(&self, id: &str) -> Result<(), Problem> {
         let removed = self.entries().remove(id);
         removed.map(drop).ok_or_else(|| Problem::unknown("kernel"))
     }

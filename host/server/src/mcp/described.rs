@@ -8,7 +8,7 @@ use cellar_config::Granted;
 use cellar_engine::{Bridges, GuestName, Language, SessionConfig, bridges::ToolSpec};
 use cellar_hub::HubError;
 
-use crate::tenant::Tenant;
+use super::Mcp;
 
 /// Tools of cells that are named; of more, the first.
 const TOOLS_MAX: usize = 20;
@@ -20,9 +20,10 @@ const TOOL_CHARACTERS: usize = 80;
 const TOOLS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is said of `eval`, made once for a tenant, to a client that has a model of its own or not.
-pub(super) async fn eval(tenant: &Tenant, has_model: bool) -> String {
+pub(super) async fn eval(mcp: &Mcp, has_model: bool) -> String {
+    let tenant = &mcp.tenant;
     let made = || async { described(&tenant.hub.languages(), tenant.hub.granted()).await };
-    let text = tenant.described.get_or_init(made).await.clone();
+    let text = mcp.described.get_or_init(made).await.clone();
     if !has_model || tenant.hub.file().bridges.llm.is_some() {
         return text;
     }

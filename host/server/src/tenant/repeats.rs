@@ -22,7 +22,7 @@ impl Tenant {
     /// A request that carries a key: the first of them, or what came of it. `what` tells requests with one key apart.
     pub(crate) fn repeat(self: &Arc<Tenant>, key: Option<&str>, what: u64) -> Result<Repeat, Problem> {
         let Some(key) = key else { return Ok(Repeat::First(None)) };
-        let mut repeats = lock(&self.repeats);
+        let mut repeats = lock(&self.admission.repeats);
         repeats.forget_old();
         match repeats.by_key.get(key) {
             Some(kept) if kept.what != what => Err(Problem::new(
@@ -132,7 +132,7 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn made(mut self, what: &str) {
         self.is_made = true;
-        if let Some(kept) = lock(&self.tenant.repeats).by_key.get_mut(&self.key) {
+        if let Some(kept) = lock(&self.tenant.admission.repeats).by_key.get_mut(&self.key) {
             kept.made = Some(what.to_owned());
         }
     }
@@ -141,7 +141,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_made {
-            let mut repeats = lock(&self.tenant.repeats);
+            let mut repeats = lock(&self.tenant.admission.repeats);
             repeats.by_key.remove(&self.key);
             repeats.order.retain(|(_, key)| *key != self.key);
         }
