@@ -40,21 +40,25 @@ fn tracked_files() -> Vec<PathBuf> {
 }
 
 /// The layers as `host/ARCHITECTURE.md` states them, in a block that is marked with `name`: each line begins with a
-/// layer, which uses only layers of lines above it.
-fn layers(name: &str) -> Vec<String> {
+/// layer, or with several that commas join, which use only layers of lines above theirs.
+fn layers(name: &str) -> Vec<Vec<String>> {
     let page = std::fs::read_to_string(root().join("host/ARCHITECTURE.md")).expect("the page");
     let block =
         page.split(&format!("```{name}\n")).nth(1).and_then(|rest| rest.split("```").next()).expect("the block");
-    block.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    let lines = block.lines().filter_map(|line| line.split_whitespace().next());
+    lines.map(|layers| layers.split(',').map(str::to_owned).collect()).collect()
 }
 
-/// What does not hold of `used` by `user`, if anything.
-fn breach(layers: &[String], user: &str, used: &str) -> Option<String> {
-    let rank = |name: &str| layers.iter().position(|layer| layer == name);
+/// The breach in `used` by `user`, if it is one.
+fn breach(layers: &[Vec<String>], user: &str, used: &str) -> Option<String> {
+    let rank = |name: &str| layers.iter().position(|line| line.iter().any(|layer| layer == name));
     match (rank(user), rank(used)) {
         (None, _) => Some(format!("`{user}` is in no layer")),
-        (Some(_), None) => None,
-        (Some(own), Some(other)) => (other > own).then(|| format!("`{user}` uses `{used}`, which lies above it")),
+        (Some(own), Some(other)) if other > own => Some(format!("`{user}` uses `{used}`, which lies above it")),
+        (Some(own), Some(other)) if other == own && user != used => {
+            Some(format!("`{user}` uses `{used}`, which lies beside it"))
+        }
+        (Some(_), _) => None,
     }
 }
 
@@ -80,25 +84,40 @@ fn module_of(source: &Path, file: &Path) -> String {
     first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
 }
 
-/// The crate's own modules that a source names.
+/// The names of the crate's root that a source uses.
 fn uses(text: &str) -> HashSet<String> {
-    let names = |text: &str| text.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().map(str::to_owned);
-    let mut found: HashSet<String> = text.split("crate::").skip(1).filter_map(names).collect();
-    for group in text.split("use crate::{").skip(1) {
-        let body = group.split("\n};").next().unwrap_or_default();
-        found.extend(
-            body.lines()
-                .filter(|line| line.starts_with("    ") && !line.starts_with("     "))
-                .filter_map(|line| names(line.trim_start())),
-        );
+    let name = |text: &str| {
+        let text = text.trim_start();
+        let name = text.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let mut found = HashSet::new();
+    for rest in text.split("crate::").skip(1) {
+        let Some(group) = rest.strip_prefix('{') else {
+            found.extend(name(rest));
+            continue;
+        };
+        let (mut depth, mut begins) = (0_u32, true);
+        for (place, c) in group.char_indices() {
+            if begins {
+                found.extend(name(&group[place..]));
+            }
+            begins = c == ',' && depth == 0;
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
     }
     found
 }
 
-#[test]
-fn folders_of_the_engine_use_only_what_lies_below() {
-    let source = root().join("host/engine/src");
-    let layers = layers("engine-layers");
+/// Checks that the folders of a crate's source, or files that lie beside them, keep to the layers of a block.
+fn check_folders(source: &str, block: &str) {
+    let source = root().join(source);
+    let layers = layers(block);
     let mut breaches = Vec::new();
     for file in tracked_files().into_iter().filter(|file| file.starts_with(&source)) {
         let module = module_of(&source, &file);
@@ -111,8 +130,21 @@ fn folders_of_the_engine_use_only_what_lies_below() {
             .filter(|line| !line.trim_start().starts_with("//"))
             .fold(String::new(), |all, line| all + line + "\n");
         breaches.extend(uses(&code).iter().filter_map(|used| breach(&layers, &module, used)));
+        // Another way to the root.
+        breaches.extend(code.contains("super::super::").then(|| format!("`{module}` uses `super::super::`")));
     }
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+}
+
+#[test]
+fn folders_of_the_engine_use_only_what_lies_below() {
+    check_folders("host/engine/src", "engine-layers");
+}
+
+/// Tenants know no interface, interfaces do not know one another, and nothing knows what stands in front of it.
+#[test]
+fn folders_of_the_server_use_only_what_lies_below() {
+    check_folders("host/server/src", "server-layers");
 }
 
 /// The names in backticks in the last column of the tables of a page, below a heading.
@@ -224,7 +256,7 @@ fn only_three_files_of_the_engine_have_unsafe_code() {
 
 #[test]
 fn every_crate_of_the_host_checks_its_arithmetic() {
-    for name in layers("crate-layers") {
+    for name in layers("crate-layers").into_iter().flatten() {
         let file = match name.strip_prefix("cellar-") {
             Some(name) => format!("host/{name}/src/lib.rs"),
             None => "host/cli/main.rs".to_owned(),
