@@ -21,14 +21,14 @@ use crate::{
 
 pub use isolation::{ConfineError, Confined, Isolation};
 
-/// Where a server listens that was told nothing: nothing but this machine reaches it.
+/// Address of a server that was given none: nothing but this machine reaches it.
 pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_700);
 /// The tenant of a server without tenants: the user who started it.
 pub const OWN_TENANT: &str = "own";
 
-/// Where tenants have their sessions, by a name that no session can have.
+/// Name of the folder of tenants' sessions, which no session can have.
 const TENANTS: &str = ".tenants";
-/// The file of the tokens, likewise.
+/// Name of the file of tokens, which no session can have.
 const TOKENS: &str = ".tokens.json";
 
 /// Connections that may wait until they are taken.
@@ -40,19 +40,19 @@ const CONNECTIONS_MAX: u64 = 1_024;
 const DRAIN_SECONDS: u64 = 30;
 const IDLE_AFTER_SECONDS: u64 = 300;
 const WORKERS_MAX: u64 = 64;
-/// Where is kept what is counted in front of the processes of tenants, likewise by a name that no session can have.
+/// Name of the folder of what is counted in front of the processes of tenants, which no session can have.
 const COUNTS: &str = ".counts";
 const WORKER_IDLE_SECONDS: u64 = 300;
 
-/// What a server serves, and how.
+/// Configuration of a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// Address at which it listens.
     pub listen: SocketAddr,
     /// The host of all sessions.
     pub host: HostConfig,
-    /// Whom it serves.
+    /// Tenants that it serves.
     pub tenants: Vec<TenantConfig>,
     /// The tokens that it takes, but where somebody else says which those are.
     pub tokens: Option<TokenFile>,
@@ -64,15 +64,15 @@ pub struct ServerConfig {
     pub body_bytes_max: usize,
     /// Connections that may be open; more wait.
     pub connections_max: usize,
-    /// How long runs may take to end when the server is told to stop.
+    /// Time that runs may take to end when the server is told to stop.
     pub drain: Duration,
     /// The collector that requests are told to.
     pub traces: Option<Uri>,
-    /// How the process is confined.
+    /// Confinement of the process.
     pub isolate: Isolate,
-    /// How the processes of tenants are run, where each has one of its own.
+    /// Processes of tenants, where each has one of its own.
     pub worker: Option<WorkerConfig>,
-    /// What hears that a guest is being made ready.
+    /// Listener for the news that a guest is being made ready.
     pub progress: Progress,
 }
 
@@ -83,7 +83,7 @@ pub enum ServeError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// What tenants are granted cannot be.
+    /// Grants of tenants that cannot be.
     #[error("{}", list(.0))]
     Tenants(Vec<(String, SetupError)>),
     /// The engine, or a store, fails.
@@ -106,7 +106,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the host says.
+        /// Error of the host.
         #[source]
         source: io::Error,
     },
@@ -117,7 +117,7 @@ fn list(faults: &[(String, SetupError)]) -> String {
     lines.join("\n")
 }
 
-/// How workers are run.
+/// Configuration of workers.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// The program and its arguments, but for the name of the tenant, which comes last.

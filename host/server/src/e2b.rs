@@ -40,21 +40,21 @@ use sandboxes::Sandbox;
 pub(crate) use sandboxes::{Sandboxes, folder_in};
 use watch::Watchers;
 
-/// What the paths of this door begin with.
+/// Beginning of its paths.
 const PREFIX: &str = "/e2b/";
 /// The port at which clients believe the interpreter of a sandbox to listen.
 const CODE_PORT: &str = "49999";
 /// The port at which they believe that which looks after its files to listen.
 const ENVD_PORT: &str = "49983";
-/// What a sandbox is asked for, all that does not begin so is asked of the service.
+/// First names of paths that are a sandbox's; all others are the service's.
 const OF_SANDBOX: [&str; 6] = ["execute", "contexts", "health", "files", "filesystem.Filesystem", "process.Process"];
 /// Bytes of an id, or of a token, that is looked at.
 const ID_BYTES_MAX: usize = 200;
-/// How long, and how much of, what will be refused is listened to.
+/// Time, and bytes, for which a client is heard that will be refused.
 const HEARD_FOR: Duration = Duration::from_secs(1);
 const HEARD_BYTES_MAX: usize = 64 << 10;
 
-/// A request that is for this door.
+/// A request that is for this interface.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The names of its path.
@@ -88,7 +88,7 @@ impl Asked {
         self.path.first().is_some_and(|first| OF_SANDBOX.contains(&first.as_str()))
     }
 
-    /// How it is told of what goes wrong.
+    /// Form of its refusals.
     fn manner(&self) -> Manner {
         match self.path.first().map(String::as_str) {
             Some("execute" | "contexts") => Manner::Text,
@@ -104,7 +104,7 @@ fn sandbox_of_host(host: &str) -> Option<String> {
     (matches!(port, CODE_PORT | ENVD_PORT) && !id.is_empty()).then(|| id.to_ascii_lowercase())
 }
 
-/// How a client is told of what goes wrong.
+/// Form of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// In words.
@@ -196,7 +196,7 @@ impl Call {
         }
     }
 
-    /// What stands behind `?` under a name; of several the first.
+    /// Parameter behind `?`; of several by one name the first.
     fn asked(&self, name: &str) -> Option<String> {
         let query = self.query.as_deref().unwrap_or_default();
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -390,13 +390,13 @@ async fn route(call: Call, sandbox: Option<Sandbox>, method: &Method, path: &[&s
     }
 }
 
-/// Who was let through, and by which token.
+/// Account that was let through, and the id of the token.
 struct Passed {
     account: Arc<Account>,
     token: String,
 }
 
-/// What is said of a sandbox that is killed, paused, another's, or was never there. Clients look for these words.
+/// Refusal for a sandbox that is killed, paused, another's, or was never there. Clients look for these words.
 fn dead(id: Option<&str>) -> Problem {
     let name = id.map(|id| format!(" {id}")).unwrap_or_default();
     Problem::new(StatusCode::BAD_GATEWAY, "sandbox", format!("The sandbox{name} was not found"))

@@ -1,4 +1,4 @@
-//! The door of Jupyter's clients: what a kernel gateway speaks, under `/jupyter`.
+//! The interface for Jupyter's clients: what a kernel gateway speaks, under `/jupyter`.
 //!
 //! Each kernel has a session of its own, which goes with it. What kernels answer is in `cellar_jupyter`; here is who may
 //! ask, which kernels there are, and how clients connect to them. Read [`Kernels`] first.
@@ -27,9 +27,9 @@ use crate::{
     tenant::Tenant,
 };
 
-/// What the paths of this door begin with.
+/// Beginning of its paths.
 pub(crate) const PREFIX: &str = "/jupyter/";
-/// What a path goes on with in which a client says its token, as `token/TOKEN/api/kernels`: some can say it nowhere else.
+/// Continuation of a path that has a client's token, as `token/TOKEN/api/kernels`: some can put it nowhere else.
 pub(crate) const TOKEN: &str = "token/";
 /// The name by which notebooks and programs ask for whatever Python there is.
 const ANY_PYTHON: &str = "python3";
@@ -138,7 +138,7 @@ async fn route(state: &State, kernels: &Arc<Kernels>, path: &str, parts: Parts, 
     }
 }
 
-/// What clients are told when they are refused: they look for a message.
+/// Response of a refusal: clients look for a message.
 fn refused(problem: &Problem) -> Response {
     let status = problem.status();
     let body = json!({"message": problem.words(), "reason": problem.json().code});
@@ -165,7 +165,7 @@ fn caller(state: &State, parts: &Parts, scope: Scope) -> Result<Arc<Tenant>, Pro
     }
 }
 
-/// What a kernel is asked for. What clients say besides belongs to their own files.
+/// Request for a kernel. Other members belong to the clients' own files.
 #[derive(Default, Deserialize)]
 struct Wanted {
     name: Option<String>,

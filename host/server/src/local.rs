@@ -14,7 +14,7 @@ use crate::{
     tenant::{self, Ground, Tenant},
 };
 
-/// How long readers may take to read the last answers when the server stops.
+/// Time that readers may take to read the last answers when the server stops.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Tenants, and the interfaces by which they are reached. A cheap handle.

@@ -250,7 +250,7 @@ impl ServerHandler for Mcp {
     }
 }
 
-/// What a client is told that answers a run which does not wait for it. Models have no part in that.
+/// Error for an answer to a run that does not wait for it. Models have no part in that.
 fn gone() -> ErrorData {
     let detail = "the run that this answers has ended, or has waited for too long; run the cells again";
     ErrorData::invalid_params(detail, None)

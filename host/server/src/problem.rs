@@ -1,4 +1,4 @@
-//! What is refused, with a status and a stable word.
+//! Refusals of requests, with a status and a stable code.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use cellar_hub::{HubError, QuotaError};
 use cellar_wire::{ProblemJson, check::Invalid, faults};
 use http::{HeaderValue, StatusCode, header};
 
-/// How soon what had no room may be tried again.
+/// Time after which a request that found no room may be tried again.
 const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// A request that is refused.
@@ -23,7 +23,7 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// What a handler answers.
+/// Answer of a handler.
 pub(crate) type Answer = Result<Response, Problem>;
 
 impl Problem {
@@ -32,7 +32,7 @@ impl Problem {
         Problem { json: Box::new(ProblemJson::new(status.as_u16(), title, code, detail)), status, retry_after: None }
     }
 
-    /// What does not exist, or is another tenant's: nothing tells which.
+    /// Refusal of a thing that does not exist, or is another tenant's: nothing tells which.
     pub(crate) fn unknown(what: &str) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown", format!("there is no such {what}"))
     }
@@ -70,7 +70,7 @@ impl Problem {
         self
     }
 
-    /// What went wrong here and is no business of the caller: it is logged.
+    /// Failure of this server, which is no business of the caller: it is logged.
     pub(crate) fn internal(error: &dyn std::error::Error, code: &str) -> Problem {
         Problem::failed(StatusCode::INTERNAL_SERVER_ERROR, error, code)
     }
@@ -90,12 +90,12 @@ impl Problem {
         self.status
     }
 
-    /// How soon it may be tried again.
+    /// Time after which it may be tried again.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// What it says, to a model.
+    /// Text of it, for a model.
     pub(crate) fn words(&self) -> String {
         let hint = self.json.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         format!("{}{hint}", self.json.detail)

@@ -58,7 +58,7 @@ const SNAPSHOTS_MAX: usize = 10_000;
 pub struct TenantConfig {
     /// The name that tokens have.
     pub name: String,
-    /// What its sessions are granted.
+    /// Grants of its sessions.
     pub overrides: Overrides,
     /// Folder of its sessions.
     pub store: PathBuf,
@@ -70,21 +70,21 @@ pub struct TenantConfig {
     pub requests_per_second: Option<u64>,
     /// Its part of the processor time where tenants want more than there is.
     pub weight: u32,
-    /// What it may use.
+    /// Quota of what it may use.
     pub quota: Quota,
-    /// Whether results wait until the state that they leave is on the disk.
+    /// True when results wait until the state that they leave is on the disk.
     pub is_durable: bool,
     /// Seconds without use after which a session is put to sleep that says nothing else.
     pub idle_after: u64,
 }
 
-/// What a tenant's sessions stand on.
+/// Environment of a tenant's sessions, which other tenants share.
 pub(crate) struct Ground {
     pub(crate) host: Host,
-    /// What the host was opened with.
+    /// Configuration of the host.
     pub(crate) config: HostConfig,
     pub(crate) doors: Arc<dyn Doors>,
-    /// What answers the calls of cells, where that is not this process.
+    /// The process that answers the calls of cells, where that is not this one.
     pub(crate) afar: Option<Afar>,
     pub(crate) progress: Progress,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Ground {
 pub(crate) struct Extensions {
     /// Models that clients offer to cells.
     sampler: Arc<dyn Sampler>,
-    /// Whether an interface needs a session to stay open. Such a session is not put away to make room for another.
+    /// Tells whether an interface needs a session to stay open. Such a session is not put away to make room for another.
     is_held: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Tenant {
     admission: Admission,
     /// Sessions are woken one after the other: nobody finds one that is only half open.
     waking: tokio::sync::Mutex<()>,
-    /// When its sessions were used, and when they end.
+    /// Times at which its sessions were used last, and end.
     times: Times,
     /// Calls of tools that clients answer for.
     pub(crate) calls: Calls,
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Tenant {
     }
 }
 
-/// What the server keeps of a session beside its state.
+/// Record of a session that the server keeps beside its state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Served {
@@ -237,7 +237,7 @@ impl Tenant {
         })
     }
 
-    /// How many requests it may make in a second, how many there are left, and in how many seconds there are all again.
+    /// Requests that it may make in a second, those that are left, and the seconds until there are all again.
     pub(crate) fn rate(&self) -> Option<(u64, u64, u64)> {
         self.admission.rate.as_ref().map(|rate| lock(rate).state())
     }
@@ -300,7 +300,7 @@ impl Tenant {
         self.hub.open_session(open, answerer).await.map(drop)
     }
 
-    /// Whether a session may be put away: it is stored, does nothing, and is no part of something else.
+    /// True if a session may be put away: it is stored, does nothing, and is no part of something else.
     fn is_forsaken(&self, name: &str) -> bool {
         let does_nothing = self.hub.sessions().iter().any(|(open, runs)| open == name && runs.is_empty());
         does_nothing
@@ -374,7 +374,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// What a session is opened with that was asked for so.
+    /// Resolves what a session is opened with.
     async fn opened(&self, opening: &Opening) -> Result<Opened, Problem> {
         let config = opening.config(self.hub.file());
         let (workspace, disk_budget) = match &opening.beside {
@@ -424,7 +424,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// What is known of a session, open or not.
+    /// Description of a session, open or not.
     pub(crate) async fn describe(&self, name: &str) -> Result<ServedSessionJson, Problem> {
         if self.times.is_over(name, now()) {
             return Err(Problem::unknown("session"));
@@ -518,14 +518,14 @@ impl Tenant {
         self.store.join(SERVED).join(session)
     }
 
-    /// What was noted of a session; of one that another program made, nothing was.
+    /// Reads the record of a session. The record of one that another program made is empty.
     fn served(&self, session: &str) -> Served {
         let is_plain = !session.contains(['/', '\0']) && !session.starts_with('.');
         let read = || serde_json::from_slice(&fs::read(self.served_file(session)).ok()?).ok();
         is_plain.then(read).flatten().unwrap_or_default()
     }
 
-    /// How a session is to be opened.
+    /// Opening of a session, as its record has it.
     pub(crate) fn opening(&self, session: &str) -> Opening {
         self.served(session).opening
     }
@@ -541,7 +541,7 @@ impl Tenant {
     }
 }
 
-/// When sessions end of which that was said, in seconds since the Unix epoch. Blocks.
+/// Ends of the sessions that have one, in seconds since the Unix epoch. Blocks.
 fn ends(folder: &Path) -> Vec<(String, u64)> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let ends = files.filter_map(|file| {
@@ -551,7 +551,7 @@ fn ends(folder: &Path) -> Vec<(String, u64)> {
     ends.collect()
 }
 
-/// When the first session of a store ends, if any does. Blocks.
+/// Time at which the first session of a store ends, in seconds since the Unix epoch, if any does. Blocks.
 pub(crate) fn first_end(store: &Path) -> Option<u64> {
     ends(&store.join(SERVED)).into_iter().map(|(_, end)| end).min()
 }
@@ -586,7 +586,7 @@ pub(crate) async fn store_all(tenants: &[Arc<Tenant>]) {
     }
 }
 
-/// How long sessions may take to be stored when a server stops.
+/// Time that sessions may take to be stored when a server stops.
 pub(crate) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Clients of a tenant that may speak lines at once.
 const SOCKETS_MAX: usize = 512;
@@ -604,7 +604,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Se
 }
 
 impl TenantConfig {
-    /// What is wrong with what it grants, if anything is.
+    /// Checks what it grants.
     ///
     /// # Errors
     /// As [`Granted::new`].

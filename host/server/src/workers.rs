@@ -6,7 +6,7 @@
 //! ```
 //!
 //! This process finds out whose a request is, and passes it on unread; the worker looks at the token again, of which it knows
-//! those of its tenant alone. So every door works in the worker as it does without one. Workers start when somebody asks, and go
+//! those of its tenant alone. So every interface works in the worker as it does without one. Workers start when somebody asks, and go
 //! when nobody has asked for a while and nothing runs: their sessions sleep in the store. Read [`Worker::send`] first.
 
 mod inside;
@@ -49,37 +49,37 @@ use crate::{
 
 pub use inside::serve_worker;
 
-/// How often it is looked who is idle.
+/// Interval of looks for idle workers.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a worker may take to say whether it may go.
+/// Time that a worker may take to say whether it may go.
 const WORD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one may take to go, its sessions being stored meanwhile.
+/// Time that one may take to go, its sessions being stored meanwhile.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long one that was lost may take to end.
+/// Time that one that was lost may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request waits for room for another worker.
+/// Time for which a request waits for a permit for another worker.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon a client may try again.
+/// Time after which a client may try again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Connections to a worker that are kept for the next request.
 const IDLE_CONNECTIONS_MAX: usize = 64;
-/// The letter that a connection comes with.
+/// Message tag of a connection.
 pub(crate) const CONNECTION: u8 = b'c';
-/// The letter that the connection for calls and notes comes with, first of all.
+/// Message tag of the connection for calls and notes, which comes first of all.
 pub(crate) const CALLS: u8 = b'b';
-/// The letter that whoever comes to the session of an agent's call comes with, and the number of that call.
+/// Message tag of a client of an agent's session; the number of the agent's call follows.
 pub(crate) const VISIT: u8 = b'v';
 
-/// How long is waited for a worker that is told something.
+/// Time that a worker may take to confirm a message.
 const HEED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is said to a worker.
+/// Message to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Say {
     /// The tokens of its tenant, from now on.
     Tokens(Vec<Token>),
-    /// Whether it takes no new work.
+    /// Sets whether it takes no new work.
     Draining(bool),
     /// It is to say when it has heard all that was said before.
     Heed,
@@ -89,7 +89,7 @@ pub(crate) enum Say {
     Stop,
 }
 
-/// What a worker says.
+/// Message of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Heard {
@@ -97,7 +97,7 @@ pub(crate) enum Heard {
     Ready,
     /// It has heard all that was said before it was asked.
     Heeded,
-    /// Whether it goes.
+    /// Answer to `Leave`: whether it goes.
     Leaving(bool),
 }
 
@@ -117,14 +117,14 @@ pub(crate) struct Worker {
     store: PathBuf,
     recipe: Recipe,
     bridges: HostBridges,
-    /// Where its artifacts are kept besides.
+    /// Remote store of its artifacts.
     artifacts: Option<ArtifactsAfar>,
-    /// What models may say for its cells.
+    /// Quota of models for its cells.
     models: Quotas,
     /// Tokens by which this process asks.
     own: OwnTokens,
     slot: tokio::sync::Mutex<Option<Arc<Running>>>,
-    /// When the first of its sessions ends, of which none ends while it does not run; absent when that is to be looked for.
+    /// End of the first of its sessions, of which none ends while it does not run; absent when that is to be looked for.
     first_end: Mutex<Option<Option<u64>>>,
 }
 
@@ -145,9 +145,9 @@ struct Running {
     under_way: AtomicUsize,
     used: Mutex<Instant>,
     gone: watch::Receiver<bool>,
-    /// Whoever waits for the answer whether it goes.
+    /// Waiter for the answer whether it goes.
     leaving: Mutex<Option<oneshot::Sender<bool>>>,
-    /// How often it has said that it has heard what was said to it.
+    /// Count of its confirmations.
     heeded: watch::Sender<u64>,
 }
 
@@ -167,7 +167,7 @@ impl UnderWay {
     }
 }
 
-/// What is said of what a worker had when it ended.
+/// Refusal of what a worker had when it ended.
 pub(crate) fn lost() -> Problem {
     let detail =
         "the process of this tenant has ended: what ran in it is lost, and its sessions are as they were stored last";
@@ -179,7 +179,7 @@ impl Running {
         *self.gone.borrow()
     }
 
-    /// Whether it has closed what it hears by, which it does not do as long as it serves: it has ended, or is about to.
+    /// True if it has closed its control, which it does not do as long as it serves: it has ended, or is about to.
     fn is_ending(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.control, &mut [0_u8; 1][..], flags), Ok((_, 0)) | Err(Errno::CONNRESET))

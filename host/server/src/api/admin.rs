@@ -1,4 +1,4 @@
-//! What whoever runs the server may ask and do, with a token of the scope `admin`.
+//! Administration of the server, with a token of the scope `admin`.
 
 use cellar_wire::unix_seconds;
 use http::StatusCode;
@@ -10,7 +10,7 @@ use crate::{
     tenant::Tenant,
 };
 
-/// What a tenant uses, and what it may.
+/// Usage and limits of a tenant.
 fn usage(state: &State, tenant: &Tenant) -> Value {
     let sessions = tenant.hub.sessions();
     let runs: usize = sessions.iter().map(|(_, runs)| runs.len()).sum();

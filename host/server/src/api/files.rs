@@ -126,7 +126,7 @@ fn etag(stat: &Stat) -> String {
     format!("\"{:x}-{:x}-{:x}\"", stat.inode, stat.size, stat.modified)
 }
 
-/// What must hold of what is there.
+/// Precondition of a change.
 enum Condition {
     None,
     /// It is there as one of these; `*` is any.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::operations::{Content, Kind, OPERATIONS, Operation};
 use crate::problem::Answer;
 
-/// Of OpenAPI.
+/// Version of OpenAPI.
 const VERSION: &str = "3.2.0";
 
 /// `GET /openapi.json`, for which no token is needed.
@@ -56,7 +56,7 @@ pub(crate) fn document() -> Value {
     })
 }
 
-/// What is absent has no default: to say that it is null would say what it must not be.
+/// Removes defaults that are null: an absent member has none, and may not be null.
 fn leave_out_no_defaults(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

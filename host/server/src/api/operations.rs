@@ -9,20 +9,20 @@ use crate::{
     problem::{Answer, Problem},
 };
 
-/// A request that has a meaning.
+/// Operation of the API.
 #[derive(Debug)]
 pub(crate) struct Operation {
     /// `GET` stands for `HEAD` as well.
     pub(crate) method: &'static str,
-    /// Where: `{name}` is one name, but `{path}` is any number of them.
+    /// Path, in which `{name}` is one name, but `{path}` is any number of them.
     pub(crate) path: &'static str,
-    /// What it does.
+    /// Summary for the API description.
     pub(crate) summary: &'static str,
-    /// What may stand behind `?`: names, and what they are.
+    /// Query parameters: name, kind, description.
     pub(crate) query: &'static [(&'static str, Kind, &'static str)],
-    /// What it has as its body: the name of a schema, and an example that can be carried out.
+    /// Body: the name of its schema, and an example that can be carried out.
     pub(crate) body: Option<(&'static str, &'static str)>,
-    /// The status of what is done, and what is in the answer.
+    /// Status and content of an answer that is no refusal.
     pub(crate) answer: (u16, Content),
     handler: Handler,
 }
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     Language,
 }
 
-/// What is in an answer.
+/// Content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Nothing.
@@ -369,7 +369,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
 ];
 
 impl Operation {
-    /// Whether it begins what a server that is about to stop does not begin any more.
+    /// True if it begins work, which a server that is about to stop refuses.
     pub(crate) fn starts_work(&self) -> bool {
         const BEGIN: [&str; 4] =
             ["/v1/eval", "/v1/sessions", "/v1/sessions/{session}/runs", "/v1/sessions/{session}/fork"];

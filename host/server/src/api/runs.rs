@@ -17,7 +17,7 @@ use crate::{
     tenant::{Repeat, Tenant, fingerprint, minted},
 };
 
-/// How long a run goes on whose reader has gone away, for it to come back.
+/// Time for which a run goes on whose reader has gone away, for it to come back.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
 /// `POST /v1/sessions/{session}/runs`
@@ -165,7 +165,7 @@ pub(crate) async fn show(call: Call, run: &str) -> Answer {
 /// Seconds that a look may wait for what it looks for.
 const WAIT_SECONDS_MAX: u64 = 60;
 
-/// How long a look is to wait.
+/// Parses how long a look is to wait, in seconds.
 pub(crate) fn wait_seconds(given: Option<&String>) -> Result<u64, Problem> {
     let Some(text) = given else { return Ok(0) };
     let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX);

@@ -128,7 +128,7 @@ pub(crate) async fn tenant(call: Call) -> Answer {
     answers::json(StatusCode::OK, &body)
 }
 
-/// What holds for the process that serves this tenant.
+/// Confinement of the process that serves this tenant.
 fn isolation(isolation: &Isolation) -> serde_json::Value {
     let Isolation { layers, connects, is_of_tenant } = isolation;
     json!({ "landlock": layers.landlock, "seccomp": layers.seccomp, "connects": connects, "ownProcess": is_of_tenant })

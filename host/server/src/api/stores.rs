@@ -1,4 +1,4 @@
-//! What is kept besides sessions: snapshots, and outputs that results do not show whole.
+//! Stores besides sessions: snapshots, and outputs that results do not show whole.
 
 use std::{fs, io, sync::Arc};
 
@@ -96,7 +96,7 @@ fn failed(error: io::Error) -> Problem {
     }
 }
 
-/// What a tenant is told of an artifact: all but the place that it has on this machine.
+/// Description of an artifact for its tenant: all but its path on this machine.
 fn artifact_json(artifact: &Artifact) -> Value {
     json!({
         "id": artifact.id,

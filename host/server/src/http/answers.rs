@@ -34,9 +34,9 @@ pub(crate) fn page<T>(
     Ok((page, next))
 }
 
-/// How many are on a page, unless it is said.
+/// Items of a page without `limit`.
 const PAGE: usize = 100;
-/// How many may be.
+/// Items that a page may have.
 const PAGE_MAX: usize = 1_000;
 
 /// A JSON answer.

@@ -15,13 +15,13 @@ use crate::problem::Problem;
 
 /// Bytes of a file that are read or written at once.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
-/// How long the next piece of a body may take to come.
+/// Time that the next piece of a body may take to come.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that are read of a body that nobody wanted.
 const UNWANTED_BYTES_MAX: usize = 256 << 20;
-/// How long that may take.
+/// Time that this may take.
 const UNWANTED_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the next piece of such a body may take to come.
+/// Time that the next piece of such a body may take to come.
 const UNWANTED_PIECE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The next piece of the body that brings a `what`, as large as any is taken unless it is the last.
@@ -44,7 +44,7 @@ pub(crate) async fn next_piece(body: &mut axum_core::body::Body, what: &str) -> 
     Ok(Some(gathered).filter(|piece| !piece.is_empty()))
 }
 
-/// What goes along with a body.
+/// Companion of a body, which is dropped with it.
 pub(crate) trait Companion<B: Body>: Unpin {
     /// The last that is said instead of an error, if not the error itself.
     fn last(&mut self, _error: &B::Error) -> Option<Bytes> {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::State;
 use crate::{problem::Problem, tenant::Tenant};
 
-/// How long the body of a request that is not a file may take to come.
+/// Time that the body of a request that is not a file may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of an Idempotency-Key.
 const KEY_BYTES_MAX: usize = 255;
@@ -72,7 +72,7 @@ impl Call {
     }
 }
 
-/// Whether a method asks for something, and changes nothing.
+/// True for methods that change nothing.
 pub(crate) fn is_read(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }

@@ -125,12 +125,12 @@ pub(crate) fn guest_path(names: &[&str]) -> Result<String, Problem> {
     Ok(names.iter().fold(WORKSPACE.to_owned(), |path, name| path + "/" + name))
 }
 
-/// Whether a list of entity tags has this one, or `*`.
+/// True if a list of entity tags has this one, or `*`.
 pub(crate) fn has_tag(tags: &str, tag: &str) -> bool {
     tags.split(',').map(str::trim).any(|each| each == "*" || each == tag)
 }
 
-/// Where bytes come from.
+/// Source of bytes.
 pub(crate) enum Source {
     Guest(Box<Files>, Descriptor),
     Host(Arc<File>),
@@ -154,7 +154,7 @@ impl Source {
     }
 }
 
-/// What is said of bytes before they come.
+/// Head of an answer that has bytes.
 pub(crate) struct Head {
     pub(crate) size: u64,
     pub(crate) etag: Option<String>,

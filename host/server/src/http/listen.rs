@@ -34,11 +34,11 @@ use super::{
     traces::Seen,
 };
 
-/// How long the head of a request may take to come, from the moment that the connection is free for it.
+/// Time that the head of a request may take to come, from the moment that the connection is free for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection of HTTP/2 may carry nothing.
+/// Time for which a connection of HTTP/2 may carry nothing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often it is asked whether the other side of one is still there, and how long the answer may take.
+/// Interval of pings on one, and time that an answer may take.
 const PING: Duration = Duration::from_secs(20);
 /// Headers of a request.
 const HEADERS_MAX: usize = 100;
@@ -48,13 +48,13 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const STREAMS_MAX: u32 = 128;
 /// Bytes of an answer that wait for the other side of one.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// How soon it is tried again to accept a connection when this process has no descriptor left.
+/// Pause before the next connection is accepted when this process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Files that are open besides: those of sessions, guests and stores.
 const DESCRIPTORS_BESIDES: u64 = 4_096;
-/// How soon it is looked again what a connection speaks that has said too little.
+/// Pause before the next look at a connection that has sent too few bytes to tell what it speaks.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// What a connection of HTTP/2 begins with. Nothing of HTTP/1 begins with as many of its bytes.
+/// Beginning of a connection of HTTP/2. Nothing of HTTP/1 begins with as many of its bytes.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_TOLD: usize = 3;
 
@@ -187,7 +187,7 @@ async fn ended<C: Future<Output = Result<(), hyper::Error>>>(
     }
 }
 
-/// Whether a connection speaks HTTP/2: it begins as those do whose clients know that they may.
+/// True if a connection speaks HTTP/2: it begins as those do whose clients know that they may.
 async fn speaks_second(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; PREFACE_TOLD];
     loop {

@@ -1,4 +1,4 @@
-//! What is counted, as Prometheus reads it. Labels are names of the configuration alone, so that they are bounded.
+//! Counts and figures as Prometheus reads them. Labels are names of the configuration alone, so that they are bounded.
 
 use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
 
@@ -12,7 +12,7 @@ use crate::{
     problem::{Answer, Problem},
 };
 
-/// What is said of quotas: the ends of the names of the figures, and what they are.
+/// Families of figures of quotas: the ends of their names, and their help texts.
 pub(crate) const QUOTA_FAMILIES: [(&str, &str); 2] =
     [("limit", "What quotas allow."), ("used", "What was used of quotas.")];
 

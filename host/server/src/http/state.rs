@@ -58,7 +58,7 @@ impl Lifecycle {
         Lifecycle { is_draining: watch::Sender::new(false), is_over: watch::Sender::new(false), drain }
     }
 
-    /// Whether no new work is taken.
+    /// True while no new work is taken.
     pub(crate) fn is_draining(&self) -> bool {
         *self.is_draining.borrow()
     }

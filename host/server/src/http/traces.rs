@@ -1,4 +1,4 @@
-//! What is told of requests: a line of the log for each, and a span for whoever collects them as OpenTelemetry has it. Neither
+//! Traces of requests: a line of the log for each, and a span for whoever collects them as OpenTelemetry has it. Neither
 //! names more than routes and tenants: ids of sessions and runs are nobody else's business.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -16,9 +16,9 @@ use tokio::{net::TcpStream, sync::mpsc};
 const WAITING_MAX: usize = 4_096;
 /// Spans that are sent at once.
 const BATCH_MAX: usize = 512;
-/// How long the first of them waits for more.
+/// Time for which the first of them waits for more.
 const BATCH_TIME: Duration = Duration::from_millis(500);
-/// How long sending may take.
+/// Time that sending may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// OpenTelemetry's number for what a server does.
 const KIND_SERVER: u8 = 2;
@@ -41,7 +41,7 @@ pub(crate) struct Seen {
     trace: u128,
     parent: Option<u64>,
     span: u64,
-    /// Whether those before it keep what is told of it.
+    /// True if those before it keep its trace.
     is_sampled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Seen {
     }
 }
 
-/// What `traceparent` says, as the W3C has it: the trace, the span that asks, and whether it is kept.
+/// Parses `traceparent`, as the W3C has it: the trace, the span that asks, and whether it is kept.
 fn parent(headers: &HeaderMap) -> Option<(u128, u64, bool)> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = text.split('-');
@@ -79,7 +79,7 @@ fn parent(headers: &HeaderMap) -> Option<(u128, u64, bool)> {
     (trace != 0 && span != 0).then_some((trace, span, flags & 1 == 1))
 }
 
-/// Where requests are told of.
+/// Queue of spans for a collector, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Traces(Option<mpsc::Sender<Value>>);
 

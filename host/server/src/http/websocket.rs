@@ -17,7 +17,7 @@ use crate::problem::Problem;
 /// A connection that carries frames.
 pub(crate) type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Whether a header has a word among others.
+/// True if a header has a word among others.
 fn has(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|found| found.trim().eq_ignore_ascii_case(word))

@@ -40,7 +40,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Waiting {
-    /// What the answerer calls it, and the order in which they came.
+    /// Name that the answerer has for it, and the order in which they came.
     call: String,
     number: u64,
     json: CallJson,
@@ -67,12 +67,12 @@ impl Calls {
         calls
     }
 
-    /// Whom the tools of a session ask.
+    /// Answerer of the tools of a session.
     pub(crate) fn answerer(&self) -> Option<Answerer> {
         self.0.answerer.get().cloned()
     }
 
-    /// Those that wait and are such, in the order in which they came.
+    /// Calls that wait and are such, in the order in which they came.
     fn waiting(&self, is_such: impl Fn(&CallJson) -> bool) -> Vec<CallJson> {
         let table = lock(&self.0.table);
         let mut found: Vec<&Waiting> = table.waiting.values().filter(|waiting| is_such(&waiting.json)).collect();
@@ -80,17 +80,17 @@ impl Calls {
         found.into_iter().map(|waiting| waiting.json.clone()).collect()
     }
 
-    /// Those of a run.
+    /// Waiting calls of a run.
     pub(crate) fn of_run(&self, run: &RunHandle) -> Vec<CallJson> {
         self.waiting(|call| call.session == run.session_name() && run.has_cell(CellId(call.cell)))
     }
 
-    /// Those of a session.
+    /// Waiting calls of a session.
     pub(crate) fn of_session(&self, session: &str) -> Vec<CallJson> {
         self.waiting(|call| call.session == session)
     }
 
-    /// What hears that something has changed.
+    /// Receiver that hears of every change.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }

@@ -1,4 +1,4 @@
-//! How a session is opened that is to have other things than its tenant's sessions have, kept for whoever wakes it.
+//! Overrides of a tenant's defaults for one session, stored so that it can be opened again.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
-/// What is said of a session beside what its tenant is granted. It is kept with the session.
+/// Overrides of one session. They are kept with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Opening {
@@ -33,7 +33,7 @@ pub(crate) struct KeptTool {
 }
 
 impl Opening {
-    /// That of a session whose caller answers for these tools.
+    /// Opening of a session whose caller answers for these tools.
     pub(crate) fn with_tools(tools: &[ToolSpec]) -> Opening {
         let kept = |tool: &ToolSpec| {
             let ToolSpec { name, description, schema } = tool.clone();
@@ -51,12 +51,12 @@ impl Opening {
         self.tools.iter().map(spec).collect()
     }
 
-    /// Whether there are any.
+    /// True if there are any.
     pub(crate) fn has_tools(&self) -> bool {
         !self.tools.is_empty()
     }
 
-    /// What the session is granted in the place of what the file of its tenant says; nothing, if that is the same.
+    /// Configuration in the place of the file of its tenant; none if it is the same.
     pub(crate) fn config(&self, file: &Config) -> Option<Config> {
         if self.guests.is_empty() && self.environment.is_empty() && self.folder.is_none() {
             return None;
@@ -75,7 +75,7 @@ impl Opening {
     }
 }
 
-/// What a session is opened with.
+/// Resolved [`Opening`].
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) config: Option<Config>,
@@ -84,15 +84,15 @@ pub(crate) struct Opened {
     pub(crate) disk_budget: Option<DiskBudget>,
 }
 
-/// What a session is granted whose caller, who came over the network, asks for this: what its tenant is, and no more.
+/// Grants of a session for a caller over the network, who asks for `requested`: those of its tenant, and no more.
 ///
 /// # Errors
 /// It asks for more.
-pub(crate) fn tightened(base: &Config, asked: &Config) -> Result<Config, Problem> {
+pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Problem> {
     let allowed = base.limits.limits();
     let mib = |bytes: u64| bytes >> 20;
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let limits = &asked.limits;
+    let limits = &requested.limits;
     let input = base.session.input_timeout().as_secs();
     let bounds = [
         ("limits.timeout", limits.timeout, allowed.timeout_max.as_secs()),
@@ -107,10 +107,10 @@ pub(crate) fn tightened(base: &Config, asked: &Config) -> Result<Config, Problem
         ("limits.disk_mib", limits.disk_mib, mib(allowed.disk_bytes)),
         ("limits.disk_files", limits.disk_files, allowed.disk_files),
         ("limits.descriptors", limits.descriptors, u64::from(allowed.descriptors)),
-        ("session.input_timeout", asked.session.input_timeout, input),
+        ("session.input_timeout", requested.session.input_timeout, input),
     ];
-    for (name, asked, most) in bounds {
-        if asked.is_some_and(|asked| asked > most) {
+    for (name, requested, most) in bounds {
+        if requested.is_some_and(|requested| requested > most) {
             return Err(Problem::bad(format!(
                 "$.grants.{name}: expected at most {most}, which is what is granted here"
             )));
@@ -144,17 +144,17 @@ pub(crate) fn tightened(base: &Config, asked: &Config) -> Result<Config, Problem
     own.disk_mib = disk_mib.or(own.disk_mib);
     own.disk_files = disk_files.or(own.disk_files);
     own.descriptors = descriptors.or(own.descriptors);
-    config.environment.retain(|(name, _)| asked.environment.iter().all(|(own, _)| own != name));
-    config.environment.extend(asked.environment.iter().cloned());
+    config.environment.retain(|(name, _)| requested.environment.iter().all(|(own, _)| own != name));
+    config.environment.extend(requested.environment.iter().cloned());
     let session = &mut config.session;
-    session.guests.extend(asked.session.guests.iter().copied());
-    session.input_timeout = asked.session.input_timeout.or(session.input_timeout);
-    session.charts = asked.session.charts.or(session.charts);
-    if asked.session.kernel_mode != Default::default() {
-        session.kernel_mode = asked.session.kernel_mode;
+    session.guests.extend(requested.session.guests.iter().copied());
+    session.input_timeout = requested.session.input_timeout.or(session.input_timeout);
+    session.charts = requested.session.charts.or(session.charts);
+    if requested.session.kernel_mode != Default::default() {
+        session.kernel_mode = requested.session.kernel_mode;
     }
-    if asked.session.output_policy != Default::default() {
-        session.output_policy = asked.session.output_policy;
+    if requested.session.output_policy != Default::default() {
+        session.output_policy = requested.session.output_policy;
     }
     Ok(config)
 }

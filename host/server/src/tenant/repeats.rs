@@ -1,4 +1,4 @@
-//! How often a tenant may ask, and requests that it may repeat.
+//! Rate of a tenant's requests, and requests that it may repeat.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 
 /// Requests that may be repeated with their keys.
 const REPEATS_MAX: usize = 10_000;
-/// How long they may be.
+/// Time for which they may be.
 const REPEATS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 impl Tenant {
@@ -45,7 +45,7 @@ impl Tenant {
     }
 }
 
-/// How many requests may be made: so many a second, and those of one second at once.
+/// Token bucket of requests: so many a second, and those of one second at once.
 #[derive(Debug)]
 pub(crate) struct Rate {
     most: f64,
@@ -70,7 +70,7 @@ impl Rate {
         Ok(())
     }
 
-    /// How many may be made in a second, how many there are left of them, and in how many seconds there are all.
+    /// Requests that may be made in a second, those that are left, and the seconds until there are all again.
     pub(crate) fn state(&self) -> (u64, u64, u64) {
         let whole = |number: f64| number.max(0.0) as u64;
         (whole(self.most), whole(self.left), whole(((self.most - self.left) / self.most).ceil()).max(1))
@@ -88,7 +88,7 @@ pub(crate) struct Repeats {
 #[derive(Debug)]
 struct Kept {
     what: u64,
-    /// What the request made, once it has.
+    /// Name of what the request made, once it has.
     made: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Repeats {
     }
 }
 
-/// What tells requests apart that carry the same key.
+/// Fingerprint that tells requests apart that carry the same key.
 pub(crate) fn fingerprint(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! When sessions were used last, when they are put to sleep, and when they end. Sleep loses nothing; the end does.
+//! Times of sessions: last use, sleep, and end. Sleep loses nothing; the end does.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,7 +11,7 @@ use cellar_core::sync::lock;
 use super::Tenant;
 use crate::access::now;
 
-/// How often it is looked whose time is over.
+/// Interval of looks for sessions whose time is over.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The times of a tenant's sessions.
@@ -20,7 +20,7 @@ pub(crate) struct Times(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Those that are open.
+    /// Sessions that are open.
     open: HashMap<String, Use>,
     /// Seconds since the Unix epoch, of those that end, open or not.
     ends: HashMap<String, u64>,
@@ -67,7 +67,7 @@ impl Times {
         }
     }
 
-    /// Whether the end of a session has come.
+    /// True if the end of a session has come.
     pub(crate) fn is_over(&self, name: &str, now: u64) -> bool {
         lock(&self.0).ends.get(name).is_some_and(|end| *end <= now)
     }
@@ -83,7 +83,7 @@ impl Times {
         self.ends(name, None);
     }
 
-    /// Those that are open, the one that was used longest ago first.
+    /// Sessions that are open, the one that was used longest ago first.
     pub(crate) fn by_use(&self) -> Vec<String> {
         let table = lock(&self.0);
         let mut names: Vec<(Instant, &String)> = table.open.iter().map(|(name, usage)| (usage.at, name)).collect();
@@ -91,13 +91,13 @@ impl Times {
         names.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
-    /// Those whose end has come.
+    /// Sessions whose end has come.
     fn over(&self, now: u64) -> Vec<String> {
         let table = lock(&self.0);
         table.in_order.iter().take_while(|(end, _)| *end <= now).map(|(_, name)| name.clone()).collect()
     }
 
-    /// Those to be put to sleep, of which it is noted that they are. Those that are at work are used.
+    /// Takes the sessions that are to be put to sleep, once each. Sessions at work count as used.
     fn idle(&self, at_work: impl Fn(&str) -> bool) -> Vec<String> {
         let mut table = lock(&self.0);
         let mut idle = Vec::new();
