@@ -1,35 +1,16 @@
 //! One interpreter: its guest, its store, what it imports, and how it is entered.
+//!
+//! The folders of its source are its layers; the block `kernel-layers` in `host/ARCHITECTURE.md` has their order.
 
-pub(crate) mod backlog;
-#[cfg(feature = "bake")]
-pub(crate) mod bake;
-pub(crate) mod beats;
-pub(crate) mod bindings;
+pub(crate) mod border;
 pub(crate) mod calls;
 pub(crate) mod capture;
-pub(crate) mod credit;
-pub(crate) mod engines;
-pub(crate) mod file_imports;
-pub(crate) mod guest;
-pub(crate) mod hearer;
+pub(crate) mod code;
+pub(crate) mod events;
 pub(crate) mod host;
-pub(crate) mod image;
 pub(crate) mod imports;
-pub(crate) mod input;
 pub(crate) mod instance;
-pub(crate) mod introspection;
-pub(crate) mod manifest;
-pub(crate) mod memo;
-pub(crate) mod memory;
-pub(crate) mod meter;
-pub(crate) mod offhand;
 pub(crate) mod origins;
-pub(crate) mod recent;
 pub(crate) mod record;
-#[cfg(feature = "bake")]
-pub(crate) mod safepoints;
+pub(crate) mod scheduling;
 pub(crate) mod state;
-pub(crate) mod sweep;
-pub(crate) mod threads;
-pub(crate) mod turns;
-pub(crate) mod unread;

@@ -91,7 +91,7 @@ pub use self::{
 
 /// What code of a session writes while none of its cells runs.
 pub mod background {
-    pub use crate::kernel::backlog::{Background, BackgroundReader};
+    pub use crate::kernel::events::{Background, BackgroundReader};
 }
 
 /// Calls that leave cells, and the trait that answers them.
@@ -115,9 +115,8 @@ pub mod config {
     pub use crate::{
         contract::config::{ALIASES, KernelMode, PACKAGES, Rests, Seed, Stops, TEMPORARY, WORKSPACE},
         kernel::{
-            meter::MemoryBudget,
-            turns::{CpuShare, WEIGHT, WEIGHT_MAX},
-            unread::{Unread, UnreadBytes},
+            events::{Unread, UnreadBytes},
+            scheduling::{CpuShare, MemoryBudget, WEIGHT, WEIGHT_MAX},
         },
     };
 }
@@ -130,7 +129,7 @@ pub mod files {
 /// Guests: whether they are there, and how they are made ready.
 pub mod guests {
     #[cfg(feature = "bake")]
-    pub use crate::kernel::bake::{BakeOptions, BakeReport, bake};
+    pub use crate::kernel::code::{BakeOptions, BakeReport, bake};
     pub use crate::kernel::host::{GuestState, GuestStatus, guest_status};
 }
 

@@ -32,18 +32,15 @@ use crate::{
     },
     formats::{remembered::Remembered, snapshot::Snapshot},
     kernel::{
-        backlog::{Background, BackgroundReader, Backlog},
-        bindings::types,
-        calls::{Block, Calls, Lineage, Permits},
-        hearer::{Gate, Hearer},
+        border::types,
+        calls::{Block, Calls, Lineage, Permits, Requests},
+        code::Flavour,
+        events::{Background, BackgroundReader, Backlog, Gate, Hearer, Queue, Queued},
         host::Host,
-        image::Flavour,
-        input::Requests,
-        meter::StopFlag,
         origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
+        scheduling::StopFlag,
         state::{Binding, KernelLink, LiveCell},
-        unread::{Queue, Queued},
     },
     session::{
         checkpoint::Slot,
@@ -228,7 +225,7 @@ impl KernelHandle {
     /// Ends the kernel; its cells end as interrupted.
     fn close(&self) {
         self.link.closing.store(true, Ordering::Relaxed);
-        self.link.wake.notify_one();
+        self.link.resident.wake.notify_one();
     }
 }
 
@@ -500,7 +497,7 @@ impl Session {
         self.kernel(language, |kernel| {
             // Any other call that holds the kernel ends by itself, and the cell has its turn.
             self.check_block(language, kernel)?;
-            stop.watch(kernel.link.wake.clone());
+            stop.watch(kernel.link.resident.wake.clone());
             let place = kernel.commands.try_reserve().map_err(|error| match error {
                 mpsc::error::TrySendError::Full(()) => Error::CellsWaiting { language, count: COMMANDS_MAX },
                 mpsc::error::TrySendError::Closed(()) => {

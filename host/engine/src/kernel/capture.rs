@@ -8,13 +8,17 @@ use tokio::sync::mpsc;
 use crate::{
     formats::snapshot::{CellState, KernelState},
     kernel::{
-        bindings::WORLD_VERSION,
-        memo::Memo,
-        meter::{CpuMeter, GuestClock},
+        border::WORLD_VERSION,
+        calls::Memo,
         origins::Origins,
+        scheduling::{CpuMeter, GuestClock},
         state::{Binding, LiveCell, StoreData},
     },
 };
+
+mod memory;
+
+pub(crate) use memory::Live;
 
 /// Cells that can be live in a kernel: more than its sessions have commands and completions for.
 const CELLS_MAX: usize = 4_096;

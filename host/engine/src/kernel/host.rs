@@ -14,14 +14,14 @@ use crate::{
         error::Error,
     },
     kernel::{
-        engines::Engines,
-        guest::Guest,
-        image::{Artifacts, Flavour, compiling_engine},
-        meter::start_ticker,
-        sweep::Sweep,
-        turns::{CpuShare, Turns, WEIGHT},
+        code::{Artifacts, Engines, Flavour, compiling_engine},
+        scheduling::{CpuShare, Sweep, Turns, WEIGHT, start_ticker},
     },
 };
+
+mod guest;
+
+pub(crate) use guest::Guest;
 
 /// A process's engine. A cheap handle; everything ends with the last one and the last session.
 #[derive(Clone)]

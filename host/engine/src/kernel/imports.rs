@@ -1,4 +1,4 @@
-//! The answers to the guest's imports, but for files (see [`crate::kernel::file_imports`]).
+//! The answers to the guest's imports; those about files are in a file of their own.
 //!
 //! Everything the guest says is checked here: it may name cells it does not have, print for ever, or begin calls
 //! without end.
@@ -21,7 +21,7 @@ use wasmtime::{StoreContextMut, Trap, component::Linker};
 use crate::{
     contract::bridge::{CONNECTORS, Call, CallError, CallErrorKind, CallResult, RUNTIME},
     kernel::{
-        bindings::{
+        border::{
             WORLD_PACKAGE, WORLD_VERSION, agents, control, http, input, llm, mime_bundle, output, tools,
             types::{self, StopReason},
         },
@@ -30,6 +30,8 @@ use crate::{
         state::{StoreData, word},
     },
 };
+
+mod files;
 
 /// Random bytes the guest may ask for at once.
 const RANDOM_BYTES_MAX: u32 = 64 << 10;
@@ -286,7 +288,7 @@ bridge_host!(input, String, |prompt| Call::Input { prompt });
 impl StoreData {
     /// Waits for a moment of the guest's clock, or until `cell` must stop.
     async fn wait_until(&mut self, cell: u32, until: u64) {
-        let wake = self.binding.link.wake.clone();
+        let wake = self.binding.link.resident.wake.clone();
         let until = self.clock.instant(until);
         loop {
             self.settle();

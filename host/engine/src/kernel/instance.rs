@@ -16,18 +16,15 @@ use crate::{
     contract::error::Error,
     formats::snapshot::{Image, Pages},
     kernel::{
-        bindings::{
-            KernelPre, stop_kind, stop_name,
+        border::{
+            Answer, KernelPre, Question, stop_kind, stop_name,
             types::{self, StopReason},
         },
-        engines::Engines,
-        image::Flavour,
-        introspection::{Answer, Question},
-        memory::Live,
-        meter::{CpuMeter, WayIn},
+        capture::Live,
+        code::{Engines, Flavour},
         record::{Entry, Fall, Item, mark},
+        scheduling::{CpuMeter, Room, WayIn},
         state::{Binding, FUEL_UNCHARGED, LiveCell, StoreData},
-        sweep::Room,
     },
 };
 

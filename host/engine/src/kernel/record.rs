@@ -26,7 +26,7 @@ use crate::{
         snapshot::fingerprint,
         tape::{End, Head, Writer, bytes_of},
     },
-    kernel::bindings::types::{self, StopReason},
+    kernel::border::types::{self, StopReason},
 };
 
 mod playback;

@@ -1,12 +1,12 @@
 //! What belongs to one kernel's store: its cells, its budgets, its calls, and what its session lent it.
 //!
-//! The guest's imports are answered in [`crate::kernel::imports`] and [`crate::kernel::file_imports`], with what is here.
+//! The guest's imports are answered in [`crate::kernel::imports`], with what is here.
 
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -18,26 +18,21 @@ use cellar_core::{
 };
 use cellar_files::{FileLimits, Files, Quota};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tracing::Span;
 
 use crate::{
     audit::OpenCalls,
     kernel::{
-        backlog::Backlog,
-        beats::Beat,
-        bindings::types::StopReason,
-        calls::{Answers, Block, Calls, Lineage, NoAnswers, Permits},
-        hearer::Gate,
-        input::Requests,
-        memo::Memo,
-        meter::{CpuMeter, Drowsiness, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Spent, StopFlag},
+        border::types::StopReason,
+        calls::{Answers, Block, Calls, Lineage, Memo, NoAnswers, Permits, Requests},
+        events::{Backlog, Gate, Queue, Queued},
         origins::{CellScope, Origins},
         record::{CellHead, Import, RunRecord, Tape},
-        sweep::Claim,
-        threads::Threads,
-        turns::Turn,
-        unread::{Queue, Queued},
+        scheduling::{
+            Beat, CpuMeter, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Resident, Spent, StopFlag, Threads,
+            Turn,
+        },
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
@@ -233,44 +228,16 @@ pub(crate) struct Binding {
 /// What a session and its kernel's task share.
 #[derive(Debug, Default)]
 pub(crate) struct KernelLink {
-    /// Wakes the kernel when a stop flag was set.
-    pub(crate) wake: Arc<Notify>,
+    /// The kernel among those of its host.
+    pub(crate) resident: Arc<Resident>,
     /// The session gave the kernel up: end its cells as interrupted.
     pub(crate) closing: AtomicBool,
     /// The calls that hold the kernel and may need the kernel itself: a synchronous one, or those of threads.
     pub(crate) blocks: Mutex<Vec<Block>>,
-    pub(crate) drowsiness: Drowsiness,
-    /// Processes that its cells have started and that have not ended.
-    processes: AtomicU32,
     /// What its cells have fetched.
     pub(crate) memo: Mutex<Memo>,
     /// Where its names come from; absent until it has a state of its own, and as in its slot then.
     pub(crate) origins: Mutex<Option<Origins>>,
-    /// Whose room it has.
-    pub(crate) claim: Claim,
-}
-
-impl KernelLink {
-    /// Counts a process of its cells as long as what is given lives.
-    pub(crate) fn process(self: &Arc<KernelLink>) -> WaitsForProcess {
-        self.processes.fetch_add(1, Ordering::SeqCst);
-        WaitsForProcess(self.clone())
-    }
-
-    /// Whether any of its cells may wait for a process.
-    pub(crate) fn waits_for_processes(&self) -> bool {
-        self.processes.load(Ordering::SeqCst) > 0
-    }
-}
-
-/// A process that a cell of a kernel has started.
-#[derive(Debug)]
-pub(crate) struct WaitsForProcess(Arc<KernelLink>);
-
-impl Drop for WaitsForProcess {
-    fn drop(&mut self) {
-        self.0.processes.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// The store data of a kernel.

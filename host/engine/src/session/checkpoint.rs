@@ -13,13 +13,12 @@ use crate::{
     contract::error::Error,
     formats::snapshot::{KernelImage, SNAPSHOT, SnapshotError, fingerprint},
     kernel::{
-        bindings::{WORLD_VERSION, types},
+        border::{WORLD_VERSION, types},
         capture::data_of,
-        guest::Guest,
+        host::Guest,
         instance::{Death, Kernel},
-        recent::Unpacked,
+        scheduling::{Room, Unpacked},
         state::Binding,
-        sweep::Room,
     },
     storage::vault::StoredSession,
 };

@@ -22,8 +22,7 @@ use super::{
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, FetchedTable, Response},
     kernel::{
-        calls::{Begun, Kept, KeptRows, KeptSlot},
-        memo::UnderWay,
+        calls::{Begun, Kept, KeptRows, KeptSlot, UnderWay},
         state::KernelLink,
     },
 };

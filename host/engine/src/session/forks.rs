@@ -42,8 +42,8 @@ use crate::{
     },
     kernel::{
         calls::{Permits, Site},
-        hearer::Hearer,
-        meter::StopFlag,
+        events::Hearer,
+        scheduling::StopFlag,
     },
     session::locals::Locals,
 };

@@ -16,7 +16,10 @@ use crate::{
         config::{KernelMode, PACKAGES, Seed},
         error::Error,
     },
-    kernel::{meter::MemoryBudget, turns::CpuShare, unread::Unread},
+    kernel::{
+        events::Unread,
+        scheduling::{CpuShare, MemoryBudget},
+    },
     storage::workspace::OwnFolder,
 };
 

@@ -10,7 +10,7 @@ use cellar_core::{
 use super::{Command, Session};
 use crate::{
     contract::error::Error,
-    kernel::introspection::{Answer, Question},
+    kernel::border::{Answer, Question},
 };
 
 impl Session {

@@ -40,7 +40,7 @@ use crate::{
     },
     kernel::{
         calls::{Begun, Permits, Site},
-        meter::{MemoryPool, Spent},
+        scheduling::{MemoryPool, Spent},
         state::{CHANNEL_PRIMITIVE, KernelLink},
     },
     storage::vault::StoredSession,
@@ -233,7 +233,7 @@ impl Session {
                 let burned = site.spent.as_ref().map_or(0, |spent| spent.fuel());
                 let link = link.clone();
                 let future = async move {
-                    let _waits = link.process();
+                    let _waits = link.resident.process();
                     session.run_process(&arguments, site, burned).await
                 };
                 Begun { is_process: true, ..Begun::from(Box::pin(future) as CallFuture) }

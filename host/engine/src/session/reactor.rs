@@ -30,17 +30,15 @@ use crate::{
     },
     formats::snapshot::{KernelImage, Snapshot},
     kernel::{
-        bindings::types,
+        border::{Answer, Question, types},
         calls::CallEnd,
-        guest::Guest,
+        events::Queued,
+        host::Guest,
         instance::{Death, Kernel, LOST},
-        introspection::{Answer, Question},
-        meter::earlier,
         origins::Origins,
         record::{Birth, Entry},
+        scheduling::{Room, Sweep, earlier},
         state::{Binding, COMPLETIONS_MAX, KernelLink, LiveCell},
-        sweep::{Room, Sweep},
-        unread::Queued,
     },
     session::{
         WeakSession,
@@ -203,9 +201,9 @@ pub(crate) async fn run(
         idle_spins: 0,
         notices: lost.into_iter().map(|fields| (HostStatus::FileLost, fields)).collect(),
     };
-    reactor.sweep.woke(&reactor.link);
+    reactor.sweep.woke(&reactor.link.resident);
     let worked = reactor.live(kept.is_none()).await;
-    reactor.sweep.slept(&reactor.link);
+    reactor.sweep.slept(&reactor.link.resident);
     if let Err(mut death) = worked {
         if reactor.seeding.is_some() {
             death.message = format!("{}: {}", seed_failed(language), death.message);
@@ -283,9 +281,9 @@ impl Reactor {
             if self.once && self.was_used && self.kernel.data().cells.is_empty() {
                 return Ok(());
             }
-            self.link.drowsiness.idle();
+            self.link.resident.idle();
             let wake = self.next().await;
-            self.link.drowsiness.busy();
+            self.link.resident.busy();
             match wake {
                 Wake::Command(command @ (Command::Start { .. } | Command::Clear(_) | Command::Look(..)))
                     if self.kernel.is_asleep() =>
@@ -350,8 +348,8 @@ impl Reactor {
             return Wake::Close;
         }
         let may_sleep = self.may_sleep();
-        let is_short = may_sleep && self.sweep.is_short(self.link.claim);
-        if may_sleep && (self.link.drowsiness.is_wanted() || (is_short && self.had_its_turn())) {
+        let is_short = may_sleep && self.sweep.is_short(self.link.resident.claim);
+        if may_sleep && (self.link.resident.is_sleep_wanted() || (is_short && self.had_its_turn())) {
             return Wake::Sleep;
         }
         let rest_at = self.rest_at().filter(|_| self.seeding.is_none());
@@ -372,7 +370,7 @@ impl Reactor {
         tokio::select! {
             biased;
             command = self.commands.recv(), if self.seeding.is_none() => command.map_or(Wake::Close, Wake::Command),
-            () = self.link.wake.notified() => Wake::Stop,
+            () = self.link.resident.wake.notified() => Wake::Stop,
             end = data.binding.calls.next() => Wake::Call(end),
             () = sleep => match wake_at {
                 Some(wake_at) if wake_at <= Instant::now() => Wake::Timer,

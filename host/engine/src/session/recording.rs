@@ -14,7 +14,7 @@ use crate::{
     contract::error::Error,
     formats::tape::Head,
     kernel::{
-        bindings::WORLD_VERSION,
+        border::WORLD_VERSION,
         record::{Recorder, RunRecord},
     },
 };

@@ -36,9 +36,8 @@ use sink::Sink;
 use crate::{
     contract::error::Error,
     kernel::{
-        backlog::Background,
-        meter::StopFlag,
-        unread::{Queued, UnreadBytes},
+        events::{Background, Queued, UnreadBytes},
+        scheduling::StopFlag,
     },
     session::{RunMarks, Session, origins},
 };

@@ -18,7 +18,12 @@ use super::{
 use crate::{
     contract::error::Error,
     formats::snapshot::{KernelImage, Snapshot},
-    kernel::{hearer::Hearer, host::Host, state::KernelLink, turns::CpuShare},
+    kernel::{
+        events::Hearer,
+        host::Host,
+        scheduling::{CpuShare, Resident},
+        state::KernelLink,
+    },
     session::checkpoint::{Kept, Slot, check},
     storage::{
         vault::StoredSession,
@@ -280,9 +285,8 @@ impl Inner {
 
     /// What it shares with the task of a new kernel.
     pub(super) fn link(&self) -> Arc<KernelLink> {
-        let mut link = KernelLink::default();
-        link.claim = self.share().claim();
-        Arc::new(link)
+        let resident = Resident::new(self.share().claim());
+        Arc::new(KernelLink { resident, ..KernelLink::default() })
     }
 
     /// Where the folders are that it has to itself.

@@ -18,12 +18,11 @@ use crate::{
     audit::CalledAs,
     contract::bridge::{Call, CallError, CallErrorKind, CallResult},
     kernel::{
-        bindings::types,
+        border::types,
         calls::{Beginning, Begun, Block, CallEnd, CallOrigin, Calls, Kept, Site},
-        hearer::Gate,
-        meter::earlier,
-        offhand::Job,
+        events::Gate,
         record::{Import, Tape, mark},
+        scheduling::{Job, earlier},
     },
 };
 
@@ -288,7 +287,7 @@ impl StoreData {
 
     /// Waits while the guest is suspended; `None` when `cell` must stop before.
     pub(crate) async fn wait_for<T>(&mut self, cell: u32, future: impl Future<Output = T>) -> Option<T> {
-        let wake = self.binding.link.wake.clone();
+        let wake = self.binding.link.resident.wake.clone();
         let mut future = std::pin::pin!(future);
         loop {
             self.settle();
@@ -326,7 +325,7 @@ impl StoreData {
                     next = Some(end);
                     break;
                 }
-                () = link.wake.notified() => {}
+                () = link.resident.wake.notified() => {}
                 () = tokio::time::sleep_until(wake_at.into()) => {}
             }
         }

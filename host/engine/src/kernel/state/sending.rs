@@ -10,7 +10,7 @@ use cellar_core::{
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::{LiveCell, StoreData};
-use crate::kernel::{hearer::Gate, meter::earlier, record::Tape};
+use crate::kernel::{events::Gate, record::Tape, scheduling::earlier};
 
 /// Bytes of any name or text in an event that counts neither as output nor as a display. Longer ones are cut.
 const WORD_BYTES_MAX: u64 = 4 << 10;
@@ -56,7 +56,7 @@ impl StoreData {
     }
 
     pub(super) async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
-        let wake = self.binding.link.wake.clone();
+        let wake = self.binding.link.resident.wake.clone();
         let Some(id) = self.route(cell) else { return };
         let Some(mut event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
             return;

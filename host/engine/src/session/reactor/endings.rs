@@ -8,7 +8,7 @@ use std::{
 use super::{Command, Reactor, finished, room::Commands};
 use crate::{
     kernel::{
-        bindings::{stop_kind, stop_name, types::StopReason},
+        border::{stop_kind, stop_name, types::StopReason},
         calls::Lineage,
         instance::{Death, LOST},
         record::Entry,
@@ -69,7 +69,7 @@ fn hand_on(session: &Session, language: Language, command: Command) -> Option<Co
         if let Ok(place) = kernel.commands.try_reserve()
             && let Some(command) = command.take()
         {
-            stop.watch(kernel.link.wake.clone());
+            stop.watch(kernel.link.resident.wake.clone());
             place.send(command);
         }
     });

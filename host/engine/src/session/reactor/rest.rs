@@ -21,9 +21,8 @@ use crate::{
     formats::snapshot::KernelImage,
     kernel::{
         capture::state_of,
-        credit::Credit,
         instance::Death,
-        meter::{earlier, thread_time},
+        scheduling::{Credit, earlier, thread_time},
     },
     session::checkpoint::{Kept, failed},
 };
@@ -258,7 +257,7 @@ impl Reactor {
         if self.has_busy_threads() {
             self.rest.quiet_since = Instant::now();
             self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
-            self.sweep.woke(&self.link);
+            self.sweep.woke(&self.link.resident);
             return Ok(self.check_threads());
         }
         let captured = self.capture().await?;
@@ -269,7 +268,7 @@ impl Reactor {
             Err(error) => {
                 tracing::warn!(error = cellar_core::text::describe(&error), "a kernel cannot go to sleep");
                 self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
-                self.sweep.woke(&self.link);
+                self.sweep.woke(&self.link.resident);
                 return Ok(Err(error));
             }
         };
@@ -289,7 +288,7 @@ impl Reactor {
         // The guest learns of it when it is entered again.
         self.kernel.data().binding.threads.reserve(0);
         self.kernel.sleep();
-        self.sweep.slept(&self.link);
+        self.sweep.slept(&self.link.resident);
         self.rest.is_dirty = false;
         Ok(Ok(()))
     }

@@ -20,12 +20,11 @@ use super::{Command, Reactor, endings::finish, never_began};
 use crate::{
     contract::error::Error,
     kernel::{
-        bindings::types::StopReason,
+        border::types::StopReason,
         instance::Death,
-        meter::earlier,
         record::Entry,
+        scheduling::{Room, Sweep, earlier},
         state::{KernelLink, LiveCell},
-        sweep::{Room, Sweep},
     },
     session::checkpoint::wake,
 };
@@ -155,7 +154,7 @@ impl Commands {
         tokio::select! {
             biased;
             room = line => return Some(room),
-            () = link.wake.notified() => {}
+            () = link.resident.wake.notified() => {}
             Some(command) = self.sent.recv(), if self.early.len() < EARLY_MAX => self.early.push_back(command.into()),
             () = sleep => {}
         }
@@ -164,10 +163,10 @@ impl Commands {
 
     /// Room for the first kernel of a session's language; none when the session gave the kernel up before.
     pub(super) async fn first_room(&mut self, sweep: &Sweep, link: &KernelLink) -> Option<Room> {
-        if let Some(room) = sweep.free_room(link.claim) {
+        if let Some(room) = sweep.free_room(link.resident.claim) {
             return Some(room);
         }
-        let mut line = pin!(sweep.room(link.claim));
+        let mut line = pin!(sweep.room(link.resident.claim));
         while !link.closing.load(Ordering::Relaxed) {
             let until = self.weed(sweep.kernels_max);
             if let Some(room) = self.wait(line.as_mut(), link, until).await {
@@ -215,7 +214,7 @@ impl Reactor {
         let Some(room) = self.room().await? else { return Ok(false) };
         let lost = wake(&mut self.kernel, &self.guest, room, &self.slot).await?;
         self.awake_since = Instant::now();
-        self.sweep.woke(&self.link);
+        self.sweep.woke(&self.link.resident);
         self.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
         for (cell, reason) in std::mem::take(&mut self.owed) {
             let step = self.kernel.step(Entry::Interrupt(cell, reason)).await?;
@@ -227,11 +226,11 @@ impl Reactor {
     /// Waits for room for a kernel that sleeps. The deadlines of its cells move on by that time, which each cell may
     /// spend once; one that is to stop waits no longer than the grace.
     async fn room(&mut self) -> Result<Option<Room>, Death> {
-        if let Some(room) = self.sweep.free_room(self.link.claim) {
+        if let Some(room) = self.sweep.free_room(self.link.resident.claim) {
             return Ok(Some(room));
         }
         let (sweep, link) = (self.sweep.clone(), self.link.clone());
-        let mut line = pin!(sweep.room(link.claim));
+        let mut line = pin!(sweep.room(link.resident.claim));
         let began = Instant::now();
         let told_at = later(began, ROOM_WAIT_TOLD);
         let mut is_told = false;

@@ -19,10 +19,14 @@ use cellar_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::{
-    contract::config::Rests,
-    kernel::{credit::Credit, meter::GuestClock, recent::Recent, state::KernelLink, turns::Turns},
+use super::{
+    credit::Credit,
+    meter::GuestClock,
+    recent::Recent,
+    resident::Resident,
+    turns::{Claim, Turns},
 };
+use crate::contract::config::Rests;
 
 /// How long an idle kernel stays awake while shares that have more want room.
 const IDLE_KEPT: Duration = Duration::from_secs(5);
@@ -34,14 +38,6 @@ const FOR_EACH_LEFT: usize = 7;
 const CHECKPOINTS_SHARE: u32 = 10;
 /// Shares of a host of which each may have all: that of whoever names none, and one besides.
 const SHARES_ALONE: usize = 2;
-
-/// Whose room it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claim {
-    /// The number of the share; that of nobody is 0.
-    pub(crate) share: u64,
-    pub(crate) weight: u64,
-}
 
 /// Room for one kernel. The kernel that has it gives it back when its memory is gone.
 #[derive(Debug)]
@@ -203,7 +199,7 @@ pub(crate) struct Sweep {
     /// Kernels that may be awake before those that are idle fall asleep.
     awake_max: usize,
     line: Arc<Line>,
-    awake: Mutex<Vec<Weak<KernelLink>>>,
+    awake: Mutex<Vec<Weak<Resident>>>,
     /// Kernels that fell asleep lately.
     pub(crate) recent: Recent,
     /// For the checkpoints of all kernels.
@@ -270,14 +266,14 @@ impl Sweep {
             let table = lock(&self.line.table);
             (table.free, table.held(claim), table.leaves_enough(claim, is_alone))
         };
-        let waits = |link: &Arc<KernelLink>| link.waits_for_processes();
-        let links: Vec<Arc<KernelLink>> = lock(&self.awake).iter().filter_map(Weak::upgrade).collect();
+        let waits = |kernel: &Arc<Resident>| kernel.waits_for_processes();
+        let kernels: Vec<Arc<Resident>> = lock(&self.awake).iter().filter_map(Weak::upgrade).collect();
         if free > 0 && !leaves_enough {
             // It waits for its own kernels alone.
-            return links.iter().filter(|link| link.claim.share == claim.share && waits(link)).count() < held;
+            return kernels.iter().filter(|kernel| kernel.claim.share == claim.share && waits(kernel)).count() < held;
         }
         // Those that start or end are not awake: they go on.
-        free > 0 || links.iter().filter(|link| waits(link)).count() < self.kernels_max
+        free > 0 || kernels.iter().filter(|kernel| waits(kernel)).count() < self.kernels_max
     }
 
     /// Whether somebody waits for room for whom a kernel gives way.
@@ -290,12 +286,12 @@ impl Sweep {
     }
 
     /// Notes that a kernel is awake. The one that has been idle for longest falls asleep if there are too many.
-    pub(crate) fn woke(&self, link: &Arc<KernelLink>) {
+    pub(crate) fn woke(&self, resident: &Arc<Resident>) {
         let mut awake = lock(&self.awake);
-        if awake.iter().any(|kernel| std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(link))) {
+        if awake.iter().any(|kernel| std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(resident))) {
             return;
         }
-        awake.push(Arc::downgrade(link));
+        awake.push(Arc::downgrade(resident));
         if awake.len() > self.awake_max {
             awake.retain(|kernel| kernel.strong_count() > 0);
             if awake.len() > self.awake_max {
@@ -305,27 +301,26 @@ impl Sweep {
     }
 
     /// Notes that a kernel fell asleep or died.
-    pub(crate) fn slept(&self, link: &Arc<KernelLink>) {
-        lock(&self.awake).retain(|kernel| !std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(link)));
+    pub(crate) fn slept(&self, resident: &Arc<Resident>) {
+        lock(&self.awake).retain(|kernel| !std::ptr::eq(kernel.as_ptr(), Arc::as_ptr(resident)));
     }
 
     /// Tells the kernel that has been idle for longest to fall asleep, of those that give way to whoever wants it.
-    fn put_to_sleep(&self, wants: Option<Claim>, awake: &mut Vec<Weak<KernelLink>>) {
+    fn put_to_sleep(&self, wants: Option<Claim>, awake: &mut Vec<Weak<Resident>>) {
         let now = GuestClock::default().nanos(Instant::now());
         let kept = u64::try_from(IDLE_KEPT.as_nanos()).unwrap_or(u64::MAX);
         let table = lock(&self.line.table);
-        let idle = (0..).zip(awake.iter()).filter_map(|(place, link)| Some((place, link.upgrade()?)));
-        let idle = idle.filter(|(_, link)| {
-            let last_used = link.drowsiness.last_used.load(Ordering::Relaxed);
-            let gives_way = |wants: Claim| table.gives_way(link.claim, wants) || now.saturating_sub(last_used) >= kept;
-            link.drowsiness.is_idle.load(Ordering::SeqCst) && wants.is_none_or(gives_way)
+        let idle = (0..).zip(awake.iter()).filter_map(|(place, kernel)| Some((place, kernel.upgrade()?)));
+        let idle = idle.filter_map(|(place, kernel)| kernel.idle_since().map(|since| (place, kernel, since)));
+        let idle = idle.filter(|(_, kernel, since)| {
+            let gives_way = |wants: Claim| table.gives_way(kernel.claim, wants) || now.saturating_sub(*since) >= kept;
+            wants.is_none_or(gives_way)
         });
-        let longest = idle.min_by_key(|(_, link)| link.drowsiness.last_used.load(Ordering::Relaxed));
+        let longest = idle.min_by_key(|(_, _, since)| *since);
         drop(table);
-        let Some((place, link)) = longest else { return };
+        let Some((place, kernel, _)) = longest else { return };
         // Nobody else asks it.
         awake.swap_remove(place);
-        link.drowsiness.sleep_wanted.store(true, Ordering::Relaxed);
-        link.wake.notify_one();
+        kernel.put_to_sleep();
     }
 }

@@ -13,7 +13,7 @@ use cellar_core::{
 use cellar_tables::FRAME_TYPE;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::bindings::{mime_bundle, types};
+use super::bindings::{mime_bundle, types};
 
 /// What a host asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,13 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::image::{Flavour, threads_max, wasm_engine};
 use crate::{
     contract::error::Error,
-    kernel::{
-        beats::Beats,
-        image::{Flavour, threads_max, wasm_engine},
-        threads::{ThreadRoom, Threads},
-    },
+    kernel::scheduling::{Beats, ThreadRoom, Threads},
 };
 
 /// See the module's documentation.

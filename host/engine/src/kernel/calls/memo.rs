@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use cellar_core::event::Fetch;
 use cellar_tables::Batches;
 
-use super::calls::KeptRows;
+use super::KeptRows;
 
 /// Fetches that are remembered; the oldest make room.
 pub(crate) const FETCHES_MAX: usize = 1_000;

@@ -33,6 +33,7 @@ use rustix::{
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, Linker};
 
+use super::manifest::Manifest;
 use crate::{
     contract::{
         config::{HostConfig, Stops},
@@ -40,9 +41,8 @@ use crate::{
     },
     formats::snapshot::Image,
     kernel::{
-        bindings::{WORLD_PACKAGE, WORLD_VERSION},
-        manifest::Manifest,
-        meter::TABLE_ELEMENTS_MAX,
+        border::{WORLD_PACKAGE, WORLD_VERSION},
+        scheduling::TABLE_ELEMENTS_MAX,
         state::StoreData,
     },
 };
@@ -359,7 +359,7 @@ pub(crate) fn guest_mounts(manifest: &Manifest) -> Result<Vec<OpenMount>, Error>
 /// A linker with the kernel world and nothing else.
 pub(crate) fn linker(engine: &wasmtime::Engine, flavour: Flavour) -> wasmtime::Result<Linker<StoreData>> {
     let mut linker = Linker::new(engine);
-    crate::kernel::bindings::Kernel::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |data| data)?;
+    crate::kernel::border::Kernel::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |data| data)?;
     if flavour.has_fuel() {
         crate::kernel::imports::link_fuel(&mut linker)?;
     }

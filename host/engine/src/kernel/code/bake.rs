@@ -15,20 +15,20 @@ use cellar_core::{cell::GuestName, files::replace, limits::Limits, text::hex};
 use cellar_files::{Access, Files, Mount, Quota};
 use sha2::{Digest, Sha256};
 
+use super::{
+    image::{
+        Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
+        check_trusted, compiling_engine, guest_mounts, linker, set_threads,
+    },
+    manifest::Manifest,
+    safepoints::add_safepoints,
+};
 use crate::{
     contract::{
         config::{HostConfig, WORKSPACE},
         error::{Cause, Error},
     },
-    kernel::{
-        image::{
-            Artifacts, DIGEST_FILE, Flavour, FlavourStops, HOST_STACK_BYTES, WASM_STACK_BYTES, check_imports,
-            check_trusted, compiling_engine, guest_mounts, linker, set_threads,
-        },
-        manifest::Manifest,
-        safepoints::add_safepoints,
-        state::{Binding, StoreData},
-    },
+    kernel::state::{Binding, StoreData},
 };
 
 /// What baking did.

@@ -20,7 +20,7 @@ use wasm_encoder::{
 };
 use wasmparser::{BinaryReader, Chunk, Export, ExternalKind, FunctionBody, Operator, Parser, Payload, TypeRef};
 
-use crate::{contract::error::Cause, kernel::bindings::WORLD_PACKAGE};
+use crate::{contract::error::Cause, kernel::border::WORLD_PACKAGE};
 
 /// The export whose code names the address of the byte; see `guests/common/safepoint.c`.
 const ADDRESS: &str = "cellar_safepoint";

@@ -9,13 +9,11 @@ use crate::{
     contract::error::Error,
     formats::snapshot::Image,
     kernel::{
-        bindings::KernelPre,
-        engines::Engines,
-        image::{Artifacts, Flavour, guest_mounts, linker},
+        border::KernelPre,
+        code::{Artifacts, Engines, Flavour, guest_mounts, linker},
         instance::Kernel,
+        scheduling::{Room, Threads},
         state::{Binding, StoreData},
-        sweep::Room,
-        threads::Threads,
     },
 };
 

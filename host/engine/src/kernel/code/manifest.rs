@@ -9,7 +9,7 @@ use cellar_core::{cell::GuestName, text::hex};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{contract::error::Error, kernel::bindings::WORLD_VERSION};
+use crate::{contract::error::Error, kernel::border::WORLD_VERSION};
 
 /// Largest manifest, in bytes.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;

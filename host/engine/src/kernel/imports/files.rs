@@ -3,7 +3,7 @@
 use cellar_files::{self as tree, FileError, FileKind, OpenHow, Stat};
 
 use crate::kernel::{
-    bindings::files::{self, Descriptor, DirectoryEntry, ErrorCode, FileStat, FileType, OpenFlags},
+    border::files::{self, Descriptor, DirectoryEntry, ErrorCode, FileStat, FileType, OpenFlags},
     record::Import,
     state::StoreData,
 };

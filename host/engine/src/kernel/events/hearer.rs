@@ -2,14 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cellar_core::{
-    event::EventKind,
-    limits::{EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX},
-    sync::lock,
-};
+use cellar_core::{event::EventKind, sync::lock};
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::kernel::{record::RunRecord, unread::Queue};
+use super::unread::Queue;
+use crate::kernel::record::RunRecord;
 
 /// Tells the run of a cell what happens elsewhere, as long as the cell runs.
 #[derive(Clone, Debug)]
@@ -80,15 +77,5 @@ impl Hearer {
             };
             events.room(&event).await;
         }
-    }
-}
-
-/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
-/// size together.
-pub(crate) fn places(event: &EventKind) -> usize {
-    match event.size_bytes() {
-        size if size > EVENT_BYTES_HUGE => EVENTS_QUEUED_MAX,
-        size if size > EVENT_BYTES_LARGE => EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1,
-        _ => 1,
     }
 }

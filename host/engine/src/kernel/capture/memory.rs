@@ -11,10 +11,9 @@ use wasmtime::{
 use crate::{
     formats::snapshot::{Collector, Image, PAGE_BYTES, Pages},
     kernel::{
-        beats::{Beat, Beats},
-        bindings,
+        border,
+        scheduling::{Beat, Beats, Room},
         state::StoreData,
-        sweep::Room,
     },
 };
 
@@ -28,7 +27,7 @@ pub(crate) struct Live {
     pub(crate) store: Store<StoreData>,
     /// Finds exports whose results are not to be copied.
     pub(crate) instance: Instance,
-    pub(crate) exports: bindings::Kernel,
+    pub(crate) exports: border::Kernel,
     /// Given back after the store.
     pub(crate) _room: Room,
     /// By which the guest gives way at its safepoints, if it has any.

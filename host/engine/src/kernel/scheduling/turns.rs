@@ -21,8 +21,6 @@ use std::{
 
 use cellar_core::sync::{cores, lock};
 
-use crate::kernel::sweep::Claim;
-
 /// The weight of a share that nobody gave another one.
 pub const WEIGHT: u32 = 100;
 /// The largest weight.
@@ -40,6 +38,14 @@ struct Share {
     number: u64,
     weight: u64,
     used_nanos: AtomicU64,
+}
+
+/// Whose room a kernel has, or waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The number of the share; that of nobody is 0.
+    pub(crate) share: u64,
+    pub(crate) weight: u64,
 }
 
 /// The turns of a host.

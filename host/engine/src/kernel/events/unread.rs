@@ -16,15 +16,15 @@ use std::{
 
 use cellar_core::{
     event::EventKind,
-    limits::{EVENT_BYTES_COUNTED, EVENT_BYTES_HUGE, UNREAD_BYTES_MAX},
+    limits::{
+        EVENT_BYTES_COUNTED, EVENT_BYTES_HUGE, EVENT_BYTES_LARGE, EVENTS_QUEUED_MAX, LARGE_EVENTS_MAX, UNREAD_BYTES_MAX,
+    },
     sync::lock,
 };
 use tokio::sync::{
     Notify,
     mpsc::{self, error::TrySendError},
 };
-
-use super::hearer::places;
 
 /// An account of what waits for readers: that of the sessions of somebody. A cheap handle; [`Unread::default`] is that of all
 /// sessions of the process that have no other.
@@ -212,6 +212,16 @@ impl From<EventKind> for Queued {
     /// An event that is counted by nobody: a small one, or one that its reader does not keep.
     fn from(kind: EventKind) -> Queued {
         Queued { kind, unread: UnreadBytes::default() }
+    }
+}
+
+/// Places that must be free for an event. A large one waits until few are queued: events that wait have a bounded
+/// size together.
+fn places(event: &EventKind) -> usize {
+    match event.size_bytes() {
+        size if size > EVENT_BYTES_HUGE => EVENTS_QUEUED_MAX,
+        size if size > EVENT_BYTES_LARGE => EVENTS_QUEUED_MAX - LARGE_EVENTS_MAX + 1,
+        _ => 1,
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 
-use crate::kernel::{beats::Beat, offhand::Offhand, turns::Turn};
+use super::{beats::Beat, offhand::Offhand, turns::Turn};
 
 /// Has `tick` advance the epoch of every engine of a host, until there are none any more.
 ///
@@ -111,34 +111,6 @@ impl GuestClock {
 
 fn since_origin(instant: Instant) -> i64 {
     i64::try_from(instant.saturating_duration_since(*ORIGIN).as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// What a kernel tells of its sleep, and is told.
-#[derive(Debug, Default)]
-pub(crate) struct Drowsiness {
-    /// When it was last entered, on this process's clock.
-    pub(crate) last_used: AtomicU64,
-    /// It has nothing to do but to wait.
-    pub(crate) is_idle: AtomicBool,
-    pub(crate) sleep_wanted: AtomicBool,
-}
-
-impl Drowsiness {
-    /// Notes that the kernel begins to wait.
-    pub(crate) fn idle(&self) {
-        self.last_used.store(GuestClock::default().nanos(Instant::now()), Ordering::Relaxed);
-        self.is_idle.store(true, Ordering::SeqCst);
-    }
-
-    /// Notes that it has something to do.
-    pub(crate) fn busy(&self) {
-        self.is_idle.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether it was told to fall asleep since this was last asked.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.sleep_wanted.load(Ordering::Relaxed) && self.sleep_wanted.swap(false, Ordering::Relaxed)
-    }
 }
 
 /// Processor time that a kernel has used, over whatever threads it ran on.

@@ -1,7 +1,7 @@
 //! The generated face of `wit/kernel.wit`, and its translation to and from the engine's own types.
 //!
 //! The only module that names generated types on both sides; the import traits are implemented in
-//! [`crate::kernel::imports`] and [`crate::kernel::file_imports`].
+//! [`crate::kernel::imports`].
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub, reason = "generated code")]
 

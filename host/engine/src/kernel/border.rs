@@ -1,0 +1,10 @@
+//! The border between host and guest: the generated face of `wit/`, its translation, and the questions that a host asks.
+
+mod bindings;
+mod introspection;
+
+pub(crate) use bindings::{
+    Kernel, KernelPre, WORLD_PACKAGE, WORLD_VERSION, agents, control, files, http, input, llm, mime_bundle, output,
+    stop_kind, stop_name, tools, types,
+};
+pub(crate) use introspection::{Answer, Question};

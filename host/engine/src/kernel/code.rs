@@ -1,0 +1,14 @@
+//! The code of guests: what the builder says of it, how it is baked and compiled, and how it is loaded into an engine.
+
+#[cfg(feature = "bake")]
+mod bake;
+mod engines;
+mod image;
+mod manifest;
+#[cfg(feature = "bake")]
+mod safepoints;
+
+#[cfg(feature = "bake")]
+pub use bake::{BakeOptions, BakeReport, bake};
+pub(crate) use engines::Engines;
+pub(crate) use image::{Artifacts, Flavour, compiling_engine, guest_mounts, linker};

@@ -1,0 +1,12 @@
+//! Events on their way from a kernel to their readers: what waits for all readers of the process, the reader of one run, and
+//! what is written while no cell runs.
+
+mod backlog;
+mod hearer;
+mod unread;
+
+pub(crate) use backlog::Backlog;
+pub use backlog::{Background, BackgroundReader};
+pub(crate) use hearer::{Gate, Hearer};
+pub(crate) use unread::{Queue, Queued};
+pub use unread::{Unread, UnreadBytes};
