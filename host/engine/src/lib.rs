@@ -144,7 +144,7 @@ pub mod looks {
 pub mod replay {
     pub use crate::{
         formats::tape::ReplayError,
-        session::replay::{Replay, Replayed},
+        session::saved::replay::{Replay, Replayed},
     };
 }
 

@@ -43,12 +43,15 @@ use crate::{
         state::{Binding, KernelLink, LiveCell},
     },
     session::{
-        checkpoint::Slot,
+        artifacts::Reach,
+        builtin::SessionBridges,
         folders::Folders,
         history::History,
         locals::Locals,
         looks::no_answer,
         reactor::{Command, Setting},
+        saved::{Slot, begin_recording},
+        spawned::{Forks, Kin, Process, Processes, Teller},
     },
     storage::{
         vault::StoredSession,
@@ -56,13 +59,10 @@ use crate::{
     },
 };
 
+mod artifacts;
 mod auditing;
-mod bridges;
-mod channels;
-mod checkpoint;
-mod fetches;
+mod builtin;
 mod folders;
-mod forks;
 pub(crate) mod granted;
 mod grants;
 pub(crate) mod history;
@@ -70,24 +70,14 @@ mod input;
 mod locals;
 mod looks;
 mod origins;
-mod own_calls;
-mod processes;
 mod reactor;
-mod reading;
-mod recording;
-pub(crate) mod replay;
 pub(crate) mod run;
-mod selfref;
-mod state;
+pub(crate) mod saved;
+mod spawned;
 mod trees;
 
-use bridges::SessionBridges;
-use forks::{Forks, Kin, Teller};
-use processes::{Process, Processes};
-use reading::Reach;
-
+pub use builtin::selfref_pack;
 pub use grants::{DiskBudget, SessionConfig};
-pub use selfref::selfref_pack;
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -302,7 +292,7 @@ impl Session {
                 processes: Arc::new(Processes::new(limits)),
                 process: None,
             });
-        let record = |path| recording::begin(path, &id, limits, reach.keys().own());
+        let record = |path| begin_recording(path, &id, limits, reach.keys().own());
         let recorder = config.record.as_deref().map(record).transpose()?;
         let inner = Arc::new(Inner {
             id,

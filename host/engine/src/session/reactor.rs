@@ -42,7 +42,7 @@ use crate::{
     },
     session::{
         WeakSession,
-        checkpoint::{Kept, Slot, configured_as, failed, revive},
+        saved::{Kept, Slot, configured_as, failed, revive},
     },
 };
 

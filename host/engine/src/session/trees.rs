@@ -4,15 +4,15 @@ use cellar_core::mime::json_values;
 use serde_json::Value;
 
 /// Values of a text that is made into a tree.
-pub(super) const VALUES_MAX: usize = 100_000;
+pub(crate) const VALUES_MAX: usize = 100_000;
 
 /// How many values a text has, or a few more.
-pub(super) fn count(json: &str) -> usize {
+pub(crate) fn count(json: &str) -> usize {
     json_values(json.as_bytes())
 }
 
 /// The value of a text; none where that is no JSON, or has too many values.
-pub(super) fn read(json: &str) -> Option<Value> {
+pub(crate) fn read(json: &str) -> Option<Value> {
     if count(json) > VALUES_MAX { None } else { serde_json::from_str(json).ok() }
 }
 

@@ -1,4 +1,4 @@
-//! The code and the image of a guest: where the cache has them, and how they are loaded. Baking (`kernel/bake.rs`) leaves
+//! The code and the image of a guest: where the cache has them, and how they are loaded. Baking (`kernel/code/bake.rs`) leaves
 //! them there.
 //!
 //! The wasmtime version, the flags and the processor are part of the path at which an artifact is stored, so that one of
@@ -84,7 +84,7 @@ pub(crate) enum FlavourStops {
     Epochs,
     /// The same, and it counts fuel. Not by default: counting costs speed.
     Fuel,
-    /// A byte of its own memory: see `kernel/safepoints.rs`.
+    /// A byte of its own memory: see `kernel/code/safepoints.rs`.
     Safepoints,
 }
 

@@ -24,7 +24,7 @@ use crate::{
         instance::Death,
         scheduling::{Credit, earlier, thread_time},
     },
-    session::checkpoint::{Kept, failed},
+    session::saved::{Kept, failed},
 };
 
 /// One part in so many of a kernel's time may go into checkpoints before cells.

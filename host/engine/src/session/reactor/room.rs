@@ -26,7 +26,7 @@ use crate::{
         scheduling::{Room, Sweep, earlier},
         state::{KernelLink, LiveCell},
     },
-    session::checkpoint::wake,
+    session::saved::wake,
 };
 
 /// Commands that are taken in early while their kernel waits for room. Others stay where they were sent.

@@ -7,8 +7,6 @@
 use std::sync::Arc;
 
 use super::{
-    WeakSession,
-    granted::{Bridges, Caller},
     own_calls::OWN,
     reading::{READ_TOOL, read_tool},
     selfref::{SELFREF, selfref_pack},
@@ -21,6 +19,10 @@ use crate::{
     kernel::{
         calls::{Answers, Begun, Site},
         state::KernelLink,
+    },
+    session::{
+        WeakSession,
+        granted::{Bridges, Caller},
     },
 };
 

@@ -10,11 +10,7 @@ use cellar_files::{Access, Mount};
 use cellar_results::artifacts::ArtifactKeys;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    Command, Inner, Kernels, Origin, Session, SessionConfig,
-    forks::{Kin, Teller},
-    granted::Bridges,
-};
+use super::checkpoint::{Kept, Slot, check};
 use crate::{
     contract::error::Error,
     formats::snapshot::{KernelImage, Snapshot},
@@ -24,7 +20,11 @@ use crate::{
         scheduling::{CpuShare, Resident},
         state::KernelLink,
     },
-    session::checkpoint::{Kept, Slot, check},
+    session::{
+        Command, Inner, Kernels, Origin, Session, SessionConfig,
+        granted::Bridges,
+        spawned::{Kin, Teller},
+    },
     storage::{
         vault::StoredSession,
         workspace::{OwnFolder, PrivateFolder, copy_trees},
@@ -58,7 +58,7 @@ impl Host {
     }
 
     /// Checks that a snapshot can be restored here.
-    pub(super) fn check(&self, snapshot: &Snapshot, config: &SessionConfig) -> Result<(), Error> {
+    pub(crate) fn check(&self, snapshot: &Snapshot, config: &SessionConfig) -> Result<(), Error> {
         for image in &snapshot.kernels {
             let guest = match image.state.language() {
                 Some(language) => self.guest_digest(config.guest(language))?,
@@ -175,7 +175,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::fork`]; `Deadlock` when the call that makes it holds a kernel.
-    pub(super) async fn fork_within(
+    pub(crate) async fn fork_within(
         &self,
         id: String,
         fork_id: String,
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// What it shares with what its cells make of it.
-    pub(super) fn kin(&self, fork_id: String) -> Kin {
+    pub(crate) fn kin(&self, fork_id: String) -> Kin {
         let inner = &self.inner;
         Kin {
             fork_id,
@@ -217,7 +217,7 @@ impl Session {
         let copy = copy.await.map_err(|error| Error::Workspace(error.into()))?;
         let (private, copied) = copy.map_err(Error::Workspace)?;
         snapshot.disk_usage = copied.at_least(snapshot.disk_usage);
-        let id = id.or_else(|| Some(super::made_up_id()));
+        let id = id.or_else(|| Some(crate::session::made_up_id()));
         let mut config = SessionConfig { id, bridges, record: None, ..inner.config.clone() };
         if let Some(kin) = &mut kin {
             config.input = None;
@@ -279,12 +279,12 @@ impl Session {
 
 impl Inner {
     /// Whose processor time and whose room its kernels have.
-    pub(super) fn share(&self) -> &CpuShare {
+    pub(crate) fn share(&self) -> &CpuShare {
         self.config.share.as_ref().unwrap_or_else(|| self.host.usual_share())
     }
 
     /// What it shares with the task of a new kernel.
-    pub(super) fn link(&self) -> Arc<KernelLink> {
+    pub(crate) fn link(&self) -> Arc<KernelLink> {
         let resident = Resident::new(self.share().claim());
         Arc::new(KernelLink { resident, ..KernelLink::default() })
     }
@@ -331,7 +331,7 @@ impl Inner {
     }
 
     /// Compresses what is kept, and stores it if there is a place. Blocks.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let slots: Vec<Arc<Slot>> = lock(&self.kernels).slots.values().cloned().collect();
         slots.iter().for_each(|slot| slot.pack());
         // Whoever waits for a turn stores what there is when it comes.
@@ -341,7 +341,7 @@ impl Inner {
     }
 
     /// Stores what is kept, if there is a place. Blocks.
-    pub(super) fn store(&self) {
+    pub(crate) fn store(&self) {
         let Some(home) = &self.home else { return };
         let latest = || {
             self.is_settling.store(false, Ordering::Relaxed);
@@ -365,12 +365,12 @@ impl Inner {
 
 impl Kernels {
     /// What a language goes on from.
-    pub(super) fn slot(&mut self, language: Language, home: &Option<Arc<StoredSession>>) -> Arc<Slot> {
+    pub(crate) fn slot(&mut self, language: Language, home: &Option<Arc<StoredSession>>) -> Arc<Slot> {
         self.slots.entry(language).or_insert_with(|| Arc::new(Slot::new(home.clone()))).clone()
     }
 
     /// Forgets what was kept, and keeps what the snapshot has. Cells that await in it go on, or end.
-    pub(super) fn go_on_from(&mut self, snapshot: &Snapshot, home: &Option<Arc<StoredSession>>, ends_cells: bool) {
+    pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot, home: &Option<Arc<StoredSession>>, ends_cells: bool) {
         // New slots: a kernel that is on its way out still has the old one.
         self.slots.clear();
         for image in &snapshot.kernels {

@@ -15,15 +15,15 @@ use futures::FutureExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{
-    Session,
-    granted::{Bridges, Caller},
-};
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, FetchedTable, Response},
     kernel::{
         calls::{Begun, Kept, KeptRows, KeptSlot, UnderWay},
         state::KernelLink,
+    },
+    session::{
+        Session,
+        granted::{Bridges, Caller},
     },
 };
 
@@ -55,7 +55,7 @@ enum Fault {
 
 impl Session {
     /// Answers a fetch for a cell of the kernel with this link.
-    pub(super) fn call_fetch(
+    pub(crate) fn call_fetch(
         &self,
         granted: &Arc<dyn Bridges>,
         link: &Arc<KernelLink>,

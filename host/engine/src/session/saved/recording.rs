@@ -9,7 +9,6 @@ use cellar_core::{
 
 use cellar_results::artifacts::ArtifactKey;
 
-use super::Session;
 use crate::{
     contract::error::Error,
     formats::tape::Head,
@@ -17,6 +16,7 @@ use crate::{
         border::WORLD_VERSION,
         record::{Recorder, RunRecord},
     },
+    session::Session,
 };
 
 impl Session {
@@ -41,7 +41,7 @@ impl Session {
 }
 
 /// Begins the recording of a session.
-pub(super) fn begin(
+pub(crate) fn begin(
     path: &Path,
     session: &str,
     limits: &Limits,

@@ -1,31 +1,23 @@
-//! Where a session's long outputs are kept, and `tool.read`, which every session has: artifacts, outputs of agents, and
-//! files of the granted folders, as text.
+//! `tool.read`, which every session has: artifacts, outputs of agents, and files of the granted folders, as text.
 
 use std::{
     fs::File,
     io::{self, Read},
-    sync::{Arc, Mutex},
 };
 
-use cellar_core::{event::EventKind, mime::MimeBundle, sync::lock, text::describe};
+use cellar_core::text::describe;
 use cellar_files::{Descriptor, FileError, FileKind, Files, OpenHow, ROOT};
-use cellar_results::{
-    artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, ArtifactKeys, SessionArtifacts},
-    renderer,
-    result::OutputPolicy,
-    tables::Tables,
-};
+use cellar_results::artifacts::{AGENT_SCHEME, ARTIFACT_SCHEME, Artifact, ArtifactError, SessionArtifacts};
 use cellar_tables::{PARQUET_TYPE, Page, PageRequest, TableError};
-use futures::future::pending;
 use serde::Deserialize;
 
-use super::Session;
 use crate::{
     contract::{
         bridge::{AgentCall, CallError, CallErrorKind, CallFuture, Response, ToolSpec},
         config::WORKSPACE,
     },
     kernel::calls::{Begun, Kept, KeptOutput, KeptSlot},
+    session::Session,
 };
 
 /// What the tool is called. A tool of that name that the embedder grants takes its place.
@@ -36,28 +28,6 @@ const TEXT_BYTES_MAX: usize = 8 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes in which a text has no NUL.
 const SNIFFED_BYTES: usize = 8 << 10;
-
-/// Which artifacts a session reaches. The forks that its cells make have the same.
-pub(super) struct Reach {
-    /// In whose name they are kept.
-    session: String,
-    keys: Mutex<Arc<ArtifactKeys>>,
-}
-
-impl Reach {
-    pub(super) fn new(session: &str, keys: ArtifactKeys) -> Reach {
-        Reach { session: session.to_owned(), keys: Mutex::new(Arc::new(keys)) }
-    }
-
-    pub(super) fn keys(&self) -> Arc<ArtifactKeys> {
-        lock(&self.keys).clone()
-    }
-
-    /// Reaches what a session with these keys reached at a moment as well.
-    pub(super) fn inherit(&self, from: &ArtifactKeys, until: u64) {
-        Arc::make_mut(&mut *lock(&self.keys)).inherit(from, until);
-    }
-}
 
 /// The arguments of `tool.read(path, offset, limit)`.
 #[derive(Debug, Deserialize)]
@@ -96,39 +66,6 @@ pub(crate) fn read_tool() -> ToolSpec {
 }
 
 impl Session {
-    /// How much of a long output its results show.
-    pub fn output_policy(&self) -> OutputPolicy {
-        self.inner.config.output
-    }
-
-    /// Its artifacts: what its cells may read. Waits for the disk when they are in the temporary place and nobody has used
-    /// that yet.
-    ///
-    /// # Errors
-    /// The temporary place cannot be made.
-    pub fn artifacts(&self) -> Result<SessionArtifacts, ArtifactError> {
-        self.tables().artifacts()
-    }
-
-    /// Where the tables go that its cells display.
-    pub(crate) fn tables(&self) -> Tables {
-        let Reach { session, keys } = &*self.inner.reach;
-        Tables::new(session, lock(keys).clone(), self.inner.config.artifacts.clone())
-    }
-
-    /// What was looked at, with what is added to it when it is displayed: the file of a table, the picture of a chart.
-    pub(super) async fn rendered(&self, data: MimeBundle) -> MimeBundle {
-        let shown = EventKind::Display { index: 0, data, display_id: None, is_value: true };
-        let event = match renderer::begin(self.renderers(), || self.tables(), shown, || Box::pin(pending())) {
-            renderer::Begun::Rendering(rendering) => rendering.await.into_iter().next(),
-            renderer::Begun::AsItIs(event) => Some(event),
-        };
-        match event {
-            Some(EventKind::Display { data, .. }) => data,
-            _ => MimeBundle::default(),
-        }
-    }
-
     /// Keeps what an agent says, once it has said it, and leaves word of that. An output that cannot be kept is no
     /// reason to fail: its caller has it.
     pub(crate) fn keeping_output(self, asked: AgentCall, future: CallFuture) -> Begun {

@@ -25,6 +25,7 @@ use cellar_results::{
 use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 
+use super::checkpoint::check;
 use crate::{
     contract::error::Error,
     formats::{
@@ -41,7 +42,6 @@ use crate::{
         scheduling::{Claim, Sweep},
         state::{Binding, LiveCell},
     },
-    session::checkpoint::check,
 };
 
 /// What a kernel may be ahead of the replay.

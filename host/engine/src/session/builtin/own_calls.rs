@@ -21,14 +21,14 @@ use cellar_tables::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::Session;
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, Response},
     kernel::{calls::Site, origins::CellScope},
+    session::Session,
 };
 
 /// What names of the session's own calls begin with.
-pub(super) const OWN: &str = "cellar.";
+pub(crate) const OWN: &str = "cellar.";
 /// Bytes of the arguments of a conversion: two paths and a request. As values they would take many times that.
 const CONVERSION_BYTES_MAX: usize = 128 << 10;
 /// Bytes that are written at once.
@@ -109,7 +109,7 @@ impl From<FileError> for Fault {
 
 impl Session {
     /// Answers a call of a tool whose name goes on so behind [`OWN`]; `None` when the session knows no such call.
-    pub(super) fn call_own(&self, name: &str, arguments: &str, site: &Site) -> Option<CallFuture> {
+    pub(crate) fn call_own(&self, name: &str, arguments: &str, site: &Site) -> Option<CallFuture> {
         let session = self.clone();
         Some(match name {
             "disk" => Box::pin(std::future::ready(Ok(session.disk()))),

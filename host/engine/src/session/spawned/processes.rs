@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Origin, Session, SessionConfig, channels::Channels, folders::Folders, forks::Kin};
+use super::{Kin, channels::Channels};
 use crate::{
     contract::{
         bridge::{CallError, CallErrorKind, CallFuture, Response},
@@ -43,6 +43,7 @@ use crate::{
         scheduling::{MemoryPool, Spent},
         state::{CHANNEL_PRIMITIVE, KernelLink},
     },
+    session::{Origin, Session, SessionConfig, folders::Folders},
     storage::vault::StoredSession,
 };
 
@@ -57,7 +58,7 @@ const ENVIRONMENT_MAX: usize = 10_000;
 
 /// The budgets of processes, shared by a session and all that its cells make of it.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     permits: Permits,
     memory: Arc<MemoryPool>,
     /// How many each cell has started, the latest last. A cell is known by its session and its number.
@@ -67,7 +68,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn new(limits: &Limits) -> Processes {
+    pub(crate) fn new(limits: &Limits) -> Processes {
         let at_once = if limits.fuel.is_some() { 1 } else { PROCESSES_MAX };
         Processes {
             permits: Permits::new(at_once),
@@ -94,19 +95,19 @@ impl Processes {
 }
 
 /// What makes a session a process.
-pub(super) struct Process {
+pub(crate) struct Process {
     /// The cell that started it, or that started what started it.
     root: (String, u32),
     order: String,
     /// What it has to say to whoever started it, besides what it prints.
     reply: Mutex<Option<String>>,
     /// Where what it uses is added.
-    pub(super) bill: Arc<Spent>,
-    pub(super) memory: Arc<MemoryPool>,
+    pub(crate) bill: Arc<Spent>,
+    pub(crate) memory: Arc<MemoryPool>,
     /// Its place among those that run at once. Its kernel has the other half.
-    pub(super) place: Arc<OwnedSemaphorePermit>,
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
     /// Where the session is stored whose folders it works in.
-    pub(super) home: Option<Arc<StoredSession>>,
+    pub(crate) home: Option<Arc<StoredSession>>,
 }
 
 /// What a guest says of a process that it wants.

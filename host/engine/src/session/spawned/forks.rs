@@ -18,66 +18,40 @@ use cellar_core::{
     sync::lock,
     text::describe,
 };
-use cellar_files::Quota;
 use cellar_results::result::RunResult;
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, watch},
     task::AbortHandle,
 };
 
-use super::{
-    Session,
-    granted::Caller,
-    processes::{Process, Processes},
-    reading::Reach,
-    trees,
-};
 use crate::{
     contract::{
         bridge::{AgentCall, Call, CallError, CallErrorKind, Response},
         error::Error,
     },
-    kernel::{
-        calls::{Permits, Site},
-        events::Hearer,
-        scheduling::StopFlag,
-    },
-    session::locals::Locals,
+    kernel::{calls::Site, events::Hearer, scheduling::StopFlag},
+    session::{Session, granted::Caller, trees},
 };
-
-/// The budgets that a session shares with the forks and the processes that its cells make: they grant cells nothing more.
-pub(super) struct Kin {
-    pub(super) fork_id: String,
-    /// Absent where the two share no folder.
-    pub(super) quota: Option<Arc<Quota>>,
-    pub(super) permits: Permits,
-    pub(super) locals: Arc<Locals>,
-    pub(super) forks_left: Arc<Semaphore>,
-    pub(super) reach: Arc<Reach>,
-    pub(super) processes: Arc<Processes>,
-    /// What makes it a process, and no fork.
-    pub(super) process: Option<Arc<Process>>,
-}
 
 /// Tells what happens in a fork: to the run of the cell that made it, and once that cell has ended, to that of the latest
 /// cell of the session that made it.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(crate) struct Teller {
     fork_id: String,
     maker: Option<Hearer>,
     latest: Arc<Mutex<Option<Hearer>>>,
 }
 
 impl Teller {
-    pub(super) fn new(fork_id: String, maker: Option<Hearer>, latest: Arc<Mutex<Option<Hearer>>>) -> Teller {
+    pub(crate) fn new(fork_id: String, maker: Option<Hearer>, latest: Arc<Mutex<Option<Hearer>>>) -> Teller {
         Teller { fork_id, maker, latest }
     }
 
     /// The events of a run of the fork; each is told before it is read.
-    pub(super) fn telling(
+    pub(crate) fn telling(
         self: Arc<Teller>,
         events: impl Stream<Item = EventKind> + Send,
     ) -> impl Stream<Item = EventKind> + Send {
@@ -114,7 +88,7 @@ impl Teller {
 /// What a fork is to do.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     message: Option<String>,
     code: Option<String>,
     language: Option<String>,
@@ -144,7 +118,7 @@ impl Job {
 
 /// The forks that a session's cells have made. A session that makes none has an empty list.
 #[derive(Debug, Default)]
-pub(super) struct Forks(Mutex<Registry>);
+pub(crate) struct Forks(Mutex<Registry>);
 
 #[derive(Debug, Default)]
 struct Registry {
@@ -181,7 +155,7 @@ struct Ended {
 
 impl Forks {
     /// Ends all forks.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         lock(&self.0).forks.clear();
     }
 }
@@ -240,7 +214,7 @@ impl Order {
 
 impl Session {
     /// Makes a fork and lets it run; returns the handle for its maker.
-    pub(super) async fn spawn_fork(&self, order: Order, site: Site) -> Result<Value, CallError> {
+    pub(crate) async fn spawn_fork(&self, order: Order, site: Site) -> Result<Value, CallError> {
         let limit = |message: String| CallError::new(CallErrorKind::Limit, message);
         if self.is_process() {
             return Err(CallError::new(
@@ -291,7 +265,7 @@ impl Session {
     }
 
     /// Waits for forks.
-    pub(super) async fn gather_forks(&self, ids: &Value, with_history: bool) -> Result<Value, CallError> {
+    pub(crate) async fn gather_forks(&self, ids: &Value, with_history: bool) -> Result<Value, CallError> {
         let waiting = {
             let mut registry = lock(&self.inner.forks.0);
             let wanted = match ids {
@@ -330,7 +304,7 @@ impl Session {
     }
 
     /// What a fork of this memory key remembered when it ended.
-    pub(super) fn fork_context(&self, key: &str) -> Option<Value> {
+    pub(crate) fn fork_context(&self, key: &str) -> Option<Value> {
         let registry = lock(&self.inner.forks.0);
         let fork = registry.forks.iter().find(|fork| fork.memory_key == key)?;
         let ended = fork.ended.borrow();

@@ -8,11 +8,11 @@ use cellar_core::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Session, forks::Order, trees};
 use crate::{
     contract::bridge::{CallError, CallErrorKind, CallFuture, PackSpec, PrimitiveSpec, Response},
     formats::remembered::{Remembered, Summary},
     kernel::calls::Site,
+    session::{Session, spawned::Order, trees},
 };
 
 /// What the pack is called. One of that name that the embedder grants takes its place.
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// What the session remembers, and its latest cells.
-    pub(super) fn context(&self) -> Value {
+    pub(crate) fn context(&self) -> Value {
         let remembered = self.remembered();
         let messages = self.messages(remembered.covered);
         json!({
@@ -227,7 +227,7 @@ impl Session {
     }
 
     /// The cells behind this number, oldest first, as far as they are kept.
-    pub(super) fn messages(&self, covered: u32) -> Vec<Value> {
+    pub(crate) fn messages(&self, covered: u32) -> Vec<Value> {
         let sources = self.sources();
         let later: Vec<_> = sources.iter().filter(|source| source.id.0 > covered).collect();
         let message = |source: &&crate::session::history::CellSource| json!({"cell": source.id.0, "language": source.language.code(), "content": &*source.code});
