@@ -1,8 +1,10 @@
-//! Runs a configured component: bytes in on standard input, bytes out on standard output, in a sandbox of its own.
+//! Tools that are WASI programs: components of the world `wasi:cli/command`, and plain modules that import
+//! `wasi_snapshot_preview1`, of which components are made first. Each call has a sandbox of its own: bytes in on standard
+//! input, bytes out on standard output.
+//!
+//! Compiled code is kept in memory, and in a folder if [`keep_compiled_in`] names one. Cells run in the engine's own sandboxes:
+//! the two share no code but wasmtime's.
 
-use std::path::PathBuf;
-
-use cellar_components::RunError;
 use cellar_engine::bridges::{CallError, CallErrorKind};
 
 use crate::{
@@ -10,17 +12,21 @@ use crate::{
     options::Component,
 };
 
-/// Has compiled components kept in this folder, besides in memory, from now on. The first call counts.
-pub fn keep_compiled_in(folder: PathBuf) {
-    cellar_components::keep_compiled_in(folder);
-}
+mod bounds;
+mod machine;
+mod printed;
+mod program;
+
+pub use machine::keep_compiled_in;
+pub use program::ComponentProgram;
+use program::RunError;
 
 /// Compiles a component unless that was done, and opens its folders, which is the only way to know that it can be used.
 ///
 /// # Errors
 /// Why it cannot be, in words that go on after its name.
 pub async fn check(component: &Component) -> Result<(), String> {
-    cellar_components::check(&component.program).await.map_err(|error| error.to_string())
+    machine::check(&component.program).await.map_err(|error| error.to_string())
 }
 
 /// Runs `component` with `input` on its standard input and returns what it printed. `who` names it in messages.
@@ -37,7 +43,7 @@ pub(crate) async fn run(component: &Component, who: &str, input: Vec<u8>) -> Res
     // WASI has variables that are text alone.
     let texts = inherited.into_iter().filter_map(|(name, value)| Some((name, value.into_string().ok()?)));
     program.environment.splice(0..0, texts);
-    cellar_components::run(&program, input).await.map_err(|error| failure(who, &error))
+    machine::run(&program, input).await.map_err(|error| failure(who, &error))
 }
 
 fn failure(who: &str, error: &RunError) -> CallError {

@@ -49,11 +49,10 @@ use tools::Granted;
 
 pub use afar::{Afar, Answers, ArtifactsAfar, Notes, OwnAndAfar, Visits, answer_afar};
 pub use agent::{AgentFuture, AgentProgram, AgentRequest, Door, Doors, MeetFuture, SOCKET_VARIABLE, Usher};
-pub use cellar_components::Component as ComponentProgram;
 pub use cellar_connectors::{FilesPlace, Kind as ConnectorKind};
 pub use client::builder as http_client;
 pub use command::recipes as command_recipes;
-pub use component::{check as check_component, keep_compiled_in};
+pub use component::{ComponentProgram, check as check_component, keep_compiled_in};
 pub use http::{HeaderTemplate, Lookup, LookupFuture, host_pattern};
 pub use llm::TokenBudget;
 pub use options::{

@@ -78,7 +78,7 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     /// `component`, `arguments`, `mounts`, `environment`, `memory_mib`, `fuel`, `timeout`. It sees nothing but these.
-    pub program: cellar_components::Component,
+    pub program: crate::component::ComponentProgram,
     /// `inherit`: names of variables that it gets from Cellar's own environment, such as credentials.
     pub inherit: Vec<String>,
 }

@@ -28,7 +28,11 @@ use wasmtime_wasi::{
 };
 use wit_component::ComponentEncoder;
 
-use crate::{Component, ERROR_BYTES_MAX, OUTPUT_BYTES_MAX, RunError, bounds::Bounds, printed::Printed};
+use super::{
+    bounds::Bounds,
+    printed::Printed,
+    program::{ComponentProgram, ERROR_BYTES_MAX, OUTPUT_BYTES_MAX, RunError},
+};
 
 /// Bytes of a program's file.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -62,7 +66,7 @@ pub fn keep_compiled_in(folder: PathBuf) {
 ///
 /// # Cancel safety
 /// Dropping the future ends the program.
-pub async fn run(program: &Component, input: Vec<u8>) -> Result<Vec<u8>, RunError> {
+pub(super) async fn run(program: &ComponentProgram, input: Vec<u8>) -> Result<Vec<u8>, RunError> {
     let machine = Machine::get()?;
     let compiled = machine.compiled(program).await?;
     let called = async {
@@ -78,7 +82,7 @@ pub async fn run(program: &Component, input: Vec<u8>) -> Result<Vec<u8>, RunErro
 ///
 /// # Errors
 /// `Unusable`.
-pub async fn check(program: &Component) -> Result<(), RunError> {
+pub(super) async fn check(program: &ComponentProgram) -> Result<(), RunError> {
     Machine::get()?.compiled(program).await?;
     program.mounts.iter().try_for_each(|mount| {
         let folder = fs::metadata(&mount.host).and_then(|_| fs::read_dir(&mount.host));
@@ -118,7 +122,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(program: &Component) -> Result<Identity, RunError> {
+    fn of(program: &ComponentProgram) -> Result<Identity, RunError> {
         let metadata = fs::metadata(&program.file).map_err(|error| cannot_open(&program.file, &error))?;
         if !metadata.is_file() {
             return Err(cannot_open(&program.file, &"is no file"));
@@ -181,7 +185,7 @@ impl Machine {
         Some(compiled)
     }
 
-    async fn compiled(&self, program: &Component) -> Result<Compiled, RunError> {
+    async fn compiled(&self, program: &ComponentProgram) -> Result<Compiled, RunError> {
         let identity = Identity::of(program)?;
         if let Some(compiled) = self.kept(&identity) {
             return Ok(compiled);
@@ -203,7 +207,7 @@ impl Machine {
         Ok(compiled)
     }
 
-    async fn call(&self, compiled: &Compiled, program: &Component, input: Vec<u8>) -> Result<Vec<u8>, RunError> {
+    async fn call(&self, compiled: &Compiled, program: &ComponentProgram, input: Vec<u8>) -> Result<Vec<u8>, RunError> {
         let (output, errors) = (Printed::whole(OUTPUT_BYTES_MAX), Printed::end(ERROR_BYTES_MAX));
         let mut wasi = wasi(program)?;
         wasi.stdin(MemoryInputPipe::new(input)).stdout(output.clone()).stderr(errors.clone());
@@ -240,7 +244,7 @@ async fn start(program: &Compiled, store: &mut Store<State>) -> wasmtime::Result
 }
 
 /// What went wrong, with the probable reason.
-fn because(what: &str, state: &State, program: &Component) -> String {
+fn because(what: &str, state: &State, program: &ComponentProgram) -> String {
     match state.bounds.was_refused {
         true => format!("{what}, after it was refused more than {} MiB of memory", program.memory_bytes >> 20),
         false => what.to_owned(),
@@ -248,7 +252,7 @@ fn because(what: &str, state: &State, program: &Component) -> String {
 }
 
 /// All that a call is granted, but for its three streams.
-fn wasi(program: &Component) -> Result<wasmtime_wasi::WasiCtxBuilder, RunError> {
+fn wasi(program: &ComponentProgram) -> Result<wasmtime_wasi::WasiCtxBuilder, RunError> {
     let mut wasi = WasiCtx::builder();
     wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
     wasi.envs(&program.environment);

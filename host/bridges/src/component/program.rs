@@ -1,32 +1,18 @@
-//! Runs WASI programs that are tools: components of the world `wasi:cli/command`, and plain modules that import
-//! `wasi_snapshot_preview1`, of which components are made first. Each call has a sandbox of its own.
-//!
-//! A [`Component`] says what is run and what it is granted: folders, variables, memory, fuel and time, and nothing else.
-//! There is no network and no other program. [`run`] gives it bytes on standard input and returns what it printed. Compiled code
-//! is kept in memory, and in a folder if [`keep_compiled_in`] names one. Cells run in the engine's own sandboxes: the
-//! two share no code but wasmtime's.
-
-// Guests, callers and strangers say how much there is: nothing here wraps or panics.
-#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
-
-mod bounds;
-mod machine;
-mod printed;
+//! A WASI program that is a tool, and why a call of it has no result.
 
 use std::{path::PathBuf, time::Duration};
 
 use cellar_files::Mount;
 
-pub use machine::{check, keep_compiled_in, run};
-
 /// Bytes a program may print on standard output.
-pub const OUTPUT_BYTES_MAX: usize = 16 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of its standard error that are kept, the last ones.
-pub const ERROR_BYTES_MAX: usize = 8 << 10;
+pub(crate) const ERROR_BYTES_MAX: usize = 8 << 10;
 
-/// A program, and what each of its calls is granted.
+/// A WASI program, and what each of its calls is granted: folders, variables, memory, fuel and time, and nothing else. There is
+/// no network and no other program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Component {
+pub struct ComponentProgram {
     /// The component, or the module.
     pub file: PathBuf,
     /// Its arguments, behind its name.
@@ -45,8 +31,7 @@ pub struct Component {
 
 /// Why there is no result. Messages go on after the name of the tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
+pub(crate) enum RunError {
     /// It is not there, is none, or imports what there is not.
     #[error("cannot be used: {0}")]
     Unusable(String),
@@ -79,12 +64,12 @@ pub enum RunError {
 
 impl RunError {
     /// Whether a bound was reached: the same call would reach it again.
-    pub fn is_limit(&self) -> bool {
+    pub(crate) fn is_limit(&self) -> bool {
         matches!(self, RunError::Timeout(_) | RunError::Fuel(_) | RunError::Output)
     }
 
     /// What it said on standard error.
-    pub fn errors(&self) -> &[u8] {
+    pub(crate) fn errors(&self) -> &[u8] {
         match self {
             RunError::Exit { errors, .. } | RunError::Trap { errors, .. } => errors,
             _ => &[],

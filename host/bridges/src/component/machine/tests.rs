@@ -56,11 +56,11 @@ fn forms(body: &str) -> [Vec<u8>; 2] {
 }
 
 /// A folder with a program in it, which is granted nothing.
-fn program(bytes: &[u8]) -> (tempfile::TempDir, Component) {
+fn program(bytes: &[u8]) -> (tempfile::TempDir, ComponentProgram) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tool.wasm");
     fs::write(&file, bytes).expect("written");
-    let program = Component {
+    let program = ComponentProgram {
         file,
         arguments: Vec::new(),
         mounts: Vec::new(),
@@ -73,7 +73,7 @@ fn program(bytes: &[u8]) -> (tempfile::TempDir, Component) {
 }
 
 /// What both forms of a program come to, which must be the same.
-async fn ends(body: &str, change: impl Fn(&mut Component, &Path), input: &str) -> Result<Vec<u8>, RunError> {
+async fn ends(body: &str, change: impl Fn(&mut ComponentProgram, &Path), input: &str) -> Result<Vec<u8>, RunError> {
     let mut ends = Vec::new();
     for bytes in forms(body) {
         let (folder, mut program) = program(&bytes);
@@ -84,23 +84,23 @@ async fn ends(body: &str, change: impl Fn(&mut Component, &Path), input: &str) -
     ends.swap_remove(0)
 }
 
-fn no_change(_: &mut Component, _: &Path) {}
+fn no_change(_: &mut ComponentProgram, _: &Path) {}
 
 #[tokio::test]
 async fn what_is_read_is_written() {
     let text = "0123456789".repeat(10_000);
     assert_eq!(ends(ECHO, no_change, &text).await, Ok(text.clone().into_bytes()));
-    let fuel = |program: &mut Component, _: &Path| program.fuel = Some(1_000_000_000);
+    let fuel = |program: &mut ComponentProgram, _: &Path| program.fuel = Some(1_000_000_000);
     assert_eq!(ends(ECHO, fuel, &text).await, Ok(text.into_bytes()));
 }
 
 #[tokio::test]
 async fn a_loop_is_stopped_by_time_and_by_fuel() {
     let began = Instant::now();
-    let time = |program: &mut Component, _: &Path| program.timeout = Duration::from_millis(300);
+    let time = |program: &mut ComponentProgram, _: &Path| program.timeout = Duration::from_millis(300);
     assert_eq!(ends(SPIN, time, "").await, Err(RunError::Timeout(Duration::from_millis(300))));
     assert!(began.elapsed() < Duration::from_secs(20));
-    let fuel = |program: &mut Component, _: &Path| program.fuel = Some(100_000);
+    let fuel = |program: &mut ComponentProgram, _: &Path| program.fuel = Some(100_000);
     assert_eq!(ends(SPIN, fuel, "").await, Err(RunError::Fuel(100_000)));
 }
 
@@ -128,7 +128,7 @@ async fn memory_has_a_bound_which_the_message_tells() {
     let Err(RunError::Trap { what, errors }) = ends(GROW, no_change, "").await else { panic!("a trap") };
     assert!(what.ends_with(", after it was refused more than 16 MiB of memory"), "{what}");
     assert_eq!(errors, b"");
-    let little = |program: &mut Component, _: &Path| program.memory_bytes = 1 << 10;
+    let little = |program: &mut ComponentProgram, _: &Path| program.memory_bytes = 1 << 10;
     let [module, _] = forms(ECHO);
     let (_folder, mut program) = program(&module);
     little(&mut program, Path::new(""));
@@ -151,7 +151,7 @@ async fn a_failure_has_its_status_and_its_last_words() {
 #[tokio::test]
 async fn nothing_is_opened_but_what_is_granted_as_it_is_granted() {
     let granted = |access| {
-        move |program: &mut Component, folder: &Path| {
+        move |program: &mut ComponentProgram, folder: &Path| {
             let data = folder.join("data");
             fs::create_dir_all(&data).expect("a folder");
             fs::write(data.join("a.txt"), "text").expect("written");
