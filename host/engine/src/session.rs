@@ -4,12 +4,11 @@
 
 use std::{
     any::Any,
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Instant,
 };
 
 use cellar_core::{
@@ -17,7 +16,6 @@ use cellar_core::{
     event::EventKind,
     limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
     sync::lock,
-    time::later,
 };
 use cellar_files::{FileLimits, Files, OpenMount, Quota};
 use rand::Rng;
@@ -40,7 +38,7 @@ use crate::{
         origins::{CellScope, Scope},
         record::{Recorder, RunRecord},
         scheduling::StopFlag,
-        state::{Binding, KernelLink, LiveCell},
+        state::{Binding, CellBudget, CellOrigin, CellReader, KernelLink, LiveCell},
     },
     session::{
         artifacts::Reach,
@@ -449,41 +447,25 @@ impl Session {
         let last = last.map_err(|_| Error::Kernel { language, source: "its events have no reader".into() })?;
         let id = self.number(cell);
         let limits = &self.inner.config.limits;
-        let (began, timeout) = (Instant::now(), limits.cell_timeout(cell.timeout));
         let events = Queue::new(events, self.inner.unread());
-        let gate = Gate::new(index, events.clone(), marks.record.clone());
+        let reader = CellReader::new(index, events, last, marks.record);
         if self.depth == 0 {
-            *lock(&self.inner.latest) = Some(gate.hearer());
+            *lock(&self.inner.latest) = reader.gate.as_ref().map(Gate::hearer);
         }
-        let live = LiveCell {
-            index,
-            events,
-            last,
-            began,
-            deadline: later(began, timeout),
-            timeout,
-            room_left: timeout,
-            stop_seen: None,
-            told: None,
-            give_up: None,
-            cpu_before: std::time::Duration::ZERO,
-            output_left: Some(limits.output_bytes),
-            fuel_left: limits.fuel,
-            spent: Arc::default(),
-            bill: self.inner.process.as_ref().map(|process| process.bill.clone()),
-            depth: self.depth,
-            lineage: self.lineage.clone(),
-            is_muted: false,
-            gate: Some(gate),
-            record: marks.record,
-            run: Some(marks.id),
-            scope: marks.scope.map(|run| CellScope { run, language }),
+        let scope = marks.scope.map(|run| CellScope { run, language });
+        let bill = self.inner.process.as_ref().map(|process| process.bill.clone());
+        let mut live = LiveCell {
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
-            is_queue_told: false,
-            asks: HashSet::new(),
-            rests_since: None,
-            stop: stop.clone(),
+            origin: CellOrigin { run: Some(marks.id), depth: self.depth, lineage: self.lineage.clone(), scope },
+            budget: CellBudget {
+                output_left: Some(limits.output_bytes),
+                fuel_left: limits.fuel,
+                bill,
+                ..CellBudget::default()
+            },
+            ..LiveCell::new(reader, limits.cell_timeout(cell.timeout))
         };
+        live.stop.flag = stop.clone();
         self.kernel(language, |kernel| {
             // Any other call that holds the kernel ends by itself, and the cell has its turn.
             self.check_block(language, kernel)?;
@@ -494,7 +476,7 @@ impl Session {
                     Error::Kernel { language, source: "the kernel died before the cell began".into() }
                 }
             })?;
-            if let Some(record) = &live.record {
+            if let Some(record) = &live.reader.record {
                 record.told(&EventKind::CellStarted { index, cell: id });
             }
             place.send(Command::Start { id: id.0, code: cell.code.clone(), cell: Box::new(live) });

@@ -12,7 +12,7 @@ use crate::{
         calls::Memo,
         origins::Origins,
         scheduling::{CpuMeter, GuestClock},
-        state::{Binding, LiveCell, StoreData},
+        state::{Binding, CellBudget, CellOrigin, LiveCell, StoreData},
     },
 };
 
@@ -33,9 +33,9 @@ pub(crate) fn state_of(data: &StoreData, language: Language, guest: &str, wake_a
     let cell = |(id, cell): (&u32, &LiveCell)| CellState {
         id: *id,
         time_left: nanos(cell.time_left(now)),
-        output_left: cell.output_left,
+        output_left: cell.budget.output_left,
         fuel_left: cell.fuel_unspent(),
-        depth: cell.depth,
+        depth: cell.origin.depth,
     };
     KernelState {
         language: language.code().to_owned(),
@@ -77,8 +77,8 @@ pub(crate) fn data_of(state: &KernelState, mut binding: Binding) -> StoreData {
         if let Some(mut live) = orphan(cell, cpu_before) {
             // Whoever wrote the snapshot does not widen what the session may use now.
             let limits = &data.binding.limits;
-            live.output_left = live.output_left.map(|left| left.min(limits.output_bytes));
-            live.fuel_left = limits.fuel.map(|limit| cell.fuel_left.unwrap_or(limit).min(limit));
+            live.budget.output_left = live.budget.output_left.map(|left| left.min(limits.output_bytes));
+            live.budget.fuel_left = limits.fuel.map(|limit| cell.fuel_left.unwrap_or(limit).min(limit));
             data.cells.insert(cell.id, live);
         }
     }
@@ -90,11 +90,11 @@ fn orphan(state: &CellState, cpu_before: Duration) -> Option<LiveCell> {
     // Open for as long as it takes to reserve the place of the last event.
     let (events, _unread) = mpsc::channel(1);
     let last = events.clone().try_reserve_owned().ok()?;
+    let timeout = Duration::from_nanos(state.time_left).min(TIMEOUT_GRANTED_MAX);
+    let CellState { output_left, fuel_left, depth, .. } = *state;
     Some(LiveCell {
-        cpu_before,
-        output_left: state.output_left,
-        fuel_left: state.fuel_left,
-        depth: state.depth,
-        ..LiveCell::unheard(events, last, Duration::from_nanos(state.time_left).min(TIMEOUT_GRANTED_MAX))
+        origin: CellOrigin { depth, ..CellOrigin::default() },
+        budget: CellBudget { cpu_before, output_left, fuel_left, ..CellBudget::default() },
+        ..LiveCell::unheard(events, last, timeout)
     })
 }

@@ -121,10 +121,10 @@ impl output::Host for StoreData {
             self.write_between(cell, matches!(to, output::StreamName::Stderr), &text);
             return Ok(());
         };
-        let Some(left) = live.output_left else { return Ok(()) };
+        let Some(left) = live.budget.output_left else { return Ok(()) };
         let size = text.len() as u64;
-        live.output_left = left.checked_sub(size);
-        if live.output_left.is_none() {
+        live.budget.output_left = left.checked_sub(size);
+        if live.budget.output_left.is_none() {
             text.truncate(prefix(&text, left).len());
         }
         self.print(cell, matches!(to, output::StreamName::Stderr), &text).await;

@@ -3,7 +3,7 @@
 //! The guest's imports are answered in [`crate::kernel::imports`], with what is here.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -12,38 +12,35 @@ use std::{
 };
 
 use cellar_core::{
-    cell::RunId,
     limits::{LOOK_TIMEOUT, Limits},
     time::later,
 };
 use cellar_files::{FileLimits, Files, Quota};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tracing::Span;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     audit::OpenCalls,
     kernel::{
         border::types::StopReason,
         calls::{Answers, Block, Calls, Lineage, Memo, NoAnswers, Permits, Requests},
-        events::{Backlog, Gate, Queue, Queued},
-        origins::{CellScope, Origins},
-        record::{CellHead, Import, RunRecord, Tape},
-        scheduling::{
-            Beat, CpuMeter, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Resident, Spent, StopFlag, Threads,
-            Turn,
-        },
+        events::Backlog,
+        origins::Origins,
+        record::{Import, Tape},
+        scheduling::{Beat, CpuMeter, GuestClock, MemoryBudget, MemoryLimiter, MemoryPool, Resident, Threads, Turn},
     },
     storage::{vault::StoredSession, workspace::PrivateFolder},
 };
 
 mod asking;
 mod binding;
+mod cell;
 mod gathered;
 mod lending;
 mod sending;
 
 pub(crate) use asking::{CHANNEL_PRIMITIVE, COMPLETIONS_MAX};
+pub(crate) use cell::{CellBudget, CellOrigin, CellReader, LiveCell};
 use gathered::Gathered;
 use lending::EndedFetch;
 use lending::Lent;
@@ -55,145 +52,6 @@ pub(crate) const FUEL_RESERVE: u64 = 500_000_000;
 pub(crate) const FUEL_UNCHARGED: u64 = u64::MAX / 2;
 /// Lines that a guest may add to the host's log in a second; the others are dropped.
 const LOGS_A_SECOND_MAX: u32 = 20;
-
-/// A cell that was started and has not ended.
-#[derive(Debug)]
-pub(crate) struct LiveCell {
-    /// Place in its run.
-    pub(crate) index: usize,
-    /// The run's end of the event stream; the run holds the other end.
-    pub(crate) events: Queue,
-    /// The place of its last event, taken beforehand: a reader that is behind must not hold up the kernel.
-    pub(crate) last: mpsc::OwnedPermit<Queued>,
-    pub(crate) stop: Arc<StopFlag>,
-    pub(crate) began: Instant,
-    pub(crate) deadline: Instant,
-    /// Its time limit.
-    pub(crate) timeout: Duration,
-    /// How long it may still wait for room for its kernel. That time is not its own: the deadline moves on by it.
-    pub(crate) room_left: Duration,
-    /// When its code was first seen running although it must stop, and why it must. Cleared at entry.
-    pub(crate) stop_seen: Option<(Instant, StopReason)>,
-    /// Why it was first told to stop, whatever became of that.
-    pub(crate) told: Option<StopReason>,
-    /// When it will be given up, once it was told to stop.
-    pub(crate) give_up: Option<Instant>,
-    /// Processor time of its kernel when it began.
-    pub(crate) cpu_before: Duration,
-    /// Bytes it may still print; `None` once it went past.
-    pub(crate) output_left: Option<u64>,
-    /// Fuel it may still burn, with its processes; `None` is unlimited.
-    pub(crate) fuel_left: Option<u64>,
-    /// What its processes have used.
-    pub(crate) spent: Arc<Spent>,
-    /// Of a cell that is a process: what it uses is added here when it ends.
-    pub(crate) bill: Option<Arc<Spent>>,
-    /// Agents between the session's owner and this run.
-    pub(crate) depth: u32,
-    /// The calls that this run serves.
-    pub(crate) lineage: Lineage,
-    /// Its events but the last go nowhere.
-    pub(crate) is_muted: bool,
-    /// Lets its run hear what happens elsewhere in its name. A cell of no run has none.
-    pub(crate) gate: Option<Gate>,
-    /// Where its events are recorded, if they are.
-    pub(crate) record: Option<RunRecord>,
-    /// The run that it belongs to, if that is not of another life.
-    pub(crate) run: Option<RunId>,
-    /// What the run says of itself; absent where that is nothing.
-    pub(crate) scope: Option<CellScope>,
-    /// Tracing span of this cell.
-    pub(crate) span: Span,
-    /// Its run knows that its calls wait for others to end.
-    pub(crate) is_queue_told: bool,
-    /// Its requests for input that wait for an answer.
-    pub(crate) asks: HashSet<u64>,
-    /// Since when it does nothing but wait for input. That time is not its own: the deadline moves on by it.
-    pub(crate) rests_since: Option<Instant>,
-}
-
-impl LiveCell {
-    /// A cell of no run, whose events but the last are dropped. Its budgets are as they were left.
-    pub(crate) fn unheard(
-        events: mpsc::Sender<Queued>,
-        last: mpsc::OwnedPermit<Queued>,
-        timeout: Duration,
-    ) -> LiveCell {
-        let began = Instant::now();
-        LiveCell {
-            index: 0,
-            events: Queue::new(events, None),
-            last,
-            stop: StopFlag::new(),
-            began,
-            deadline: later(began, timeout),
-            timeout,
-            room_left: timeout,
-            stop_seen: None,
-            told: None,
-            give_up: None,
-            cpu_before: Duration::ZERO,
-            output_left: None,
-            fuel_left: None,
-            spent: Arc::default(),
-            bill: None,
-            depth: 0,
-            lineage: Lineage::default(),
-            is_muted: true,
-            gate: None,
-            record: None,
-            run: None,
-            scope: None,
-            span: Span::none(),
-            is_queue_told: false,
-            asks: HashSet::new(),
-            rests_since: None,
-        }
-    }
-
-    /// What a recording says of it.
-    pub(crate) fn head(&self) -> CellHead {
-        let LiveCell { index, output_left, fuel_left, depth, is_muted, .. } = *self;
-        CellHead { index, output_left, fuel_left, depth, is_muted }
-    }
-
-    /// Whether the guest is to say what names it binds.
-    pub(crate) fn traces_names(&self) -> bool {
-        self.scope.as_ref().is_some_and(|scope| scope.run.producer.is_some())
-    }
-
-    /// Fuel that is left to it and to processes that it starts; `None` is unlimited.
-    pub(crate) fn fuel_unspent(&self) -> Option<u64> {
-        self.fuel_left.map(|left| left.saturating_sub(self.spent.fuel()))
-    }
-
-    /// When something must be done about it, if nothing happens before; never while it rests.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.give_up.or_else(|| self.rests_since.is_none().then_some(self.deadline))
-    }
-
-    /// Whether something must be done about it now.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.due().is_some_and(|due| due <= now) || (self.give_up.is_none() && self.stop.is_set())
-    }
-
-    /// What is left of its time at `now`.
-    pub(crate) fn time_left(&self, now: Instant) -> Duration {
-        self.give_up.unwrap_or(self.deadline).saturating_duration_since(self.rests_since.unwrap_or(now))
-    }
-
-    /// Notes that the guest has come to rest: a cell that waits for input rests with it.
-    fn rest(&mut self) {
-        self.rests_since = (!self.asks.is_empty()).then(Instant::now);
-    }
-
-    /// Notes that the guest goes on.
-    fn go_on(&mut self) {
-        if let Some(since) = self.rests_since.take() {
-            self.deadline = later(self.deadline, since.elapsed());
-        }
-    }
-}
 
 /// What a kernel gets from its session. One that belongs to nobody has that of [`Binding::nobodys`].
 pub(crate) struct Binding {
@@ -259,7 +117,7 @@ pub(crate) struct StoreData {
     pub(crate) entered: Instant,
     /// Calls that were answered at once since then.
     answered: usize,
-    /// The same as [`LiveCell::stop_seen`], for code that belongs to no live cell. Cleared at entry.
+    /// The same as `CellStop::seen`, for code that belongs to no live cell. Cleared at entry.
     stop_seen: Option<(Instant, StopReason)>,
     /// Whether the guest answers a question of the host, in nobody's name.
     is_looking: bool,
@@ -349,9 +207,9 @@ impl StoreData {
 
     /// Takes in a cell that is about to start.
     pub(crate) fn add_cell(&mut self, id: u32, cell: LiveCell) {
-        if cell.depth > 0 && cell.depth >= self.deepest {
-            self.deepest = cell.depth;
-            self.deepest_agent = cell.lineage.elsewhere(None);
+        if cell.origin.depth > 0 && cell.origin.depth >= self.deepest {
+            self.deepest = cell.origin.depth;
+            self.deepest_agent = cell.origin.lineage.elsewhere(None);
         }
         self.cells.insert(id, cell);
     }
@@ -363,7 +221,7 @@ impl StoreData {
         self.answered = 0;
         self.stop_seen = None;
         for live in self.cells.values_mut() {
-            live.stop_seen = None;
+            live.stop.seen = None;
         }
         self.limiter.refused = false;
     }
@@ -386,11 +244,11 @@ impl StoreData {
             return;
         }
         self.entered = later(self.entered, waited);
-        let stops = self.cells.values_mut().map(|live| &mut live.stop_seen).chain([&mut self.stop_seen]);
+        let stops = self.cells.values_mut().map(|live| &mut live.stop.seen).chain([&mut self.stop_seen]);
         stops.flatten().for_each(|(since, _)| *since = later(*since, waited));
         for live in self.cells.values_mut() {
-            live.deadline = later(live.deadline, waited);
-            live.give_up = live.give_up.map(|at| later(at, waited));
+            live.time.deadline = later(live.time.deadline, waited);
+            live.stop.give_up = live.stop.give_up.map(|at| later(at, waited));
         }
     }
 
@@ -424,13 +282,13 @@ impl StoreData {
 
     /// When code that runs for `cell` must end.
     pub(crate) fn deadline(&self, cell: u32) -> Instant {
-        self.live(cell).map_or_else(|| later(self.entered, self.unowned_timeout()), |live| live.deadline)
+        self.live(cell).map_or_else(|| later(self.entered, self.unowned_timeout()), |live| live.time.deadline)
     }
 
     /// Makes `cell` the one that pays; returns the fuel that the store gets for it. Several cells may run in one entry.
     pub(crate) fn begin_to_pay(&mut self, cell: u32) -> u64 {
         let limit = self.binding.limits.fuel;
-        let left = self.cells.get(&cell).map_or(limit, |live| live.fuel_left);
+        let left = self.cells.get(&cell).map_or(limit, |live| live.budget.fuel_left);
         let fuel = left.map_or(FUEL_UNCHARGED, |left| left.saturating_add(FUEL_RESERVE));
         self.payer = (cell, fuel);
         fuel
@@ -439,7 +297,7 @@ impl StoreData {
     /// Charges the cell that pays, now that the store has `left`.
     pub(crate) fn charge(&mut self, left: u64) {
         let (cell, fuel) = self.payer;
-        if let Some(fuel_left) = self.cells.get_mut(&cell).and_then(|live| live.fuel_left.as_mut()) {
+        if let Some(fuel_left) = self.cells.get_mut(&cell).and_then(|live| live.budget.fuel_left.as_mut()) {
             *fuel_left = fuel_left.saturating_sub(fuel.saturating_sub(left));
         }
     }
@@ -459,18 +317,18 @@ impl StoreData {
         }
         let Some(live) = self.live(cell) else {
             let now = Instant::now();
-            let holds_up = self.cells.values().any(|live| now >= live.deadline);
+            let holds_up = self.cells.values().any(|live| now >= live.time.deadline);
             return (holds_up || self.entered.elapsed() > self.unowned_timeout()).then_some(StopReason::Timeout);
         };
-        if live.stop.is_set() {
+        if live.stop.flag.is_set() {
             Some(StopReason::Interrupted)
-        } else if live.output_left.is_none() {
+        } else if live.budget.output_left.is_none() {
             Some(StopReason::Output)
-        } else if live.fuel_left.is_some()
-            && fuel_left.is_some_and(|left| left <= FUEL_RESERVE.saturating_add(live.spent.fuel()))
+        } else if live.budget.fuel_left.is_some()
+            && fuel_left.is_some_and(|left| left <= FUEL_RESERVE.saturating_add(live.budget.spent.fuel()))
         {
             Some(StopReason::Fuel)
-        } else if Instant::now() >= live.deadline {
+        } else if Instant::now() >= live.time.deadline {
             Some(StopReason::Timeout)
         } else {
             None
@@ -481,7 +339,7 @@ impl StoreData {
     /// its own: several may run in one entry.
     pub(crate) fn note_stop(&mut self, cell: u32, reason: Option<StopReason>) -> Option<(Instant, StopReason)> {
         let live = self.cells.get_mut(&cell).filter(|_| !self.is_looking);
-        let seen = live.map_or(&mut self.stop_seen, |live| &mut live.stop_seen);
+        let seen = live.map_or(&mut self.stop_seen, |live| &mut live.stop.seen);
         *seen = seen.or(reason.map(|reason| (Instant::now(), reason)));
         *seen
     }
@@ -489,7 +347,7 @@ impl StoreData {
     /// Notes that `cell` is told to stop, if it is.
     pub(crate) fn note_told(&mut self, cell: u32, reason: Option<StopReason>) {
         if let Some(live) = self.cells.get_mut(&cell).filter(|_| !self.is_looking) {
-            live.told = live.told.or(reason);
+            live.stop.told = live.stop.told.or(reason);
         }
     }
 

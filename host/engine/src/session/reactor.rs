@@ -318,7 +318,8 @@ impl Reactor {
         let cpu = self.kernel.cpu_time();
         let limits = &self.kernel.data().binding.limits;
         let mut cell = LiveCell::unheard(events, last, limits.timeout);
-        (cell.output_left, cell.fuel_left, cell.cpu_before) = (Some(limits.output_bytes), limits.fuel, cpu);
+        (cell.budget.output_left, cell.budget.fuel_left, cell.budget.cpu_before) =
+            (Some(limits.output_bytes), limits.fuel, cpu);
         self.kernel.data().add_cell(SEED_CELL, cell);
         self.seeding = Some(ended);
         let cell = types::Cell { id: SEED_CELL, code: seed.source.clone(), traces_names: false };
@@ -397,7 +398,7 @@ impl Reactor {
                 Ok(())
             }
             // It waited for its turn, and nobody wants it any more.
-            Command::Start { cell, .. } if cell.stop.is_set() => {
+            Command::Start { cell, .. } if cell.stop.flag.is_set() => {
                 finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
                 Ok(())
             }
@@ -405,8 +406,8 @@ impl Reactor {
                 self.checkpoint_before_cell().await?;
                 self.rest.last_cell = id;
                 // The time it waited for its turn belongs to those that ran meanwhile.
-                cell.deadline = later(cell.deadline, cell.began.elapsed());
-                cell.cpu_before = self.kernel.cpu_time();
+                cell.time.deadline = later(cell.time.deadline, cell.began.elapsed());
+                cell.budget.cpu_before = self.kernel.cpu_time();
                 let traces_names = cell.traces_names();
                 self.kernel.data().add_cell(id, *cell);
                 for (status, fields) in std::mem::take(&mut self.notices) {

@@ -70,19 +70,19 @@ impl StoreData {
             cell: CellId(cell),
             call: number,
             depth: self.depth_of(cell),
-            lineage: live.map_or(&self.deepest_agent, |live| &live.lineage).clone(),
-            stop: live.map(|live| live.stop.clone()),
+            lineage: live.map_or(&self.deepest_agent, |live| &live.origin.lineage).clone(),
+            stop: live.map(|live| live.stop.flag.clone()),
             fuel_left: live.and_then(LiveCell::fuel_unspent),
-            spent: live.map(|live| live.spent.clone()),
-            scope: live.and_then(|live| live.scope.clone()),
-            hearer: live.and_then(|live| live.gate.as_ref()).map(Gate::hearer),
+            spent: live.map(|live| live.budget.spent.clone()),
+            scope: live.and_then(|live| live.origin.scope.clone()),
+            hearer: live.and_then(|live| live.reader.gate.as_ref()).map(Gate::hearer),
         };
         self.binding.answers.call(call, site)
     }
 
     /// Agents between the session's owner and the code of `cell`.
     fn depth_of(&self, cell: u32) -> u32 {
-        self.cells.get(&cell).map_or(self.deepest, |live| live.depth)
+        self.cells.get(&cell).map_or(self.deepest, |live| live.origin.depth)
     }
 
     /// Makes the future of a call, or the refusal, and tells the run of it. A replay makes none.
@@ -136,13 +136,13 @@ impl StoreData {
         let live = self.cells.get(&cell);
         let maker = (cell != SEED_CELL).then_some(cell);
         let parent = live.map_or(Span::none(), |live| live.span.clone());
-        let run = live.and_then(|live| live.run);
+        let run = live.and_then(|live| live.origin.run);
         self.binding.open_calls.begun(number, CalledAs::new(call, call_bytes(call), maker, run, &parent))
     }
 
     /// Whether somebody hears what `cell` asks.
     fn is_heard(&self, cell: u32) -> bool {
-        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.is_muted)
+        self.route(cell).and_then(|id| self.cells.get(&id)).is_some_and(|live| !live.reader.is_muted)
     }
 
     pub(crate) async fn start_call(&mut self, cell: u32, call: Call) -> wasmtime::Result<u64> {
@@ -196,8 +196,10 @@ impl StoreData {
     async fn tell_of_queue(&mut self, cell: u32) {
         let limit = self.binding.limits.calls_in_flight;
         let is_queued = self.binding.calls.open() > limit;
-        let Some(live) = self.cells.get_mut(&cell).filter(|live| is_queued && !live.is_queue_told) else { return };
-        live.is_queue_told = true;
+        let Some(live) = self.cells.get_mut(&cell).filter(|live| is_queued && !live.reader.is_queue_told) else {
+            return;
+        };
+        live.reader.is_queue_told = true;
         let fields = vec![("in_flight".to_owned(), Scalar::Integer(i64::try_from(limit).unwrap_or(i64::MAX)))];
         self.report_status(cell, HostStatus::CallsQueued, fields).await;
     }
@@ -357,7 +359,7 @@ impl StoreData {
     /// Gives code that runs for `cell` more time, because it is about to wait for people.
     fn defer(&mut self, cell: u32, by: Duration) {
         match self.cells.get_mut(&cell) {
-            Some(live) => live.deadline = later(live.deadline, by),
+            Some(live) => live.time.deadline = later(live.time.deadline, by),
             None => self.entered = later(self.entered, by),
         }
     }
@@ -365,7 +367,7 @@ impl StoreData {
     /// Takes back what of that it did not need.
     fn hasten(&mut self, cell: u32, by: Duration) {
         let deadline = match self.cells.get_mut(&cell) {
-            Some(live) => &mut live.deadline,
+            Some(live) => &mut live.time.deadline,
             None => &mut self.entered,
         };
         *deadline = deadline.checked_sub(by).unwrap_or(*deadline);

@@ -17,7 +17,7 @@ impl StoreData {
         self.flush_text().await;
         let live = self.cells.get_mut(&cell).filter(|_| !self.is_looking);
         // A guest says it once: what comes again is no more heard of.
-        let Some(scope) = live.and_then(|live| live.scope.take()) else { return };
+        let Some(scope) = live.and_then(|live| live.origin.scope.take()) else { return };
         let Some(origin) = scope.run.origin(cell, scope.language) else { return };
         let shared = Arc::new(origin);
         {

@@ -81,15 +81,15 @@ impl StoreData {
             return;
         }
         let Some(held) = self.gathered.take_if(|held| held.since.elapsed() >= PATIENCE) else { return };
-        let Some(live) = self.cells.get(&held.cell).filter(|live| !live.is_muted) else { return };
+        let Some(live) = self.cells.get(&held.cell).filter(|live| !live.reader.is_muted) else { return };
         let (cell, is_stderr, since) = (held.cell, held.is_stderr, held.since);
-        match live.events.try_send(held.event(live.index), |_| {}) {
+        match live.reader.events.try_send(held.event(live.reader.index), |_| {}) {
             Err(TrySendError::Full(event)) => {
                 if let EventKind::Stdout { text, .. } | EventKind::Stderr { text, .. } = *event {
                     self.gathered = Some(Gathered { cell, is_stderr, text, since });
                 }
             }
-            Err(TrySendError::Closed(_)) => live.stop.set(),
+            Err(TrySendError::Closed(_)) => live.stop.flag.set(),
             Ok(()) => {}
         }
     }

@@ -93,7 +93,7 @@ impl StoreData {
                 Err(notice) => fetch.notice = Some(notice),
             }
         }
-        if let Some(scope) = self.cells.get(&cell).and_then(|live| live.scope.as_ref()) {
+        if let Some(scope) = self.cells.get(&cell).and_then(|live| live.origin.scope.as_ref()) {
             scope.run.note_fetch(&fetch);
         }
         self.emit(cell, Maker::Host, |index| EventKind::Fetched { index, call, fetch }).await;

@@ -31,14 +31,14 @@ impl StoreData {
     /// Until when the reader of the cell `id` is waited for; `None` is not at all. All cells of the kernel wait with
     /// it, so the wait ends a grace after any of them should have ended. `stopped` is when one was first seen stopped.
     fn patience(&self, id: u32, stopped: &mut Option<Instant>) -> Option<Instant> {
-        let is_over = |live: &LiveCell| live.stop.is_set();
+        let is_over = |live: &LiveCell| live.stop.flag.is_set();
         if self.binding.link.closing.load(Ordering::Relaxed) || self.cells.get(&id).is_none_or(is_over) {
             return None;
         }
         if self.cells.values().any(is_over) {
             stopped.get_or_insert_with(Instant::now);
         }
-        let deadline = self.cells.values().map(|live| live.deadline).min();
+        let deadline = self.cells.values().map(|live| live.time.deadline).min();
         Some(later(earlier(*stopped, deadline)?, self.binding.limits.grace))
     }
 
@@ -58,7 +58,9 @@ impl StoreData {
     pub(super) async fn emit(&mut self, cell: u32, maker: Maker, event: impl FnOnce(usize) -> EventKind) {
         let wake = self.binding.link.resident.wake.clone();
         let Some(id) = self.route(cell) else { return };
-        let Some(mut event) = self.cells.get(&id).filter(|live| !live.is_muted).map(|live| event(live.index)) else {
+        let Some(mut event) =
+            self.cells.get(&id).filter(|live| !live.reader.is_muted).map(|live| event(live.reader.index))
+        else {
             return;
         };
         if let Tape::Replaying(playback) = &mut self.binding.tape {
@@ -68,9 +70,9 @@ impl StoreData {
         loop {
             self.settle();
             let Some(live) = self.cells.get(&id) else { break };
-            let turn = live.gate.as_ref().map(Gate::turn);
+            let turn = live.reader.gate.as_ref().map(Gate::turn);
             let tape = &self.binding.tape;
-            let sent = live.events.try_send(event, |event| match (tape, maker, &live.record) {
+            let sent = live.reader.events.try_send(event, |event| match (tape, maker, &live.reader.record) {
                 (Tape::Recording(tape), Maker::Guest, record) => tape.said(record.as_ref(), event),
                 (_, Maker::Host, Some(record)) => record.told(event),
                 _ => {}
@@ -79,7 +81,7 @@ impl StoreData {
                 Ok(()) => return,
                 Err(TrySendError::Closed(back)) => {
                     event = *back;
-                    live.stop.set();
+                    live.stop.flag.set();
                     break;
                 }
                 Err(TrySendError::Full(back)) => event = *back,
@@ -88,13 +90,13 @@ impl StoreData {
             let Some(until) = self.patience(id, &mut stopped) else { break };
             let now = Instant::now();
             if until <= now {
-                if now < live.deadline {
-                    live.stop.set();
+                if now < live.time.deadline {
+                    live.stop.flag.set();
                 }
                 break;
             }
             tokio::select! {
-                () = live.events.room(&event) => {}
+                () = live.reader.events.room(&event) => {}
                 () = wake.notified() => {}
                 () = tokio::time::sleep_until(until.into()) => {}
             }

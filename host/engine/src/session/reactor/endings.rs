@@ -62,7 +62,7 @@ fn refuse_one(command: Command, outcome: &Outcome) {
 /// there is no kernel.
 fn hand_on(session: &Session, language: Language, command: Command) -> Option<Command> {
     let Command::Start { cell, .. } = &command else { return Some(command) };
-    let stop = cell.stop.clone();
+    let stop = cell.stop.flag.clone();
     let mut command = Some(command);
     // Without a kernel, the command stays here.
     let _ = session.kernel(language, |kernel| {
@@ -88,10 +88,10 @@ pub(super) fn finish(cell: LiveCell, outcome: Outcome, usage: Usage) {
     let duration = cell.began.elapsed();
     let (duration_ms, cpu_ms) = (fractional_millis(duration), fractional_millis(usage.cpu));
     tracing::info!(parent: &cell.span, outcome = outcome.as_str(), duration_ms, cpu_ms, "cell ended");
-    let event = EventKind::CellFinished { index: cell.index, outcome, duration, usage, kept: None };
+    let event = EventKind::CellFinished { index: cell.reader.index, outcome, duration, usage, kept: None };
     // What comes after the last event is heard by nobody, and must be in no recording.
-    drop(cell.gate);
-    cell.last.send(event.into());
+    drop(cell.reader.gate);
+    cell.reader.last.send(event.into());
 }
 
 impl Reactor {
@@ -109,10 +109,10 @@ impl Reactor {
             let Some(reason) = data.stop_reason(id, None) else { continue };
             let give_up = later(Instant::now(), data.binding.limits.grace);
             match data.cells.get_mut(&id) {
-                Some(cell) if cell.give_up.is_some() => self.abandon(id, reason).await,
+                Some(cell) if cell.stop.give_up.is_some() => self.abandon(id, reason).await,
                 Some(cell) => {
-                    cell.give_up = Some(give_up);
-                    cell.told = cell.told.or(Some(reason));
+                    cell.stop.give_up = Some(give_up);
+                    cell.stop.told = cell.stop.told.or(Some(reason));
                     self.cancel_calls(id).await;
                     let step = self.kernel.step(Entry::Interrupt(id, reason)).await?;
                     self.apply(step).await?;
@@ -177,7 +177,7 @@ impl Reactor {
             if failure.kind == FailureKind::Timeout
                 && let Some(cell) = self.kernel.data().cells.get(&id)
             {
-                name_limit(failure, cell.timeout);
+                name_limit(failure, cell.time.timeout);
             }
         } else {
             self.tell_of_open_calls(id).await;
@@ -185,16 +185,16 @@ impl Reactor {
         let data = self.kernel.data();
         let Some(cell) = data.cells.remove(&id) else { return };
         data.binding.tape.ended(id);
-        let fuel = data.binding.limits.fuel.zip(cell.fuel_left);
-        let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.spent.fuel()));
+        let fuel = data.binding.limits.fuel.zip(cell.budget.fuel_left);
+        let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.budget.spent.fuel()));
         if outcome.is_success() {
             self.slot.absolve();
         }
         finished(&mut self.storing).await;
         let data = self.kernel.data();
-        let cpu = cpu.saturating_sub(cell.cpu_before).saturating_add(cell.spent.cpu());
+        let cpu = cpu.saturating_sub(cell.budget.cpu_before).saturating_add(cell.budget.spent.cpu());
         let usage = Usage { fuel, cpu, memory_peak_bytes: data.limiter.peak_bytes };
-        if let Some(bill) = &cell.bill {
+        if let Some(bill) = &cell.budget.bill {
             bill.add(fuel.unwrap_or(0), cpu);
         }
         finish(cell, outcome, usage);
@@ -229,16 +229,16 @@ impl Reactor {
         let data = self.kernel.data();
         let cell = data.cells.get(&id).filter(|_| !matches!(outcome, Outcome::Failed(_)))?;
         let limits = &data.binding.limits;
-        let reason = cell.told.or_else(|| cell.output_left.is_none().then_some(StopReason::Output))?;
+        let reason = cell.stop.told.or_else(|| cell.budget.output_left.is_none().then_some(StopReason::Output))?;
         let what = match reason {
-            StopReason::Timeout => format!("{PAST_LIMIT} of {} s", cell.timeout.as_secs_f64()),
+            StopReason::Timeout => format!("{PAST_LIMIT} of {} s", cell.time.timeout.as_secs_f64()),
             StopReason::Interrupted => "the cell was interrupted".to_owned(),
             StopReason::Fuel => "the cell used up its fuel".to_owned(),
             StopReason::Output => {
                 format!("the cell printed more than {} MiB, the rest is lost", limits.output_bytes >> 20)
             }
         };
-        let how = if cell.told.is_some() { "; it caught that, and went on to its end" } else { "" };
+        let how = if cell.stop.told.is_some() { "; it caught that, and went on to its end" } else { "" };
         Some(Failure::new(stop_kind(reason), stop_name(reason), format!("{what}{how}")))
     }
 

@@ -95,17 +95,17 @@ impl Commands {
         let mut next = None;
         for mut early in std::mem::take(&mut self.early) {
             match early.command {
-                Command::Start { cell, .. } if cell.stop.is_set() => {
+                Command::Start { cell, .. } if cell.stop.flag.is_set() => {
                     finish(*cell, Outcome::Failed(Box::new(never_began())), Usage::default());
                     continue;
                 }
-                Command::Start { cell, .. } if now >= later(cell.began, cell.room_left) => {
-                    let outcome = Outcome::Failed(Box::new(no_room(kernels_max, cell.room_left)));
+                Command::Start { cell, .. } if now >= later(cell.began, cell.time.room_left) => {
+                    let outcome = Outcome::Failed(Box::new(no_room(kernels_max, cell.time.room_left)));
                     finish(*cell, outcome, Usage::default());
                     continue;
                 }
                 Command::Start { ref cell, .. } => {
-                    next = earlier(next, Some(later(cell.began, cell.room_left)));
+                    next = earlier(next, Some(later(cell.began, cell.time.room_left)));
                     if !early.is_told && now >= later(early.since, ROOM_WAIT_TOLD) {
                         tell(cell, kernels_max);
                         early.is_told = true;
@@ -189,10 +189,10 @@ fn no_room(kernels_max: usize, waited: Duration) -> Failure {
 /// Tells a cell's run that it waits for room. A reader that is behind is not waited for.
 fn tell(cell: &LiveCell, kernels_max: usize) {
     let fields = vec![("kernels".to_owned(), Scalar::Integer(i64::try_from(kernels_max).unwrap_or(i64::MAX)))];
-    let event = HostStatus::KernelAwaited.event(cell.index, fields);
-    if !cell.is_muted {
-        let _ = cell.events.try_send(event, |event| {
-            if let Some(record) = &cell.record {
+    let event = HostStatus::KernelAwaited.event(cell.reader.index, fields);
+    if !cell.reader.is_muted {
+        let _ = cell.reader.events.try_send(event, |event| {
+            if let Some(record) = &cell.reader.record {
                 record.told(event);
             }
         });
@@ -238,7 +238,7 @@ impl Reactor {
         // When each of the cells that must stop is given up.
         let mut stopped: HashMap<u32, Instant> = HashMap::new();
         let overdue = |(id, cell): (&u32, &LiveCell)| {
-            Some((*id, cell.is_due(began).then(|| cell.give_up.unwrap_or(later(began, grace)))?))
+            Some((*id, cell.is_due(began).then(|| cell.stop.give_up.unwrap_or(later(began, grace)))?))
         };
         stopped.extend(self.kernel.data().cells.iter().filter_map(overdue));
         let room = loop {
@@ -248,13 +248,13 @@ impl Reactor {
             let now = Instant::now();
             let (mut until, mut over) = (None, Vec::new());
             for (id, cell) in &self.kernel.data().cells {
-                if cell.stop.is_set() {
+                if cell.stop.flag.is_set() {
                     stopped.entry(*id).or_insert(later(now, grace));
                 }
                 let limit = match stopped.get(id) {
                     Some(give_up) => *give_up,
-                    None if cell.rests_since.is_some() => continue,
-                    None => later(began, cell.room_left),
+                    None if cell.time.rests_since.is_some() => continue,
+                    None => later(began, cell.time.room_left),
                 };
                 until = earlier(until, Some(limit));
                 if limit <= now {
@@ -280,9 +280,9 @@ impl Reactor {
         };
         let waited = began.elapsed();
         for (id, cell) in &mut self.kernel.data().cells {
-            if !stopped.contains_key(id) && cell.give_up.is_none() && cell.rests_since.is_none() {
-                cell.deadline = later(cell.deadline, waited);
-                cell.room_left = cell.room_left.saturating_sub(waited);
+            if !stopped.contains_key(id) && cell.stop.give_up.is_none() && cell.time.rests_since.is_none() {
+                cell.time.deadline = later(cell.time.deadline, waited);
+                cell.time.room_left = cell.time.room_left.saturating_sub(waited);
             }
         }
         Ok(Some(room))

@@ -309,7 +309,7 @@ pub(crate) async fn revive(
         kernel.reseed(configuration.seed).await?;
     }
     if kept.is_checkpoint {
-        kernel.data().cells.values().for_each(|cell| cell.stop.set());
+        kernel.data().cells.values().for_each(|cell| cell.stop.flag.set());
     }
     let lost = reopen(&mut kernel, &kept.image);
     Ok((kernel, lost))

@@ -393,6 +393,8 @@ fn live_cell(head: CellHead) -> Option<LiveCell> {
     let CellHead { index, output_left, fuel_left, depth, is_muted } = head;
     let (events, _unread) = mpsc::channel(1);
     let last = events.clone().try_reserve_owned().ok()?;
-    let cell = LiveCell::unheard(events, last, TIMEOUT_GRANTED_MAX);
-    Some(LiveCell { index, output_left, fuel_left, depth, is_muted, ..cell })
+    let mut cell = LiveCell::unheard(events, last, TIMEOUT_GRANTED_MAX);
+    (cell.reader.index, cell.reader.is_muted, cell.origin.depth) = (index, is_muted, depth);
+    (cell.budget.output_left, cell.budget.fuel_left) = (output_left, fuel_left);
+    Some(cell)
 }
