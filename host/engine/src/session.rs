@@ -17,13 +17,13 @@ use cellar_core::{
     limits::{INPUT_IDLE_TIMEOUT_MAX, Limits},
     sync::lock,
 };
-use cellar_files::{FileLimits, Files, OpenMount, Quota};
+use cellar_files::{FileLimits, Files, Quota};
 use rand::Rng;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tracing::Span;
 
 use crate::{
-    audit::{Auditor, FolderGrant, OpenCalls},
+    audit::{Auditor, OpenCalls},
     contract::{
         config::{KernelMode, Seed, WORKSPACE},
         error::Error,
@@ -31,7 +31,7 @@ use crate::{
     formats::{remembered::Remembered, snapshot::Snapshot},
     kernel::{
         border::types,
-        calls::{Block, Calls, Lineage, Permits, Requests},
+        calls::{Block, Calls, Lineage, Requests},
         code::Flavour,
         events::{Background, BackgroundReader, Backlog, Gate, Hearer, Queue, Queued},
         host::Host,
@@ -41,20 +41,15 @@ use crate::{
         state::{Binding, CellBudget, CellOrigin, CellReader, KernelLink, LiveCell},
     },
     session::{
-        artifacts::Reach,
         builtin::SessionBridges,
         folders::Folders,
         history::History,
-        locals::Locals,
         looks::no_answer,
         reactor::{Command, Setting},
         saved::{Slot, begin_recording},
-        spawned::{Forks, Kin, Process, Processes, Teller},
+        spawned::{Forks, Kin, Role, Shared, Teller},
     },
-    storage::{
-        vault::StoredSession,
-        workspace::{OwnFolder, PrivateFolder},
-    },
+    storage::{vault::StoredSession, workspace::PrivateFolder},
 };
 
 mod artifacts;
@@ -128,40 +123,43 @@ struct Inner {
     id: String,
     host: Host,
     config: SessionConfig,
-    mounts: Vec<OpenMount>,
-    /// Guest paths of the folders with packages.
-    packages: Vec<String>,
-    /// What the audit log says of the folders.
-    folders: Vec<FolderGrant>,
-    /// The folders that it has to itself.
-    own: Vec<OwnFolder>,
+    /// What its cells may add to its folders.
     quota: Arc<Quota>,
-    permits: Permits,
-    locals: Arc<Locals>,
-    backlog: Arc<Backlog>,
-    input: Arc<Requests>,
-    seeds: HashMap<Language, Arc<Seed>>,
-    next_cell: AtomicU32,
-    history: Mutex<History>,
-    remembered: Mutex<Remembered>,
+    /// What it is to the session whose cell made it.
+    role: Role,
+    shared: Shared,
+    /// The forks that its cells have made.
     forks: Forks,
-    /// The reader of the run of the owner's latest cell.
-    latest: Arc<Mutex<Option<Hearer>>>,
-    /// How many more forks may run, over all that are kin.
-    forks_left: Arc<Semaphore>,
-    reach: Arc<Reach>,
-    /// Of a fork that a cell made.
-    fork_id: Option<String>,
-    processes: Arc<Processes>,
-    /// Of a process.
-    process: Option<Arc<Process>>,
+    cells: Cells,
+    remembered: Mutex<Remembered>,
+    seeds: HashMap<Language, Arc<Seed>>,
     kernels: Mutex<Kernels>,
-    /// Where the folders are that it has to itself, when it is not stored. Its kernels hold it as well, because they outlive the session a little.
-    private: Option<Arc<PrivateFolder>>,
-    /// Where it is stored. Its kernels hold it as well: nobody else may have the session before they are gone.
-    home: Option<Arc<StoredSession>>,
+    /// The folders that its cells see. Its kernels hold what it has to itself as well, because they outlive the session a little.
+    folders: Folders,
+    stored: Stored,
     recorder: Option<Arc<Recorder>>,
     auditor: Option<Arc<Auditor>>,
+}
+
+/// The cells of a session, and what is said besides them.
+#[derive(Default)]
+struct Cells {
+    /// The number of the next one.
+    next: AtomicU32,
+    history: Mutex<History>,
+    /// The reader of the run of the owner's latest cell.
+    latest: Arc<Mutex<Option<Hearer>>>,
+    /// What is written while none of them runs.
+    backlog: Arc<Backlog>,
+    /// Their requests for input.
+    input: Arc<Requests>,
+}
+
+/// Where a session is stored, and what of that is under way.
+#[derive(Default)]
+struct Stored {
+    /// Absent when it is not stored. Its kernels hold it as well: nobody else may have the session before they are gone.
+    home: Option<Arc<StoredSession>>,
     /// Somebody is about to store what is kept.
     is_settling: AtomicBool,
     /// A kernel was reset, and what is stored does not know.
@@ -218,6 +216,11 @@ impl KernelHandle {
 }
 
 impl Inner {
+    /// Where it is stored, or the session is whose process it is.
+    fn claimed_home(&self) -> Option<Arc<StoredSession>> {
+        self.stored.home.clone().or_else(|| self.role.process()?.home.clone())
+    }
+
     fn close(&self) {
         let mut kernels = lock(&self.kernels);
         kernels.closed = true;
@@ -262,7 +265,6 @@ impl Session {
             kernels.go_on_from(snapshot, &home, kin.is_some());
         }
         let folders = lent.map_or_else(|| Folders::open(&config, private, home.as_deref()), Ok)?;
-        let Folders { mounts, packages, own, private, granted } = folders;
         let id = config.id.clone().or_else(|| snapshot.map(|snapshot| snapshot.session.clone()));
         let id = id.unwrap_or_else(made_up_id);
         let file_limits = FileLimits {
@@ -279,52 +281,33 @@ impl Session {
             Some(snapshot) => snapshot.inherited_artifacts(),
             None => None,
         };
-        let Kin { fork_id, quota, permits, locals, forks_left, reach, processes, process } =
-            kin.unwrap_or_else(|| Kin {
-                fork_id: String::new(),
-                quota: None,
-                permits: Permits::new(limits.calls_in_flight),
-                locals: Arc::default(),
-                forks_left: Arc::new(Semaphore::new(limits.forks)),
-                reach: Arc::new(Reach::new(&id, keys.unwrap_or_default())),
-                processes: Arc::new(Processes::new(limits)),
-                process: None,
-            });
-        let record = |path| begin_recording(path, &id, limits, reach.keys().own());
+        let Kin { role, shared, quota } = kin.unwrap_or_else(|| Kin {
+            role: Role::Own,
+            shared: Shared::new(&id, limits, keys.unwrap_or_default()),
+            quota: None,
+        });
+        let record = |path| begin_recording(path, &id, limits, shared.reach.keys().own());
         let recorder = config.record.as_deref().map(record).transpose()?;
+        let quota = quota.or_else(|| config.disk_budget.as_ref().map(|DiskBudget(quota)| quota.clone()));
         let inner = Arc::new(Inner {
             id,
             host,
-            mounts,
-            packages,
-            folders: granted,
-            own,
-            quota: quota
-                .or_else(|| config.disk_budget.as_ref().map(|DiskBudget(quota)| quota.clone()))
-                .unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.disk_pool.clone())),
-            permits,
-            locals,
-            backlog: Arc::default(),
-            input: Arc::default(),
-            seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
-            next_cell: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
-            history: Mutex::default(),
-            remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
+            folders,
+            quota: quota.unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.disk_pool.clone())),
+            role,
+            shared,
             forks: Forks::default(),
-            latest: Arc::default(),
-            forks_left,
-            reach,
-            fork_id: (!fork_id.is_empty()).then_some(fork_id),
-            processes,
-            process,
+            cells: Cells {
+                next: AtomicU32::new(snapshot.map_or(1, |snapshot| snapshot.next_cell)),
+                ..Cells::default()
+            },
+            remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
+            seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             kernels: Mutex::new(kernels),
+            stored: Stored { home, ..Stored::default() },
             config,
-            private,
-            home,
             recorder,
             auditor,
-            is_settling: AtomicBool::new(false),
-            is_reset: AtomicBool::new(false),
         });
         let owner = Arc::new(Owner(Arc::downgrade(&inner)));
         Ok(Session { inner, _owner: Some(owner), depth: 0, lineage: Lineage::default(), teller: None })
@@ -352,18 +335,18 @@ impl Session {
 
     /// What a bridge keeps for this session: the one value of this type, which begins as its default.
     pub fn local<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
-        self.inner.locals.get()
+        self.inner.shared.locals.get()
     }
 
     /// Hears from now on what code of the session writes while none of its cells runs. The session's next cell is told of it
     /// all the same, by [`EventKind::Background`].
     pub fn background(&self) -> BackgroundReader {
-        self.inner.backlog.listen()
+        self.inner.cells.backlog.listen()
     }
 
     /// What was written between cells and nobody was told of by an event.
     pub(crate) fn take_background(&self) -> Vec<Background> {
-        self.inner.backlog.take()
+        self.inner.cells.backlog.take()
     }
 
     /// A handle for an agent at this depth, whose runs share the session's state both ways.
@@ -386,7 +369,7 @@ impl Session {
     /// stay. A stored session has forgotten the old one on disk too when the next run of the language has ended, or
     /// after [`Session::save`].
     pub fn reset(&self, language: Language) {
-        self.inner.is_reset.store(true, Ordering::Relaxed);
+        self.inner.stored.is_reset.store(true, Ordering::Relaxed);
         let mut kernels = lock(&self.inner.kernels);
         // The old kernel keeps the old slot.
         kernels.slots.remove(&language);
@@ -411,7 +394,7 @@ impl Session {
 
     /// The number that the next cell will have.
     pub fn next_cell(&self) -> CellId {
-        CellId(self.inner.next_cell.load(Ordering::Relaxed))
+        CellId(self.inner.cells.next.load(Ordering::Relaxed))
     }
 
     async fn ask<T>(
@@ -450,10 +433,10 @@ impl Session {
         let events = Queue::new(events, self.inner.unread());
         let reader = CellReader::new(index, events, last, marks.record);
         if self.depth == 0 {
-            *lock(&self.inner.latest) = reader.gate.as_ref().map(Gate::hearer);
+            *lock(&self.inner.cells.latest) = reader.gate.as_ref().map(Gate::hearer);
         }
         let scope = marks.scope.map(|run| CellScope { run, language });
-        let bill = self.inner.process.as_ref().map(|process| process.bill.clone());
+        let bill = self.inner.role.process().map(|process| process.bill.clone());
         let mut live = LiveCell {
             span: tracing::info_span!(parent: &marks.span, "cell", index, cell = id.0, %language),
             origin: CellOrigin { run: Some(marks.id), depth: self.depth, lineage: self.lineage.clone(), scope },
@@ -507,7 +490,7 @@ impl Session {
             return Ok(use_it(kernel));
         }
         // A kernel of one cell leaves nothing to go on from.
-        let slot = if once { Arc::new(Slot::new(None)) } else { kernels.slot(language, &self.inner.home) };
+        let slot = if once { Arc::new(Slot::new(None)) } else { kernels.slot(language, &self.inner.stored.home) };
         let kernel = self.start_kernel(language, slot, once)?;
         let result = use_it(&kernel);
         if once {
@@ -524,30 +507,30 @@ impl Session {
         let guest = inner.host.guest(self.guest(language), self.flavour(language))?;
         let link = inner.link();
         let weak = WeakSession(Arc::downgrade(inner));
-        let mounts = guest.mounts().iter().chain(&inner.mounts).cloned().collect();
+        let mounts = guest.mounts().iter().chain(&inner.folders.mounts).cloned().collect();
         let binding = Binding {
             limits: inner.config.limits.clone(),
-            memory: inner.process.as_ref().map(|process| process.memory.clone()),
+            memory: inner.role.process().map(|process| process.memory.clone()),
             budget: inner.config.memory.clone(),
-            _place: inner.process.as_ref().map(|process| process.place.clone()),
+            _place: inner.role.process().map(|process| process.place.clone()),
             answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone())),
             files: Files::new(mounts, inner.quota.clone()),
-            calls: Calls::new(inner.permits.clone()),
+            calls: Calls::new(inner.shared.permits.clone()),
             open_calls: OpenCalls::new(inner.auditor.clone()),
-            backlog: inner.backlog.clone(),
+            backlog: inner.cells.backlog.clone(),
             link: link.clone(),
             tape: inner.recorder.as_ref().map(Recorder::kernel).unwrap_or_default(),
             threads: guest.threads(),
-            input: inner.config.input.map(|idle| (inner.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
+            input: inner.config.input.map(|idle| (inner.cells.input.clone(), idle.min(INPUT_IDLE_TIMEOUT_MAX))),
             turn: Some(Arc::new(inner.share().turn())),
-            _private: inner.private.clone(),
-            _home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
+            _private: inner.folders.private.clone(),
+            _home: inner.claimed_home(),
         };
         let configuration = types::Configuration {
             seed: rand::rng().random(),
             environment: inner.config.environment.clone(),
             working_directory: WORKSPACE.to_owned(),
-            packages: inner.packages.clone(),
+            packages: inner.folders.packages.clone(),
             connectors: inner.config.bridges.connectors().into_iter().map(|connector| connector.name).collect(),
         };
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
@@ -556,8 +539,8 @@ impl Session {
             (rests.checkpoint_after, rests.hibernate_after) = (None, None);
         }
         let seed = inner.seeds.get(&language).cloned();
-        let is_reset = inner.is_reset.swap(false, Ordering::Relaxed);
-        let storing = (is_reset && inner.home.is_some()).then(|| {
+        let is_reset = inner.stored.is_reset.swap(false, Ordering::Relaxed);
+        let storing = (is_reset && inner.stored.home.is_some()).then(|| {
             let inner = inner.clone();
             tokio::task::spawn_blocking(move || inner.store())
         });

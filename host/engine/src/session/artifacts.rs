@@ -52,7 +52,7 @@ impl Session {
 
     /// Where the tables go that its cells display.
     pub(crate) fn tables(&self) -> Tables {
-        let Reach { session, keys } = &*self.inner.reach;
+        let Reach { session, keys } = &*self.inner.shared.reach;
         Tables::new(session, lock(keys).clone(), self.inner.config.artifacts.clone())
     }
 

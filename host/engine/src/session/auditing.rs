@@ -63,7 +63,7 @@ impl Session {
             bindings: seed.bindings.iter().map(|(name, _)| name.clone()).collect(),
         });
         Grants {
-            folders: self.inner.folders.clone(),
+            folders: self.inner.folders.granted.clone(),
             bridges: config.bridges.grants(),
             input: config.input.is_some(),
             environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),

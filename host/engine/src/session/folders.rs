@@ -21,6 +21,7 @@ use crate::{
 const ALIASES_MAX: usize = 16;
 
 /// The folders of one session, open.
+#[derive(Clone)]
 pub(super) struct Folders {
     pub(super) mounts: Vec<OpenMount>,
     /// Guest paths of those with packages.

@@ -9,7 +9,10 @@ use cellar_core::{
 use cellar_files::{Access, DiskPool, Files, Mount, Quota};
 use cellar_results::{artifacts::ArtifactStore, renderer::Renderer, result::OutputPolicy};
 
-use super::granted::{Bridges, NoBridges};
+use super::{
+    granted::{Bridges, NoBridges},
+    spawned::Role,
+};
 use crate::{
     audit::Audit,
     contract::{
@@ -152,15 +155,14 @@ impl super::Inner {
     /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
     /// run of that cell hears it.
     pub(super) fn unread(&self) -> Option<Unread> {
-        let is_kin = self.fork_id.is_some() || self.process.is_some();
-        (!is_kin).then(|| self.config.unread.clone().unwrap_or_default())
+        matches!(self.role, Role::Own).then(|| self.config.unread.clone().unwrap_or_default())
     }
 }
 
 impl super::Session {
     /// The folders that its cells see, for whoever holds the session. What is written counts as if cells had.
     pub fn files(&self) -> Files {
-        Files::new(self.inner.mounts.clone(), self.inner.quota.clone())
+        Files::new(self.inner.folders.mounts.clone(), self.inner.quota.clone())
     }
 
     /// What it may add to the disk, for sessions that are to share its workspace.
@@ -174,7 +176,7 @@ impl super::Session {
     /// What the store says of a session that is stored.
     pub fn workspace(&self) -> Result<PathBuf, Error> {
         let inner = &self.inner;
-        match (&inner.config.workspace, &inner.private, &inner.home) {
+        match (&inner.config.workspace, &inner.folders.private, &inner.stored.home) {
             (Some(folder), ..) => Ok(folder.clone()),
             (None, Some(private), _) => private.path(OwnFolder::Workspace).map_err(Error::Workspace),
             (None, None, Some(home)) => home.folder(OwnFolder::Workspace),

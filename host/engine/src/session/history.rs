@@ -59,18 +59,18 @@ impl Session {
     /// kept, over resets as well, as far as they have
     /// [`HISTORY_BYTES_MAX`] together.
     pub fn source(&self, cell: CellId) -> Option<CellSource> {
-        lock(&self.inner.history).get(cell).cloned()
+        lock(&self.inner.cells.history).get(cell).cloned()
     }
 
     /// The sources of all cells that are kept, oldest first; see [`source`](Session::source).
     pub fn sources(&self) -> Vec<CellSource> {
-        lock(&self.inner.history).cells().cloned().collect()
+        lock(&self.inner.cells.history).cells().cloned().collect()
     }
 
     /// Gives a cell its number, and keeps its source under it.
     pub(super) fn number(&self, cell: &Cell) -> CellId {
-        let mut history = lock(&self.inner.history);
-        let id = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
+        let mut history = lock(&self.inner.cells.history);
+        let id = CellId(self.inner.cells.next.fetch_add(1, Ordering::Relaxed));
         history.add(CellSource { id, language: cell.language, code: cell.code.clone() });
         id
     }

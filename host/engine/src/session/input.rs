@@ -40,7 +40,7 @@ impl Session {
     }
 
     fn answer_input(&self, request_id: &str, answer: Result<String, CallError>) -> Result<(), Error> {
-        let answered = self.inner.input.answer(request_id, answer);
+        let answered = self.inner.cells.input.answer(request_id, answer);
         if answered { Ok(()) } else { Err(Error::InputRequest(request_id.to_owned())) }
     }
 }

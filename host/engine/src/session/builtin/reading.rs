@@ -153,7 +153,7 @@ impl Session {
     fn read_file(&self, path: &str, skipped: u64, lines: u64) -> io::Result<Option<Vec<u8>>> {
         let path = path.strip_prefix("~/").unwrap_or(path);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("{WORKSPACE}/{path}") };
-        let mut files = Files::new(self.inner.mounts.clone(), self.inner.quota.clone());
+        let mut files = Files::new(self.inner.folders.mounts.clone(), self.inner.quota.clone());
         let how = OpenHow { read: true, follow_symlinks: true, ..OpenHow::default() };
         let file = files.open(ROOT, &path, how).map_err(io::Error::other)?;
         if files.stat(file).map_err(io::Error::other)?.kind == FileKind::Directory {

@@ -23,7 +23,7 @@ use crate::{
     session::{
         Command, Inner, Kernels, Origin, Session, SessionConfig,
         granted::Bridges,
-        spawned::{Kin, Teller},
+        spawned::{Kin, Role, Teller},
     },
     storage::{
         vault::StoredSession,
@@ -125,7 +125,9 @@ impl Session {
         &self,
         save: impl FnOnce(&StoredSession, &Inner) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        let Some(home) = self.inner.home.clone() else { return Err(Error::SessionUnknown(self.inner.id.clone())) };
+        let Some(home) = self.inner.stored.home.clone() else {
+            return Err(Error::SessionUnknown(self.inner.id.clone()));
+        };
         self.tell_all(Command::Checkpoint).await?;
         let inner = self.inner.clone();
         let saved = tokio::task::spawn_blocking(move || save(&home, &inner)).await;
@@ -182,24 +184,16 @@ impl Session {
         agent: Option<&str>,
         maker: Option<Hearer>,
     ) -> Result<Session, Error> {
-        let teller = Teller::new(fork_id.clone(), maker, self.inner.latest.clone());
-        let fork = self.fork_as(Some(id), self.inner.config.bridges.clone(), Some(self.kin(fork_id))).await?;
+        let teller = Teller::new(fork_id.clone(), maker, self.inner.cells.latest.clone());
+        let fork =
+            self.fork_as(Some(id), self.inner.config.bridges.clone(), Some(self.kin(Role::Fork(fork_id)))).await?;
         Ok(Session { lineage: self.lineage.elsewhere(agent), teller: Some(Arc::new(teller)), ..fork })
     }
 
     /// What it shares with what its cells make of it.
-    pub(crate) fn kin(&self, fork_id: String) -> Kin {
+    pub(crate) fn kin(&self, role: Role) -> Kin {
         let inner = &self.inner;
-        Kin {
-            fork_id,
-            quota: Some(inner.quota.clone()),
-            permits: inner.permits.clone(),
-            locals: inner.locals.clone(),
-            forks_left: inner.forks_left.clone(),
-            reach: inner.reach.clone(),
-            processes: inner.processes.clone(),
-            process: None,
-        }
+        Kin { role, shared: inner.shared.clone(), quota: Some(inner.quota.clone()) }
     }
 
     async fn fork_as(
@@ -243,13 +237,13 @@ impl Session {
         }
         kernels.live.drain().for_each(|(_, kernel)| kernel.close());
         let is_own = snapshot.session == self.inner.id;
-        kernels.go_on_from(&if is_own { snapshot.clone() } else { snapshot.forked() }, &self.inner.home, false);
+        kernels.go_on_from(&if is_own { snapshot.clone() } else { snapshot.forked() }, &self.inner.stored.home, false);
         *lock(&self.inner.remembered) = snapshot.remembered.clone();
         if let Some(keys) = &snapshot.artifacts {
-            self.inner.reach.inherit(keys, snapshot.taken_at_nanos);
+            self.inner.shared.reach.inherit(keys, snapshot.taken_at_nanos);
         }
         // Names of cells are never used twice, also not those that were undone.
-        self.inner.next_cell.fetch_max(snapshot.next_cell, Ordering::Relaxed);
+        self.inner.cells.next.fetch_max(snapshot.next_cell, Ordering::Relaxed);
         Ok(())
     }
 
@@ -291,12 +285,12 @@ impl Inner {
 
     /// Where the folders are that it has to itself.
     fn own_folders(&self) -> Result<Vec<(OwnFolder, PathBuf)>, Error> {
-        let path = |folder: &OwnFolder| match (&self.private, &self.home) {
+        let path = |folder: &OwnFolder| match (&self.folders.private, &self.stored.home) {
             (Some(private), _) => private.path(*folder).map(|path| (*folder, path)).map_err(Error::Workspace),
             (None, Some(home)) => home.folder(*folder).map(|path| (*folder, path)),
             (None, None) => Err(Error::SessionClosed(self.id.clone())),
         };
-        self.own.iter().map(path).collect()
+        self.folders.own.iter().map(path).collect()
     }
 
     /// A snapshot of these kernels, and of what is kept for the languages that have none.
@@ -316,11 +310,11 @@ impl Inner {
         Ok(Snapshot {
             session: self.id.clone(),
             taken_at_nanos: wall_nanos(),
-            next_cell: self.next_cell.load(Ordering::Relaxed),
+            next_cell: self.cells.next.load(Ordering::Relaxed),
             disk_usage: self.quota.usage(),
             is_fork,
             remembered: lock(&self.remembered).clone(),
-            artifacts: Some(ArtifactKeys::clone(&self.reach.keys())),
+            artifacts: Some(ArtifactKeys::clone(&self.shared.reach.keys())),
             kernels,
         })
     }
@@ -335,16 +329,16 @@ impl Inner {
         let slots: Vec<Arc<Slot>> = lock(&self.kernels).slots.values().cloned().collect();
         slots.iter().for_each(|slot| slot.pack());
         // Whoever waits for a turn stores what there is when it comes.
-        if self.home.is_some() && !self.is_settling.swap(true, Ordering::Relaxed) {
+        if self.stored.home.is_some() && !self.stored.is_settling.swap(true, Ordering::Relaxed) {
             self.store();
         }
     }
 
     /// Stores what is kept, if there is a place. Blocks.
     pub(crate) fn store(&self) {
-        let Some(home) = &self.home else { return };
+        let Some(home) = &self.stored.home else { return };
         let latest = || {
-            self.is_settling.store(false, Ordering::Relaxed);
+            self.stored.is_settling.store(false, Ordering::Relaxed);
             self.kept()
         };
         match home.save_latest(latest) {

@@ -232,7 +232,7 @@ impl Session {
         if forks == 0 {
             return Err(CallError::new(CallErrorKind::Denied, "forks are off (the limit `forks` is 0)"));
         }
-        let Ok(permit) = self.inner.forks_left.clone().try_acquire_owned() else {
+        let Ok(permit) = self.inner.shared.forks_left.clone().try_acquire_owned() else {
             let message = format!("at most {forks} forks run at the same time; gather some first (the limit `forks`)");
             return Err(limit(message));
         };
@@ -242,12 +242,12 @@ impl Session {
             registry.count
         };
         let memory_key = format!("{}::fork::{number}", self.id());
-        let id = self.inner.fork_id.as_ref().map_or_else(|| format!("fork-{number}"), |own| format!("{own}.{number}"));
+        let id = self.inner.role.fork_id().map_or_else(|| format!("fork-{number}"), |own| format!("{own}.{number}"));
         let fork = self.fork_within(memory_key.clone(), id.clone(), job.agent_type(), site.hearer).await;
         let fork = fork.map_err(|error| refusal(&error))?;
         let handle = json!({
             "fork_id": id,
-            "parent_fork_id": self.inner.fork_id,
+            "parent_fork_id": self.inner.role.fork_id(),
             "depth": depth,
             "source_memory_key": self.id(),
             "memory_key": memory_key,

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Kin, channels::Channels};
+use super::{Role, channels::Channels};
 use crate::{
     contract::{
         bridge::{CallError, CallErrorKind, CallFuture, Response},
@@ -43,7 +43,7 @@ use crate::{
         scheduling::{MemoryPool, Spent},
         state::{CHANNEL_PRIMITIVE, KernelLink},
     },
-    session::{Origin, Session, SessionConfig, folders::Folders},
+    session::{Origin, Session, SessionConfig},
     storage::vault::StoredSession,
 };
 
@@ -167,7 +167,7 @@ struct Ends<'a> {
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        let channels = &self.session.inner.processes.channels;
+        let channels = &self.session.inner.shared.processes.channels;
         self.pipes.input.into_iter().for_each(|pipe| channels.close(pipe, true));
         self.pipes.out.into_iter().chain(self.pipes.err).for_each(|pipe| channels.close(pipe, false));
         self.child.iter().for_each(|child| channels.forget_of(child));
@@ -224,7 +224,7 @@ impl Session {
         let begun = match name {
             _ if is_channel => {
                 let asked = async move {
-                    let answer = session.inner.processes.channels.ask(&arguments, session.id()).await?;
+                    let answer = session.inner.shared.processes.channels.ask(&arguments, session.id()).await?;
                     Ok(Response::Json(answer.to_string()))
                 };
                 Begun { is_free: true, ..Begun::from(Box::pin(asked) as CallFuture) }
@@ -255,11 +255,11 @@ impl Session {
 
     /// Whether it is a process.
     pub(crate) fn is_process(&self) -> bool {
-        self.inner.process.is_some()
+        self.inner.role.process().is_some()
     }
 
     fn process(&self) -> Result<&Process, CallError> {
-        let process = self.inner.process.as_deref();
+        let process = self.inner.role.process().map(Arc::as_ref);
         process.ok_or_else(|| refused(CallErrorKind::Unknown, "this kernel is no process, so it has no order"))
     }
 
@@ -301,7 +301,7 @@ impl Session {
             let message = "the process ran past the time that it was given";
             ended.failure = Some(Failure::new(FailureKind::Timeout, "CellTimeout", message));
         } else if let (Some(failure), Some(pipe)) = (&ended.failure, start.pipes.err) {
-            self.inner.processes.channels.write(pipe, &format!("Killed: {}\n", failure.message)).await;
+            self.inner.shared.processes.channels.write(pipe, &format!("Killed: {}\n", failure.message)).await;
         }
         // What goes on in it goes no further.
         drop((run, child));
@@ -317,7 +317,7 @@ impl Session {
             EventKind::Display { data, .. } | EventKind::UpdateDisplay { data, .. } => (pipes.out, data.visible_text()),
             _ => (None, None),
         };
-        let channels = &self.inner.processes.channels;
+        let channels = &self.inner.shared.processes.channels;
         let (Some(pipe), Some(text)) = (pipe, text) else {
             let may_go_on = ended.take_in(kind);
             // What is said of its failure goes where its errors go.
@@ -351,8 +351,8 @@ impl Session {
             return Err(refused(CallErrorKind::Limit, message));
         }
         let inner = &self.inner;
-        let root = inner.process.as_ref().map_or_else(|| (self.id().to_owned(), site.cell.0), |own| own.root.clone());
-        if !inner.processes.admit(&root) {
+        let root = inner.role.process().map_or_else(|| (self.id().to_owned(), site.cell.0), |own| own.root.clone());
+        if !inner.shared.processes.admit(&root) {
             let message =
                 format!("a cell may start {PROCESSES_OF_CELL_MAX} processes, those of its processes included");
             return Err(refused(CallErrorKind::Limit, message));
@@ -363,7 +363,7 @@ impl Session {
             return Err(refused(CallErrorKind::Limit, message));
         }
         let closed = || refused(CallErrorKind::Failed, "the session is ending");
-        let place = Arc::new(inner.processes.permits.one(depth).await.ok_or_else(closed)?);
+        let place = Arc::new(inner.shared.processes.permits.one(depth).await.ok_or_else(closed)?);
         let fuel_left = site.fuel_left.map(|left| left.saturating_sub(spent.fuel().saturating_sub(burned)));
         if fuel_left == Some(0) {
             return Err(refused(CallErrorKind::Limit, "the cell and its processes have used up their fuel"));
@@ -373,9 +373,9 @@ impl Session {
             order: start.order.clone(),
             reply: Mutex::default(),
             bill: spent,
-            memory: inner.processes.memory.clone(),
+            memory: inner.shared.processes.memory.clone(),
             place,
-            home: inner.home.clone().or_else(|| inner.process.as_ref()?.home.clone()),
+            home: inner.claimed_home(),
         };
         Ok((process, fuel_left))
     }
@@ -388,7 +388,7 @@ impl Session {
         fuel_left: Option<u64>,
     ) -> Result<Session, Error> {
         let inner = &self.inner;
-        let number = inner.processes.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let number = inner.shared.processes.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limits = &inner.config.limits;
         let config = SessionConfig {
             id: Some(format!("{}::process::{number}", self.id())),
@@ -401,14 +401,8 @@ impl Session {
             renderers: Vec::new(),
             ..inner.config.clone()
         };
-        let kin = Kin { process: Some(process), ..self.kin(String::new()) };
-        let lent = Some(Folders {
-            mounts: inner.mounts.clone(),
-            packages: inner.packages.clone(),
-            own: inner.own.clone(),
-            private: inner.private.clone(),
-            granted: inner.folders.clone(),
-        });
+        let kin = self.kin(Role::Process(process));
+        let lent = Some(inner.folders.clone());
         let child = Session::open(inner.host.clone(), config, Origin { kin: Some(kin), lent, ..Origin::default() })?;
         Ok(Session { lineage: self.lineage.elsewhere(None), ..child })
     }
