@@ -73,34 +73,36 @@ pub(crate) enum Command {
     Sleep(oneshot::Sender<Result<(), Error>>),
 }
 
-/// The state of the task that owns a kernel: the kernel, the commands that wait for it, its slot and its rest.
+/// The state of the task that owns a kernel: the kernel, the commands that wait for it, what is due, and its rest.
 pub(crate) struct Reactor {
-    session: WeakSession,
     kernel: Kernel,
     guest: Arc<Guest>,
     commands: Commands,
     link: Arc<KernelLink>,
-    slot: Arc<Slot>,
-    sweep: Arc<Sweep>,
+    setting: Setting,
     /// Fingerprint of its configuration.
     configured_as: u128,
     rest: Rest,
-    seed: Option<Arc<Seed>>,
+    due: Due,
     /// Brings the end of the seed while it runs; commands wait for it.
     seeding: Option<mpsc::Receiver<Queued>>,
-    once: bool,
     /// The kernel goes on from a checkpoint that another one has died with, and was not entered yet.
     is_suspect: bool,
-    /// See [`Setting`].
-    storing: Option<JoinHandle<()>>,
     /// Whether a command has come.
     was_used: bool,
-    awake_since: Instant,
+}
+
+/// What the guest, or the next cell, must hear of.
+#[derive(Default)]
+struct Due {
+    /// When the guest's next timer is due.
+    wake_at: Option<Instant>,
+    /// Entries in a row for a timer that was due at once.
+    idle_spins: u32,
+    /// Cells that were given up, whose end the guest may still report.
+    abandoned: VecDeque<u32>,
     /// Cells that were given up while there was no room, and why: the guest hears of it when it wakes.
     owed: Vec<(u32, types::StopReason)>,
-    wake_at: Option<Instant>,
-    abandoned: VecDeque<u32>,
-    idle_spins: u32,
     /// Status events for the next cell: an operation and its fields.
     notices: Vec<(HostStatus, Vec<(String, Scalar)>)>,
 }
@@ -146,11 +148,11 @@ pub(crate) async fn run(
     configuration: types::Configuration,
     setting: Setting,
 ) {
-    let Setting { session, slot, rests, sweep, seed, once, mut storing } = setting;
+    let mut setting = setting;
     let mut commands = Commands::from(commands);
     let link = binding.link.clone();
     let language = guest.language;
-    let kept = match slot.load().await {
+    let kept = match setting.slot.load().await {
         Ok(kept) => kept,
         Err(error) => return refuse(&mut commands, &death_outcome(&failed(error))).await,
     };
@@ -160,7 +162,7 @@ pub(crate) async fn run(
         return refuse(&mut commands, &death_outcome(&failed(error))).await;
     }
     let configured_as = configured_as(&configuration);
-    let Some(room) = commands.first_room(&sweep, &link).await else {
+    let Some(room) = commands.first_room(&setting.sweep, &link).await else {
         return refuse(&mut commands, &death_outcome(&reset_death())).await;
     };
     let started = match &kept {
@@ -170,40 +172,35 @@ pub(crate) async fn run(
     let (mut kernel, lost) = match started {
         Ok(started) => started,
         Err(death) => {
-            finished(&mut storing).await;
+            finished(&mut setting.storing).await;
             return refuse(&mut commands, &death_outcome(&death)).await;
         }
     };
     let clock = kernel.data().clock;
     let state = kept.as_ref().map(|kept| &kept.image.state);
-    let mut rest = Rest::new(rests);
+    let mut rest = Rest::new(setting.rests);
     rest.last_cell = kept.as_ref().map_or(0, |kept| kept.last_cell);
     let mut reactor = Reactor {
-        session,
         kernel,
         guest,
         commands,
         link,
-        slot,
-        sweep,
+        setting,
         configured_as,
         rest,
-        seed,
+        due: Due {
+            wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
+            abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
+            notices: lost.into_iter().map(|fields| (HostStatus::FileLost, fields)).collect(),
+            ..Due::default()
+        },
         seeding: None,
-        once,
         is_suspect: kept.as_ref().is_some_and(|kept| kept.deaths > 0),
-        storing,
         was_used: false,
-        awake_since: Instant::now(),
-        owed: Vec::new(),
-        wake_at: state.and_then(|state| clock.instant(state.wake_at?)),
-        abandoned: state.map(|state| state.abandoned.iter().copied().collect()).unwrap_or_default(),
-        idle_spins: 0,
-        notices: lost.into_iter().map(|fields| (HostStatus::FileLost, fields)).collect(),
     };
-    reactor.sweep.woke(&reactor.link.resident);
+    reactor.setting.sweep.woke(&reactor.link.resident);
     let worked = reactor.live(kept.is_none()).await;
-    reactor.sweep.slept(&reactor.link.resident);
+    reactor.setting.sweep.slept(&reactor.link.resident);
     if let Err(mut death) = worked {
         if reactor.seeding.is_some() {
             death.message = format!("{}: {}", seed_failed(language), death.message);
@@ -278,7 +275,7 @@ impl Reactor {
                 refuse(&mut self.commands, &Outcome::Failed(Box::new(failure))).await;
                 return Ok(());
             }
-            if self.once && self.was_used && self.kernel.data().cells.is_empty() {
+            if self.setting.once && self.was_used && self.kernel.data().cells.is_empty() {
                 return Ok(());
             }
             self.link.resident.idle();
@@ -312,7 +309,7 @@ impl Reactor {
 
     /// Begins to make the names that the session begins with.
     async fn sow(&mut self) -> Result<(), Death> {
-        let Some(seed) = self.seed.clone() else { return Ok(()) };
+        let Some(seed) = self.setting.seed.clone() else { return Ok(()) };
         let (events, ended) = mpsc::channel(1);
         let Ok(last) = events.clone().try_reserve_owned() else { return Ok(()) };
         let cpu = self.kernel.cpu_time();
@@ -349,7 +346,7 @@ impl Reactor {
             return Wake::Close;
         }
         let may_sleep = self.may_sleep();
-        let is_short = may_sleep && self.sweep.is_short(self.link.resident.claim);
+        let is_short = may_sleep && self.setting.sweep.is_short(self.link.resident.claim);
         if may_sleep && (self.link.resident.is_sleep_wanted() || (is_short && self.had_its_turn())) {
             return Wake::Sleep;
         }
@@ -360,7 +357,7 @@ impl Reactor {
             return Wake::Stop;
         }
         let deadline = data.cells.values().filter_map(LiveCell::due).min();
-        let wake_at = self.wake_at;
+        let wake_at = self.due.wake_at;
         let next = earlier(earlier(deadline, wake_at), rest_at);
         let sleep = async {
             match next {
@@ -410,7 +407,7 @@ impl Reactor {
                 cell.budget.cpu_before = self.kernel.cpu_time();
                 let traces_names = cell.traces_names();
                 self.kernel.data().add_cell(id, *cell);
-                for (status, fields) in std::mem::take(&mut self.notices) {
+                for (status, fields) in std::mem::take(&mut self.due.notices) {
                     self.kernel.data().report_status(id, status, fields).await;
                 }
                 let cell = types::Cell { id, code: code.as_ref().to_owned(), traces_names };
@@ -470,8 +467,8 @@ impl Reactor {
 
     async fn tick(&mut self) -> Result<(), Death> {
         // A guest that is always due must not keep its thread.
-        self.idle_spins = self.idle_spins.wrapping_add(1);
-        if self.idle_spins.is_multiple_of(IDLE_SPINS_MAX) {
+        self.due.idle_spins = self.due.idle_spins.wrapping_add(1);
+        if self.due.idle_spins.is_multiple_of(IDLE_SPINS_MAX) {
             tokio::task::yield_now().await;
         }
         let waiting = self.kernel.data().cells.first_key_value().map_or(0, |(id, _)| *id);
@@ -483,13 +480,13 @@ impl Reactor {
     async fn apply(&mut self, step: types::Step) -> Result<(), Death> {
         self.rest.stirred();
         let clock = self.kernel.data().clock;
-        self.wake_at = step.wake_at.and_then(|nanos| clock.instant(nanos));
-        if self.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
-            self.idle_spins = 0;
+        self.due.wake_at = step.wake_at.and_then(|nanos| clock.instant(nanos));
+        if self.due.wake_at.is_none_or(|wake_at| wake_at > Instant::now()) {
+            self.due.idle_spins = 0;
         }
         // All is checked before any end is told: a run that hears of one starts its next cell at once.
         for (place, (id, _)) in step.finished.iter().enumerate() {
-            let is_known = self.kernel.data().cells.contains_key(id) || self.abandoned.contains(id);
+            let is_known = self.kernel.data().cells.contains_key(id) || self.due.abandoned.contains(id);
             if !is_known || step.finished[..place].iter().any(|(earlier, _)| earlier == id) {
                 let message = format!("the guest finished <cell {id}>, which was not running; its kernel was killed");
                 return Err(Death { kind: FailureKind::Trap, name: "Trap", message, code: LOST });
@@ -499,7 +496,7 @@ impl Reactor {
             if self.kernel.data().cells.contains_key(&id) {
                 self.end_cell(id, outcome.into()).await;
             } else {
-                self.abandoned.retain(|abandoned| *abandoned != id);
+                self.due.abandoned.retain(|abandoned| *abandoned != id);
             }
         }
         Ok(())

@@ -140,16 +140,16 @@ impl Reactor {
 
     /// Ends a cell that its guest knows as one that goes on.
     pub(super) async fn abandon_as(&mut self, id: u32, failure: Failure) {
-        if self.abandoned.len() >= ABANDONED_MAX {
-            self.abandoned.pop_front();
+        if self.due.abandoned.len() >= ABANDONED_MAX {
+            self.due.abandoned.pop_front();
         }
-        self.abandoned.push_back(id);
+        self.due.abandoned.push_back(id);
         self.end_cell(id, Outcome::Failed(Box::new(failure))).await;
     }
 
     /// Ends the cells that awaited when all tasks were forgotten.
     pub(super) async fn end_cleared(&mut self) {
-        self.wake_at = None;
+        self.due.wake_at = None;
         let cells: Vec<u32> = self.kernel.data().cells.keys().copied().collect();
         for id in cells {
             let message = "the names and tasks of its kernel were cleared";
@@ -188,9 +188,9 @@ impl Reactor {
         let fuel = data.binding.limits.fuel.zip(cell.budget.fuel_left);
         let fuel = fuel.map(|(limit, left)| limit.saturating_sub(left).saturating_add(cell.budget.spent.fuel()));
         if outcome.is_success() {
-            self.slot.absolve();
+            self.setting.slot.absolve();
         }
-        finished(&mut self.storing).await;
+        finished(&mut self.setting.storing).await;
         let data = self.kernel.data();
         let cpu = cpu.saturating_sub(cell.budget.cpu_before).saturating_add(cell.budget.spent.cpu());
         let usage = Usage { fuel, cpu, memory_peak_bytes: data.limiter.peak_bytes };
@@ -257,7 +257,7 @@ impl Reactor {
             (death.message, age) = (format!("{}, {fate}", death.message), since);
             // One that died before any cell of the session began would not be the last to do so, and somebody must be told.
             let had_begun = self.was_used && self.seeding.is_none() && !self.is_suspect && !cells.is_empty();
-            next = self.session.upgrade(Lineage::default()).filter(|_| had_begun);
+            next = self.setting.session.upgrade(Lineage::default()).filter(|_| had_begun);
         }
         let death = &death;
         // Before anybody hears of it, who would send more.

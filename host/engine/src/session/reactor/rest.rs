@@ -52,6 +52,8 @@ pub(super) struct Rest {
     rules: Rests,
     /// The guest was entered since its state was last captured.
     is_dirty: bool,
+    /// Since when it has room.
+    pub(super) awake_since: Instant,
     /// When it was last entered.
     quiet_since: Instant,
     /// The number of the last cell that was started.
@@ -72,6 +74,7 @@ impl Rest {
         Rest {
             rules,
             is_dirty: false,
+            awake_since: now,
             quiet_since: now,
             last_cell: 0,
             credit: Credit::new(rules.checkpoint_credit, SHARE, 1),
@@ -125,7 +128,7 @@ impl Reactor {
     /// Whether it has had room for so long that others have their turn. One whose memory takes long to capture keeps it
     /// for longer.
     pub(super) fn had_its_turn(&self) -> bool {
-        self.awake_since.elapsed() >= TURN.max(self.rest.cost.saturating_mul(PATIENCE))
+        self.rest.awake_since.elapsed() >= TURN.max(self.rest.cost.saturating_mul(PATIENCE))
     }
 
     /// When an idle kernel has something to do of itself.
@@ -149,7 +152,7 @@ impl Reactor {
     pub(super) async fn checkpoint_before_cell(&mut self) -> Result<(), Death> {
         let memory_bytes = self.kernel.data().limiter.peak_bytes;
         let cost = self.rest.cost_expected(memory_bytes);
-        if self.rest.can_afford(cost) && (self.has_worked(cost) || self.sweep.affords(cost)) {
+        if self.rest.can_afford(cost) && (self.has_worked(cost) || self.setting.sweep.affords(cost)) {
             self.checkpoint().await?;
         }
         Ok(())
@@ -201,7 +204,7 @@ impl Reactor {
         match self.capture().await? {
             Ok(image) => {
                 self.hold(image);
-                self.session.settle();
+                self.setting.session.settle();
             }
             // It is tried again after the next cell.
             Err(error) => tracing::warn!(error = cellar_core::text::describe(&error), "no checkpoint"),
@@ -212,14 +215,14 @@ impl Reactor {
         self.rest.cost = Duration::from_nanos(thread_time().saturating_sub(began));
         self.rest.captured_at = self.kernel.cpu_time();
         self.rest.credit.spend(self.rest.cost);
-        self.sweep.spend(self.rest.cost);
+        self.setting.sweep.spend(self.rest.cost);
         Ok(())
     }
 
     /// Keeps what was captured while the kernel goes on.
     fn hold(&mut self, image: Arc<KernelImage>) {
         let last_cell = self.rest.last_cell;
-        self.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
+        self.setting.slot.set(Kept { image, is_fork: false, is_checkpoint: true, last_cell, deaths: 0 });
     }
 
     /// Captures all state. Between two entries there is none outside of memory but what the host keeps. What has not
@@ -230,12 +233,12 @@ impl Reactor {
             Err(error) => return Ok(Err(error)),
         };
         if self.kernel.is_asleep() {
-            let kept = self.slot.load().await.map_err(failed)?;
+            let kept = self.setting.slot.load().await.map_err(failed)?;
             return Ok(kept
                 .map(|kept| kept.image)
                 .ok_or_else(|| Error::SessionClosed("a kernel that was reset".to_owned())));
         }
-        let kept = self.slot.peek();
+        let kept = self.setting.slot.peek();
         let written = self.kernel.written().await?;
         let image = match self.guest.image() {
             Ok(image) => image,
@@ -243,9 +246,9 @@ impl Reactor {
         };
         let earlier = kept.as_ref().map(|kept| &kept.image.pages);
         let pages = self.kernel.capture(image, earlier, &written).await?;
-        let mut state = state_of(self.kernel.data(), self.guest.language, &digest, self.wake_at);
+        let mut state = state_of(self.kernel.data(), self.guest.language, &digest, self.due.wake_at);
         state.configuration = self.configured_as;
-        state.abandoned = self.abandoned.iter().copied().collect();
+        state.abandoned = self.due.abandoned.iter().copied().collect();
         Ok(Ok(Arc::new(KernelImage { state, pages })))
     }
 
@@ -257,7 +260,7 @@ impl Reactor {
         if self.has_busy_threads() {
             self.rest.quiet_since = Instant::now();
             self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
-            self.sweep.woke(&self.link.resident);
+            self.setting.sweep.woke(&self.link.resident);
             return Ok(self.check_threads());
         }
         let captured = self.capture().await?;
@@ -268,27 +271,27 @@ impl Reactor {
             Err(error) => {
                 tracing::warn!(error = cellar_core::text::describe(&error), "a kernel cannot go to sleep");
                 self.rest.sleepless_until = Some(later(Instant::now(), SLEEPLESS));
-                self.sweep.woke(&self.link.resident);
+                self.setting.sweep.woke(&self.link.resident);
                 return Ok(Err(error));
             }
         };
         let last_cell = self.rest.last_cell;
         let kept = Kept { image, is_fork: false, is_checkpoint: false, last_cell, deaths: 0 };
-        let sleeper = self.slot.set_sleeper(kept);
+        let sleeper = self.setting.slot.set_sleeper(kept);
         // Its room goes to the next kernel when what is too much is packed: what is not packed is bounded.
-        let over = self.sweep.recent.take_in(Box::new(sleeper));
+        let over = self.setting.sweep.recent.take_in(Box::new(sleeper));
         if !over.is_empty()
             && let Err(error) = tokio::task::spawn_blocking(move || over.iter().for_each(|one| one.pack())).await
             && !error.is_cancelled()
         {
             tracing::warn!(%error, "the state of a kernel was not packed");
         }
-        self.session.settle();
+        self.setting.session.settle();
         self.kernel.data().binding.files.close_all();
         // The guest learns of it when it is entered again.
         self.kernel.data().binding.threads.reserve(0);
         self.kernel.sleep();
-        self.sweep.slept(&self.link.resident);
+        self.setting.sweep.slept(&self.link.resident);
         self.rest.is_dirty = false;
         Ok(Ok(()))
     }
@@ -297,9 +300,9 @@ impl Reactor {
     pub(super) fn fate(&self) -> (String, Option<Duration>) {
         let title = self.guest.language.title();
         let lost = format!("the session's {title} state is lost");
-        let Some((last_cell, age, deaths)) = self.slot.blame() else { return (lost, None) };
+        let Some((last_cell, age, deaths)) = self.setting.slot.blame() else { return (lost, None) };
         if self.is_suspect {
-            self.slot.clear();
+            self.setting.slot.clear();
             return (format!("{lost}, its checkpoint too: the kernel died of it before it ran a cell"), None);
         }
         let which = match last_cell {

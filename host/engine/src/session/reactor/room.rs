@@ -212,11 +212,11 @@ impl Reactor {
             return Ok(true);
         }
         let Some(room) = self.room().await? else { return Ok(false) };
-        let lost = wake(&mut self.kernel, &self.guest, room, &self.slot).await?;
-        self.awake_since = Instant::now();
-        self.sweep.woke(&self.link.resident);
-        self.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
-        for (cell, reason) in std::mem::take(&mut self.owed) {
+        let lost = wake(&mut self.kernel, &self.guest, room, &self.setting.slot).await?;
+        self.rest.awake_since = Instant::now();
+        self.setting.sweep.woke(&self.link.resident);
+        self.due.notices.extend(lost.into_iter().map(|fields| (HostStatus::FileLost, fields)));
+        for (cell, reason) in std::mem::take(&mut self.due.owed) {
             let step = self.kernel.step(Entry::Interrupt(cell, reason)).await?;
             self.apply(step).await?;
         }
@@ -226,10 +226,10 @@ impl Reactor {
     /// Waits for room for a kernel that sleeps. The deadlines of its cells move on by that time, which each cell may
     /// spend once; one that is to stop waits no longer than the grace.
     async fn room(&mut self) -> Result<Option<Room>, Death> {
-        if let Some(room) = self.sweep.free_room(self.link.resident.claim) {
+        if let Some(room) = self.setting.sweep.free_room(self.link.resident.claim) {
             return Ok(Some(room));
         }
-        let (sweep, link) = (self.sweep.clone(), self.link.clone());
+        let (sweep, link) = (self.setting.sweep.clone(), self.link.clone());
         let mut line = pin!(sweep.room(link.resident.claim));
         let began = Instant::now();
         let told_at = later(began, ROOM_WAIT_TOLD);
@@ -305,12 +305,12 @@ impl Reactor {
         let is_stopped = data.cells.get(&id).is_some_and(|cell| cell.is_due(Instant::now()));
         match data.stop_reason(id, None).filter(|_| is_stopped) {
             Some(reason) => {
-                self.owed.push((id, reason));
+                self.due.owed.push((id, reason));
                 self.abandon(id, reason).await;
             }
             None => {
-                self.owed.push((id, StopReason::Timeout));
-                let failure = no_room(self.sweep.kernels_max, waited);
+                self.due.owed.push((id, StopReason::Timeout));
+                let failure = no_room(self.setting.sweep.kernels_max, waited);
                 self.abandon_as(id, failure).await;
             }
         }
