@@ -284,11 +284,11 @@ impl Header {
             "output" => limits.output_bytes = value.parse()?,
             "disk" => limits.disk_bytes = value.parse()?,
             "disk-files" => limits.disk_files = value.parse()?,
-            "guest" => self.config.guests.push(GuestName::from_name(value).ok_or("no such guest")?),
+            "guest" => self.config.kernels.guests.push(GuestName::from_name(value).ok_or("no such guest")?),
             "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
-            "packages" => self.config.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
-            "npm" => self.config.mounts.push(npm_mount(value)),
+            "packages" => self.config.folders.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
+            "npm" => self.config.folders.mounts.push(npm_mount(value)),
             "http" => self.config.bridges = Arc::new(TestTools { others: Some(Box::new(Network::start()?)) }),
             "llm" => self.config.bridges = Arc::new(TestTools { others: Some(Box::new(Network::with_models(value)?)) }),
             "granted" => {
@@ -324,10 +324,11 @@ impl Header {
 fn open_session(mut header: Header, cells: Vec<Cell>, folder: &Path) -> Result<(Session, Vec<Vec<Cell>>), Failed> {
     let host = open_host(header.guests(&cells), header.kernels)?;
     if header.data {
-        header.config.mounts.push(data_mount(folder)?);
+        header.config.folders.mounts.push(data_mount(folder)?);
     }
     if header.keeps_artifacts {
-        header.config.artifacts = Some(ArtifactStore::open(folder.join("artifacts"), ArtifactQuota::default())?);
+        header.config.outputs.artifacts =
+            Some(ArtifactStore::open(folder.join("artifacts"), ArtifactQuota::default())?);
     }
     header.config.id = Some("test".to_owned());
     let session = host.session(header.config)?;

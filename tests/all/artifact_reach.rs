@@ -3,6 +3,7 @@
 use cellar_engine::{
     Error, Host, Session, SessionConfig, Snapshot,
     artifacts::{ArtifactQuota, ArtifactStore, Description},
+    config::OutputOptions,
     store::{SessionStore, StoredSession},
 };
 use tempfile::TempDir;
@@ -24,7 +25,11 @@ impl Bed {
     }
 
     fn config(&self, name: &str) -> SessionConfig {
-        SessionConfig { id: Some(name.to_owned()), artifacts: Some(self.store.clone()), ..SessionConfig::default() }
+        SessionConfig {
+            id: Some(name.to_owned()),
+            outputs: OutputOptions { artifacts: Some(self.store.clone()), ..OutputOptions::default() },
+            ..SessionConfig::default()
+        }
     }
 
     fn session(&self, name: &str) -> Session {

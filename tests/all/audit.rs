@@ -13,6 +13,7 @@ use cellar_engine::{
     Bridges, Cell, Event, EventKind, Language, Run, Session, SessionConfig,
     audit::{Audit, AuditEntry, AuditFile, AuditKind, AuditSink, CellRan, RunFinished},
     bridges::{BridgeGrants, Call, CallError, CallErrorKind, CallFuture, Caller, Response},
+    config::FolderGrants,
     files::{Access, Mount},
 };
 use futures::StreamExt;
@@ -113,7 +114,8 @@ fn a_run_is_told_with_its_grants_its_calls_and_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = Mount { host: folder.path().to_owned(), guest: "/data".to_owned(), access: Access::ReadOnly };
         let environment = vec![("NAME".to_owned(), SAID.to_owned())];
-        let session = open(&host(), SessionConfig { mounts: vec![mount], environment, ..audited(&memory) });
+        let folders = FolderGrants { mounts: vec![mount], ..FolderGrants::default() };
+        let session = open(&host(), SessionConfig { folders, environment, ..audited(&memory) });
         let codes = [format!("emit {SAID}\ncall echo {{\"a\": \"{SAID}\"}}"), format!("raise {SAID}"), SAID.to_owned()];
         let cells = codes.iter().map(|code| Cell::new(Language::Probe, code.as_str())).collect();
         let running = session.run(cells).expect("a run");
@@ -318,12 +320,8 @@ fn no_cell_can_write_to_the_log() {
     std::fs::create_dir(&inner).expect("a folder");
     let open = |workspace: &Path, mounts: Vec<Mount>| -> Result<Session, _> {
         let audit = Some(Audit::to(AuditFile::open(&inner.join("audit.jsonl"), false).expect("a file")));
-        host().session(SessionConfig {
-            audit,
-            workspace: Some(workspace.to_owned()),
-            mounts,
-            ..SessionConfig::default()
-        })
+        let folders = FolderGrants { workspace: Some(workspace.to_owned()), mounts, ..FolderGrants::default() };
+        host().session(SessionConfig { audit, folders, ..SessionConfig::default() })
     };
     let error = open(folder.path(), Vec::new()).expect_err("the log is in the workspace").to_string();
     assert!(error.contains("to which cells may write as `/workspace`"), "{error}");

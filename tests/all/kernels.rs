@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use cellar_engine::{
     Cell, Host, HostConfig, Language, Limits, Outcome, Session, SessionConfig,
-    config::{KernelMode, Seed},
+    config::{KernelMode, KernelOptions, Seed},
     guests::{BakeOptions, bake},
     limits,
     outcome::{FailureCode, FailureKind},
@@ -20,7 +20,8 @@ type Bindings<'a> = &'a [(&'a str, &'a str)];
 fn seeded(language: Language, bindings: Bindings<'_>, source: &str) -> SessionConfig {
     let bindings = bindings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let seed = Seed { bindings, source: source.to_owned() };
-    SessionConfig { seeds: HashMap::from([(language, seed)]), ..SessionConfig::default() }
+    let kernels = KernelOptions { seeds: HashMap::from([(language, seed)]), ..KernelOptions::default() };
+    SessionConfig { kernels, ..SessionConfig::default() }
 }
 
 fn host_for(language: Language) -> Host {
@@ -150,7 +151,9 @@ fn a_seed_that_is_too_large_is_refused() {
 }
 
 fn per_call() -> SessionConfig {
-    SessionConfig { kernel_mode: KernelMode::PerCall, ..seeded(PROBE, &[("a", "1")], "") }
+    let mut config = seeded(PROBE, &[("a", "1")], "");
+    config.kernels.mode = KernelMode::PerCall;
+    config
 }
 
 #[test]
@@ -202,8 +205,13 @@ fn per_call_kernels_end_with_their_cells() {
 fn what_a_python_cell_leaves_running_ends_with_its_kernel_in_per_call_mode() {
     on_one_thread(async {
         let py = Language::Python;
-        let session =
-            open(&host_for(py), SessionConfig { kernel_mode: KernelMode::PerCall, ..SessionConfig::default() });
+        let session = open(
+            &host_for(py),
+            SessionConfig {
+                kernels: KernelOptions { mode: KernelMode::PerCall, ..KernelOptions::default() },
+                ..SessionConfig::default()
+            },
+        );
         let code = "import asyncio\nasync def later():\n    await asyncio.sleep(0.3)\n    write('late.txt', 'x')\n\
                     task = asyncio.create_task(later())";
         assert_eq!(run_text(&session, py, code).await, "(no output)");

@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use cellar_engine::{
     Event, EventKind, Limits, RunResult, SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
+    config::OutputOptions,
     outcome::FailureKind,
     results::{LIVE_TAIL_BYTES, OutputPolicy, WINDOW_BYTES},
 };
@@ -20,7 +21,10 @@ use crate::{
 fn stored(quota: ArtifactQuota) -> (TempDir, ArtifactStore, SessionConfig) {
     let folder = TempDir::new().expect("a folder");
     let store = ArtifactStore::open(folder.path(), quota).expect("a store");
-    let config = SessionConfig { artifacts: Some(store.clone()), ..SessionConfig::default() };
+    let config = SessionConfig {
+        outputs: OutputOptions { artifacts: Some(store.clone()), ..OutputOptions::default() },
+        ..SessionConfig::default()
+    };
     (folder, store, config)
 }
 
@@ -160,7 +164,10 @@ fn several_cells_keep_each_its_text_and_all_of_it_together() {
 fn the_token_policy_shows_the_first_tokens_and_a_reminder() {
     on_one_thread(async {
         let (_folder, _store, config) = stored(ArtifactQuota::default());
-        let session = open(&host(), SessionConfig { output: OutputPolicy::Tokens, ..config });
+        let session = open(
+            &host(),
+            SessionConfig { outputs: OutputOptions { policy: OutputPolicy::Tokens, ..config.outputs }, ..config },
+        );
         let short = result(&session, "flood 4000").await;
         assert_eq!((short.shown().truncation, short.text().lines().count()), (None, 4_000));
         let long = result(&session, "flood 20000").await;

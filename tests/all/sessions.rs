@@ -14,6 +14,7 @@ use cellar_engine::{
     Bridges, Cell, Error, EventKind, GuestName, Host, HostConfig, HostFolders, Language, Limits, Outcome, Run,
     RunResult, Session, SessionConfig,
     bridges::{Call, CallFuture, Caller, Response, denied},
+    config::FolderGrants,
     guests::{BakeOptions, bake},
     outcome::{FailureCode, FailureKind},
 };
@@ -327,8 +328,13 @@ fn sessions_do_not_share_names_or_files() {
 fn a_granted_workspace_is_the_hosts_own_folder() {
     on_one_thread(async {
         let folder = TempDir::new().expect("a folder");
-        let session =
-            open(&host(), SessionConfig { workspace: Some(folder.path().into()), ..SessionConfig::default() });
+        let session = open(
+            &host(),
+            SessionConfig {
+                folders: FolderGrants { workspace: Some(folder.path().into()), ..FolderGrants::default() },
+                ..SessionConfig::default()
+            },
+        );
         assert!(!result(&session, "write note.txt mine").await.is_error);
         assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).expect("the file"), "mine");
     });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cellar_engine::{
     Host, Limits, Session, SessionConfig,
-    config::{CpuShare, MemoryBudget, WEIGHT},
+    config::{CpuShare, MemoryBudget, SharedBudgets, WEIGHT},
     outcome::FailureKind,
 };
 use futures::StreamExt;
@@ -25,7 +25,14 @@ fn on_all_cores(test: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn of(host: &Host, share: &CpuShare, limits: Limits) -> Session {
-    open(host, SessionConfig { share: Some(share.clone()), limits, ..SessionConfig::default() })
+    open(
+        host,
+        SessionConfig {
+            shared: SharedBudgets { cpu: Some(share.clone()), ..SharedBudgets::default() },
+            limits,
+            ..SessionConfig::default()
+        },
+    )
 }
 
 /// Loops until it is dropped, in sessions of their own.
@@ -146,7 +153,15 @@ fn time_spent_waiting_for_a_turn_is_not_the_cells() {
 fn sessions_with_one_budget_share_its_memory_and_those_that_wake_have_what_they_had() {
     on_all_cores(async {
         let (host, memory) = (host(), MemoryBudget::new(48 << 20));
-        let with = || open(&host, SessionConfig { memory: Some(memory.clone()), ..SessionConfig::default() });
+        let with = || {
+            open(
+                &host,
+                SessionConfig {
+                    shared: SharedBudgets { memory: Some(memory.clone()), ..SharedBudgets::default() },
+                    ..SessionConfig::default()
+                },
+            )
+        };
         let (first, second) = (with(), with());
         assert!(result(&first, "set kept yes\ngrow 32").await.cells[0].failure.is_none());
         assert!((32..48).contains(&(memory.used_bytes() >> 20)), "{}", memory.used_bytes());

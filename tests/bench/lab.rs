@@ -9,7 +9,7 @@ use std::{
 use cellar_engine::{
     Bridges, Cell, GuestName, Host, HostConfig, HostFolders, Language, Limits, Session, SessionConfig,
     bridges::{Call, CallFuture, Caller, Response, denied},
-    config::Stops,
+    config::{KernelOptions, Stops},
     guests::{GuestState, guest_status},
     results::CellResult,
 };
@@ -164,7 +164,9 @@ impl Lab {
 
     /// A session of the guest that is measured.
     pub(crate) fn session_of(&self, config: SessionConfig) -> Session {
-        self.host.session(SessionConfig { guests: vec![self.guest], ..config }).expect("a session")
+        self.host
+            .session(SessionConfig { kernels: KernelOptions { guests: vec![self.guest], ..config.kernels }, ..config })
+            .expect("a session")
     }
 
     /// Runs a cell to its end, whatever that is.

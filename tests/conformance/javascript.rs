@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cellar_engine::{Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig};
+use cellar_engine::{Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig, config::FolderGrants};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Serialize;
@@ -160,7 +160,7 @@ impl Suite {
         cells
             .push(Cell::new(Language::JavaScript, format!("{}({})", RUNNER.trim_end(), serde_json::to_string(&test)?)));
         let config = SessionConfig {
-            workspace: Some(workspace.to_owned()),
+            folders: FolderGrants { workspace: Some(workspace.to_owned()), ..FolderGrants::default() },
             limits: Limits { timeout: Duration::from_secs(60), ..Limits::default() },
             ..SessionConfig::default()
         };

@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
 
-use cellar_engine::{Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig, outcome::FailureKind};
+use cellar_engine::{
+    Cell, EventKind, GuestName, Host, Language, Limits, Outcome, SessionConfig,
+    config::{FolderGrants, KernelOptions},
+    outcome::FailureKind,
+};
 use futures::StreamExt;
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
@@ -114,10 +118,13 @@ fn run(
     for _ in 0..=DEATHS_MAX {
         let workspace = tempfile::tempdir()?;
         let config = SessionConfig {
-            workspace: Some(workspace.path().to_owned()),
-            packages: packages.to_vec(),
+            folders: FolderGrants {
+                workspace: Some(workspace.path().to_owned()),
+                packages: packages.to_vec(),
+                ..FolderGrants::default()
+            },
             limits: limits(),
-            guests: vec![guest],
+            kernels: KernelOptions { guests: vec![guest], ..KernelOptions::default() },
             ..SessionConfig::default()
         };
         let ending = runtime.block_on(run_cell(&host, config, source(runner, module, &verdicts)))?;

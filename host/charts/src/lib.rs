@@ -11,7 +11,7 @@
 //!
 //! ```no_run
 //! use cellar_charts::{ChartError, Charts};
-//! use cellar_engine::{Host, SessionConfig};
+//! use cellar_engine::{Host, SessionConfig, config::OutputOptions};
 //!
 //! # async fn example(host: Host, specification: &str) -> Result<(), Box<dyn std::error::Error>> {
 //! let charts = Charts::new(host.clone());
@@ -19,7 +19,8 @@
 //! std::fs::write("chart.svg", &chart.svg)?;
 //! std::fs::write("chart.png", chart.png?)?;
 //! // Or wherever a cell displays one:
-//! let session = host.session(SessionConfig { renderers: vec![charts.into()], ..SessionConfig::default() })?;
+//! let outputs = OutputOptions { renderers: vec![charts.into()], ..OutputOptions::default() };
+//! let session = host.session(SessionConfig { outputs, ..SessionConfig::default() })?;
 //! # Ok(())
 //! # }
 //! ```
@@ -41,7 +42,7 @@ use std::{
 use cellar_core::{text::describe, time::later};
 use cellar_engine::{
     Cell, GuestName, Host, Language, Limits, SessionConfig,
-    config::CpuShare,
+    config::{CpuShare, KernelOptions, SharedBudgets},
     guests::{BakeOptions, bake},
     mime::{MimeBundle, MimeData},
     renderer::{RenderError, RenderFuture, Rendered, Renderer},
@@ -195,7 +196,12 @@ impl Charts {
         };
         let share = self.share.clone();
         let guests = vec![GuestName::JavaScriptCharts];
-        let config = SessionConfig { guests, limits, share, ..SessionConfig::default() };
+        let config = SessionConfig {
+            kernels: KernelOptions { guests, ..KernelOptions::default() },
+            limits,
+            shared: SharedBudgets { cpu: share, ..SharedBudgets::default() },
+            ..SessionConfig::default()
+        };
         let session = self.inner.host.session(config)?;
         let cells = vec![Cell::new(Language::JavaScript, code)];
         let run = match session.run(cells.clone()) {

@@ -20,7 +20,7 @@ use cellar_engine::{
     Cell, Error, GuestName, HostConfig, HostFolders, Language, SessionConfig,
     artifacts::{ArtifactError, ArtifactQuota, ArtifactStore},
     audit::{Audit, AuditFile},
-    config::{KernelMode, Stops},
+    config::{FolderGrants, KernelMode, KernelOptions, OutputOptions, Stops},
     files::{Access, Mount},
     guests::{BakeOptions, GuestState, bake, guest_status},
     limits::TIMEOUT_GRANTED_MAX,
@@ -305,25 +305,30 @@ impl Granted {
         let sources = arguments.packages.iter().cloned().chain(config.packages).collect();
         let (packages, modules) = package_folders(arguments.package_store.as_deref(), sources)?;
         mounts.extend(modules);
-        let kernel_mode = if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode };
         let input_timeout = config.session.input_timeout();
-        let session = SessionConfig {
-            workspace: arguments.workspace.clone(),
-            aliases: config.session.aliases,
-            mounts,
-            packages,
-            environment,
-            limits,
-            input: arguments.input.then_some(input_timeout),
-            artifacts: temporary_store(&config.artifacts)?,
-            publish_datasets: config.publish_datasets,
-            audit: audit(arguments.audit.as_deref(), config.audit)?,
-            output: arguments.output.unwrap_or(config.session.output_policy),
-            seeds: config.session.seeds.into_iter().collect(),
-            languages: config.session.languages,
-            kernel_mode,
+        let folders =
+            FolderGrants { workspace: arguments.workspace.clone(), aliases: config.session.aliases, mounts, packages };
+        let kernels = KernelOptions {
             // Those of the command line come last, and so win.
             guests: config.session.guests.into_iter().chain(arguments.guests.iter().copied()).collect(),
+            languages: config.session.languages,
+            seeds: config.session.seeds.into_iter().collect(),
+            mode: if arguments.per_call { KernelMode::PerCall } else { config.session.kernel_mode },
+        };
+        let outputs = OutputOptions {
+            artifacts: temporary_store(&config.artifacts)?,
+            publish_datasets: config.publish_datasets,
+            policy: arguments.output.unwrap_or(config.session.output_policy),
+            renderers: Vec::new(),
+        };
+        let session = SessionConfig {
+            limits,
+            folders,
+            environment,
+            input: arguments.input.then_some(input_timeout),
+            kernels,
+            outputs,
+            audit: audit(arguments.audit.as_deref(), config.audit)?,
             ..SessionConfig::default()
         };
         let charts = !arguments.no_charts && config.session.charts.unwrap_or(true);

@@ -118,6 +118,7 @@ pub mod config {
             events::{Unread, UnreadBytes},
             scheduling::{CpuShare, MemoryBudget, WEIGHT, WEIGHT_MAX},
         },
+        session::{FolderGrants, KernelOptions, OutputOptions, SharedBudgets},
     };
 }
 

@@ -70,7 +70,7 @@ mod spawned;
 mod trees;
 
 pub use builtin::selfref_pack;
-pub use grants::{DiskBudget, SessionConfig};
+pub use grants::{DiskBudget, FolderGrants, KernelOptions, OutputOptions, SessionConfig, SharedBudgets};
 
 /// Commands that wait for a busy kernel.
 const COMMANDS_MAX: usize = 256;
@@ -255,7 +255,7 @@ impl Host {
 
 impl Session {
     fn open(host: Host, config: SessionConfig, origin: Origin<'_>) -> Result<Session, Error> {
-        grants::check_seeds(&config.seeds)?;
+        grants::check_seeds(&config.kernels.seeds)?;
         config.limits.check().map_err(Error::Request)?;
         let Origin { snapshot, private, home, kin, lent } = origin;
         let home = home.map(Arc::new);
@@ -288,12 +288,12 @@ impl Session {
         });
         let record = |path| begin_recording(path, &id, limits, shared.reach.keys().own());
         let recorder = config.record.as_deref().map(record).transpose()?;
-        let quota = quota.or_else(|| config.disk_budget.as_ref().map(|DiskBudget(quota)| quota.clone()));
+        let quota = quota.or_else(|| config.shared.disk.as_ref().map(|DiskBudget(quota)| quota.clone()));
         let inner = Arc::new(Inner {
             id,
             host,
             folders,
-            quota: quota.unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.disk_pool.clone())),
+            quota: quota.unwrap_or_else(|| Quota::within(file_limits, disk_usage, config.shared.disk_pool.clone())),
             role,
             shared,
             forks: Forks::default(),
@@ -302,7 +302,7 @@ impl Session {
                 ..Cells::default()
             },
             remembered: Mutex::new(snapshot.map(|snapshot| snapshot.remembered.clone()).unwrap_or_default()),
-            seeds: config.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
+            seeds: config.kernels.seeds.iter().map(|(language, seed)| (*language, Arc::new(seed.clone()))).collect(),
             kernels: Mutex::new(kernels),
             stored: Stored { home, ..Stored::default() },
             config,
@@ -483,7 +483,7 @@ impl Session {
         if kernels.closed {
             return Err(Error::SessionClosed(self.inner.id.clone()));
         }
-        let once = self.inner.config.kernel_mode == KernelMode::PerCall;
+        let once = self.inner.config.kernels.mode == KernelMode::PerCall;
         if let Some(kernel) = kernels.live.get(&language)
             && !kernel.commands.is_closed()
         {
@@ -511,7 +511,7 @@ impl Session {
         let binding = Binding {
             limits: inner.config.limits.clone(),
             memory: inner.role.process().map(|process| process.memory.clone()),
-            budget: inner.config.memory.clone(),
+            budget: inner.config.shared.memory.clone(),
             _place: inner.role.process().map(|process| process.place.clone()),
             answers: Arc::new(SessionBridges::new(weak.clone(), inner.config.bridges.clone(), link.clone())),
             files: Files::new(mounts, inner.quota.clone()),

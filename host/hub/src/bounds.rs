@@ -48,9 +48,10 @@ pub struct QuotaError {
 impl Bounds {
     /// Has a session share all this.
     pub(crate) fn apply(&self, config: &mut SessionConfig) {
-        config.share = self.share.clone();
-        config.memory = self.memory.clone();
-        config.disk_pool = self.disk.clone();
+        let shared = &mut config.shared;
+        shared.cpu = self.share.clone();
+        shared.memory = self.memory.clone();
+        shared.disk_pool = self.disk.clone();
     }
 
     pub(crate) fn admit(&self) -> Result<(), QuotaError> {

@@ -21,7 +21,7 @@ use cellar_engine::{
     DiskBudget, Error, GuestName, Host, HostConfig, Language, Session, SessionConfig, Snapshot,
     artifacts::ArtifactStore,
     bridges::{Bridges, ToolSpec},
-    config::Unread,
+    config::{KernelOptions, Unread},
     guests::guest_status,
     store::{SessionStore, StoredInfo},
 };
@@ -261,7 +261,10 @@ impl Hub {
     pub fn languages(&self) -> Vec<Language> {
         let table = &self.0.file.session;
         let guests = table.guests.iter().chain(&self.0.config.overrides.guests).copied().collect();
-        let session = SessionConfig { languages: table.languages.clone(), guests, ..SessionConfig::default() };
+        let session = SessionConfig {
+            kernels: KernelOptions { languages: table.languages.clone(), guests, ..KernelOptions::default() },
+            ..SessionConfig::default()
+        };
         let is_there = |language: &Language| session.allows(*language) && self.has(session.guest(*language));
         [Language::Python, Language::JavaScript].into_iter().filter(is_there).collect()
     }
@@ -297,19 +300,19 @@ impl Hub {
         let mut config =
             SessionConfig { id: Some(name.clone()), bridges: with_tools, record: open.record, ..granted.session };
         if granted.charts {
-            config.renderers = vec![inner.charts.clone().into()];
+            config.outputs.renderers = vec![inner.charts.clone().into()];
         }
         if let Some(input) = open.input {
             config.input = input.then_some(granted.input_timeout);
         }
         if let Some(workspace) = open.workspace {
-            config.workspace = Some(workspace);
+            config.folders.workspace = Some(workspace);
         }
-        config.disk_budget = open.disk_budget;
+        config.shared.disk = open.disk_budget;
         inner.config.bounds.apply(&mut config);
-        config.unread = Some(inner.config.unread.clone());
+        config.shared.unread = Some(inner.config.unread.clone());
         if let Some(artifacts) = &inner.config.artifacts {
-            config.artifacts = Some(artifacts.clone());
+            config.outputs.artifacts = Some(artifacts.clone());
         }
         let store = inner.config.store.clone().filter(|_| open.keep != Keep::No);
         let is_stored = store.is_some();

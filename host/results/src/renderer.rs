@@ -13,7 +13,7 @@ use futures::future::{Either, select};
 
 use crate::tables::{self, Tables};
 
-/// Adds representations to displayed values. A session has any number of them: `SessionConfig::renderers`.
+/// Adds representations to displayed values. A session has any number of them: `OutputOptions::renderers`.
 pub trait Renderer: Send + Sync {
     /// Begins to render a value, if it is of a kind that this renderer knows. Called for every displayed value, in the
     /// run's own task: what takes long belongs into the future. The value is shown when that ends, and what the cell does

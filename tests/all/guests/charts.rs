@@ -7,7 +7,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_charts::{ChartError, Charts};
-use cellar_engine::{Cell, Event, Language, SessionConfig, mime::MimeData};
+use cellar_engine::{Cell, Event, Language, SessionConfig, config::OutputOptions, mime::MimeData};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -167,7 +167,11 @@ fn events_have_the_chart_beside_its_specification_and_a_replay_too() {
         let file = folder.path().join("recording");
         let host = host();
         let renderers = || vec![Charts::new(host.clone()).into()];
-        let config = SessionConfig { renderers: renderers(), record: Some(file.clone()), ..SessionConfig::default() };
+        let config = SessionConfig {
+            outputs: OutputOptions { renderers: renderers(), ..OutputOptions::default() },
+            record: Some(file.clone()),
+            ..SessionConfig::default()
+        };
         let session = host.session(config).expect("a session");
         let bar = fs::read_to_string(root().join("fixtures/charts/bar.json")).expect("a specification");
         let code =
@@ -338,8 +342,12 @@ fn a_host_without_the_guest_says_so() {
         });
         let host = cellar_engine::Host::open(config).expect("a host");
         let renderer: Arc<dyn cellar_engine::renderer::Renderer> = Charts::new(host.clone()).into();
-        let session =
-            host.session(SessionConfig { renderers: vec![renderer], ..SessionConfig::default() }).expect("a session");
+        let session = host
+            .session(SessionConfig {
+                outputs: OutputOptions { renderers: vec![renderer], ..OutputOptions::default() },
+                ..SessionConfig::default()
+            })
+            .expect("a session");
         let cell = Cell::new(Language::JavaScript, cell_of("js", r#"{"mark": "bar"}"#));
         let result = session.run(vec![cell]).expect("a run").collect_result().await;
         assert!(!result.is_error);

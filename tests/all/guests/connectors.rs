@@ -18,6 +18,7 @@ use cellar_engine::{
     Bridges, Cell, EventKind, Language, RunResult, Session, SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
     bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, ConnectorSpec, FetchFuture, FetchSpec, denied},
+    config::{KernelOptions, OutputOptions},
     event::Fetch,
     replay::Replayed,
 };
@@ -264,7 +265,8 @@ fn texts_that_repeat_come_back_from_the_file_that_is_kept_of_them() {
         let (host, store) = (host(), Store::default());
         let plain = host.session(store.config()).expect("a session");
         let guests = vec![cellar_engine::GuestName::PythonData];
-        let data = host.session(SessionConfig { guests, ..store.config() }).expect("a session");
+        let kernels = KernelOptions { guests, ..KernelOptions::default() };
+        let data = host.session(SessionConfig { kernels, ..store.config() }).expect("a session");
         for (session, language, first, again, expected) in [
             (
                 &plain,
@@ -302,7 +304,8 @@ fn a_fetch_is_told_with_its_columns_samples_and_artifact() {
         let store = Store::default();
         let folder = tempfile::tempdir().expect("a folder");
         let artifacts = ArtifactStore::open(folder.path(), ArtifactQuota::default()).expect("a store");
-        let config = SessionConfig { artifacts: Some(artifacts), ..store.config() };
+        let outputs = OutputOptions { artifacts: Some(artifacts), ..OutputOptions::default() };
+        let config = SessionConfig { outputs, ..store.config() };
         let session = host().session(config).expect("a session");
         let told = result(&session, Language::Python, "len(store.orders(count=12))").await;
         let fetch = told.fetches().next().expect("a fetch");
@@ -359,7 +362,8 @@ fn rows_that_are_lost_are_fetched_again() {
         let store = Store::default();
         let folder = tempfile::tempdir().expect("a folder");
         let artifacts = ArtifactStore::open(folder.path(), ArtifactQuota::default()).expect("a store");
-        let config = SessionConfig { artifacts: Some(artifacts), ..store.config() };
+        let outputs = OutputOptions { artifacts: Some(artifacts), ..OutputOptions::default() };
+        let config = SessionConfig { outputs, ..store.config() };
         let session = host().session(config).expect("a session");
         text(&session, Language::Python, "len(store.orders())").await;
         remove_objects(folder.path());
@@ -407,9 +411,8 @@ fn a_replay_has_the_rows_without_the_source() {
 #[test]
 fn the_data_guest_makes_frames_with_the_right_types() {
     on_runtime(async {
-        let session = host()
-            .session(SessionConfig { guests: vec![cellar_engine::GuestName::PythonData], ..Store::default().config() })
-            .expect("a session");
+        let kernels = KernelOptions { guests: vec![cellar_engine::GuestName::PythonData], ..KernelOptions::default() };
+        let session = host().session(SessionConfig { kernels, ..Store::default().config() }).expect("a session");
         let types = "{name: str(kind) for name, kind in store.kinds().dtypes.items()}";
         let expected = "{'small': 'Int8', 'large': 'UInt64', 'float': 'float64', 'flag': 'boolean', 'text': 'str', 'day': 'object', 'local': 'datetime64[us]', 'moment': 'datetime64[us, Europe/Warsaw]', 'time': 'object', 'money': 'object', 'kind': 'category', 'bytes': 'object', 'list': 'object'}";
         assert_eq!(text(&session, Language::Python, &format!("print({types})")).await, expected);

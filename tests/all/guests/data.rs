@@ -1,6 +1,6 @@
 //! Live arrays and tables in the data guest: captured, forked, put to sleep, and drawn at random.
 
-use cellar_engine::{GuestName, Host, Language, Session, SessionConfig, Snapshot};
+use cellar_engine::{GuestName, Host, Language, Session, SessionConfig, Snapshot, config::KernelOptions};
 
 use super::snapshots::{host, on_runtime, text};
 
@@ -19,7 +19,10 @@ const QUESTION: &str = "int(view.sum()), groups.n.sum().to_dict(), next(rows).n,
                         str(frame.index[-1]), frame.word.str.len().sum()";
 
 fn config() -> SessionConfig {
-    SessionConfig { guests: vec![GuestName::PythonData], ..SessionConfig::default() }
+    SessionConfig {
+        kernels: KernelOptions { guests: vec![GuestName::PythonData], ..KernelOptions::default() },
+        ..SessionConfig::default()
+    }
 }
 
 fn open(host: &Host) -> Session {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cellar_engine::{
     Cell, EventKind, Language, Limits, Run, RunResult, Session, SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
+    config::OutputOptions,
     outcome::FailureKind,
 };
 use futures::StreamExt;
@@ -140,7 +141,11 @@ fn what_a_cell_may_print_is_all_that_it_costs() {
             let quota = ArtifactQuota { artifact_bytes: 32 << 20, session_bytes: 48 << 20, ..ArtifactQuota::default() };
             let artifacts = Some(ArtifactStore::open(folder.path(), quota).expect("a store"));
             let limits = Limits { output_bytes: mib << 20, timeout: Duration::from_secs(600), ..Limits::default() };
-            let session = host().session(SessionConfig { limits, artifacts, ..SessionConfig::default() });
+            let session = host().session(SessionConfig {
+                limits,
+                outputs: OutputOptions { artifacts, ..OutputOptions::default() },
+                ..SessionConfig::default()
+            });
             let session = session.expect("a session");
             let mut run = start(&session, language, code);
             let mut result = RunResult::default();

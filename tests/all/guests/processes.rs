@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use cellar_engine::{Cell, Language, SessionConfig};
+use cellar_engine::{Cell, Language, SessionConfig, config::FolderGrants};
 use futures::StreamExt;
 
 use super::snapshots::{host, on_runtime, text};
@@ -48,7 +48,10 @@ async fn until_there(path: &Path) {
 fn processes_end_with_the_run_that_started_them() {
     on_runtime(async {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = SessionConfig { workspace: Some(folder.path().to_owned()), ..SessionConfig::default() };
+        let config = SessionConfig {
+            folders: FolderGrants { workspace: Some(folder.path().to_owned()), ..FolderGrants::default() },
+            ..SessionConfig::default()
+        };
         let session = host().session(config).expect("a session");
         text(&session, Language::Python, BEGIN).await;
         for code in [IN_PLACE, BESIDES, NESTED] {

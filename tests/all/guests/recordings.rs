@@ -141,7 +141,7 @@ fn fuel_and_kernels_of_one_call_are_replayed() {
         for mode in [KernelMode::Session, KernelMode::PerCall] {
             let (_folder, file) = place();
             let mut config = recorded(&file);
-            config.kernel_mode = mode;
+            config.kernels.mode = mode;
             config.limits.fuel = Some(200_000_000);
             let session = host().session(config).expect("a session");
             let mut heard = Vec::new();

@@ -9,7 +9,7 @@ use cellar_engine::{
     Bridges, Cell, Error, Event, EventKind, Host, HostConfig, HostFolders, Language, Limits, Session, SessionConfig,
     Snapshot,
     bridges::{Call, CallFuture, Caller, Response, denied},
-    config::Rests,
+    config::{FolderGrants, Rests},
     snapshot::SnapshotError,
 };
 use futures::StreamExt;
@@ -187,7 +187,10 @@ fn open_files_are_opened_again_by_path_and_offset() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("a.txt"), "one\ntwo\nthree\n").expect("written");
         let host = host();
-        let config = || SessionConfig { workspace: Some(folder.path().to_owned()), ..SessionConfig::default() };
+        let config = || SessionConfig {
+            folders: FolderGrants { workspace: Some(folder.path().to_owned()), ..FolderGrants::default() },
+            ..SessionConfig::default()
+        };
         let session = host.session(config()).expect("a session");
         text(&session, Language::Python, "a = open('a.txt'); a.readline()").await;
         text(&session, Language::Python, "b = open('b.txt', 'w'); b.write('kept'); b.flush(); b.write(' late')").await;

@@ -21,7 +21,7 @@ use cellar_engine::{
     artifacts::ArtifactStore,
     audit::{Audit, AuditEntry, AuditKind, AuditSink},
     bridges::{Call, CallError, CallErrorKind, CallFuture, Caller, Response},
-    config::{KernelMode, Rests},
+    config::{KernelMode, OutputOptions, Rests},
 };
 use futures::{StreamExt, future::join_all};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -187,10 +187,12 @@ impl Soak {
             output_bytes: 512 << 10,
             ..Limits::default()
         };
+        let artifacts = ArtifactStore::open(store, Default::default()).expect("a store");
+        let outputs = OutputOptions { artifacts: Some(artifacts), ..OutputOptions::default() };
         let config = SessionConfig {
             limits,
             bridges: Arc::new(tools),
-            artifacts: Some(ArtifactStore::open(store, Default::default()).expect("a store")),
+            outputs,
             audit: Some(Audit::to(ledger.clone())),
             ..SessionConfig::default()
         };
@@ -201,8 +203,9 @@ impl Soak {
 
     /// A session; one in ten has a kernel for each cell.
     fn open(&self, number: usize) -> Session {
-        let kernel_mode = if number.is_multiple_of(10) { KernelMode::PerCall } else { KernelMode::Session };
-        self.host.session(SessionConfig { kernel_mode, ..self.config.clone() }).expect("a session")
+        let mut config = self.config.clone();
+        config.kernels.mode = if number.is_multiple_of(10) { KernelMode::PerCall } else { KernelMode::Session };
+        self.host.session(config).expect("a session")
     }
 
     /// Does something, and then makes a run.

@@ -3,6 +3,7 @@
 use cellar_engine::{
     Cell, GuestName, Language, RunResult, Session, SessionConfig,
     artifacts::{ArtifactQuota, ArtifactStore},
+    config::{KernelOptions, OutputOptions},
     results::{Block, Output, OutputTypes, View},
 };
 
@@ -41,8 +42,8 @@ fn a_table_is_a_file_that_cells_and_models_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = ArtifactStore::open(folder.path().join("store"), ArtifactQuota::default()).expect("a store");
         let config = SessionConfig {
-            guests: vec![GuestName::PythonData],
-            artifacts: Some(store.clone()),
+            kernels: KernelOptions { guests: vec![GuestName::PythonData], ..KernelOptions::default() },
+            outputs: OutputOptions { artifacts: Some(store.clone()), ..OutputOptions::default() },
             ..SessionConfig::default()
         };
         let session = host().session(config).expect("a session");
@@ -74,7 +75,10 @@ fn a_table_is_a_file_that_cells_and_models_read() {
 #[test]
 fn a_table_that_is_too_large_is_shown_and_not_kept() {
     on_runtime(async {
-        let mut config = SessionConfig { guests: vec![GuestName::PythonData], ..SessionConfig::default() };
+        let mut config = SessionConfig {
+            kernels: KernelOptions { guests: vec![GuestName::PythonData], ..KernelOptions::default() },
+            ..SessionConfig::default()
+        };
         let session = host().session(config.clone()).expect("a session");
         let result = run(&session, "pd.DataFrame({'n': np.arange(9_000_000)})").await;
         let [Output::DataFrame(large)] = &result.cells[0].outputs(&OutputTypes::default())[..] else {

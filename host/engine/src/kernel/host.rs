@@ -64,7 +64,7 @@ impl Host {
         Ok(Host { inner: Arc::new(Inner { config, engines, guests, sweep, turns, share }) })
     }
 
-    /// A share of the host's processor time, for the sessions of somebody: see [`SessionConfig::share`](crate::SessionConfig::share).
+    /// A share of the host's processor time, for the sessions of somebody: see [`SharedBudgets::cpu`](crate::config::SharedBudgets::cpu).
     /// Where kernels want more than there is, each share gets of it by its weight, from 1 to
     /// [`WEIGHT_MAX`](crate::config::WEIGHT_MAX); that of sessions without one has [`WEIGHT`].
     pub fn share(&self, weight: u32) -> CpuShare {

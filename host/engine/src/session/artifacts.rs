@@ -38,7 +38,7 @@ impl Reach {
 impl Session {
     /// How much of a long output its results show.
     pub fn output_policy(&self) -> OutputPolicy {
-        self.inner.config.output
+        self.inner.config.outputs.policy
     }
 
     /// Its artifacts: what its cells may read. Waits for the disk when they are in the temporary place and nobody has used
@@ -53,7 +53,7 @@ impl Session {
     /// Where the tables go that its cells display.
     pub(crate) fn tables(&self) -> Tables {
         let Reach { session, keys } = &*self.inner.shared.reach;
-        Tables::new(session, lock(keys).clone(), self.inner.config.artifacts.clone())
+        Tables::new(session, lock(keys).clone(), self.inner.config.outputs.artifacts.clone())
     }
 
     /// What was looked at, with what is added to it when it is displayed: the file of a table, the picture of a chart.

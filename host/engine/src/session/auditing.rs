@@ -55,7 +55,7 @@ impl Session {
     /// What cells may reach and use.
     fn grants(&self) -> Grants {
         let config = &self.inner.config;
-        let mut seeds: Vec<_> = config.seeds.iter().collect();
+        let mut seeds: Vec<_> = config.kernels.seeds.iter().collect();
         seeds.sort_by_key(|(language, _)| **language);
         let seeds = seeds.into_iter().map(|(language, seed)| SeedGrant {
             language: language.code().to_owned(),
@@ -68,7 +68,7 @@ impl Session {
             input: config.input.is_some(),
             environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
             seeds: seeds.collect(),
-            per_call: config.kernel_mode == KernelMode::PerCall,
+            per_call: config.kernels.mode == KernelMode::PerCall,
             limits: (&config.limits).into(),
         }
     }

@@ -45,8 +45,8 @@ impl Folders {
         private: Option<PrivateFolder>,
         home: Option<&StoredSession>,
     ) -> Result<Folders, Error> {
-        let packages = package_mounts(&config.packages);
-        let granted = config.mounts.iter().chain(&packages);
+        let packages = package_mounts(&config.folders.packages);
+        let granted = config.folders.mounts.iter().chain(&packages);
         let open: Vec<OpenMount> = granted.clone().map(Mount::open).collect::<Result<_, _>>()?;
         let own = own_folders(config, &open);
         let private = match (private, home) {
@@ -58,7 +58,7 @@ impl Folders {
         let mut all = Vec::with_capacity(own.len().saturating_add(open.len()).saturating_add(1));
         let mut told = Vec::with_capacity(all.capacity());
         let mut folders: Vec<Mount> = Vec::with_capacity(all.capacity());
-        if let Some(host) = &config.workspace {
+        if let Some(host) = &config.folders.workspace {
             let workspace = writable(host.clone(), WORKSPACE);
             all.push(workspace.open()?);
             told.push(folder_grant(&workspace));
@@ -85,9 +85,9 @@ impl Folders {
             }
         }
         auditing::check(config.audit.as_ref(), &folders.iter().chain(granted.clone()).collect::<Vec<_>>())?;
-        let aliases = aliases(config.aliases.as_deref(), &all, &open)?;
+        let aliases = aliases(config.folders.aliases.as_deref(), &all, &open)?;
         told.extend(aliases.iter().map(|alias| FolderGrant {
-            host: config.workspace.as_ref().map(|folder| folder.display().to_string()),
+            host: config.folders.workspace.as_ref().map(|folder| folder.display().to_string()),
             guest: alias.guest().to_owned(),
             write: true,
         }));
@@ -116,7 +116,7 @@ fn guest_path(folder: OwnFolder) -> &'static str {
 /// The folders that a session has to itself: those that nothing was granted in the place of.
 fn own_folders(config: &SessionConfig, granted: &[OpenMount]) -> Vec<OwnFolder> {
     let is_own = |folder: &OwnFolder| match folder {
-        OwnFolder::Workspace => config.workspace.is_none(),
+        OwnFolder::Workspace => config.folders.workspace.is_none(),
         OwnFolder::Temporary => !granted.iter().any(|mount| mount.holds(TEMPORARY)),
     };
     OwnFolder::ALL.into_iter().filter(is_own).collect()

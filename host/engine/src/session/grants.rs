@@ -36,10 +36,32 @@ pub struct DiskBudget(pub(super) Arc<Quota>);
 pub struct SessionConfig {
     /// Its name; made up when absent.
     pub id: Option<String>,
-    /// The budget of the session whose workspace this one shares; when absent it has one of its own.
-    pub disk_budget: Option<DiskBudget>,
-    /// What it may have on the disk together with other sessions, besides what it may alone.
-    pub disk_pool: Option<DiskPool>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Folders of the host.
+    pub folders: FolderGrants,
+    /// Environment variables of cells. The host's own are never passed on.
+    pub environment: Vec<(String, String)>,
+    /// Tools, models, agents.
+    pub bridges: Arc<dyn Bridges>,
+    /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
+    /// is refused. See [`INPUT_IDLE_TIMEOUT`](cellar_core::limits::INPUT_IDLE_TIMEOUT).
+    pub input: Option<Duration>,
+    /// The kernels that its cells run on.
+    pub kernels: KernelOptions,
+    /// Where its outputs go.
+    pub outputs: OutputOptions,
+    /// Budgets that it has together with other sessions.
+    pub shared: SharedBudgets,
+    /// File to record the session in, from its beginning; see [`Session::end_recording`](super::Session::end_recording). A fork is not recorded.
+    pub record: Option<PathBuf>,
+    /// Audit log of what it does; a fork is audited as well.
+    pub audit: Option<Audit>,
+}
+
+/// Folders of the host that cells see.
+#[derive(Clone, Debug, Default)]
+pub struct FolderGrants {
     /// Folder to use as workspace, read-write; when absent a private temporary one, removed with the session.
     pub workspace: Option<PathBuf>,
     /// Guest paths where the workspace appears as well; when absent, those of [`ALIASES`](crate::config::ALIASES) where nothing
@@ -50,42 +72,46 @@ pub struct SessionConfig {
     /// Folders with installed Python packages (`pip install --target`), which cells import from and cannot change.
     /// The earlier wins.
     pub packages: Vec<PathBuf>,
-    /// Environment variables of cells. The host's own are never passed on.
-    pub environment: Vec<(String, String)>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Tools, models, agents.
-    pub bridges: Arc<dyn Bridges>,
-    /// How long a request for input waits for [`Session::submit_input`](super::Session::submit_input); absent, `input()`
-    /// is refused. See [`INPUT_IDLE_TIMEOUT`](cellar_core::limits::INPUT_IDLE_TIMEOUT).
-    pub input: Option<Duration>,
+}
+
+/// Kernels of a session: which guests, for which languages, and what they begin with.
+#[derive(Clone, Debug, Default)]
+pub struct KernelOptions {
     /// Guests in the place of those that languages have else; of several for a language the last.
     pub guests: Vec<GuestName>,
-    /// The languages that its cells may be in; all that the host has when empty.
+    /// The languages that cells may be in; all that the host has when empty.
     pub languages: Vec<Language>,
     /// What fresh kernels begin with, by language.
     pub seeds: HashMap<Language, Seed>,
-    /// How long its kernels live.
-    pub kernel_mode: KernelMode,
-    /// File to record the session in, from its beginning; see [`Session::end_recording`](super::Session::end_recording). A fork is not recorded.
-    pub record: Option<PathBuf>,
-    /// Where its long outputs and its agents' outputs are kept; when absent, a temporary place of this user's.
+    /// How long kernels live.
+    pub mode: KernelMode,
+}
+
+/// Outputs of a session: where long ones are kept, and how they are shown.
+#[derive(Clone, Default)]
+pub struct OutputOptions {
+    /// Where long outputs and agents' outputs are kept; when absent, a temporary place of this user's.
     pub artifacts: Option<ArtifactStore>,
-    /// Whether its cells may publish datasets into [`SessionConfig::artifacts`]. They may load those that are there in any case.
+    /// Whether cells may publish datasets into [`OutputOptions::artifacts`]. They may load those that are there in any case.
     pub publish_datasets: bool,
-    /// How much of a long output its results show.
-    pub output: OutputPolicy,
-    /// What adds to the values that its cells display.
+    /// How much of a long output results show.
+    pub policy: OutputPolicy,
+    /// Renderers, which add to the values that cells display.
     pub renderers: Vec<Arc<dyn Renderer>>,
-    /// Where what it does is logged for those who answer for it; a fork is audited as well.
-    pub audit: Option<Audit>,
-    /// The memory that its kernels have together with those of other sessions; when absent, each has what
-    /// [`Limits::memory_bytes`] says.
+}
+
+/// Budgets that a session has together with other sessions. What is absent, it has by itself, as its limits say.
+#[derive(Clone, Debug, Default)]
+pub struct SharedBudgets {
+    /// The share of processor time; when absent, that of all sessions of the host that have none.
+    pub cpu: Option<CpuShare>,
+    /// The memory of kernels; when absent, each has what [`Limits::memory_bytes`] says.
     pub memory: Option<MemoryBudget>,
-    /// Its share of processor time, which it has together with others; when absent, that of all sessions of the host that have
-    /// none.
-    pub share: Option<CpuShare>,
-    /// Where what waits for the readers of its runs is counted; when absent, with that of all sessions of the process that have
+    /// The disk budget of the session whose workspace this one has as well.
+    pub disk: Option<DiskBudget>,
+    /// What several sessions may have on the disk, besides what each may have alone.
+    pub disk_pool: Option<DiskPool>,
+    /// Where what waits for the readers of runs is counted; when absent, with that of all sessions of the process that have
     /// none.
     pub unread: Option<Unread>,
 }
@@ -94,43 +120,36 @@ impl Default for SessionConfig {
     fn default() -> SessionConfig {
         SessionConfig {
             id: None,
-            disk_budget: None,
-            disk_pool: None,
-            workspace: None,
-            aliases: None,
-            mounts: Vec::new(),
-            packages: Vec::new(),
-            environment: Vec::new(),
             limits: Limits::default(),
+            folders: FolderGrants::default(),
+            environment: Vec::new(),
             bridges: Arc::new(NoBridges),
             input: None,
-            guests: Vec::new(),
-            languages: Vec::new(),
-            seeds: HashMap::new(),
-            kernel_mode: KernelMode::default(),
+            kernels: KernelOptions::default(),
+            outputs: OutputOptions::default(),
+            shared: SharedBudgets::default(),
             record: None,
-            artifacts: None,
-            publish_datasets: false,
-            output: OutputPolicy::default(),
-            renderers: Vec::new(),
             audit: None,
-            memory: None,
-            share: None,
-            unread: None,
         }
+    }
+}
+
+impl std::fmt::Debug for OutputOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutputOptions").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
 impl SessionConfig {
     /// The guest that runs a language.
     pub fn guest(&self, language: Language) -> GuestName {
-        let chosen = self.guests.iter().rev().find(|guest| guest.language() == language);
+        let chosen = self.kernels.guests.iter().rev().find(|guest| guest.language() == language);
         chosen.copied().unwrap_or_else(|| language.guest())
     }
 
     /// Whether its cells may be in this language.
     pub fn allows(&self, language: Language) -> bool {
-        self.languages.is_empty() || self.languages.contains(&language)
+        self.kernels.languages.is_empty() || self.kernels.languages.contains(&language)
     }
 
     /// # Errors
@@ -139,7 +158,7 @@ impl SessionConfig {
         if self.allows(language) {
             return Ok(());
         }
-        let on: Vec<&str> = self.languages.iter().map(|language| language.title()).collect();
+        let on: Vec<&str> = self.kernels.languages.iter().map(|language| language.title()).collect();
         let message = format!("{} is off in this session, whose cells are in {}", language.title(), on.join(" or "));
         Err(Error::Request(message))
     }
@@ -147,7 +166,7 @@ impl SessionConfig {
 
 impl std::fmt::Debug for SessionConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionConfig").field("id", &self.id).field("mounts", &self.mounts).finish_non_exhaustive()
+        f.debug_struct("SessionConfig").field("id", &self.id).field("folders", &self.folders).finish_non_exhaustive()
     }
 }
 
@@ -155,7 +174,7 @@ impl super::Inner {
     /// Where what waits for the readers of its runs is counted. What a fork or a process of a cell says is counted where the
     /// run of that cell hears it.
     pub(super) fn unread(&self) -> Option<Unread> {
-        matches!(self.role, Role::Own).then(|| self.config.unread.clone().unwrap_or_default())
+        matches!(self.role, Role::Own).then(|| self.config.shared.unread.clone().unwrap_or_default())
     }
 }
 
@@ -176,7 +195,7 @@ impl super::Session {
     /// What the store says of a session that is stored.
     pub fn workspace(&self) -> Result<PathBuf, Error> {
         let inner = &self.inner;
-        match (&inner.config.workspace, &inner.folders.private, &inner.stored.home) {
+        match (&inner.config.folders.workspace, &inner.folders.private, &inner.stored.home) {
             (Some(folder), ..) => Ok(folder.clone()),
             (None, Some(private), _) => private.path(OwnFolder::Workspace).map_err(Error::Workspace),
             (None, None, Some(home)) => home.folder(OwnFolder::Workspace),
@@ -186,7 +205,7 @@ impl super::Session {
 
     /// What adds to the values that its cells display.
     pub(crate) fn renderers(&self) -> &[Arc<dyn Renderer>] {
-        &self.inner.config.renderers
+        &self.inner.config.outputs.renderers
     }
 }
 

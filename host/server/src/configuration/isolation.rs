@@ -212,9 +212,9 @@ impl Plan {
 
     /// What cells see.
     fn session(&mut self, granted: &Granted) {
-        self.mounts(&granted.session.mounts);
-        self.needs.read.extend(granted.session.packages.clone());
-        self.needs.write.extend(granted.session.workspace.clone());
+        self.mounts(&granted.session.folders.mounts);
+        self.needs.read.extend(granted.session.folders.packages.clone());
+        self.needs.write.extend(granted.session.folders.workspace.clone());
     }
 
     /// A folder that is written to, and made if it is not there: what is not there cannot be named.

@@ -76,7 +76,7 @@ async fn described(languages: &[Language], granted: Result<Granted, HubError>) -
         limits.timeout_max.as_secs(),
         limits.memory_bytes >> 20
     );
-    let mounts: Vec<&str> = session.mounts.iter().map(|mount| mount.guest.as_str()).collect();
+    let mounts: Vec<&str> = session.folders.mounts.iter().map(|mount| mount.guest.as_str()).collect();
     if !mounts.is_empty() {
         let _ = writeln!(text, "- Further folders: {}.", mounts.join(", "));
     }
@@ -159,11 +159,11 @@ fn about(guest: GuestName, packages: &[String]) -> String {
 fn granted_packages(session: &SessionConfig, language: Language) -> Vec<String> {
     let mut names: Vec<String> = match language {
         Language::JavaScript => {
-            let mount = session.mounts.iter().find(|mount| mount.guest == "/node_modules");
+            let mount = session.folders.mounts.iter().find(|mount| mount.guest == "/node_modules");
             mount.map(|mount| entries(&mount.host)).unwrap_or_default()
         }
         _ => {
-            let all = session.packages.iter().flat_map(|folder| entries(folder));
+            let all = session.folders.packages.iter().flat_map(|folder| entries(folder));
             all.filter_map(|entry| Some(entry.strip_suffix(".dist-info")?.split('-').next()?.to_owned())).collect()
         }
     };
@@ -206,6 +206,7 @@ mod tests {
 
     use cellar_config::Config;
     use cellar_config::Overrides;
+    use cellar_engine::config::FolderGrants;
 
     use super::*;
 
@@ -229,7 +230,10 @@ mod tests {
         for name in ["tabulate-0.10.0.dist-info", "tabulate", "Zope.thing-1.dist-info"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let session = SessionConfig { packages: vec![folder.path().to_owned()], ..SessionConfig::default() };
+        let session = SessionConfig {
+            folders: FolderGrants { packages: vec![folder.path().to_owned()], ..FolderGrants::default() },
+            ..SessionConfig::default()
+        };
         let python = about(GuestName::Python, &granted_packages(&session, Language::Python));
         assert!(python.contains("and further packages: Zope.thing, tabulate."), "{python}");
         let none = about(GuestName::JavaScript, &granted_packages(&session, Language::JavaScript));

@@ -162,7 +162,7 @@ impl Session {
 
     /// The datasets that its cells reach.
     fn datasets(&self) -> Result<Datasets, CallError> {
-        let store = self.inner.config.artifacts.as_ref().filter(|store| !store.is_temporary());
+        let store = self.inner.config.outputs.artifacts.as_ref().filter(|store| !store.is_temporary());
         let store = store.map(ArtifactStore::datasets);
         store.ok_or_else(|| {
             let message = "this session has no store that datasets could be in; give it one, as --session does";
@@ -209,7 +209,7 @@ impl Session {
         (scope, cell, agent): (Option<CellScope>, CellId, Option<String>),
     ) -> Result<Value, CallError> {
         let Publish { name, from } = asked;
-        if !self.inner.config.publish_datasets {
+        if !self.inner.config.outputs.publish_datasets {
             let message = "cells of this session may not publish datasets; `publish = true` under [datasets] grants it";
             return Err(CallError::new(CallErrorKind::Denied, message));
         }

@@ -217,7 +217,7 @@ impl Session {
             config.input = None;
             let is_writable = |mount: &Mount| mount.access == Access::ReadWrite;
             // What a fork writes to copies of its own is gone with it.
-            let shares = config.workspace.is_some() || config.mounts.iter().any(is_writable);
+            let shares = config.folders.workspace.is_some() || config.folders.mounts.iter().any(is_writable);
             kin.quota = kin.quota.take().filter(|_| shares);
         }
         let origin = Origin { snapshot: Some(&snapshot), private: Some(private), kin, ..Origin::default() };
@@ -274,7 +274,7 @@ impl Session {
 impl Inner {
     /// Whose processor time and whose room its kernels have.
     pub(crate) fn share(&self) -> &CpuShare {
-        self.config.share.as_ref().unwrap_or_else(|| self.host.usual_share())
+        self.config.shared.cpu.as_ref().unwrap_or_else(|| self.host.usual_share())
     }
 
     /// What it shares with the task of a new kernel.

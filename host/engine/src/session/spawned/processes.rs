@@ -43,7 +43,7 @@ use crate::{
         scheduling::{MemoryPool, Spent},
         state::{CHANNEL_PRIMITIVE, KernelLink},
     },
-    session::{Origin, Session, SessionConfig},
+    session::{KernelOptions, Origin, OutputOptions, Session, SessionConfig},
     storage::vault::StoredSession,
 };
 
@@ -390,16 +390,16 @@ impl Session {
         let inner = &self.inner;
         let number = inner.shared.processes.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limits = &inner.config.limits;
+        let base = inner.config.clone();
         let config = SessionConfig {
             id: Some(format!("{}::process::{number}", self.id())),
             environment,
             limits: Limits { fuel: limits.fuel.map(|limit| fuel_left.unwrap_or(limit)), ..limits.clone() },
             input: None,
-            seeds: HashMap::new(),
-            kernel_mode: KernelMode::PerCall,
+            kernels: KernelOptions { seeds: HashMap::new(), mode: KernelMode::PerCall, ..base.kernels },
             record: None,
-            renderers: Vec::new(),
-            ..inner.config.clone()
+            outputs: OutputOptions { renderers: Vec::new(), ..base.outputs },
+            ..base
         };
         let kin = self.kin(Role::Process(process));
         let lent = Some(inner.folders.clone());
