@@ -86,7 +86,7 @@ impl Interface {
 }
 
 async fn route(state: &State, kernels: &Arc<Kernels>, path: &str, parts: Parts, body: Body) -> Answer {
-    let names: Result<Vec<String>, Problem> = path.split('/').map(|name| decoded(name)).collect();
+    let names: Result<Vec<String>, Problem> = path.split('/').map(decoded).collect();
     let names = names?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let tenant = &kernels.tenant;
