@@ -133,7 +133,7 @@ lint: setup ## Check format, lints and documentation
 
 bless: guests data-guest packages ## Accept the events that the transcripts lead to now
 	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
-	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those) | test(the_page_says_what_imports_where)'
+	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those) | test(the_manual_has_the_declared_limits) | test(the_page_says_what_imports_where)'
 
 bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
 	@$(CELLAR) bake --stops safepoints javascript python python-data

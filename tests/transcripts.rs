@@ -32,6 +32,7 @@ use cellar_engine::{
     event::Scalar,
     files::{Access, Mount},
     guests::{BakeOptions, bake},
+    limits::{LIMITS, Limit, Unit},
     mime::{MimeBundle, MimeData},
     outcome::{Failure, FailureKind},
     replay::Replayed,
@@ -178,9 +179,9 @@ fn check(path: &Path) -> Result<(), Failed> {
     Err(format!("events differ (`make bless` accepts them)\n{diff}").into())
 }
 
-/// What the comments before the first cell set: `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
-/// `memory: 64` in MiB, `output: 1000` in bytes, `disk: 1000` in bytes, `environment: NAME=value`,
-/// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `forks: N` for how many run at a time, `kernels: N` for how many the host has, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
+/// What the comments before the first cell set: any limit, as `timeout: 1` and `grace: 0.2` in seconds, `fuel: 1000000`,
+/// `memory: 64` in MiB, other sizes in bytes (`output: 1000`), `forks: 2` for how many run at a time; `environment: NAME=value`,
+/// `guest: python-data` to run its language with, `packages: FOLDER` of the checkout to import from, `npm: FOLDER` of the checkout to be `/node_modules`, `data: yes` for a folder to escape from, `http: yes` for a network, `granted: yes` for a pack of primitives and agents, `kernels: N` for how many the host has, `llm: yes` for models, or with bounds (`llm: calls=3 tokens=100 timeout=1 key=VARIABLE`), `calls: no` to leave call events out where their order is a matter of
 /// chance, `places: yes` to tell the lines at which cells were stopped, `keep-going: yes` to run later cells after a failure, `input: Ada|36` for the lines that answer requests for
 /// input, each `input-after: 0.2` seconds after it was asked for, and then the end; `input-idle: 0.2` for none within
 /// that time.
@@ -275,17 +276,20 @@ impl Header {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), Failed> {
-        let limits = &mut self.config.limits;
+        let name = |limit: &Limit| limit.field.trim_end_matches("_bytes").replace('_', "-");
+        if let Some(limit) = LIMITS.iter().find(|limit| name(limit) == key) {
+            let number = match limit.unit {
+                Unit::Seconds | Unit::Milliseconds => {
+                    u64::try_from(Duration::from_secs_f64(value.parse()?).as_millis())?
+                }
+                Unit::Mib if key == "memory" => value.parse::<u64>()? << 20,
+                Unit::Mib | Unit::Count => value.replace('_', "").parse()?,
+            };
+            limit.set(&mut self.config.limits, number);
+            return Ok(());
+        }
         match key {
-            "timeout" => limits.timeout = Duration::from_secs_f64(value.parse()?),
-            "grace" => limits.grace = Duration::from_secs_f64(value.parse()?),
-            "fuel" => limits.fuel = Some(value.replace('_', "").parse()?),
-            "memory" => limits.memory_bytes = value.parse::<u64>()? << 20,
-            "output" => limits.output_bytes = value.parse()?,
-            "disk" => limits.disk_bytes = value.parse()?,
-            "disk-files" => limits.disk_files = value.parse()?,
             "guest" => self.config.kernels.guests.push(GuestName::from_name(value).ok_or("no such guest")?),
-            "descriptors" => limits.descriptors = value.parse()?,
             "keep-going" => self.keep_going = value == "yes",
             "packages" => self.config.folders.packages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(value)),
             "npm" => self.config.folders.mounts.push(npm_mount(value)),
@@ -295,7 +299,6 @@ impl Header {
                 self.keeps_artifacts = true;
                 self.config.bridges = Arc::new(TestTools { others: Some(Box::new(granted::bridges())) });
             }
-            "forks" => limits.forks = value.parse()?,
             "kernels" => self.kernels = Some(value.parse()?),
             "data" => self.data = value == "yes",
             "calls" => self.hides_calls = value == "no",

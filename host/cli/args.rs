@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod kernel;
+mod limits;
 mod lineage;
 mod names;
 mod packages;
@@ -21,6 +22,7 @@ use cellar_wire::{PAGE_CHARACTERS, PAGE_ROWS, Shape};
 pub(crate) use self::{
     artifacts::{ArtifactArguments, ArtifactCommand, ArtifactPut},
     kernel::{KernelArguments, KernelCommand, KernelInstall, KernelRun},
+    limits::LimitArguments,
     lineage::{DatasetArguments, DatasetCommand, DatasetPublish, LineageArguments, OriginArguments},
     names::{GuestCode, LanguageCode},
     packages::{PackagesArguments, PackagesCommand},
@@ -376,15 +378,8 @@ pub(crate) struct GrantArguments {
     /// File that grants tools, models, agents and folders, and sets limits
     #[arg(long, value_name = "cellar.toml")]
     pub(crate) config: Option<PathBuf>,
-    /// Instructions that one cell may take [default: unlimited]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) fuel: Option<u64>,
-    /// Memory of one kernel, in MiB [default: 512]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(32..=4096))]
-    pub(crate) memory: Option<u64>,
-    /// Seconds for cells that do not say how long they may take [default: 30]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub(crate) timeout: Option<u64>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Guest to run its language with; of several for a language the last [default: python, javascript]
     #[arg(long = "guest", value_name = "GUEST")]
     pub(crate) chosen: Vec<GuestCode>,
@@ -413,7 +408,6 @@ impl SessionArguments {
     /// Whether a session of one's own is described.
     pub(crate) fn is_described(&self) -> bool {
         let granted = &self.granted;
-        let limits = [granted.fuel, granted.memory, granted.timeout];
         self.name.is_some()
             || self.record.is_some()
             || granted.workspace.is_some()
@@ -426,7 +420,7 @@ impl SessionArguments {
             || !granted.chosen.is_empty()
             || granted.input
             || granted.audit.is_some()
-            || limits.iter().any(Option::is_some)
+            || granted.limits != LimitArguments::default()
     }
 }
 

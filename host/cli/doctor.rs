@@ -6,12 +6,13 @@ use anstyle::{AnsiColor, Style};
 use cellar_bridges::{HostBridges, Llm, Options, Program, Tool, check_component, keep_compiled_in};
 use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
-    GuestName, HostConfig, Limits,
+    GuestName, HostConfig,
     artifacts::{ArtifactQuota, RemoteStore},
     audit::AuditFile,
     config::{ALIASES, KernelMode, Seed},
     files::Access,
     guests::{GuestState, GuestStatus, guest_status},
+    limits::{LIMITS, LimitsJson},
 };
 use cellar_isolation::Available;
 
@@ -24,9 +25,7 @@ use crate::{
 };
 use cellar_config::{Config, Isolate, ObjectRemote};
 use cellar_secrets::{is_too_short, learn_named};
-use cellar_wire::{
-    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, LlmJson, MachineJson,
-};
+use cellar_wire::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 
 const HEADER: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -209,7 +208,7 @@ fn config_json(path: Option<&Path>, config: &Config) -> ConfigJson {
             KernelMode::PerCall => "per-call",
         },
         seeds: config.session.seeds.iter().map(|(language, seed)| (language.title(), seed_parts(seed))).collect(),
-        limits: limits_json(&config.limits.limits()),
+        limits: LimitsJson(config.limits.limits()),
         artifacts: config.artifacts.quota(ArtifactQuota::default()).into(),
         artifacts_remote: None,
         audit: config.audit.as_ref().map(|audit| AuditJson {
@@ -259,38 +258,6 @@ fn seed_parts(seed: &Seed) -> Vec<String> {
     let names = seed.bindings.iter().map(|(name, _)| name.clone());
     let source = (!seed.source.is_empty()).then(|| format!("source of {} bytes", seed.source.len()));
     names.chain(source).collect()
-}
-
-fn limits_json(limits: &Limits) -> LimitsJson {
-    // Without `..`, so that a new limit cannot be forgotten here.
-    let Limits {
-        timeout,
-        timeout_max,
-        grace,
-        fuel,
-        memory_bytes,
-        output_bytes,
-        display_bytes,
-        calls_in_flight,
-        forks,
-        disk_bytes,
-        disk_files,
-        descriptors,
-    } = limits.clone();
-    LimitsJson {
-        timeout: timeout.as_secs(),
-        timeout_max: timeout_max.as_secs(),
-        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
-        fuel,
-        memory_mib: memory_bytes >> 20,
-        output_mib: output_bytes >> 20,
-        display_mib: display_bytes >> 20,
-        calls_in_flight,
-        forks,
-        disk_mib: disk_bytes >> 20,
-        disk_files,
-        descriptors,
-    }
 }
 
 /// The wasmtime that this program was built with; it does not tell, so the lock file does.
@@ -430,18 +397,9 @@ fn config_lines(lines: &mut Lines, config: &ConfigJson) {
     let seeds: Vec<String> =
         config.seeds.iter().map(|(language, parts)| format!("{language}: {}", or_none(parts))).collect();
     lines.item("seeds", &if seeds.is_empty() { "none".to_owned() } else { seeds.join("; ") });
-    let limits = &config.limits;
-    lines.item(
-        "timeout",
-        &format!("{} s, {} s at most, then {} ms of grace", limits.timeout, limits.timeout_max, limits.grace_ms),
-    );
-    lines.item("fuel", &limits.fuel.map_or("unlimited".to_owned(), |fuel| fuel.to_string()));
-    lines.item("memory", &format!("{} MiB a kernel", limits.memory_mib));
-    lines.item("output", &format!("{} MiB a cell, {} MiB a display", limits.output_mib, limits.display_mib));
-    lines.item("disk", &format!("{} MiB in {} files a session", limits.disk_mib, limits.disk_files));
-    lines.item("calls", &format!("{} at a time", limits.calls_in_flight));
-    lines.item("forks", &format!("{} at a time", limits.forks));
-    lines.item("descriptors", &format!("{} a kernel", limits.descriptors));
+    for limit in LIMITS {
+        lines.item(limit.key, &limit.in_words(limit.value(&config.limits.0)));
+    }
     let kept = &config.artifacts;
     let age = kept.unused_days.map(|days| format!("; gone when unused for {days} days")).unwrap_or_default();
     lines.item(

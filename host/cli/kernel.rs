@@ -98,9 +98,7 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
         packages,
         package_store,
         config,
-        fuel,
-        memory,
-        timeout,
+        limits,
         chosen: _,
         no_charts,
         per_call,
@@ -133,10 +131,8 @@ fn command(folders: &Folders, arguments: &KernelInstall, guest: GuestName) -> Re
     for variable in environment {
         command.word("--env", variable);
     }
-    for (flag, number) in [("--fuel", fuel), ("--memory", memory), ("--timeout", timeout)] {
-        if let Some(number) = number {
-            command.word(flag, &number.to_string());
-        }
+    for (flag, number) in limits.given() {
+        command.word(&format!("--{flag}"), &number.to_string());
     }
     for (flag, is_set) in [("--no-charts", no_charts), ("--per-call", per_call)] {
         if *is_set {

@@ -6,6 +6,7 @@ use cellar_config::{Overrides, SessionRequest};
 use cellar_engine::{
     Cell, GuestName, HostConfig, Language,
     config::{RunOptions, Stops},
+    limits::LimitSettings,
 };
 use cellar_packages::{Added, Fetched, Listed, PackageError, PackageStore, Wanted};
 
@@ -109,7 +110,8 @@ async fn compile(folders: &Folders, fetched: &Fetched) -> Result<(), CliError> {
     let Some(folder) = fetched.uncompiled() else { return Ok(()) };
     print_progress("compiling in a sandbox");
     let mounts = vec![format!("{}:{UNCOMPILED}:rw", folder.display())];
-    let overrides = Overrides { mounts, timeout_seconds: Some(COMPILE_SECONDS), ..Overrides::default() };
+    let limits = LimitSettings { timeout: Some(COMPILE_SECONDS), ..LimitSettings::default() };
+    let overrides = Overrides { mounts, limits, ..Overrides::default() };
     let session = setup::open_session(folders, SessionRequest { overrides, ..SessionRequest::default() }).await?;
     let cell = Cell::new(Language::Python, COMPILE);
     let run = session.start(vec![cell], false, RunOptions::default())?;

@@ -141,7 +141,10 @@ fn a_run_is_told_with_its_grants_its_calls_and_its_end() {
             (started.grants.bridges.tools, started.grants.environment),
             (vec!["echo".to_owned()], vec!["NAME".to_owned()])
         );
-        assert_eq!((started.depth, started.serves, started.grants.limits.timeout_ms), (0, None, 30_000));
+        assert_eq!(
+            (started.depth, started.serves, started.grants.limits.0.timeout),
+            (0, None, std::time::Duration::from_secs(30))
+        );
         let AuditKind::Call(call) = call.kind else { panic!("{call:?}") };
         assert_eq!((call.cell, call.request_bytes, call.response_bytes), (Some(1), 20, 16));
         let AuditKind::RunFinished(finished) = last.kind else { panic!("{last:?}") };

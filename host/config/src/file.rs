@@ -19,11 +19,11 @@ use std::{
 use cellar_bridges::Options;
 use cellar_connectors::ObjectsOptions;
 use cellar_engine::{
-    GuestName, Language, Limits,
+    GuestName, Language,
     artifacts::ArtifactQuota,
     config::{KernelMode, Seed, Stops},
     files::Mount,
-    limits::INPUT_IDLE_TIMEOUT,
+    limits::{INPUT_IDLE_TIMEOUT, LimitSettings},
     results::OutputPolicy,
 };
 use cellar_packages::Source;
@@ -61,8 +61,8 @@ pub struct Config {
     /// `[tools.NAME]`, `[runtime.PACK.NAME]`, `[mcp.NAME]`, `[llm]`, `[agents.NAME]`, `[http]`, `[connectors.NAME]`: what cells may call. `secrets`:
     /// variables and files that hold what cells must not be told.
     pub bridges: Options,
-    /// `[limits]`: how far a session may go.
-    pub limits: LimitsTable,
+    /// `[limits]`: how far a session may go. `cellar doctor` prints what is in force.
+    pub limits: LimitSettings,
     /// `[mounts]`: folders that cells see. `"/data" = "data"` is read-only, `"/out" = { host = "out", write = true }`
     /// is not.
     pub mounts: Vec<Mount>,
@@ -282,35 +282,6 @@ pub struct SessionTable {
     pub seeds: BTreeMap<Language, Seed>,
 }
 
-/// Limits of a session. What is absent keeps its default; `cellar doctor` prints those in force.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LimitsTable {
-    /// `timeout`: seconds a cell may take when it does not say, 1 to 600.
-    pub timeout: Option<u64>,
-    /// `timeout_max`: seconds a cell may ask for, 1 to 600.
-    pub timeout_max: Option<u64>,
-    /// `grace_ms`: milliseconds between the soft stop of a cell and the hard one, 10 to 60000.
-    pub grace_ms: Option<u64>,
-    /// `fuel`: instructions a cell may take. Counting them makes cells slower.
-    pub fuel: Option<u64>,
-    /// `memory_mib`: memory of a kernel, 32 to 4096.
-    pub memory_mib: Option<u64>,
-    /// `output_mib`: text a cell may print, 1 to 1024.
-    pub output_mib: Option<u64>,
-    /// `display_mib`: one displayed value, 1 to 64.
-    pub display_mib: Option<u64>,
-    /// `calls_in_flight`: bridge calls that run at the same time, 1 to 1024.
-    pub calls_in_flight: Option<u64>,
-    /// `forks`: forks that cells may have running at the same time, 0 to 64.
-    pub forks: Option<u64>,
-    /// `disk_mib`: what a session may add to its folders, 0 to 1048576.
-    pub disk_mib: Option<u64>,
-    /// `disk_files`: files and folders it may create, 0 to 10000000.
-    pub disk_files: Option<u64>,
-    /// `descriptors`: files a kernel may hold open, 8 to 65536.
-    pub descriptors: Option<u64>,
-}
-
 impl Config {
     /// Reads a file.
     ///
@@ -372,29 +343,9 @@ impl SessionTable {
     }
 }
 
-impl LimitsTable {
-    /// The limits of a session: these, and the defaults for the rest.
-    pub fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        set(&mut limits.timeout, self.timeout.map(Duration::from_secs));
-        set(&mut limits.timeout_max, self.timeout_max.map(Duration::from_secs));
-        set(&mut limits.grace, self.grace_ms.map(Duration::from_millis));
-        limits.fuel = self.fuel.or(limits.fuel);
-        set(&mut limits.memory_bytes, self.memory_mib.map(|mib| mib << 20));
-        set(&mut limits.output_bytes, self.output_mib.map(|mib| mib << 20));
-        set(&mut limits.display_bytes, self.display_mib.and_then(|mib| usize::try_from(mib << 20).ok()));
-        set(&mut limits.calls_in_flight, self.calls_in_flight.and_then(|calls| usize::try_from(calls).ok()));
-        set(&mut limits.forks, self.forks.and_then(|forks| usize::try_from(forks).ok()));
-        set(&mut limits.disk_bytes, self.disk_mib.map(|mib| mib << 20));
-        set(&mut limits.disk_files, self.disk_files);
-        set(&mut limits.descriptors, self.descriptors.and_then(|count| u32::try_from(count).ok()));
-        limits
-    }
-}
-
-fn set<T>(limit: &mut T, value: Option<T>) {
+fn set<T>(quota: &mut T, value: Option<T>) {
     if let Some(value) = value {
-        *limit = value;
+        *quota = value;
     }
 }
 

@@ -23,15 +23,15 @@ use cellar_engine::{
     config::{FolderGrants, KernelMode, KernelOptions, OutputOptions, Stops},
     files::{Access, Mount},
     guests::{BakeOptions, GuestState, bake, guest_status},
-    limits::TIMEOUT_GRANTED_MAX,
+    limits::{LimitSettings, TIMEOUT_GRANTED_MAX},
     results::OutputPolicy,
     store::SessionStore,
 };
 use cellar_packages::{PackageError, Source};
 
 pub use file::{
-    ArtifactsTable, AuditTable, Config, ConfigError, HostTable, Isolate, LimitsTable, Logs, OauthTable, ServerTable,
-    SessionTable, TenantTable, secure_url,
+    ArtifactsTable, AuditTable, Config, ConfigError, HostTable, Isolate, Logs, OauthTable, ServerTable, SessionTable,
+    TenantTable, secure_url,
 };
 pub use packages::{package_folders, package_store};
 pub use remote::ObjectRemote;
@@ -185,12 +185,8 @@ pub struct Overrides {
     pub packages: Vec<Source>,
     /// The store of packages; that of this user when absent.
     pub package_store: Option<PathBuf>,
-    /// Fuel of a cell.
-    pub fuel: Option<u64>,
-    /// Memory of a kernel, in MiB.
-    pub memory_mib: Option<u64>,
-    /// Timeout of cells that do not say, in seconds.
-    pub timeout_seconds: Option<u64>,
+    /// Limits, which win over those of the file.
+    pub limits: LimitSettings,
     /// Cells that ask for no timeout run until they are interrupted, unless a timeout is said here or in the file.
     pub untimed: bool,
     /// Guests in the place of the usual ones.
@@ -286,12 +282,9 @@ impl Granted {
     /// # Errors
     /// The configuration or a flag is not valid.
     pub fn new(arguments: &Overrides, config: Config) -> Result<Granted, SetupError> {
-        let mut limits = config.limits.limits();
-        limits.fuel = arguments.fuel.or(limits.fuel);
-        limits.memory_bytes = arguments.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
-        let timeout = arguments.timeout_seconds.map(Duration::from_secs);
-        limits.timeout = timeout.unwrap_or(limits.timeout);
-        if arguments.untimed && timeout.is_none() && config.limits.timeout.is_none() {
+        let settings = arguments.limits.clone().or(&config.limits);
+        let mut limits = settings.limits();
+        if arguments.untimed && settings.timeout.is_none() {
             (limits.timeout, limits.timeout_max) = (TIMEOUT_GRANTED_MAX, TIMEOUT_GRANTED_MAX);
         }
         let (mut mounts, mut environment) = (config.mounts, config.environment);
@@ -399,9 +392,13 @@ mod tests {
 
     #[test]
     fn who_can_interrupt_has_no_time_limit_unless_one_is_said() {
-        let granted = |text: &str, timeout_seconds| {
+        let granted = |text: &str, timeout| {
             let config = Config::parse(text, Path::new("."), "a test").expect("valid");
-            let overrides = Overrides { untimed: true, timeout_seconds, ..Overrides::default() };
+            let overrides = Overrides {
+                untimed: true,
+                limits: LimitSettings { timeout, ..Default::default() },
+                ..Overrides::default()
+            };
             let limits = Granted::new(&overrides, config).expect("granted").session.limits;
             limits.check().expect("limits");
             limits.timeout

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    limits::Limits,
+    limits::LimitGrants,
     outcome::{Outcome, Usage},
     time::fractional_millis,
 };
@@ -139,71 +139,6 @@ pub struct SeedGrant {
     pub bindings: Vec<String>,
 }
 
-/// Bounds of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LimitGrants {
-    /// Time of a cell that asks for none.
-    pub timeout_ms: u64,
-    /// The longest that a cell may ask for.
-    pub timeout_max_ms: u64,
-    /// Time between the soft and the hard stop.
-    pub grace_ms: u64,
-    /// Instructions of a cell; absent when they are not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fuel: Option<u64>,
-    /// Memory of a kernel.
-    pub memory_bytes: u64,
-    /// Text of a cell.
-    pub output_bytes: u64,
-    /// One displayed value.
-    pub display_bytes: usize,
-    /// Calls at the same time.
-    pub calls_in_flight: usize,
-    /// Forks at the same time.
-    pub forks: usize,
-    /// What the session may add to its folders.
-    pub disk_bytes: u64,
-    /// Files and folders it may create.
-    pub disk_files: u64,
-    /// Open files of a kernel.
-    pub descriptors: u32,
-}
-
-impl From<&Limits> for LimitGrants {
-    fn from(limits: &Limits) -> LimitGrants {
-        // Without `..`, so that a new limit cannot be forgotten here.
-        let Limits {
-            timeout,
-            timeout_max,
-            grace,
-            fuel,
-            memory_bytes,
-            output_bytes,
-            display_bytes,
-            calls_in_flight,
-            forks,
-            disk_bytes,
-            disk_files,
-            descriptors,
-        } = limits.clone();
-        LimitGrants {
-            timeout_ms: millis(timeout),
-            timeout_max_ms: millis(timeout_max),
-            grace_ms: millis(grace),
-            fuel,
-            memory_bytes,
-            output_bytes,
-            display_bytes,
-            calls_in_flight,
-            forks,
-            disk_bytes,
-            disk_files,
-            descriptors,
-        }
-    }
-}
-
 /// A bridge call that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -303,8 +238,4 @@ pub struct BridgeGrants {
     /// Connectors.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub connectors: Vec<String>,
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,15 @@
-//! Every bound, with its default, its maximum and its reason.
+//! Every bound, with its default, its maximum and its reason. Limits that callers set are declared in one table.
+
+mod declared;
 
 use std::time::Duration;
 
+use schemars::SchemaGenerator;
 use serde::{Deserialize, Serialize};
+
+use declared::{Value, limits};
+
+pub use declared::{Limit, LimitGrants, LimitsJson, Unit};
 
 /// Shortest cell timeout.
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -125,52 +132,43 @@ pub const RECORDING_BYTES_MAX: u64 = 4 << 30;
 /// One tick of the epoch clock: how soon an unpollable cell is noticed, and how long a busy kernel keeps its thread.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 
-/// What a cell, its kernel and its session may use. A cell may tighten `timeout`; nothing widens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Wall-clock time of a cell that asks for none.
-    pub timeout: Duration,
-    /// The longest that a cell may ask for, [`TIMEOUT_MAX`] at most.
-    pub timeout_max: Duration,
-    /// Time between the soft stop, which keeps the session's state, and the hard stop, which may not.
-    pub grace: Duration,
-    /// Fuel of a cell, in wasm instructions as wasmtime counts them; `None` is unlimited and faster.
-    pub fuel: Option<u64>,
-    /// Linear memory of a kernel, in bytes.
-    pub memory_bytes: u64,
-    /// Text that a cell may print, in bytes.
-    pub output_bytes: u64,
-    /// One displayed value, in bytes over all its representations.
-    pub display_bytes: usize,
-    /// Bridge calls of a session that run at the same time; more wait.
-    pub calls_in_flight: usize,
-    /// Forks that cells may have running at the same time, over a session and all that were forked of it so; 0 for none.
-    pub forks: usize,
-    /// Bytes a session may add to its folders.
-    pub disk_bytes: u64,
-    /// Files and folders it may create.
-    pub disk_files: u64,
-    /// Open files of a kernel.
-    pub descriptors: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            timeout: Duration::from_secs(30),
-            timeout_max: TIMEOUT_MAX,
-            grace: Duration::from_secs(1),
-            fuel: None,
-            memory_bytes: 512 << 20,
-            output_bytes: 64 << 20,
-            display_bytes: 16 << 20,
-            calls_in_flight: 64,
-            forks: 8,
-            disk_bytes: 256 << 20,
-            disk_files: 10_000,
-            descriptors: 256,
-        }
-    }
+limits! {
+    /// Time of a cell that asks for none
+    /// Long enough for most work; a cell that hangs holds its caller no longer.
+    timeout: Duration { timeout: Seconds, 1..=TIMEOUT_MAX.as_secs(), Some(30), --timeout }
+    /// The longest that a cell may ask for
+    /// Longer work goes into several cells, which share names.
+    timeout_max: Duration { timeout_max: Seconds, 1..=TIMEOUT_MAX.as_secs(), Some(TIMEOUT_MAX.as_secs()) }
+    /// Time between the soft and the hard stop
+    /// The soft stop keeps the session's state, the hard one may not.
+    grace: Duration { grace_ms: Milliseconds, 10..=60_000, Some(1_000) }
+    /// Instructions of a cell
+    /// Counting them, as wasmtime does, makes cells slower.
+    fuel: Option<u64> { fuel: Count, 1..=u64::MAX, None, --fuel }
+    /// Memory of a kernel
+    /// It is linear memory, of which a guest can address 4 GiB.
+    memory_bytes: u64 { memory_mib: Mib, 32..=MEMORY_BYTES_MAX >> 20, Some(512), --memory }
+    /// Text of a cell
+    /// A loop that prints must not fill its reader's memory or disk.
+    output_bytes: u64 { output_mib: Mib, 1..=1_024, Some(64) }
+    /// One displayed value
+    /// Over all its representations; its table may be four times as large.
+    display_bytes: usize { display_mib: Mib, 1..=64, Some(16) }
+    /// Calls at the same time
+    /// Further bridge calls of the session wait.
+    calls_in_flight: usize { calls_in_flight: Count, 1..=1_024, Some(64) }
+    /// Forks at the same time
+    /// Over a session and all that its cells forked of it, each with kernels of its own; 0 turns them off.
+    forks: usize { forks: Count, 0..=64, Some(8) }
+    /// What the session may add to its folders
+    /// The disk is shared with others.
+    disk_bytes: u64 { disk_mib: Mib, 0..=1 << 20, Some(256) }
+    /// Files and folders it may create
+    /// Empty files take room as well.
+    disk_files: u64 { disk_files: Count, 0..=10_000_000, Some(10_000) }
+    /// Open files of a kernel
+    /// Each is an open file of the host.
+    descriptors: u32 { descriptors: Count, 8..=65_536, Some(256) }
 }
 
 impl Limits {

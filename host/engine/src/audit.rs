@@ -27,9 +27,10 @@ pub use file::AuditFile;
 pub(crate) use open::{CalledAs, OpenCalls};
 
 pub use cellar_core::audit::{
-    AuditEntry, AuditKind, CallEntry, CallSite, CellAsked, CellRan, FolderGrant, Grants, LimitGrants, RunFinished,
-    RunStarted, SeedGrant,
+    AuditEntry, AuditKind, CallEntry, CallSite, CellAsked, CellRan, FolderGrant, Grants, RunFinished, RunStarted,
+    SeedGrant,
 };
+pub use cellar_core::limits::LimitGrants;
 
 /// Bytes of the name of what was called; a cell may call anything by any name.
 const NAME_BYTES_MAX: u64 = 256;

@@ -58,7 +58,7 @@ pub async fn serve(config: KernelConfig, connection: Connection, doors: Arc<dyn 
     overrides.untimed = true;
     let limits = overrides.file()?.limits;
     if limits.timeout.is_none() {
-        overrides.timeout_seconds = overrides.timeout_seconds.or(limits.timeout_max);
+        overrides.limits.timeout = overrides.limits.timeout.or(limits.timeout_max);
     }
     let signer = Signer::new(&connection.scheme, &connection.key);
     let signer = signer.map_err(|fault| KernelError::Signature(fault.to_string()))?;

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use cellar_core::limits::LimitsJson;
 use cellar_results::artifacts::ArtifactQuota;
 
 /// The whole report.
@@ -112,23 +113,6 @@ pub struct LlmJson {
     pub api_key_env: Option<String>,
     /// `not asked for`, `set` or `missing`.
     pub key: &'static str,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LimitsJson {
-    pub timeout: u64,
-    pub timeout_max: u64,
-    pub grace_ms: u64,
-    pub fuel: Option<u64>,
-    pub memory_mib: u64,
-    pub output_mib: u64,
-    pub display_mib: usize,
-    pub calls_in_flight: usize,
-    pub forks: usize,
-    pub disk_mib: u64,
-    pub disk_files: u64,
-    pub descriptors: u32,
 }
 
 /// How much is kept besides results, in a store.

@@ -25,9 +25,7 @@ mod session;
 mod stdio;
 
 pub use artifact::{ArtifactJson, CollectedJson, PulledJson, PushedJson, VerifiedJson};
-pub use doctor::{
-    AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LimitsJson, LlmJson, MachineJson,
-};
+pub use doctor::{AuditJson, ConfigJson, DoctorJson, FoldersJson, GuestJson, HostJson, LlmJson, MachineJson};
 pub use event::{DatasetJson, EventJson, OriginJson, OriginsJson, StreamJson};
 pub use llm::{OutputJson, OutputsJson, PageJson, first_outputs, output_page, value_page};
 pub use mcp::{FileAction, MCP_TOOLS, McpCall, mcp_call, mcp_schema};

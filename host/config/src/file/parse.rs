@@ -19,7 +19,7 @@ use cellar_engine::{
     GuestName, Language,
     config::{KernelMode, Seed, Stops},
     files::{Access, Mount},
-    limits::INPUT_IDLE_TIMEOUT_MAX,
+    limits::{INPUT_IDLE_TIMEOUT_MAX, LIMITS, LimitSettings},
     results::OutputPolicy,
 };
 use cellar_packages::Source;
@@ -29,7 +29,7 @@ use cellar_wire::{
     json::Node,
 };
 
-use super::{ArtifactsTable, AuditTable, Config, HostTable, LimitsTable, SessionTable, text_of};
+use super::{ArtifactsTable, AuditTable, Config, HostTable, SessionTable, text_of};
 
 /// Where the remote store of artifacts is, and what is said of it.
 const REMOTE: [&str; 2] = ["remote", "remote_options"];
@@ -402,40 +402,19 @@ impl Parser<'_> {
         fields.and_then(|fields| fields.get("publish")?.boolean(&mut self.problems)).unwrap_or_default()
     }
 
-    fn limits(&mut self, at: &At<'_>) -> Option<LimitsTable> {
-        let mut table = LimitsTable::default();
-        self.numbers(
-            at,
-            [
-                ("timeout", 1..=600, &mut table.timeout),
-                ("timeout_max", 1..=600, &mut table.timeout_max),
-                ("grace_ms", 10..=60_000, &mut table.grace_ms),
-                ("fuel", 1..=u64::MAX, &mut table.fuel),
-                ("memory_mib", 32..=4_096, &mut table.memory_mib),
-                ("output_mib", 1..=1_024, &mut table.output_mib),
-                ("display_mib", 1..=64, &mut table.display_mib),
-                ("calls_in_flight", 1..=1_024, &mut table.calls_in_flight),
-                ("forks", 0..=64, &mut table.forks),
-                ("disk_mib", 0..=1 << 20, &mut table.disk_mib),
-                ("disk_files", 0..=10_000_000, &mut table.disk_files),
-                ("descriptors", 8..=65_536, &mut table.descriptors),
-            ],
-        )?;
-        Some(table)
-    }
-
-    /// A table of numbers, each within its range.
-    fn numbers<const N: usize>(
-        &mut self,
-        at: &At<'_>,
-        slots: [(&str, RangeInclusive<u64>, &mut Option<u64>); N],
-    ) -> Option<()> {
-        let known = slots.each_ref().map(|(key, ..)| *key);
+    fn limits(&mut self, at: &At<'_>) -> Option<LimitSettings> {
+        let known: Vec<&str> = LIMITS.iter().map(|limit| limit.key).collect();
         let fields = at.fields(&known, &mut self.problems)?;
-        self.numbers_of(&fields, slots);
-        Some(())
+        let mut settings = LimitSettings::default();
+        for limit in LIMITS {
+            let given = fields.get(limit.key);
+            *limit.setting_mut(&mut settings) =
+                given.and_then(|at| at.integer(limit.range.clone(), &mut self.problems));
+        }
+        Some(settings)
     }
 
+    /// Numbers, each within its range.
     fn numbers_of<const N: usize>(
         &mut self,
         fields: &Fields<'_>,

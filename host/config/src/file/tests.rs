@@ -1,6 +1,6 @@
 use super::*;
 use cellar_bridges::{AgentTransport, HeaderTemplate, HttpRule, McpTransport, Program, Spawns};
-use cellar_engine::files::Access;
+use cellar_engine::{Limits, files::Access};
 use cellar_secrets::SecretSource;
 
 fn parse(text: &str) -> Result<Config, Invalid> {

@@ -7,7 +7,7 @@ use cellar_files::{Access, Mount};
 
 use super::Session;
 use crate::{
-    audit::{Audit, Auditor, CallSite, CellAsked, Grants, RunStarted, SeedGrant, code_digest},
+    audit::{Audit, Auditor, CallSite, CellAsked, Grants, LimitGrants, RunStarted, SeedGrant, code_digest},
     contract::{config::KernelMode, error::Error},
 };
 
@@ -69,7 +69,7 @@ impl Session {
             environment: config.environment.iter().map(|(name, _)| name.clone()).collect(),
             seeds: seeds.collect(),
             per_call: config.kernels.mode == KernelMode::PerCall,
-            limits: (&config.limits).into(),
+            limits: LimitGrants(config.limits.clone()),
         }
     }
 }

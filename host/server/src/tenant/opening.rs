@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cellar_config::{Config, LimitsTable};
-use cellar_engine::{DiskBudget, GuestName, Language, bridges::ToolSpec};
+use cellar_config::Config;
+use cellar_engine::{DiskBudget, GuestName, Language, Limits, bridges::ToolSpec, limits::LIMITS};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
@@ -90,26 +90,15 @@ pub(crate) struct Opened {
 /// It asks for more.
 pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Problem> {
     let allowed = base.limits.limits();
-    let mib = |bytes: u64| bytes >> 20;
-    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let limits = &requested.limits;
-    let input = base.session.input_timeout().as_secs();
-    let bounds = [
-        ("limits.timeout", limits.timeout, allowed.timeout_max.as_secs()),
-        ("limits.timeout_max", limits.timeout_max, allowed.timeout_max.as_secs()),
-        ("limits.grace_ms", limits.grace_ms, u64::try_from(allowed.grace.as_millis()).unwrap_or(u64::MAX)),
-        ("limits.fuel", limits.fuel, allowed.fuel.unwrap_or(u64::MAX)),
-        ("limits.memory_mib", limits.memory_mib, mib(allowed.memory_bytes)),
-        ("limits.output_mib", limits.output_mib, mib(allowed.output_bytes)),
-        ("limits.display_mib", limits.display_mib, mib(count(allowed.display_bytes))),
-        ("limits.calls_in_flight", limits.calls_in_flight, count(allowed.calls_in_flight)),
-        ("limits.forks", limits.forks, count(allowed.forks)),
-        ("limits.disk_mib", limits.disk_mib, mib(allowed.disk_bytes)),
-        ("limits.disk_files", limits.disk_files, allowed.disk_files),
-        ("limits.descriptors", limits.descriptors, u64::from(allowed.descriptors)),
-        ("session.input_timeout", requested.session.input_timeout, input),
-    ];
-    for (name, requested, most) in bounds {
+    // Its cells could ask for as much in any case.
+    let allowed = Limits { timeout: allowed.timeout_max, ..allowed };
+    let limits = LIMITS.iter().map(|limit| {
+        let most = limit.value(&allowed);
+        (format!("limits.{}", limit.key), limit.setting(&requested.limits), most.unwrap_or(u64::MAX))
+    });
+    let input =
+        ("session.input_timeout".to_owned(), requested.session.input_timeout, base.session.input_timeout().as_secs());
+    for (name, requested, most) in limits.chain([input]) {
         if requested.is_some_and(|requested| requested > most) {
             return Err(Problem::bad(format!(
                 "$.grants.{name}: expected at most {most}, which is what is granted here"
@@ -117,33 +106,7 @@ pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Pro
         }
     }
     let mut config = base.clone();
-    let LimitsTable {
-        timeout,
-        timeout_max,
-        grace_ms,
-        fuel,
-        memory_mib,
-        output_mib,
-        display_mib,
-        calls_in_flight,
-        forks,
-        disk_mib,
-        disk_files,
-        descriptors,
-    } = limits.clone();
-    let own = &mut config.limits;
-    own.timeout = timeout.or(own.timeout);
-    own.timeout_max = timeout_max.or(own.timeout_max);
-    own.grace_ms = grace_ms.or(own.grace_ms);
-    own.fuel = fuel.or(own.fuel);
-    own.memory_mib = memory_mib.or(own.memory_mib);
-    own.output_mib = output_mib.or(own.output_mib);
-    own.display_mib = display_mib.or(own.display_mib);
-    own.calls_in_flight = calls_in_flight.or(own.calls_in_flight);
-    own.forks = forks.or(own.forks);
-    own.disk_mib = disk_mib.or(own.disk_mib);
-    own.disk_files = disk_files.or(own.disk_files);
-    own.descriptors = descriptors.or(own.descriptors);
+    config.limits = requested.limits.clone().or(&base.limits);
     config.environment.retain(|(name, _)| requested.environment.iter().all(|(own, _)| own != name));
     config.environment.extend(requested.environment.iter().cloned());
     let session = &mut config.session;
@@ -161,19 +124,21 @@ pub(crate) fn tightened(base: &Config, requested: &Config) -> Result<Config, Pro
 
 #[cfg(test)]
 mod tests {
+    use cellar_engine::limits::LimitSettings;
+
     use super::*;
 
     #[test]
     fn who_comes_over_the_network_is_granted_no_more_than_the_tenant() {
-        let config = |limits: LimitsTable| Config { limits, ..Config::default() };
-        let base = config(LimitsTable { memory_mib: Some(256), timeout: Some(5), ..LimitsTable::default() });
-        let tight = config(LimitsTable { memory_mib: Some(64), ..LimitsTable::default() });
+        let config = |limits: LimitSettings| Config { limits, ..Config::default() };
+        let base = config(LimitSettings { memory_mib: Some(256), timeout: Some(5), ..LimitSettings::default() });
+        let tight = config(LimitSettings { memory_mib: Some(64), ..LimitSettings::default() });
         let granted = tightened(&base, &tight).expect("it is less");
         assert_eq!((granted.limits.memory_mib, granted.limits.timeout), (Some(64), Some(5)));
         for limits in [
-            LimitsTable { memory_mib: Some(257), ..LimitsTable::default() },
-            LimitsTable { disk_mib: Some(1 << 20), ..LimitsTable::default() },
-            LimitsTable { grace_ms: Some(60_000), ..LimitsTable::default() },
+            LimitSettings { memory_mib: Some(257), ..LimitSettings::default() },
+            LimitSettings { disk_mib: Some(1 << 20), ..LimitSettings::default() },
+            LimitSettings { grace_ms: Some(60_000), ..LimitSettings::default() },
         ] {
             assert!(tightened(&base, &config(limits.clone())).is_err(), "{limits:?}");
         }
