@@ -5,17 +5,21 @@ use std::{path::PathBuf, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cellar_core::{
     cell::{Cell, CellId, Language},
-    event::{Bridge, Event, EventKind, KeptText, Scalar},
+    event::{Bridge, Event, EventKind, Fetch, KeptText, Scalar},
     mime::{MimeBundle, MimeData, is_json},
+    origin::Origin,
     outcome::{Failure, FailureCode, FailureKind, Outcome, Usage},
 };
 use cellar_results::artifacts::ARTIFACT_SCHEME;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 mod fetch;
+mod form;
 mod origin;
+
+use form::As;
 
 pub(crate) use fetch::FetchJson;
 pub use origin::{DatasetJson, OriginJson, OriginsJson};
@@ -24,20 +28,24 @@ pub use origin::{DatasetJson, OriginJson, OriginsJson};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventJson {
     seq: u64,
-    #[serde(flatten)]
-    kind: KindJson,
+    #[serde(flatten, with = "KindJson")]
+    kind: EventKind,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+// The form of [`EventKind`] in JSON: the same fields, by other names or in another form where an attribute says so.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KindJson")]
+#[serde(remote = "EventKind", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 enum KindJson {
     RunStarted {
         session: String,
-        cells: Vec<CellJson>,
+        #[serde(with = "As::<Vec<CellJson>>")]
+        cells: Vec<Cell>,
     },
     CellStarted {
         index: usize,
-        cell: u32,
+        #[schemars(with = "u32")]
+        cell: CellId,
     },
     Stdout {
         index: usize,
@@ -49,7 +57,8 @@ enum KindJson {
     },
     Display {
         index: usize,
-        data: Map<String, Value>,
+        #[serde(with = "As::<Map<String, Value>>")]
+        data: MimeBundle,
         display_id: Option<String>,
         /// Whether it is the value of the cell's last expression.
         #[serde(skip_serializing_if = "is_false", default)]
@@ -57,27 +66,32 @@ enum KindJson {
     },
     UpdateDisplay {
         index: usize,
-        data: Map<String, Value>,
+        #[serde(with = "As::<Map<String, Value>>")]
+        data: MimeBundle,
         display_id: String,
     },
     ClearOutput {
         index: usize,
         wait: bool,
     },
+    #[serde(with = "StatusJson")]
     Status {
         index: usize,
-        status: Map<String, Value>,
+        op: String,
+        fields: Vec<(String, Scalar)>,
     },
     CallStarted {
         index: usize,
         call: u64,
-        bridge: String,
+        #[serde(with = "As::<String>")]
+        bridge: Bridge,
         name: String,
     },
     CallFinished {
         index: usize,
         call: u64,
-        duration_ms: Number,
+        #[serde(rename = "durationMs", with = "As::<Number>")]
+        duration: Duration,
         error: Option<String>,
     },
     #[serde(rename_all = "snake_case")]
@@ -85,30 +99,35 @@ enum KindJson {
         index: usize,
         request_id: String,
         prompt: String,
-        idle_timeout_seconds: u64,
+        #[serde(rename = "idle_timeout_seconds", with = "As::<u64>")]
+        idle_timeout: Duration,
     },
+    #[serde(with = "CellFinishedJson")]
     CellFinished {
         index: usize,
-        status: StatusJson,
-        exit_code: i32,
-        duration_ms: Number,
-        usage: UsageJson,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Box<FailureJson>>,
-        #[serde(skip_serializing_if = "Option::is_none", default)]
-        artifact: Option<KeptJson>,
+        outcome: Outcome,
+        duration: Duration,
+        usage: Usage,
+        kept: Option<KeptText>,
     },
     RunFinished {
         is_error: bool,
-        #[serde(skip_serializing_if = "Option::is_none", default)]
-        artifact: Option<KeptJson>,
+        #[serde(
+            rename = "artifact",
+            with = "As::<Option<KeptJson>>",
+            skip_serializing_if = "Option::is_none",
+            default
+        )]
+        kept: Option<KeptText>,
     },
     /// What code that outlived a cell wrote since the cell before ended.
     Background {
         index: usize,
         /// The cell that began what has written it.
-        cell: u32,
-        stream: StreamJson,
+        #[schemars(with = "u32")]
+        cell: CellId,
+        #[serde(rename = "stream", with = "As::<StreamJson>")]
+        is_stderr: bool,
         text: String,
         /// Bytes before it that are not kept.
         #[serde(skip_serializing_if = "is_zero", default)]
@@ -120,19 +139,23 @@ enum KindJson {
         /// The fork, by the id that its maker got: `fork-1`, and `fork-1.2` for one that was made in it.
         fork: String,
         /// What happened there; its `index` is the place in the fork's run.
-        event: Box<KindJson>,
+        #[serde(rename = "event", with = "nested")]
+        #[schemars(with = "Box<KindJson>")]
+        kind: Box<EventKind>,
     },
     /// A connector gave rows to a call, which ends next.
     Fetched {
         index: usize,
         call: u64,
-        fetch: Box<FetchJson>,
+        #[serde(with = "As::<Box<FetchJson>>")]
+        fetch: Box<Fetch>,
     },
     /// A cell of a run that names its producer, which ends next, has bound names at the top level, and deleted others.
     Bound {
         index: usize,
         /// Where the names come from.
-        origin: Box<OriginJson>,
+        #[serde(with = "As::<Box<OriginJson>>")]
+        origin: Box<Origin>,
         names: Vec<String>,
         deleted: Vec<String>,
     },
@@ -155,11 +178,94 @@ impl StreamJson {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// A status event, whose fields stand beside its name.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct StatusJson {
+    index: usize,
+    status: Map<String, Value>,
+}
+
+impl StatusJson {
+    fn serialize<S: Serializer>(
+        index: &usize,
+        op: &str,
+        fields: &[(String, Scalar)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Serialize::serialize(&StatusJson { index: *index, status: status_map(op, fields) }, serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<(usize, String, Vec<(String, Scalar)>), D::Error> {
+        let StatusJson { index, status } = Deserialize::deserialize(from)?;
+        let (op, fields) = status_from_json(status);
+        Ok((index, op, fields))
+    }
+}
+
+// The end of a cell, whose outcome is told by several members.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CellFinishedJson {
+    index: usize,
+    status: CellStatusJson,
+    exit_code: i32,
+    duration_ms: Number,
+    usage: UsageJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Box<FailureJson>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    artifact: Option<KeptJson>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum StatusJson {
+#[schemars(rename = "StatusJson")]
+enum CellStatusJson {
     Complete,
     Error,
+}
+
+impl CellFinishedJson {
+    fn serialize<S: Serializer>(
+        index: &usize,
+        outcome: &Outcome,
+        duration: &Duration,
+        usage: &Usage,
+        kept: &Option<KeptText>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let finished = CellFinishedJson {
+            index: *index,
+            status: if outcome.is_success() { CellStatusJson::Complete } else { CellStatusJson::Error },
+            exit_code: i32::from(!outcome.is_success()),
+            duration_ms: milliseconds(*duration),
+            usage: UsageJson::from(*usage),
+            error: outcome.failure().as_ref().map(|failure| Box::new(FailureJson::from(failure))),
+            artifact: kept.as_ref().map(KeptJson::from),
+        };
+        Serialize::serialize(&finished, serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<(usize, Outcome, Duration, Usage, Option<KeptText>), D::Error> {
+        let CellFinishedJson { index, duration_ms, usage, error, artifact, .. } = Deserialize::deserialize(from)?;
+        let outcome = error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new((*error).into())));
+        Ok((index, outcome, duration(&duration_ms), usage.into(), artifact.map(KeptText::from)))
+    }
+}
+
+/// What happened in a fork.
+mod nested {
+    use super::{Deserializer, EventKind, KindJson, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(kind: &EventKind, serializer: S) -> Result<S::Ok, S::Error> {
+        KindJson::serialize(kind, serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Box<EventKind>, D::Error> {
+        KindJson::deserialize(from).map(Box::new)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -255,149 +361,13 @@ fn is_false(value: &bool) -> bool {
 
 impl From<&Event> for EventJson {
     fn from(event: &Event) -> EventJson {
-        EventJson { seq: event.seq, kind: KindJson::from(&event.kind) }
-    }
-}
-
-impl From<&EventKind> for KindJson {
-    fn from(kind: &EventKind) -> KindJson {
-        match kind {
-            EventKind::RunStarted { session, cells } => {
-                KindJson::RunStarted { session: session.clone(), cells: cells.iter().map(CellJson::from).collect() }
-            }
-            EventKind::CellStarted { index, cell } => KindJson::CellStarted { index: *index, cell: cell.0 },
-            EventKind::Stdout { index, text } => KindJson::Stdout { index: *index, text: text.clone() },
-            EventKind::Stderr { index, text } => KindJson::Stderr { index: *index, text: text.clone() },
-            EventKind::Display { index, data, display_id, is_value } => KindJson::Display {
-                index: *index,
-                data: bundle_json(data),
-                display_id: display_id.clone(),
-                is_value: *is_value,
-            },
-            EventKind::UpdateDisplay { index, data, display_id } => {
-                KindJson::UpdateDisplay { index: *index, data: bundle_json(data), display_id: display_id.clone() }
-            }
-            EventKind::ClearOutput { index, wait } => KindJson::ClearOutput { index: *index, wait: *wait },
-            EventKind::Status { index, op, fields } => {
-                let status = status_map(op, fields);
-                KindJson::Status { index: *index, status }
-            }
-            EventKind::CallStarted { index, call, bridge, name } => KindJson::CallStarted {
-                index: *index,
-                call: *call,
-                bridge: bridge.as_str().to_owned(),
-                name: name.clone(),
-            },
-            EventKind::CallFinished { index, call, duration, error } => KindJson::CallFinished {
-                index: *index,
-                call: *call,
-                duration_ms: milliseconds(*duration),
-                error: error.clone(),
-            },
-            EventKind::InputRequest { index, request_id, prompt, idle_timeout } => KindJson::InputRequest {
-                index: *index,
-                request_id: request_id.clone(),
-                prompt: prompt.clone(),
-                idle_timeout_seconds: idle_timeout.as_secs(),
-            },
-            EventKind::CellFinished { index, outcome, duration, usage, kept } => KindJson::CellFinished {
-                index: *index,
-                status: if outcome.is_success() { StatusJson::Complete } else { StatusJson::Error },
-                exit_code: i32::from(!outcome.is_success()),
-                duration_ms: milliseconds(*duration),
-                usage: UsageJson::from(*usage),
-                error: outcome.failure().as_ref().map(|failure| Box::new(FailureJson::from(failure))),
-                artifact: kept.as_ref().map(KeptJson::from),
-            },
-            EventKind::RunFinished { is_error, kept } => {
-                KindJson::RunFinished { is_error: *is_error, artifact: kept.as_ref().map(KeptJson::from) }
-            }
-            EventKind::Background { index, cell, is_stderr, text, left_out } => KindJson::Background {
-                index: *index,
-                cell: cell.0,
-                stream: StreamJson::new(*is_stderr),
-                text: text.clone(),
-                left_out: *left_out,
-            },
-            EventKind::Fork { index, fork, kind } => {
-                KindJson::Fork { index: *index, fork: fork.clone(), event: Box::new(KindJson::from(&**kind)) }
-            }
-            EventKind::Fetched { index, call, fetch } => {
-                KindJson::Fetched { index: *index, call: *call, fetch: Box::new(FetchJson::from(&**fetch)) }
-            }
-            EventKind::Bound { index, origin, names, deleted } => KindJson::Bound {
-                index: *index,
-                origin: Box::new(OriginJson::from(&**origin)),
-                names: names.clone(),
-                deleted: deleted.clone(),
-            },
-        }
+        EventJson { seq: event.seq, kind: event.kind.clone() }
     }
 }
 
 impl From<EventJson> for Event {
     fn from(event: EventJson) -> Event {
-        Event { seq: event.seq, kind: event.kind.into() }
-    }
-}
-
-impl From<KindJson> for EventKind {
-    fn from(kind: KindJson) -> EventKind {
-        match kind {
-            KindJson::RunStarted { session, cells } => {
-                EventKind::RunStarted { session, cells: cells.into_iter().map(Cell::from).collect() }
-            }
-            KindJson::CellStarted { index, cell } => EventKind::CellStarted { index, cell: CellId(cell) },
-            KindJson::Stdout { index, text } => EventKind::Stdout { index, text },
-            KindJson::Stderr { index, text } => EventKind::Stderr { index, text },
-            KindJson::Display { index, data, display_id, is_value } => {
-                EventKind::Display { index, data: bundle_from_json(data), display_id, is_value }
-            }
-            KindJson::UpdateDisplay { index, data, display_id } => {
-                EventKind::UpdateDisplay { index, data: bundle_from_json(data), display_id }
-            }
-            KindJson::ClearOutput { index, wait } => EventKind::ClearOutput { index, wait },
-            KindJson::Status { index, status } => {
-                let (op, fields) = status_from_json(status);
-                EventKind::Status { index, op, fields }
-            }
-            KindJson::CallStarted { index, call, bridge, name } => {
-                EventKind::CallStarted { index, call, bridge: bridge_from_json(&bridge), name }
-            }
-            KindJson::CallFinished { index, call, duration_ms, error } => {
-                EventKind::CallFinished { index, call, duration: duration(&duration_ms), error }
-            }
-            KindJson::InputRequest { index, request_id, prompt, idle_timeout_seconds } => EventKind::InputRequest {
-                index,
-                request_id,
-                prompt,
-                idle_timeout: Duration::from_secs(idle_timeout_seconds),
-            },
-            KindJson::CellFinished { index, duration_ms, usage, error, artifact, .. } => EventKind::CellFinished {
-                index,
-                outcome: error.map_or(Outcome::Complete, |error| Outcome::Failed(Box::new((*error).into()))),
-                duration: duration(&duration_ms),
-                usage: usage.into(),
-                kept: artifact.map(KeptText::from),
-            },
-            KindJson::RunFinished { is_error, artifact } => {
-                EventKind::RunFinished { is_error, kept: artifact.map(KeptText::from) }
-            }
-            KindJson::Background { index, cell, stream, text, left_out } => EventKind::Background {
-                index,
-                cell: CellId(cell),
-                is_stderr: stream == StreamJson::Stderr,
-                text,
-                left_out,
-            },
-            KindJson::Fork { index, fork, event } => EventKind::Fork { index, fork, kind: Box::new((*event).into()) },
-            KindJson::Fetched { index, call, fetch } => {
-                EventKind::Fetched { index, call, fetch: Box::new((*fetch).into()) }
-            }
-            KindJson::Bound { index, origin, names, deleted } => {
-                EventKind::Bound { index, origin: Box::new((*origin).into()), names, deleted }
-            }
-        }
+        Event { seq: event.seq, kind: event.kind }
     }
 }
 
@@ -488,12 +458,6 @@ fn kind_from_json(word: &str) -> FailureKind {
 
 fn code_from_json(word: &str) -> Option<FailureCode> {
     FailureCode::ALL.into_iter().find(|code| code.as_str() == word)
-}
-
-fn bridge_from_json(word: &str) -> Bridge {
-    const BRIDGES: [Bridge; 7] =
-        [Bridge::Tool, Bridge::Llm, Bridge::Agent, Bridge::Input, Bridge::Http, Bridge::Runtime, Bridge::Connector];
-    BRIDGES.into_iter().find(|bridge| bridge.as_str() == word).unwrap_or(Bridge::Tool)
 }
 
 /// Milliseconds to three places, as an integer where they are whole.
