@@ -506,6 +506,9 @@ pub(crate) struct BakeArguments {
     /// How they are to be stopped, as `[host] stops` of the configuration says
     #[arg(long, value_name = "HOW", default_value = "epochs")]
     pub(crate) stops: StopsName,
+    /// Compile the code that counts fuel as well, which is otherwise compiled at first use
+    #[arg(long)]
+    pub(crate) fuel: bool,
     /// Bake again what is ready
     #[arg(long)]
     pub(crate) force: bool,

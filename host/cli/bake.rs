@@ -1,8 +1,10 @@
 //! `cellar bake`: makes guests ready to start.
 
+use std::sync::{Mutex, PoisonError};
+
 use cellar_engine::{
-    GuestName, HostConfig,
-    guests::{BakeOptions, GuestState, bake, guest_status},
+    Error, GuestName, HostConfig,
+    guests::{BakeOptions, BakeReport, GuestState, bake, guest_status},
 };
 
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
     terminal::escaped,
 };
 
-/// Bakes the guests that were named, or all that are there, and prints where each lies.
+/// Bakes the guests that were named, or all that are there, as many at once as there are cores, and prints where each lies.
 ///
 /// # Errors
 /// A guest that was named is missing, or cannot be baked.
@@ -26,25 +28,48 @@ pub(crate) fn bake_guests(folders: &Folders, arguments: &BakeArguments) -> Resul
     if guests.is_empty() {
         let guest = GuestName::Python;
         let path = config.guests.join(guest.name());
-        return Err(CliError::Engine(cellar_engine::Error::GuestMissing { guest, path }));
+        return Err(CliError::Engine(Error::GuestMissing { guest, path }));
     }
-    for name in guests {
-        let report = bake(
-            &config,
-            name,
-            BakeOptions {
-                force: arguments.force,
-                progress: Some(&mut |doing| {
-                    print_progress(&format!("{name}: {doing}"));
-                }),
-            },
-        )?;
-        if !report.fresh {
-            print_progress(&format!("{name}: ready already"));
-        }
-        output::print(&format!("{}\n", escaped(&report.path.to_string_lossy())))?;
+    for report in bake_all(&config, &guests, arguments) {
+        output::print(&format!("{}\n", escaped(&report?.path.to_string_lossy())))?;
     }
     Ok(EXIT_COMPLETE)
+}
+
+/// Bakes guests side by side. The outcomes are in the order of the names; none is begun after one has failed.
+fn bake_all(config: &HostConfig, guests: &[GuestName], arguments: &BakeArguments) -> Vec<Result<BakeReport, Error>> {
+    let left = Mutex::new(guests.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((place, name)) = next else { break };
+            let outcome = bake_one(config, *name, arguments);
+            if outcome.is_err() {
+                left.lock().unwrap_or_else(PoisonError::into_inner).by_ref().for_each(drop);
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((place, outcome));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(guests.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn bake_one(config: &HostConfig, name: GuestName, arguments: &BakeArguments) -> Result<BakeReport, Error> {
+    let mut progress = |doing: &str| print_progress(doing);
+    let options = BakeOptions { force: arguments.force, fuel: arguments.fuel, progress: Some(&mut progress) };
+    let report = bake(config, name, options)?;
+    if !report.fresh {
+        print_progress(&format!("{name}: ready already"));
+    }
+    Ok(report)
 }
 
 fn present(config: &HostConfig) -> Vec<GuestName> {

@@ -336,7 +336,9 @@ fn engine_hint(error: &Error) -> Option<&'static str> {
         Error::GuestBroken { .. } | Error::GuestVersion { .. } | Error::GuestImport { .. } => {
             "build the guests again with `make guests`"
         }
-        Error::NotBaked { .. } => "run `cellar bake`, with `--stops safepoints` where the configuration says so",
+        Error::NotBaked { .. } => {
+            "run `cellar bake`, with `--stops safepoints` where the configuration says so, and `--fuel` where cells have some"
+        }
         Error::Bake { .. } => "build the guests again with `make guests`, then run `cellar bake --force`",
         Error::SessionUnknown(_) => "list the sessions that are kept with `cellar sessions`",
         Error::SessionExists(_) => {

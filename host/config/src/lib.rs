@@ -165,11 +165,14 @@ fn unusable(what: String) -> SetupError {
     ArtifactError::Remote { doing: "use", source: io::Error::other(what) }.into()
 }
 
-/// `guests` beside the folder that the program is in, if it is there.
+/// Where guests are, seen from the folder above that of the program: after a build, and in an installation.
+const GUESTS: [&str; 2] = ["guests", "lib/cellar/guests"];
+
+/// The guests that were built or installed with the program, if they are there.
 fn guests_beside_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-    let guests = program.parent()?.parent()?.join("guests");
-    guests.is_dir().then_some(guests)
+    let above = program.parent()?.parent()?;
+    GUESTS.map(|folder| above.join(folder)).into_iter().find(|guests| guests.is_dir())
 }
 
 /// What a caller says of a session beside, or in the place of, its `cellar.toml`.

@@ -111,15 +111,25 @@ impl Host {
         Artifacts::locate(&self.inner.config, guest)?.digest()
     }
 
-    /// A guest, loaded at first use.
+    /// A guest, loaded at first use. Where there is a compiler, code that counts fuel is compiled at first use too, which
+    /// blocks for seconds.
     pub(crate) fn guest(&self, name: GuestName, flavour: Flavour) -> Result<Arc<Guest>, Error> {
-        let mut guests = lock(&self.inner.guests);
-        if let Some(guest) = guests.get(&(name, flavour.name())) {
+        let key = (name, flavour.name());
+        if let Some(guest) = lock(&self.inner.guests).get(&key) {
             return Ok(guest.clone());
         }
         let artifacts = Artifacts::locate(&self.inner.config, name)?;
+        // Others load theirs meanwhile.
+        #[cfg(feature = "bake")]
+        if flavour.has_fuel() {
+            super::bake::compile_missing(&artifacts, flavour)?;
+        }
+        let mut guests = lock(&self.inner.guests);
+        if let Some(guest) = guests.get(&key) {
+            return Ok(guest.clone());
+        }
         let guest = Guest::load(artifacts, name.language(), flavour, self.inner.engines.clone())?;
-        guests.insert((name, flavour.name()), guest.clone());
+        guests.insert(key, guest.clone());
         Ok(guest)
     }
 }
@@ -159,10 +169,9 @@ pub fn guest_status(config: &HostConfig, guest: GuestName) -> GuestStatus {
         Err(Error::GuestMissing { .. }) => (GuestState::Missing, None, None),
         Err(error) => (GuestState::Broken(error.to_string()), None, None),
         Ok(artifacts) => {
-            let problem = Flavour::all(guest.language(), config.stops).into_iter().find_map(|flavour| {
-                let engine = compiling_engine(flavour).map_err(|error| error.to_string());
-                engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine))
-            });
+            let flavour = Flavour::of(guest.language(), config.stops, false);
+            let engine = compiling_engine(flavour).map_err(|error| error.to_string());
+            let problem = engine.map_or_else(Some, |engine| artifacts.problem(flavour, &engine));
             let state = problem.map_or(GuestState::Ready, GuestState::NotBaked);
             (state, Some(artifacts.manifest.digest), Some(artifacts.manifest.world))
         }

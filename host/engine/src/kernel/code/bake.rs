@@ -51,67 +51,104 @@ pub struct BakeReport {
 pub struct BakeOptions<'a> {
     /// Whether to bake and compile again what is there.
     pub force: bool,
+    /// Whether to compile the code that counts fuel as well, which is otherwise compiled when a kernel first needs it.
+    pub fuel: bool,
     /// Hears what is being done, a line each.
     pub progress: Option<&'a mut dyn FnMut(&str)>,
 }
 
 impl std::fmt::Debug for BakeOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BakeOptions").field("force", &self.force).finish_non_exhaustive()
+        f.debug_struct("BakeOptions").field("force", &self.force).field("fuel", &self.fuel).finish_non_exhaustive()
     }
 }
 
-/// Bakes a guest and compiles every flavour, unless that is done. Blocks for seconds, or a minute for Python; several
+/// Bakes a guest and compiles it, unless that is done. Blocks for seconds, or a minute for Python; several
 /// processes may try at once, and one does the work.
 ///
 /// # Errors
 /// When the guest is missing, broken or of another version, when its `init` traps, or when the cache cannot be written.
 pub fn bake(config: &HostConfig, guest: GuestName, options: BakeOptions<'_>) -> Result<BakeReport, Error> {
-    let BakeOptions { force, progress } = options;
+    let BakeOptions { force, fuel, progress } = options;
     let mut unheard = |_: &str| {};
     let progress = progress.unwrap_or(&mut unheard);
     let began = Instant::now();
     let artifacts = Artifacts::locate(config, guest)?;
     let name = artifacts.manifest.name.clone();
-    let failed = |doing: &str| {
-        let (name, doing) = (name.clone(), doing.to_owned());
-        move |source: Cause| Error::Bake { name, doing, source }
-    };
-    let (lock, was_exposed) =
-        prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
-    if lock.try_lock().is_err() {
-        progress(&format!("{name}: waiting for another process that bakes it"));
-        lock.lock().map_err(|error| failed("waiting for its lock")(error.into()))?;
+    let failed = |doing: &str| failed(&artifacts, doing);
+    let mut flavours = Vec::new();
+    for has_fuel in [false, true].into_iter().filter(|has_fuel| fuel || !has_fuel) {
+        let flavour = Flavour::of(guest.language(), config.stops, has_fuel);
+        flavours.push((flavour, compiling_engine(flavour)?));
     }
+    let is_baked = || artifacts.open_trusted(&artifacts.baked()).is_ok();
+    let is_compiled = |(flavour, engine): &(Flavour, wasmtime::Engine)| artifacts.problem(*flavour, engine).is_none();
     let mut fresh = false;
-    if force || was_exposed || artifacts.open_trusted(&artifacts.baked()).is_err() {
-        fresh = true;
-        progress(&format!("{name}: baking"));
-        let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
-        let digest = hex(&Sha256::digest(&image));
-        // The image last: where it is, its digest is.
-        for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)] {
-            replace(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
+    // Where nothing is to be done, nothing need be writable.
+    if force || !is_baked() || !flavours.iter().all(is_compiled) {
+        let (lock, was_exposed) =
+            prepare_folder(&artifacts.folder).map_err(|error| failed("preparing the cache")(error.into()))?;
+        if lock.try_lock().is_err() {
+            progress(&format!("{name}: waiting for another process that bakes it"));
+            lock.lock().map_err(|error| failed("waiting for its lock")(error.into()))?;
         }
-    }
-    let (is_new, mut compiled_bytes) = (fresh, 0_u64);
-    for flavour in Flavour::all(guest.language(), config.stops) {
-        let engine = compiling_engine(flavour)?;
-        let path = artifacts.compiled(flavour, &engine);
-        if is_new || artifacts.problem(flavour, &engine).is_some() {
-            fresh = true;
-            progress(&format!("{name}: compiling ({})", flavour.name()));
-            let mut image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
-            if flavour.has_safepoints() {
-                image = add_safepoints(&image).map_err(failed("adding safepoints"))?;
+        fresh = force || was_exposed || !is_baked();
+        if fresh && !artifacts.is_installed() {
+            progress(&format!("{name}: baking"));
+            let image = bake_image(&artifacts.manifest).map_err(failed("running its init function"))?;
+            let digest = hex(&Sha256::digest(&image));
+            // The image last: where it is, its digest is.
+            for (path, bytes) in [(artifacts.folder.join(DIGEST_FILE), digest.as_bytes()), (artifacts.baked(), &image)]
+            {
+                replace(&path, bytes).map_err(|error| failed("storing the image")(error.into()))?;
             }
-            let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
-            replace(&path, &code).map_err(|error| failed("storing the code")(error.into()))?;
         }
-        compiled_bytes = compiled_bytes.saturating_add(size_of(&path));
+        let is_new = fresh;
+        for each in flavours.iter().filter(|each| is_new || !is_compiled(each)) {
+            fresh = true;
+            progress(&format!("{name}: compiling ({})", each.0.name()));
+            compile(&artifacts, each.0, &each.1)?;
+        }
     }
+    let size = |(flavour, engine): &(Flavour, wasmtime::Engine)| {
+        artifacts.candidates(*flavour, engine).iter().map(|path| size_of(path)).find(|bytes| *bytes > 0).unwrap_or(0)
+    };
+    let compiled_bytes = flavours.iter().map(size).fold(0, u64::saturating_add);
     let baked_bytes = size_of(&artifacts.baked());
-    Ok(BakeReport { path: artifacts.folder, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })
+    let path = artifacts.home().to_owned();
+    Ok(BakeReport { path, fresh, duration: began.elapsed(), baked_bytes, compiled_bytes })
+}
+
+/// Compiles a flavour of a guest that is baked, unless that is done, where its folder may be written. Blocks for seconds.
+///
+/// # Errors
+/// It does not compile.
+pub(crate) fn compile_missing(artifacts: &Artifacts, flavour: Flavour) -> Result<(), Error> {
+    let engine = compiling_engine(flavour)?;
+    let is_there = || artifacts.problem(flavour, &engine).is_none();
+    if is_there() || artifacts.open_trusted(&artifacts.baked()).is_err() {
+        return Ok(());
+    }
+    let Ok((lock, false)) = prepare_folder(&artifacts.folder) else { return Ok(()) };
+    lock.lock().map_err(|error| failed(artifacts, "waiting for its lock")(error.into()))?;
+    if is_there() { Ok(()) } else { compile(artifacts, flavour, &engine) }
+}
+
+/// Compiles a flavour, and keeps its code.
+fn compile(artifacts: &Artifacts, flavour: Flavour, engine: &wasmtime::Engine) -> Result<(), Error> {
+    let failed = |doing: &str| failed(artifacts, doing);
+    let mut image = fs::read(artifacts.baked()).map_err(|error| failed("reading the image")(error.into()))?;
+    if flavour.has_safepoints() {
+        image = add_safepoints(&image).map_err(failed("adding safepoints"))?;
+    }
+    let code = engine.precompile_component(&image).map_err(|error| failed("compiling it")(error.into()))?;
+    replace(&artifacts.compiled(flavour, engine), &code).map_err(|error| failed("storing the code")(error.into()))
+}
+
+/// The error of a guest that fails while this is done with it.
+fn failed(artifacts: &Artifacts, doing: &str) -> impl FnOnce(Cause) -> Error + use<> {
+    let (name, doing) = (artifacts.manifest.name.clone(), doing.to_owned());
+    move |source: Cause| Error::Bake { name, doing, source }
 }
 
 fn size_of(path: &Path) -> u64 {

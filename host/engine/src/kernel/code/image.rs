@@ -9,6 +9,8 @@
 //!                                 /baked.sha256
 //!                                 /<flavour>-<compatibility>.cwasm
 //! ```
+//!
+//! An installation has the same beside its guests, in `<guests>/baked`: it is read first, and never written.
 
 use std::{
     fs,
@@ -49,6 +51,8 @@ use crate::{
 
 /// Changes whenever baking itself does, so that older images are not used.
 const BAKE_VERSION: u32 = 2;
+/// The baked component.
+pub(super) const IMAGE_FILE: &str = "baked.wasm";
 /// Holds the SHA-256 of the baked component.
 pub(super) const DIGEST_FILE: &str = "baked.sha256";
 /// Native stack of a guest, in bytes. Deep recursion in the interpreters' C code must hit their own limits first.
@@ -109,11 +113,6 @@ impl Flavour {
             (false, Stops::Safepoints) => FlavourStops::Safepoints,
         };
         Flavour { stops, has_threads: language == Language::Python }
-    }
-
-    /// Those that guests of a language are compiled in.
-    pub(crate) fn all(language: Language, stops: Stops) -> [Flavour; 2] {
-        [false, true].map(|has_fuel| Flavour::of(language, stops, has_fuel))
     }
 
     /// The place among all.
@@ -195,21 +194,36 @@ pub(crate) fn wasm_engine(flavour: Flavour, kernels_max: u32) -> Result<wasmtime
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     pub(crate) manifest: Manifest,
+    /// In the cache. Baking writes here.
     pub(super) folder: PathBuf,
+    /// Beside the guests.
+    installed: PathBuf,
 }
 
 impl Artifacts {
     pub(crate) fn locate(config: &HostConfig, guest: GuestName) -> Result<Artifacts, Error> {
         let manifest = Manifest::load(&config.guests, guest)?;
         let key = hex(&Sha256::digest(format!("{BAKE_VERSION} {}", manifest.identity)));
-        let folder = config.cache.join("baked").join(format!("{}-{}", manifest.name, &key[..16]));
-        Ok(Artifacts { manifest, folder })
+        let name = format!("{}-{}", manifest.name, &key[..16]);
+        let [folder, installed] = [&config.cache, &config.guests].map(|root| root.join("baked").join(&name));
+        Ok(Artifacts { manifest, folder, installed })
+    }
+
+    /// Whether the image came with the guests, from somebody who is trusted.
+    pub(super) fn is_installed(&self) -> bool {
+        self.open_trusted(&self.installed.join(IMAGE_FILE)).is_ok()
+    }
+
+    /// The folder that has the image, or will have it.
+    pub(super) fn home(&self) -> &Path {
+        if self.is_installed() { &self.installed } else { &self.folder }
     }
 
     pub(super) fn baked(&self) -> PathBuf {
-        self.folder.join("baked.wasm")
+        self.home().join(IMAGE_FILE)
     }
 
+    /// Where the code of a flavour is kept that is compiled here.
     #[cfg(feature = "bake")]
     pub(super) fn compiled(&self, flavour: Flavour, engine: &wasmtime::Engine) -> PathBuf {
         self.folder.join(format!("{}-{}.cwasm", flavour.name(), &compatibility(engine)[..16]))
@@ -217,8 +231,9 @@ impl Artifacts {
 
     /// Where the code of a flavour may be that an engine can load.
     #[cfg(feature = "bake")]
-    fn candidates(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Vec<PathBuf> {
-        vec![self.compiled(flavour, engine)]
+    pub(super) fn candidates(&self, flavour: Flavour, engine: &wasmtime::Engine) -> Vec<PathBuf> {
+        let here = self.compiled(flavour, engine);
+        here.file_name().map(|name| self.installed.join(name)).into_iter().chain([here]).collect()
     }
 
     /// The same without a compiler, which alone can tell the name: wasmtime refuses of them what is for another engine.
@@ -226,7 +241,8 @@ impl Artifacts {
     fn candidates(&self, flavour: Flavour, _engine: &wasmtime::Engine) -> Vec<PathBuf> {
         let begin = format!("{}-", flavour.name());
         let is_code = |name: &str| name.starts_with(&begin) && name.ends_with(".cwasm");
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = [&self.installed, &self.folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok());
+        let entries = entries.flatten().flatten();
         let mut found: Vec<PathBuf> =
             entries.filter(|entry| entry.file_name().to_str().is_some_and(is_code)).map(|entry| entry.path()).collect();
         found.sort();
@@ -282,7 +298,7 @@ impl Artifacts {
 
     /// SHA-256 of the baked component, as baking has noted it.
     pub(crate) fn digest(&self) -> Result<String, Error> {
-        let path = self.folder.join(DIGEST_FILE);
+        let path = self.home().join(DIGEST_FILE);
         fs::read_to_string(&path).map_err(|error| self.not_baked(format!("`{}`: {error}", path.display())))
     }
 
@@ -327,7 +343,7 @@ impl Artifacts {
             check_trusted(&file).map_err(|reason| format!("`{}` {reason}", path.display()))?;
             Ok::<_, String>(file)
         };
-        open(&self.folder, OFlags::DIRECTORY)?;
+        open(path.parent().unwrap_or(&self.folder), OFlags::DIRECTORY)?;
         open(path, OFlags::NOFOLLOW)
     }
 }
