@@ -30,8 +30,9 @@ MOVED := not test(a_session_whose_time_is_over_is_removed_though_its_tenant_has_
 ELSEWHERE := PATH="$(CURDIR)/.ci/bin:$$PATH" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=elsewhere
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup build guests data-guest probe data packages suites run test test-fast test-elsewhere soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless \
-	bench bench-peers clean prune
+.PHONY: help announce setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
+	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
+	clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,17 +43,22 @@ setup: ## Install what is missing on a Debian machine
 build: setup ## Build the command line
 	@$(CARGO) build --release --locked --workspace
 
-guests: build ## Build, bake and compile the guests (minutes the first time, then nothing)
-	@$(GUESTS) build probe javascript javascript-charts python
-	@$(CELLAR) bake probe javascript javascript-charts python
+# The builder comes first: it has cargo compile the host while it builds guests. All of the workspace is named, so that what
+# both use is compiled once, with the same features.
+builder: setup
+	@$(CARGO) build --release --locked --workspace --bin cellar-guests
 
-data-guest: build ## The same for the guest with NumPy and pandas (10 minutes the first time, then nothing)
-	@$(GUESTS) build python-data
-	@$(CELLAR) bake python-data
+guests: builder ## Build the command line and the guests side by side, bake and compile them (minutes the first time)
+	@$(GUESTS) build --host probe javascript javascript-charts python
 
-probe: build
-	@$(GUESTS) build probe
-	@$(CELLAR) bake probe
+data-guest: builder ## The same for the guest with NumPy and pandas (10 minutes the first time, then nothing)
+	@$(GUESTS) build --host python-data
+
+all-guests: announce builder
+	@$(GUESTS) build --host
+
+probe: builder
+	@$(GUESTS) build --host probe
 
 data: setup ## Fetch the data set of the example
 	@.ci/datasets $(DATA)
@@ -69,17 +75,24 @@ packages: setup
 announce: setup
 	@.ci/announce $(CELLAR) $(CELLAR_CACHE)
 
-run: announce guests data-guest data ## Set everything up and run a real analysis, and another with connectors and datasets
+run: all-guests data ## Set everything up and run a real analysis, and another with connectors and datasets
 	@fixtures/analysis/run $(CELLAR) $(DATA)
 	@fixtures/lineage/run $(CELLAR) $(DATA)
 
-suites: build
+suites: builder
 	@$(GUESTS) suite python-library > /dev/null
 	@$(GUESTS) suite python-packages > /dev/null
 	@$(GUESTS) suite python-data > /dev/null
 	@$(GUESTS) suite python-data-packages > /dev/null
 
-test: announce guests data-guest data packages suites ## Run every test
+# All that tests need, compiled in one go.
+tests-compiled: setup
+	@$(CARGO) nextest run --release --locked --workspace --tests --no-run
+	@$(CARGO) test --release --locked --workspace --doc --no-run
+
+test: all-guests ## Run every test
+	@$(MAKE) --no-print-directory --jobs=3 data packages suites tests-compiled
+	@$(CELLAR) bake --fuel probe python javascript
 	@$(CARGO) test --release --locked --workspace --doc
 	@CELLAR_SERVE_ISOLATE=tenant $(CARGO) nextest run --release --locked --workspace --test all --no-fail-fast \
 		-E 'test(serve::) - test(serve::isolation::) - test(outputs_of_agents_are_resources)'
@@ -92,7 +105,7 @@ test: announce guests data-guest data packages suites ## Run every test
 test-fast: probe ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
-test-elsewhere: announce guests data-guest data packages suites ## Run every test as on two other machines, on other days (an hour)
+test-elsewhere: all-guests data packages suites ## Run every test as on two other machines, on other days (an hour)
 	@CELLAR_TEST_DAYS=400 $(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
 	@CELLAR_TEST_DAYS=-30 CELLAR_TEST_ZONE=America/St_Johns CELLAR_TEST_LOCALE=C $(ELSEWHERE) \
 		$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
@@ -107,7 +120,7 @@ fuzz: probe ## Try what strangers write at random, a minute each, and tell how m
 coverage: probe ## Do the same in a build that counts, and tell how much of the code behind each format has run; T=seconds
 	@.ci/coverage $(or $(T),60)
 
-conformance: guests data-guest suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
+conformance: all-guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
@@ -131,17 +144,20 @@ lint: setup ## Check format, lints and documentation
 	done
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
 
-bless: guests data-guest packages ## Accept the events that the transcripts lead to now
-	@CELLAR_BLESS=1 $(CARGO) test --release --locked --test transcripts
+bless: all-guests packages ## Accept the events that the transcripts lead to now
+	@CELLAR_BLESS=1 $(CARGO) test --release --locked --workspace --test transcripts
 	@CELLAR_BLESS=1 $(CARGO) nextest run --release --locked --workspace -E 'test(the_description_is_the_one) | test(the_schemas_are_those) | test(the_manual_has_the_declared_limits) | test(the_page_says_what_imports_where)'
 
-bench: guests data-guest ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
+bench: all-guests ## Measure, and compare with the targets; FILTER=words selects, --quick hurries, --guard names what became slower, --record keeps the figures
 	@$(CELLAR) bake --stops safepoints javascript python python-data
 	@$(CARGO) bench --locked --bench bench -- $(FILTER)
 
 bench-peers: guests ## Measure other sandboxes beside Cellar: installs eryx, Monty, quickjs-rs and Pyodide into the cache
 	@.ci/peers $(CELLAR_CACHE)/peers "$$($(GUESTS) native python)"
 	@$(CARGO) bench --locked --bench bench -- peers
+
+times: builder ## Show how long each step of the last builds took; RECORD=1 writes the table into host/FIGURES.md
+	@$(GUESTS) times $(if $(RECORD),--record host/FIGURES.md)
 
 clean: ## Remove what was built here; caches stay
 	@$(CARGO) clean

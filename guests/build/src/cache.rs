@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 
 use crate::inputs::Inputs;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 
 /// The folder that holds all products.
 #[derive(Debug)]
@@ -68,6 +68,7 @@ impl Cache {
         let place = self.place(kind, name, inputs);
         if place.is_dir() {
             mark_used(&place);
+            progress::is_there(name);
             return Ok(place);
         }
         let progress = Progress::new(name);

@@ -11,6 +11,7 @@ mod debian;
 mod deno;
 mod exceptions;
 mod guest;
+mod host;
 mod inputs;
 mod javascript;
 mod javascript_charts;
@@ -18,6 +19,7 @@ mod libraries;
 mod link;
 mod native;
 mod patches;
+mod plan;
 mod probe;
 mod process;
 mod profile;
@@ -30,6 +32,7 @@ mod quickjs;
 mod sources;
 mod suites;
 mod test262;
+mod times;
 mod toolchain;
 mod unroll;
 mod workshop;
@@ -42,6 +45,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 use crate::guest::Guest;
+use crate::plan::Plan;
 use crate::workshop::Workshop;
 
 /// All guests, in the order they are built.
@@ -72,6 +76,9 @@ enum Command {
         /// Build again what the cache has.
         #[arg(long)]
         force: bool,
+        /// Compile the host meanwhile, and bake the guests with it.
+        #[arg(long)]
+        host: bool,
     },
     /// Name the guests that can be built.
     List,
@@ -79,6 +86,12 @@ enum Command {
     Native {
         /// Whose interpreter.
         guest: native::Interpreter,
+    },
+    /// Print how long each step of the last builds with this cache took.
+    Times {
+        /// Write the table into this file, in the place of the last one.
+        #[arg(long, value_name = "FILE")]
+        record: Option<PathBuf>,
     },
     /// Print the path of a WASI program that is compiled from a C file, compiled unless the cache has it: a tool.
     Program {
@@ -95,7 +108,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match execute(Arguments::parse().command) {
+    let done = execute(Arguments::parse().command);
+    progress::finish();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A closed standard error must not turn a failure into a panic.
@@ -107,12 +122,10 @@ fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<()> {
     match command {
-        Command::Build { names, out, force } => {
+        Command::Build { names, out, force, host } => {
             let workshop = Workshop::open()?;
             let out = out.unwrap_or_else(|| workshop.root.join("target/guests"));
-            for guest in select(&names)? {
-                guest::build(&workshop, guest, &out, force)?;
-            }
+            Plan { guests: select(&names)?, out: &out, force, host }.carry_out(&workshop)?;
         }
         Command::List => {
             for guest in GUESTS {
@@ -122,6 +135,14 @@ fn execute(command: Command) -> Result<()> {
         Command::Native { guest } => {
             let path = native::find(&Workshop::open()?, guest)?;
             writeln!(std::io::stdout(), "{}", path.display())?;
+        }
+        Command::Times { record } => {
+            let workshop = Workshop::open()?;
+            let table = times::table(workshop.cache.root())?;
+            match record {
+                Some(path) => times::record(&table, &path)?,
+                None => write!(std::io::stdout(), "{table}")?,
+            }
         }
         Command::Program { source } => {
             let path = program::find(&Workshop::open()?, &source)?;

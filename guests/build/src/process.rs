@@ -2,10 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Lines of a failed program's output that are shown.
 const LINES_SHOWN: usize = 40;
@@ -17,12 +18,8 @@ const LINES_SHOWN: usize = 40;
 pub(crate) fn run(command: &mut Command, log: &Path) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let file = File::create(log).with_context(|| format!("could not create `{}`", log.display()))?;
-    let status = command
-        .stdin(std::process::Stdio::null())
-        .stdout(file.try_clone()?)
-        .stderr(file)
-        .status()
-        .with_context(|| format!("could not start `{program}`"))?;
+    command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let status = wait(command, |_| Ok(())).with_context(|| format!("could not run `{program}`"))?;
     if status.success() {
         return Ok(());
     }
@@ -30,6 +27,44 @@ pub(crate) fn run(command: &mut Command, log: &Path) -> Result<()> {
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n");
     bail!("`{program}` failed ({status}); the end of `{}`:\n{tail}", log.display())
+}
+
+/// Programs that run, for [`stop_all`].
+#[derive(Debug, Default)]
+struct Running {
+    is_stopped: bool,
+    processes: Vec<Pid>,
+}
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { is_stopped: false, processes: Vec::new() });
+
+/// Asks all programs that run to end, and lets none begin: the build has failed elsewhere.
+pub(crate) fn stop_all() {
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.is_stopped = true;
+    for process in &running.processes {
+        let _ = kill_process(*process, Signal::TERM);
+    }
+}
+
+/// Starts a program, has `read` take what it writes, and waits for its end.
+///
+/// # Errors
+/// It cannot be started, or reading fails. All were stopped.
+pub(crate) fn wait(command: &mut Command, read: impl FnOnce(&mut Child) -> Result<()>) -> Result<ExitStatus> {
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_stopped {
+        bail!("stopped: another step has failed");
+    }
+    let mut child = command.spawn()?;
+    let process = Pid::from_child(&child);
+    running.processes.push(process);
+    drop(running);
+    let was_read = read(&mut child);
+    let status = child.wait();
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).processes.retain(|other| *other != process);
+    was_read?;
+    Ok(status?)
 }
 
 /// Programs of [`run_all`] that run at once: a build has two cores.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cache::Cache;
+use crate::times;
 
 /// Handed to every recipe.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ impl Workshop {
     /// Opens the checkout this builder was compiled from, and the cache.
     pub(crate) fn open() -> Result<Self> {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-        Ok(Self { root, cache: Cache::open()? })
+        let cache = Cache::open()?;
+        times::keep_in(cache.root());
+        Ok(Self { root, cache })
     }
 }
