@@ -30,15 +30,18 @@ MOVED := not test(a_session_whose_time_is_over_is_removed_though_its_tenant_has_
 ELSEWHERE := PATH="$(CURDIR)/.ci/bin:$$PATH" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=elsewhere
 
 .DEFAULT_GOAL := help
-.PHONY: help announce setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
+.PHONY: help announce setup test-setup builder build guests data-guest all-guests probe data packages suites tests-compiled run test test-fast test-elsewhere \
 	soak fuzz coverage conformance conformance-python conformance-data conformance-javascript lint bless bench bench-peers times \
 	clean prune
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing on a Debian machine
+setup: ## Install what a build needs and is missing on a Debian machine
 	@.ci/setup
+
+test-setup:
+	@.ci/setup tests
 
 build: setup ## Build the command line
 	@$(CARGO) build --release --locked --workspace
@@ -63,7 +66,7 @@ probe: builder
 data: setup ## Fetch the data set of the example
 	@.ci/datasets $(DATA)
 
-packages: setup
+packages: test-setup
 	@.ci/packages $(PACKAGES)
 	@.ci/mcp $(MCP)
 	@.ci/jupyter $(JUPYTER)
@@ -86,11 +89,11 @@ suites: builder
 	@$(GUESTS) suite python-data-packages > /dev/null
 
 # All that tests need, compiled in one go.
-tests-compiled: setup
+tests-compiled: test-setup
 	@$(CARGO) nextest run --release --locked --workspace --tests --no-run
 	@$(CARGO) test --release --locked --workspace --doc --no-run
 
-test: all-guests ## Run every test
+test: all-guests test-setup ## Run every test
 	@$(MAKE) --no-print-directory --jobs=3 data packages suites tests-compiled
 	@$(CELLAR) bake --fuel probe python javascript
 	@$(CARGO) test --release --locked --workspace --doc
@@ -102,7 +105,7 @@ test: all-guests ## Run every test
 	@$(ELSEWHERE) $(CARGO) nextest run --release --locked --workspace --test all --test transcripts --no-fail-fast -E '$(RECORDED)'
 	@$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E 'not ($(RECORDED))'
 
-test-fast: probe ## Run the tests that need no interpreter
+test-fast: probe test-setup ## Run the tests that need no interpreter
 	@$(CARGO) nextest run --release --locked --workspace -E 'not (test(/^(py|js)::/) | test(/guests::/))'
 
 test-elsewhere: all-guests data packages suites ## Run every test as on two other machines, on other days (an hour)
@@ -110,29 +113,29 @@ test-elsewhere: all-guests data packages suites ## Run every test as on two othe
 	@CELLAR_TEST_DAYS=-30 CELLAR_TEST_ZONE=America/St_Johns CELLAR_TEST_LOCALE=C $(ELSEWHERE) \
 		$(CARGO) nextest run --release --locked --workspace --no-fail-fast -E '$(MOVED)'
 
-soak: guests ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
+soak: guests test-setup ## Run 10,000 mixed runs over 200 sessions, 2,000 sessions that wait at once, floods of 10 GiB
 	@CELLAR_SOAK_RUNS=10000 CELLAR_STOPS_RACED=100000 CELLAR_FLOOD_MIB=10240 CELLAR_MANY_SESSIONS=2000 $(CARGO) nextest run --release --locked --workspace --no-capture \
 		-E 'test(stops::) | test(guests::soak::) | test(guests::many::) | test(what_a_cell_may_print) | test(a_flood_costs)'
 
-fuzz: probe ## Try what strangers write at random, a minute each, and tell how much was tried; T=seconds
+fuzz: probe test-setup ## Try what strangers write at random, a minute each, and tell how much was tried; T=seconds
 	@CELLAR_FUZZ_SECONDS=$(or $(T),60) $(CARGO) nextest run --release --locked --workspace --test fuzz --no-capture
 
 coverage: probe ## Do the same in a build that counts, and tell how much of the code behind each format has run; T=seconds
 	@.ci/coverage $(or $(T),60)
 
-conformance: all-guests suites ## Run all of the test-suites of other people, of which `make test` runs the quick part
+conformance: all-guests suites test-setup ## Run all of the test-suites of other people, of which `make test` runs the quick part
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=all $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-conformance-python: guests suites ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
+conformance-python: guests suites test-setup ## Run the tests of CPython's library, and of popular packages, that a sandbox can pass
 	@CELLAR_CONFORMANCE=python-library,python-packages $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-conformance-data: data-guest ## Run the tests of NumPy, pandas, Matplotlib and other packages that the data guest can pass
+conformance-data: data-guest test-setup ## Run the tests of NumPy, pandas, Matplotlib and other packages that the data guest can pass
 	@$(GUESTS) suite python-data > /dev/null
 	@$(GUESTS) suite python-data-packages > /dev/null
 	@CELLAR_CONFORMANCE=python-data,python-data-packages $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
-conformance-javascript: guests ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
+conformance-javascript: guests test-setup ## Run ECMA's tests of JavaScript (downloads 157 MB the first time)
 	@$(GUESTS) suite test262 > /dev/null
 	@CELLAR_CONFORMANCE=test262 $(CARGO) nextest run --release --locked --workspace --test conformance --no-fail-fast
 
