@@ -1,5 +1,5 @@
 /* The names that cells bind at the top level, noted as they do. Only while a cell is traced is the dict watched, so that all
-   others cost nothing. A name that is bound to the object that it had is not heard of: see `prelude/binding.py`. */
+   others cost nothing. A name that is bound to the object that it had is not heard of: see `_cellar_prelude/cells/binding.py`. */
 #include "shim.h"
 
 /* Names of one cell that are noted, of which no more are told. */

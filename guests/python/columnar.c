@@ -1,4 +1,4 @@
-/* Tables that the host lends: what of them is faster in C. See `prelude/columnar.py`. */
+/* Tables that the host lends: what of them is faster in C. See `_cellar_prelude/calls/columnar.py`. */
 #include "shim.h"
 
 #include <string.h>

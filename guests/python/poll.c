@@ -92,10 +92,7 @@ static const char *const machinery[] = {
 /* Of the prelude, what does the work of cells itself, for as long as that takes: the shell and its commands. What they keep they
    put back as they unwind. */
 static const char *const workers[] = {
-    "/cellar/prelude/arithmetic.py", "/cellar/prelude/awk.py", "/cellar/prelude/commands.py",
-    "/cellar/prelude/databases.py", "/cellar/prelude/filters.py", "/cellar/prelude/inspecting.py",
-    "/cellar/prelude/jq", "/cellar/prelude/machine.py", "/cellar/prelude/packing.py",
-    "/cellar/prelude/shell", "/cellar/prelude/utilities.py",
+    "/cellar/prelude/shell/",
 };
 
 static int begins_with_any(const char *file, const char *const *starts, size_t count) {

@@ -168,30 +168,57 @@ static void make_module(const char *name, PyObject *builtins) {
     Py_DECREF(module);
 }
 
-/* The prelude's files are part of the image: a package that no path finder finds. */
-static void import_prelude(void) {
-    PyObject *package = PyImport_AddModuleRef("_cellar_prelude");
+/* Makes a package that no path finder finds: its modules are part of the image. */
+static PyObject *make_package(const char *name) {
+    PyObject *package = PyImport_AddModuleRef(name);
     PyObject *path = PyList_New(0);
+    if (package == NULL || path == NULL || PyModule_AddObject(package, "__path__", path) < 0) {
+        give_up(name);
+    }
+    return package;
+}
+
+/* Makes a module an attribute of the package that it lies in, as an import does. */
+static void add_to_package(const char *name, PyObject *module) {
+    const char *dot = strrchr(name, '.');
+    char package_name[64];
+    snprintf(package_name, sizeof package_name, "%.*s", (int)(dot - name), name);
+    PyObject *package = PyImport_AddModuleRef(package_name);
+    if (package == NULL || PyObject_SetAttrString(package, dot + 1, module) < 0) {
+        give_up(name);
+    }
+    Py_DECREF(package);
+}
+
+static PyObject *run_file(const struct cellar_prelude_file *file, const char *name, PyObject *builtins) {
+    char path[80];
+    snprintf(path, sizeof path, "/cellar/prelude/%s", file->path);
+    make_module(name, builtins);
+    PyObject *code = Py_CompileString(file->source, path, Py_file_input);
+    PyObject *module = code != NULL ? PyImport_ExecCodeModuleEx(name, code, path) : NULL;
+    if (module == NULL) {
+        give_up(name);
+    }
+    Py_DECREF(code);
+    return module;
+}
+
+static void import_prelude(void) {
+    PyObject *package = make_package("_cellar_prelude");
     PyObject *builtins = PyDict_Copy(PyEval_GetBuiltins());
-    if (package == NULL || path == NULL || builtins == NULL || PyModule_AddObject(package, "__path__", path) < 0) {
-        give_up("the prelude's package cannot be made");
+    if (builtins == NULL) {
+        give_up("the prelude has no built-in names");
     }
     PyModule_AddStringConstant(package, "LIBRARY", cellar_library_digest);
+    Py_DECREF(package);
     for (const struct cellar_prelude_file *file = cellar_prelude; file->name != NULL; file++) {
-        char name[64], path[80];
+        char name[64];
         snprintf(name, sizeof name, "_cellar_prelude.%s", file->name);
-        snprintf(path, sizeof path, "/cellar/prelude/%s.py", file->name);
-        make_module(name, builtins);
-        PyObject *code = Py_CompileString(file->source, path, Py_file_input);
-        PyObject *module = code != NULL ? PyImport_ExecCodeModuleEx(name, code, path) : NULL;
-        if (module == NULL || PyObject_SetAttrString(package, file->name, module) < 0) {
-            give_up(name);
-        }
+        PyObject *module = file->source != NULL ? run_file(file, name, builtins) : make_package(name);
+        add_to_package(name, module);
         Py_XSETREF(entry, module);
-        Py_DECREF(code);
     }
     Py_DECREF(builtins);
-    Py_DECREF(package);
 }
 
 /* Clears what calls have left on the stack, which differs from one bake to the next. The stack grows down to address 0;

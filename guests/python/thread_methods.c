@@ -1,4 +1,4 @@
-/* Threads as the prelude sees them; see `prelude/threads.py`. */
+/* Threads as the prelude sees them; see `_cellar_prelude/cells/threads.py`. */
 #include "threads.h"
 
 #include "cellar_threads.h"

@@ -1,5 +1,7 @@
 //! Rules of the repository that no compiler checks.
 
+mod prelude;
+
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},

@@ -13,6 +13,7 @@ pub(crate) use library::compile;
 mod source;
 pub(crate) mod suite;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,66 +39,67 @@ const LIBRARY_MOUNT: &str = "/usr/lib/python3.13";
 /// Where the guest sees what there is to know of the machine.
 const MACHINE_MOUNT: &str = "/etc";
 
-/// Files of the prelude in the order in which they are run; each may use those before it.
+/// Files of the prelude in the order in which they are run; each may use those before it. A folder
+/// is a package, and a layer: it uses only those before it.
 const PRELUDE: &[&str] = &[
-    "likeness",
-    "lacks",
-    "packages",
-    "sockets",
-    "sandbox",
-    "hollow",
-    "maps",
-    "absent",
-    "streams",
-    "loop",
-    "faults",
-    "markdown",
-    "display",
-    "ipython",
-    "bridges",
-    "primitives",
-    "binding",
-    "columnar",
-    "connectors",
-    "carry",
-    "pools",
-    "rewrite",
-    "network",
-    "lines",
-    "escapes",
-    "helpers",
-    "modules",
-    "history",
-    "awk",
-    "filters",
-    "packing",
-    "databases",
-    "inspecting",
-    "jq_syntax",
-    "jq",
-    "machine",
-    "arithmetic",
-    "utilities",
-    "commands",
-    "shell_syntax",
-    "shell_words",
-    "shell",
-    "channels",
-    "processes",
-    "popen",
-    "asyncprocesses",
-    "program",
-    "pooling",
-    "sharing",
-    "controls",
-    "describing",
-    "magics",
-    "recalling",
-    "habits",
-    "threads",
-    "cells",
-    "offers",
-    "editor",
+    "platform/likeness",
+    "platform/lacks",
+    "platform/packages",
+    "platform/sockets",
+    "platform/sandbox",
+    "platform/hollow",
+    "platform/maps",
+    "platform/absent",
+    "platform/streams",
+    "platform/loop",
+    "platform/faults",
+    "platform/modules",
+    "calls/bridges",
+    "calls/primitives",
+    "calls/columnar",
+    "calls/connectors",
+    "calls/carry",
+    "calls/pools",
+    "calls/rewrite",
+    "calls/network",
+    "shell/lines",
+    "shell/escapes",
+    "shell/awk",
+    "shell/filters",
+    "shell/packing",
+    "shell/databases",
+    "shell/inspecting",
+    "shell/jq_syntax",
+    "shell/jq",
+    "shell/machine",
+    "shell/arithmetic",
+    "shell/utilities",
+    "shell/commands",
+    "shell/shell_syntax",
+    "shell/shell_words",
+    "shell/shell",
+    "processes/channels",
+    "processes/processes",
+    "processes/popen",
+    "processes/asyncprocesses",
+    "processes/program",
+    "processes/pooling",
+    "processes/sharing",
+    "processes/controls",
+    "notebook/markdown",
+    "notebook/display",
+    "notebook/ipython",
+    "notebook/history",
+    "notebook/describing",
+    "notebook/magics",
+    "notebook/recalling",
+    "notebook/habits",
+    "cells/binding",
+    "cells/helpers",
+    "cells/threads",
+    "cells/cells",
+    "cells/offers",
+    "cells/editor",
     "additions",
     "warm",
     "entry",
@@ -194,7 +196,7 @@ pub(crate) fn build(workshop: &Workshop, bench: &Bench, additions: &Additions) -
     let folder = workshop.root.join("guests/python");
     let generated = bench.work.join("generated");
     fs::create_dir_all(&generated)?;
-    let prelude = prelude_files(&folder.join("prelude"), additions.prelude.as_deref())?;
+    let prelude = prelude_files(&folder.join("_cellar_prelude"), additions.prelude.as_deref())?;
     fs::write(generated.join("prelude.c"), prelude_source(&prelude)?)?;
     fs::write(generated.join("extensions.c"), extensions_source(&additions.extensions))?;
 
@@ -240,8 +242,8 @@ fn archives(libraries: &Path) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "a")).collect())
 }
 
-/// The prelude's files by name, in the order in which they are run. `additions`, a folder, has the image's own
-/// `additions.py` and what that uses.
+/// The prelude's files by their paths without `.py`, in the order in which they are run. `additions`, a folder, has the
+/// image's own `additions.py` and what that uses.
 fn prelude_files(folder: &Path, additions: Option<&Path>) -> Result<Vec<(String, PathBuf)>> {
     let mut files = Vec::new();
     for name in PRELUDE {
@@ -260,21 +262,26 @@ fn prelude_files(folder: &Path, additions: Option<&Path>) -> Result<Vec<(String,
     Ok(files)
 }
 
-/// The prelude's files as one table in C. The digest in it ties the guest to its standard library, which is baked too.
+/// The prelude's files as one table in C, each folder as a package before its first file. The digest in it ties the
+/// guest to its standard library, which is baked too.
 fn prelude_source(files: &[(String, PathBuf)]) -> Result<String> {
     let mut source = String::from("#include \"prelude.h\"\n\n");
-    for (name, path) in files {
+    let mut rows = String::new();
+    let mut packages = BTreeSet::new();
+    for (index, (name, path)) in files.iter().enumerate() {
         writeln!(
             source,
-            "static const char source_{name}[] = {{\n#embed \"{}\"\n, 0}};",
+            "static const char source_{index}[] = {{\n#embed \"{}\"\n, 0}};",
             path.to_str().context("the checkout's path must be UTF-8")?
         )?;
+        if let Some((package, _)) = name.rsplit_once('/')
+            && packages.insert(package)
+        {
+            writeln!(rows, "    {{\"{package}\", 0, 0}},")?;
+        }
+        writeln!(rows, "    {{\"{}\", \"{name}.py\", source_{index}}},", name.replace('/', "."))?;
     }
-    source.push_str("\nconst struct cellar_prelude_file cellar_prelude[] = {\n");
-    for (name, _) in files {
-        writeln!(source, "    {{\"{name}\", source_{name}}},")?;
-    }
-    source.push_str("    {0, 0},\n};\n");
+    write!(source, "\nconst struct cellar_prelude_file cellar_prelude[] = {{\n{rows}    {{0, 0, 0}},\n}};\n")?;
     writeln!(source, "const char cellar_library_digest[] = \"{}\";", library::digest_constant())?;
     Ok(source)
 }

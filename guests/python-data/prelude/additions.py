@@ -39,7 +39,8 @@ def names():
     """Imports what belongs to the image; the names of it that every cell knows."""
     from datetime import datetime, timedelta, timezone
 
-    from _cellar_prelude import datasets, documents, drawing, formats, labels, likeness, plots, ranks, sizes, tables, texts
+    from _cellar_prelude import datasets, documents, drawing, formats, labels, plots, ranks, sizes, tables, texts
+    from _cellar_prelude.platform import likeness
 
     modules = {name: importlib.import_module(name) for name in _MODULES}
     # `from numpy import *` takes what this names, and there is no compiler of Fortran here.
@@ -86,7 +87,7 @@ def names():
 
 def _explain_absent_packages():
     """Has pandas say what there is instead of packages that it would install."""
-    from _cellar_prelude import lacks
+    from _cellar_prelude.platform import lacks
 
     optional = sys.modules["pandas.compat._optional"]
     own = optional.import_optional_dependency

@@ -3,7 +3,7 @@
 The host has the rows. What passes are columns, in temporary files of the session, as with files of tables.
 """
 
-from _cellar_prelude import bridges
+from _cellar_prelude.calls import bridges
 
 
 class LoadDatasetError(KeyError):

@@ -8,7 +8,7 @@ import struct
 import sys
 import tempfile
 
-from _cellar_prelude import bridges
+from _cellar_prelude.calls import bridges
 
 _TYPES = {"png": "image/png", "svg": "image/svg+xml"}
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import urllib.parse
 
-from _cellar_prelude import bridges, columnar, connectors
+from _cellar_prelude.calls import bridges, columnar, connectors
 
 # Bytes of columns, and values that are Python objects, of a table that becomes a file.
 BYTES = 512 << 20

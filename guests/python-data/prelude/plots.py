@@ -9,7 +9,9 @@ import sys
 import types
 import zlib
 
-from _cellar_prelude import cells, display, faults, ipython, magics, streams
+from _cellar_prelude.cells import cells
+from _cellar_prelude.notebook import display, ipython, magics
+from _cellar_prelude.platform import faults, streams
 
 # What a figure can be shown as: MIME type, what Matplotlib calls it, and how much finer it is drawn.
 _FORMATS = {

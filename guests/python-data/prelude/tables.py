@@ -12,8 +12,9 @@ import json
 import math
 import uuid
 
-from _cellar_prelude import display, labels
+from _cellar_prelude import labels
 from _cellar_prelude.labels import NotKept
+from _cellar_prelude.notebook import display
 
 # The prelude is loaded before packages can be imported: `begin` does that.
 np = pd = DataFrameFormatter = None

@@ -327,7 +327,7 @@ for (const [said, ...buffers] of JSON.parse(TABLES)) {
 /// Buffers of another length than rows need would give other rows their values.
 #[test]
 fn buffers_of_another_length_are_errors_in_each_guest() {
-    let python = json!(include_str!("../../../guests/python/prelude/columnar.py"));
+    let python = json!(include_str!("../../../guests/python/_cellar_prelude/calls/columnar.py"));
     let python = format!("SOURCE = {python}\nTABLES = r'''{TABLES}'''\n{PYTHON_READER}");
     let javascript = json!(include_str!("../../../guests/javascript/prelude/connectors.js"));
     let javascript = format!("const TABLES = `{TABLES}`, SOURCE = {javascript};\n{JAVASCRIPT_READER}");

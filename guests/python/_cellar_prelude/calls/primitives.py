@@ -1,0 +1,111 @@
+"""`runtime`: the primitives that the host has installed, in packs.
+
+Nothing is kept here: names are looked up by the host when they are called, so that a reset loses none. What
+`runtime.pack.name` gives is a call, and the way to `runtime.pack.name.more`.
+"""
+
+import json
+
+import _cellar
+from _cellar_prelude.calls.bridges import RUNTIME, TOOL, Granted, from_json, json_text
+
+
+def _specs():
+    """The specs of all primitives, by their names."""
+    specs = {}
+    for name, description, schema in _cellar.granted():
+        if name.startswith(RUNTIME):
+            name = name.removeprefix(RUNTIME)
+            specs[name] = {"name": name, "description": description, **json.loads(schema or "{}")}
+    return specs
+
+
+class Primitive(Granted):
+    """One primitive of the host, or a pack of them."""
+
+    def __init__(self, name):
+        self.__name__ = self.__qualname__ = self._name = name
+        self._finish = lambda _tag, payload: from_json(payload)
+
+    @property
+    def __signature__(self):
+        raise AttributeError("__signature__")
+
+    @property
+    def __doc__(self):
+        return _specs().get(self._name, {}).get("description")
+
+    def _prepare(self, /, *args, **kwargs):
+        if args:
+            kwargs = self._named(args, kwargs)
+        return (TOOL, RUNTIME + self._name, json_text(kwargs, f"the arguments of runtime.{self._name}"))
+
+    def _named(self, args, kwargs):
+        """Gives arguments their names, which are those of the schema, in its order."""
+        spec = _specs().get(self._name)
+        # Whoever answers says that there is no such primitive.
+        names = list(((spec or {}).get("schema") or {}).get("properties", ()))
+        if spec is not None and len(args) > len(names):
+            if len(args) == 1 and isinstance(args[0], dict):
+                return {**args[0], **kwargs}
+            raise TypeError(f"runtime.{self._name}() takes {len(names)} arguments without names, not {len(args)}")
+        given = dict(zip(names, args))
+        for name in given.keys() & kwargs.keys():
+            raise TypeError(f"runtime.{self._name}() got multiple values for argument {name!r}")
+        return {**given, **kwargs}
+
+    def spec(self):
+        """Name, description, and JSON Schema of the arguments and the result."""
+        return runtime.get_primitive_spec(self._name)
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Primitive(f"{self._name}.{name}")
+
+    def __dir__(self):
+        return _members(f"{self._name}.")
+
+    def __repr__(self):
+        return f"<runtime.{self._name}>"
+
+
+def _members(start):
+    return sorted({name.removeprefix(start).split(".")[0] for name in _specs() if name.startswith(start)})
+
+
+class _Runtime:
+    """`runtime`: what the host has installed."""
+
+    def list_primitives(self):
+        """Names of all primitives."""
+        return sorted(_specs())
+
+    def list_primitive_specs(self):
+        """What `get_primitive_spec` tells, of all primitives."""
+        return [spec for _, spec in sorted(_specs().items())]
+
+    def get_primitive_spec(self, name):
+        """Description of a primitive and its pack, and JSON Schema of the arguments and the result."""
+        specs = _specs()
+        if name not in specs:
+            raise KeyError(f"no primitive {name!r}; runtime.list_primitives() names all: {', '.join(sorted(specs))}")
+        return specs[name]
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Primitive(name)
+
+    def __getitem__(self, name):
+        """For names that are not identifiers."""
+        return Primitive(name)
+
+    def __dir__(self):
+        return [*_members(""), "get_primitive_spec", "list_primitive_specs", "list_primitives"]
+
+    def __repr__(self):
+        return f"<runtime: {', '.join(_members('')) or 'no packs'}>"
+
+
+runtime = _Runtime()
